@@ -321,7 +321,8 @@ class Invocation:
         self._begin()
         now = self._now
         try:
-            answer = await self._first_asked()
+            place, lines = self._first()
+            answer = self._asked_at_once(place, lines) or await self._asked(place, lines)
             head = await answer.head()
             if not 200 <= head.status < 300:  # 3xx is not followed
                 if self._unread is not None and FOUND.of(head) == 0:
@@ -385,37 +386,50 @@ class Invocation:
 
     # --- Containers ------------------------------------------------------------------------------
 
-    async def _first_asked(self) -> ContainerAnswer:
-        """Ask the instance, its first container; another one if this takes no connection."""
-        lease, now, exchange = self._lease, self._now, self._exchange
-        headers, most_bytes = self._headers, self._most_bytes
+    def _first(self) -> tuple[Place, str]:
+        """The first container that is asked, and the headers that go along, as lines."""
+        place, headers = self._lease.place, self._headers
         named = headers.get(TARGET_CONTAINER, "")
-        place = lease.place
         if named or place.containers:
+            now = self._now
             place, *now.further = containers_asked(place, named)
             if now.further:
                 headers = first_headers(headers)
-        lines = f"{lines_of(headers)}{REQUEST_ID}: {exchange.request_id}\r\n"
-        if (unread := self._unread) is not None and not now.further:
+        return place, f"{lines_of(headers)}{REQUEST_ID}: {self._exchange.request_id}\r\n"
+
+    def _asked_at_once(self, place: Place, lines: str) -> ContainerAnswer | None:
+        """Ask it, if a connection is there and so is the body, as most are; else do nothing."""
+        if (unread := self._unread) is not None and not self._now.further:
             along = lines + unread.lines
             request = ContainerRequest(self._at(place), along, unread.body, unread=True)
             if (answer := self._ask_at_once(place, request)) is not None:
                 return answer
-        length = exchange.stated_length
-        at_once = length is not None and not _AT_ONCE < length <= most_bytes
-        if at_once or exchange.gathered:  # or too large, which is said before a container hears
-            body = exchange.body_at_hand(most_bytes)
-            if body is None:
-                body = await exchange.body(most_bytes)
-            request = ContainerRequest(self._at(place), lines, body)
+        body = self._exchange.body_at_hand(self._most_bytes) if self._goes_whole() else None
+        if body is None:
+            return None
+        return self._ask_at_once(place, ContainerRequest(self._at(place), lines, body))
+
+    def _goes_whole(self) -> bool:
+        """Whether the body is sent in one piece, or refused before a container hears of it."""
+        length = self._exchange.stated_length
+        if length is not None and not _AT_ONCE < length <= self._most_bytes:
+            return True
+        return self._exchange.gathered
+
+    async def _asked(self, place: Place, lines: str) -> ContainerAnswer:
+        """Ask it in any case; another one if this takes no connection."""
+        lease, now, exchange, most_bytes = self._lease, self._now, self._exchange, self._most_bytes
+        if self._goes_whole():
+            request = ContainerRequest(self._at(place), lines, await exchange.body(most_bytes))
         else:
-            chunks = exchange.chunks(most_bytes)
+            length, chunks = exchange.stated_length, exchange.chunks(most_bytes)
             request = ContainerRequest(self._at(place), lines, chunks, length)
         try:
             return self._ask_at_once(place, request) or await self._ask(place, request)
         except ContainerUnreachable:
             if not lease.move():
                 raise
+            named = self._headers.get(TARGET_CONTAINER, "")
             place, *now.further = containers_asked(lease.place, named)
             request = replace(request, target=self._at(place))
             return self._ask_at_once(place, request) or await self._ask(place, request)
@@ -481,9 +495,13 @@ class Invocation:
 
     def _begun(self, asked: ContainerExchange) -> ContainerAnswer:
         self._exchanges.append(asked)
-        answer = asked.answer
-        self._lease.ends_by(lambda: answer.fail(stopped()))
-        return answer
+        self._lease.ends_by(self._stop)
+        return asked.answer
+
+    def _stop(self) -> None:
+        """The instance ends: what it is asked has no answer."""
+        if self._exchanges:  # else they are being ended
+            self._exchanges[-1].answer.fail(stopped())
 
     # --- The end ---------------------------------------------------------------------------------
 

@@ -115,8 +115,8 @@ class AnswerParser:
 
     __slots__ = (
         *("_begun", "_behind", "_chunk", "_differs", "_headers", "_in_chunks", "_in_vain"),
-        *("_interim", "_owed", "_parser", "_reason", "_remembers", "_same", "_until_end"),
-        *("_whole_chunk", "complete", "head", "held", "pieces", "trailing"),
+        *("_interim", "_known", "_owed", "_parser", "_reason", "_remembers", "_same"),
+        *("_until_end", "_whole_chunk", "complete", "head", "held", "pieces", "trailing"),
     )
 
     def __init__(self, whole_chunk: int, remembers: int = REMEMBERED_ANSWER_HEAD_BYTES) -> None:
@@ -134,9 +134,10 @@ class AnswerParser:
         self._reason = ""
         #: Whether llhttp has had some of this answer.
         self._begun = False
-        #: What a head says that llhttp has read; its bytes before each value that may differ, with
-        #: what may stand there, and those behind the last one.
+        #: What a head says that llhttp has read, or one that is the same; its bytes; those before
+        #: each value that may differ, with what may stand there, and those behind the last one.
         self._same: AnswerHead | None = None
+        self._known = b""
         self._differs: list[tuple[bytes, re.Pattern[bytes]]] = []
         self._behind = b""
         self._remembers = remembers
@@ -249,36 +250,60 @@ class AnswerParser:
             differs.append((before, _NUMBER if is_length else _MOMENT))
             begins = each.end("value")
         if lengths == ([] if head.chunked else [head.length]):
-            self._same, self._differs, self._behind = head, differs, known[begins:end]
+            self._same, self._known = head, known[:end]
+            self._differs, self._behind = differs, known[begins:end]
 
     def _begin_same(self, head: AnswerHead, data: bytes | memoryview) -> bool:
         """Whether the data begins with the head that is known; then the answer begins with it."""
         # Of a long body no more is copied than may be in front of it.
         known = bytes(data[: self._remembers + _LENGTH_DIGITS])
+        if known.startswith(self._known):  # of the same second, and as long
+            at = len(self._known)
+        else:
+            other = self._read_same(head, known)
+            if other is None:
+                return False
+            head, at = other
+            self._same, self._known = head, known[:at]
+        self.head = head
+        length = head.length
+        if length is None:
+            self._in_chunks = True
+            self._take_chunks(bytes(data), at)
+        elif len(data) - at == length and length:  # as with most answers, it is all there is
+            self.complete = True
+            self._hand_over(bytes(data[at:]), ends_chunk=True)
+        else:
+            self._owed = length
+            if at < len(data) or not length:
+                self._take_owed(data[at:])
+        return True
+
+    def _read_same(self, head: AnswerHead, known: bytes) -> tuple[AnswerHead, int] | None:
+        """Read a head that differs from the known one in its length and date; None if it is other.
+
+        Args:
+            head: what the known one says.
+            known: the bytes that may be a head, and some behind it.
+
+        Returns:
+            What it says, and where it ends.
+        """
         length, at = head.length, 0
         for before, differs in self._differs:
             if not known.startswith(before, at):
-                return False
+                return None
             value = differs.match(known, at + len(before))
             if value is None:
-                return False
+                return None
             at = value.end()
             if differs is _NUMBER:
                 length = int(value[0])
         if not known.startswith(self._behind, at):
-            return False
-        at += len(self._behind)
+            return None
         if length != head.length:
-            head = self._same = replace(head, length=length)  # which shares its headers and facts
-        self.head = head
-        if length is None:
-            self._in_chunks = True
-            self._take_chunks(bytes(data), at)
-            return True
-        self._owed = length
-        if at < len(data) or not length:
-            self._take_owed(data[at:])
-        return True
+            head = replace(head, length=length)  # which shares its headers and facts
+        return head, at + len(self._behind)
 
     def _take_chunks(self, data: bytes, at: int) -> None:
         """Take chunks that have come whole; from the first that has not on they are llhttp's.

@@ -70,7 +70,7 @@ class ContainerAnswer:
         parser: reads the answer; once that is over in good order, it can read another.
         began_at: when the request began to be sent, by :func:`time.monotonic`; None until then.
         sender: sends the body of a request that comes bit by bit; None for another.
-        sent_at: when the whole request was handed to the connection; None until then.
+        sent: whether the whole request has been handed to the connection.
     """
 
     __slots__ = (
@@ -87,7 +87,7 @@ class ContainerAnswer:
         "due",
         "parser",
         "sender",
-        "sent_at",
+        "sent",
     )
 
     def __init__(
@@ -99,7 +99,7 @@ class ContainerAnswer:
         parser: AnswerParser | None = None,
     ) -> None:
         self.began_at: float | None = None
-        self.sent_at: float | None = None
+        self.sent = False
         self._wire = wire
         self._timers = timers
         self._timeout = timeout
@@ -162,10 +162,9 @@ class ContainerAnswer:
             self._sent()
 
     def _sent(self) -> None:
-        timers = self._timers
-        self.sent_at = timers.time()
+        self.sent = True
         if self.parser.head is None:
-            self._line = timers.stand(self, self._timeout)
+            self._line = self._timers.stand(self, self._timeout)
         if self._news is not None:
             self._wake()
 
@@ -391,7 +390,7 @@ class ContainerAnswer:
         if self._line is not None:
             self._heard()
         parser = self.parser
-        is_whole = parser.complete and self._error is None and self.sent_at is not None
+        is_whole = parser.complete and self._error is None and self.sent
         behind = self._paused or parser.trailing
         good = is_whole and not behind and parser.head is not None and parser.head.keeps
         if not good:

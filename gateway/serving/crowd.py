@@ -27,6 +27,8 @@ class Visitor:
         trusted: whether it is a trusted proxy's.
         held: bytes of memory that it holds while it is not busy.
         account: what it costs as long as nobody is known on it.
+        among: whose connection it is, and idle when nothing is under way; None where it is not
+            dropped for that.
     """
 
     __slots__ = (
@@ -34,6 +36,7 @@ class Visitor:
         "_crowd",
         "_under_way",
         "account",
+        "among",
         "drop",
         "held",
         "peer",
@@ -45,6 +48,7 @@ class Visitor:
         self, crowd: Crowd | None, peer: str, drop: Callable[[], None], account: Account
     ) -> None:
         self._crowd = crowd
+        self.among: _Peer | None = None
         self.account = account
         self.peer = peer
         self.drop = drop
@@ -70,15 +74,16 @@ class Visitor:
 
     def begun(self) -> None:
         """Note that something more is under way, until :meth:`ended`: it is not dropped then."""
-        self._under_way += 1
-        if self._under_way == 1 and self._crowd is not None:
-            self._crowd.begun(self)
+        under_way = self._under_way
+        self._under_way = under_way + 1
+        if not under_way and self.among is not None:
+            self.among.begun(self)
 
     def ended(self) -> None:
         """Note that something is under way no more."""
-        self._under_way -= 1
-        if not self._under_way and self._crowd is not None:
-            self._crowd.idle(self)
+        self._under_way = under_way = self._under_way - 1
+        if not under_way and self.among is not None:
+            self.among.ended(self)
 
     def weighs(self, more: int) -> None:
         """Say that a connection of this kind holds so many bytes of memory more than any one."""
@@ -90,8 +95,13 @@ class Visitor:
 
         It counts as long as nothing is under way: the limits of streams bound the rest.
         """
-        if self._crowd is not None and self._base + size != self.held:
-            self._crowd.held(self, self._base + size)
+        size += self._base
+        if size == self.held:
+            return
+        if self.among is not None and not self._under_way:
+            self.among.weighs(self, size)
+        else:
+            self.held = size
 
     def leave(self) -> None:
         """Note that the connection is gone; said again, it means nothing."""
@@ -112,18 +122,49 @@ def uncounted(account: Account | None = None) -> Visitor:
 class _Peer:
     """The connections of one peer.
 
+    Args:
+        name: the peer's.
+        fullest: of all peers, by how many idle connections each has.
+        bound: called when the idle ones hold more than PEER_BYTES, so that some of them go.
+
     Attributes:
         connections: how many there are, the reserve's not counted.
         idle: those that may be dropped, the one that is idle for longest first.
         held: bytes of memory that these hold.
     """
 
-    __slots__ = ("connections", "held", "idle")
+    __slots__ = ("_bound", "_fullest", "_name", "connections", "held", "idle")
 
-    def __init__(self) -> None:
+    def __init__(self, name: str, fullest: Fullest[str], bound: Callable[[_Peer], None]) -> None:
+        self._name = name
+        self._fullest = fullest
+        self._bound = bound
         self.connections = 0
         self.idle: dict[Visitor, None] = {}
         self.held = 0
+
+    def begun(self, visitor: Visitor) -> None:
+        """Note that a connection is idle no more."""
+        idle = self.idle
+        del idle[visitor]
+        self.held -= visitor.held
+        self._fullest.has(self._name, len(idle))
+
+    def ended(self, visitor: Visitor) -> None:
+        """Note that a connection is idle, since nothing is under way on it."""
+        idle = self.idle
+        idle[visitor] = None
+        self.held = held = self.held + visitor.held
+        self._fullest.has(self._name, len(idle))
+        if held > PEER_BYTES:
+            self._bound(self)
+
+    def weighs(self, visitor: Visitor, size: int) -> None:
+        """Note how many bytes an idle connection holds now."""
+        self.held += size - visitor.held
+        visitor.held = size
+        if self.held > PEER_BYTES:
+            self._bound(self)
 
 
 class Crowd:
@@ -207,44 +248,14 @@ class Crowd:
             )
         visitor.reserved = False
 
-    def begun(self, visitor: Visitor) -> None:
-        """Note that something is under way on an idle connection."""
-        peer = self._peers.get(visitor.peer)
-        if peer is not None and visitor in peer.idle:
-            # As _unlist does; written out, for each request begins and ends, and a call is dear.
-            del peer.idle[visitor]
-            peer.held -= visitor.held
-            self._fullest.has(visitor.peer, len(peer.idle))
-
-    def idle(self, visitor: Visitor) -> None:
-        """Note that nothing is under way on a connection any more."""
-        if not visitor.reserved and not visitor.trusted:
-            # As _list does; written out, as in begun.
-            peer = self._peers[visitor.peer]
-            peer.idle[visitor] = None
-            peer.held += visitor.held
-            self._fullest.has(visitor.peer, len(peer.idle))
-            if peer.held > PEER_BYTES:
-                self._bound_memory(peer)
-
-    def held(self, visitor: Visitor, size: int) -> None:
-        """See :meth:`Visitor.holds`."""
-        peer = self._peers.get(visitor.peer)
-        if peer is not None and visitor in peer.idle:
-            peer.held += size - visitor.held
-            visitor.held = size
-            self._bound_memory(peer)
-        else:
-            visitor.held = size
-
     def left(self, visitor: Visitor) -> None:
         """Note that a connection is gone."""
         if visitor.reserved:
             del self._reserve[visitor]
             return
-        peer = self._peers[visitor.peer]
+        peer, visitor.among = self._peers[visitor.peer], None
         if visitor in peer.idle:
-            self._unlist(visitor, peer)
+            peer.begun(visitor)
         peer.connections -= 1
         self.connections -= 1
         if not peer.connections:
@@ -260,11 +271,16 @@ class Crowd:
                 return False
         elif self.connections >= self._most and not self._drop_oldest(self._fullest.top(), "full"):
             return False
-        peer = self._peers.setdefault(visitor.peer, _Peer())
+        peer = self._peers.get(visitor.peer)  # one may have gone to make room
+        if peer is None:
+            peer = _Peer(visitor.peer, self._fullest, self._bound_memory)
+            self._peers[visitor.peer] = peer
         peer.connections += 1
         self.connections += 1
-        if not visitor.busy:
-            self._list(visitor, peer)
+        if not visitor.trusted:
+            visitor.among = peer
+            if not visitor.busy:
+                peer.ended(visitor)
         return True
 
     def _make_room_in_reserve(self) -> bool:
@@ -300,19 +316,3 @@ class Crowd:
             line = "connections are closed to make room"
             log.warning(LogLine(line, why=why, peer=visitor.peer, closed=self._dropped))
             self._dropped = 0
-
-    # --- Who is idle -----------------------------------------------------------------------------
-
-    def _list(self, visitor: Visitor, peer: _Peer) -> None:
-        if visitor.trusted:
-            return
-        peer.idle[visitor] = None
-        peer.held += visitor.held
-        self._fullest.has(visitor.peer, len(peer.idle))
-        if peer.held > PEER_BYTES:
-            self._bound_memory(peer)
-
-    def _unlist(self, visitor: Visitor, peer: _Peer) -> None:
-        del peer.idle[visitor]
-        peer.held -= visitor.held
-        self._fullest.has(visitor.peer, len(peer.idle))

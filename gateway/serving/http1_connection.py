@@ -148,11 +148,12 @@ class Http1Connection(asyncio.Protocol):
         self._await_head()
 
     def data_received(self, data: bytes) -> None:
-        if self._deaf:
+        if self.encrypted and len(data) > self._tls_read:
+            self._tls_read = len(data)
+            self._weigh()
+        if self._deaf or (len(data) <= LONG_READ and self._begins_alike(data)):
             return
         self._unparsed = self._unparsed + data if self._unparsed else data
-        if self.encrypted:
-            self._tls_read = max(self._tls_read, len(data))
         # While the next request is waited for, there is nothing to hold it back.
         if self._turn is not None or (self._idle is None and self._is_held_back()):
             self._pause()
@@ -214,6 +215,21 @@ class Http1Connection(asyncio.Protocol):
             self._task.cancel()
 
     # --- Reading ---------------------------------------------------------------------------------
+
+    def _begins_alike(self, data: bytes) -> bool:
+        """Whether a read is the request that is waited for, like the one before; then it begins."""
+        idle = self._idle
+        if idle is None or self._unparsed or not self.visitor.account.known:
+            return False
+        parser = self._parser
+        last = parser.last
+        if not parser.feed_alike(data):
+            return False
+        if last is None or parser.requests[0].head is not last.head:
+            self._weigh()
+        if not idle.done():
+            idle.set_result(None)
+        return True
 
     def _take_turn(self) -> None:
         """Parse some of a read; the rest of it waits while other connections have their turn."""

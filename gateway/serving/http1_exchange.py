@@ -58,7 +58,12 @@ class Http1Exchange(UpgradableExchange):
         self._protocol = connection
         self._request = request
         super().__init__(
-            *(head.method, head.path, head.query, (), head.version, connection.peer),
+            head.method,
+            head.path,
+            head.query,
+            (),
+            head.version,
+            connection.peer,
             visitor=connection.visitor,
             encrypted=connection.encrypted,
             head_size=head.size,

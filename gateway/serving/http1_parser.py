@@ -166,13 +166,25 @@ class RequestParser:
         if not self._between:
             self._parse(data)
             return
-        same = self._same
-        if same is not None and self._begin_alike(same, data):
+        if self._begin_alike(data):
             return
         parser, last = self._parser, self.last
         self._parse(data)
         if self.last is not last and self._parser is parser:
             self._remember(data)
+
+    def feed_alike(self, data: bytes) -> bool:
+        """Take what the client sent, if it is a request like the last; else take nothing.
+
+        Args:
+            data: whatever number of bytes.
+
+        Returns:
+            Whether it is one, with all of its body or some.
+        """
+        if self._owed or self._in_vain or self.over or not self._between:
+            return False
+        return self._begin_alike(data)
 
     def _parse(self, data: bytes) -> None:
         """Have llhttp read what came."""
@@ -209,12 +221,14 @@ class RequestParser:
         if is_alone and end <= self._remembers and head.length is not None and head.keeps:
             self._known, self._same, self._alike = data[:end], head, None
 
-    def _begin_alike(self, head: Http1Head, data: bytes) -> bool:
+    def _begin_alike(self, data: bytes) -> bool:
         """Whether the data begins with a head like that which is known, and its body is behind it.
 
         Then another request begins with that.
         """
-        known = self._known
+        head, known = self._same, self._known
+        if head is None:
+            return False
         if data.startswith(known):
             end, length = len(known), head.length
             if length is None or len(data) - end > length:
@@ -235,14 +249,12 @@ class RequestParser:
             self._known = data[:end]
             self._same = head = other
             length = head.length or 0
-        request = self.last = Http1Request(head)
+        body = data[end:]
+        request = self.last = Http1Request(head, body)
         self.requests.append(request)
         self._in_vain = 0
-        self._owed = length
-        if len(data) > end:
-            self._take_owed(data[end:])
-        elif not length:
-            request.complete = True
+        self._owed = owed = length - len(body)
+        request.complete = not owed
         return True
 
     def _take_owed(self, data: bytes) -> bytes:

@@ -139,6 +139,7 @@ class Http1Request:
 
     Args:
         head: the request's.
+        body: what has come of its body with it.
 
     Attributes:
         head: the request's.
@@ -155,15 +156,14 @@ class Http1Request:
         "received",
     )
 
-    def __init__(self, head: Http1Head) -> None:
+    def __init__(self, head: Http1Head, body: bytes = b"") -> None:
         self.head = head
-        self.received = 0
-        self.held = 0
+        self.received = self.held = len(body)
         self.complete = False
         self.broken = False
         self.dropped = False
         self.news: asyncio.Future[None] | None = None
-        self._first = b""
+        self._first = body
         #: What is long, as it came, and what is behind it: a list of what dribbles in would take a
         #: multiple of its bytes.
         self._long: list[bytes] | None = None

@@ -5,18 +5,14 @@ from __future__ import annotations
 import time
 from email.utils import formatdate
 from functools import lru_cache
-from typing import Final
-
-_SECONDS: Final = tuple(f"{second:02} GMT" for second in range(60))
 
 
 def http_date() -> str:
     """The time now, as RFC 9110 §5.6.7 has it."""
-    minute, second = divmod(int(time.time()), 60)
-    return _minute(minute) + _SECONDS[second]
+    return _second(int(time.time()))
 
 
 @lru_cache(maxsize=1)
-def _minute(minutes: int) -> str:
-    """A date up to its minutes: to write all of it costs as much as all else of a head."""
-    return formatdate(60 * minutes, usegmt=True).removesuffix("00 GMT")
+def _second(seconds: int) -> str:
+    """A date, written once a second: it costs as much as all else of a head."""
+    return formatdate(seconds, usegmt=True)
