@@ -6,12 +6,15 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager, suppress
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 from partway.gateway.clock import Clock
-from partway.gateway.many_timers import ManyTimers
+from partway.gateway.many_timers import Line, ManyTimers
 
 _T = TypeVar("_T")
+
+#: Where nobody stands: the line of those who wait for nothing yet.
+_NOWHERE: Final[Line] = {}
 
 
 class TimeLimit:
@@ -33,6 +36,7 @@ class TimeLimit:
         self.due: float
         self._seconds = seconds
         self._timers = timers
+        self._line = _NOWHERE
 
     def __enter__(self) -> Self:
         task = asyncio.current_task()
@@ -49,7 +53,7 @@ class TimeLimit:
         self.end(error)
 
     def begin(self, task: asyncio.Task[Any]) -> None:
-        """Enter the block.
+        """Enter the block; what ends before that has no limit.
 
         Args:
             task: the running one.
@@ -67,7 +71,8 @@ class TimeLimit:
         Raises:
             TimeoutError: it took longer, and was cancelled for that.
         """
-        self._line.pop(self, None)
+        if self._line:
+            self._line.pop(self, None)
         is_ours = self.expired and self._task.uncancel() <= self._cancelling
         if is_ours and isinstance(error, asyncio.CancelledError):
             raise TimeoutError from error

@@ -233,7 +233,7 @@ class Invocations:
         self._router.forget_session(endpoint, session_key(identity, session))
 
 
-class Invocation:
+class Invocation(AskedNow):
     """One request that an instance is asked with: a block that lasts as long as its answer does.
 
     What most requests need is at hand, and is done without a coroutine of its own.
@@ -267,7 +267,6 @@ class Invocation:
         "_longest",
         "_means",
         "_most_bytes",
-        "_now",
         "_sender",
         "_session",
         "_target",
@@ -304,7 +303,7 @@ class Invocation:
         self._most_bytes = most_bytes
         self._unread = unread
         self._as_stream = as_stream
-        self._now = AskedNow()
+        super().__init__()
         #: Those of the containers that have been asked, in their order.
         self._exchanges: list[ContainerExchange] = []
         #: Who has a share of the requests under way; None where it does not count as one.
@@ -319,20 +318,23 @@ class Invocation:
 
     async def __aenter__(self) -> Invoked:
         self._begin()
-        now = self._now
         try:
             place, lines = self._first()
-            answer = self._asked_at_once(place, lines) or await self._asked(place, lines)
+            answer = self._asked_at_once(place, lines)
+            # What can wait until a container works on the request does.
+            self._lifetime.begin(self._task)
+            if answer is None:
+                answer = await self._asked(place, lines)
+            self._exchange.let_go_of_body()  # the connection has it
             head = await answer.head()
             if not 200 <= head.status < 300:  # 3xx is not followed
                 if self._unread is not None and FOUND.of(head) == 0:
                     await _refuse_instances(answer)
-                await _refuse(answer, head, now)
-            while now.further:
+                await _refuse(answer, head, self)
+            while self.further:
                 answer, head = await self._next_answer(answer, head)
             if self._session.id:
                 self._lease.answered()
-            self._exchange.let_go_of_body()  # the connection has it
             if self._as_stream:
                 self._lifetime.lift()
         except BaseException as error:
@@ -382,7 +384,6 @@ class Invocation:
         longest = lease.place.policy.request_lifetime if admitted is None else admitted.within
         self._longest = longest
         self._lifetime = TimeLimit(longest, means.connections.timers)
-        self._lifetime.begin(task)
 
     # --- Containers ------------------------------------------------------------------------------
 
@@ -391,15 +392,14 @@ class Invocation:
         place, headers = self._lease.place, self._headers
         named = headers.get(TARGET_CONTAINER, "")
         if named or place.containers:
-            now = self._now
-            place, *now.further = containers_asked(place, named)
-            if now.further:
+            place, *self.further = containers_asked(place, named)
+            if self.further:
                 headers = first_headers(headers)
         return place, f"{lines_of(headers)}{REQUEST_ID}: {self._exchange.request_id}\r\n"
 
     def _asked_at_once(self, place: Place, lines: str) -> ContainerAnswer | None:
         """Ask it, if a connection is there and so is the body, as most are; else do nothing."""
-        if (unread := self._unread) is not None and not self._now.further:
+        if (unread := self._unread) is not None and not self.further:
             along = lines + unread.lines
             request = ContainerRequest(self._at(place), along, unread.body, unread=True)
             if (answer := self._ask_at_once(place, request)) is not None:
@@ -418,7 +418,7 @@ class Invocation:
 
     async def _asked(self, place: Place, lines: str) -> ContainerAnswer:
         """Ask it in any case; another one if this takes no connection."""
-        lease, now, exchange, most_bytes = self._lease, self._now, self._exchange, self._most_bytes
+        lease, exchange, most_bytes = self._lease, self._exchange, self._most_bytes
         if self._goes_whole():
             request = ContainerRequest(self._at(place), lines, await exchange.body(most_bytes))
         else:
@@ -430,7 +430,7 @@ class Invocation:
             if not lease.move():
                 raise
             named = self._headers.get(TARGET_CONTAINER, "")
-            place, *now.further = containers_asked(lease.place, named)
+            place, *self.further = containers_asked(lease.place, named)
             request = replace(request, target=self._at(place))
             return self._ask_at_once(place, request) or await self._ask(place, request)
 
@@ -442,16 +442,16 @@ class Invocation:
         self, answer: ContainerAnswer, head: AnswerHead
     ) -> tuple[ContainerAnswer, AnswerHead]:
         """Ask the next container of the instance, with what the one before has answered."""
-        exchange, now = self._exchange, self._now
-        before = now.place or self._lease.place
-        place, *now.further = now.further
-        handed = next_headers(self._headers, head, is_last=not now.further)
+        exchange = self._exchange
+        before = self.place or self._lease.place
+        place, *self.further = self.further
+        handed = next_headers(self._headers, head, is_last=not self.further)
         along = f"{lines_of(handed)}{REQUEST_ID}: {exchange.request_id}\r\n"
         first = await answer.read()
         if answer.ended:
             request = ContainerRequest(self._at(place), along, first)
         else:
-            body = handed_on(first, answer, before, now)
+            body = handed_on(first, answer, before, self)
             request = ContainerRequest(self._at(place), along, body, head.length)
         try:
             answer = self._ask_at_once(place, request) or await self._ask(place, request)
@@ -460,12 +460,12 @@ class Invocation:
             raise
         head = await answer.head()
         if not 200 <= head.status < 300:
-            await _refuse(answer, head, now)
+            await _refuse(answer, head, self)
         return answer, head
 
     def _ask_at_once(self, place: Place, request: ContainerRequest) -> ContainerAnswer | None:
         """Ask a container by a connection that is there; None if there is none."""
-        self._now.place = place
+        self.place = place
         # Where the container runs is for the operator to see, not for the client.
         self._exchange.noted["container"] = place.url
         asked = self._means.connections.ask_at_once(*self._where_and_how(place, request))
@@ -490,7 +490,7 @@ class Invocation:
             else:  # whose files may be renewed
                 there = Destination(place.container, instance, timeout, place.tls.context())
         silence = place.policy.invocation_timeout if admitted is None else admitted.within
-        is_relayed = self._as_stream and not self._now.further
+        is_relayed = self._as_stream and not self.further
         return there, request, silence, MAX_PART_BYTES if is_relayed else WHOLE_CHUNK_BYTES
 
     def _begun(self, asked: ContainerExchange) -> ContainerAnswer:
@@ -553,8 +553,8 @@ class Invocation:
 
     def _named(self, error: ContainerError) -> ContainerError:
         """A container's failure as clients know it, with the name of the container's log."""
-        error = in_the_clients_words(error, self._now)
-        name_its_log(error, self._means.arns, self._lease, self._now)
+        error = in_the_clients_words(error, self)
+        name_its_log(error, self._means.arns, self._lease, self)
         return error
 
 

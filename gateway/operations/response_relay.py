@@ -78,6 +78,7 @@ class ResponseRelay:
         timers: measure the times.
         longest: seconds that the stream may take.
         form: what the client gets.
+        first: bytes of the first chunk, where that has gone with the head; 0 where none has.
     """
 
     parts_saved = 0
@@ -90,6 +91,7 @@ class ResponseRelay:
         timers: ManyTimers,
         longest: float,
         form: AnswerForm = Events(),  # noqa: B008 (it has no state)
+        first: int = 0,
     ) -> None:
         self.endpoint = endpoint
         self.request_id = exchange.request_id
@@ -107,6 +109,8 @@ class ResponseRelay:
         self._broken_off: Ending | None = None
         #: Of the whole stream, while that is relayed.
         self._limit: TimeLimit | None = None
+        if first:
+            self._passed_on(first)
 
     @property
     def buffered_bytes(self) -> int:
@@ -156,17 +160,13 @@ class ResponseRelay:
         each chunk.
         """
         limit = TimeLimit(self._longest, self._timers)
-        answer, exchange = self._answer, self._exchange
-        form, counts = self._form, self.from_container
+        answer, exchange, form = self._answer, self._exchange, self._form
         try:
             with limit:
                 if self._broken_off is None:
                     self._limit = limit
                     while (piece := await answer.piece()) is not None:
-                        if self.first_part_at is None:
-                            self.first_part_at = self._timers.time()
-                        counts.parts += 1
-                        counts.bytes += len(piece.data)
+                        self._passed_on(len(piece.data))
                         await exchange.write(form.chunk(piece.data))
                     return ends.answer_ended()
         except ConnectionError:
@@ -177,6 +177,14 @@ class ResponseRelay:
         finally:
             self._limit = None
         return self._broken_off or ends.answer_too_long(self._longest)
+
+    def _passed_on(self, size: int) -> None:
+        """Count a chunk of so many bytes."""
+        counts = self.from_container
+        if self.first_part_at is None:
+            self.first_part_at = self._timers.time()
+        counts.parts += 1
+        counts.bytes += size
 
     def _ended_by(self, error: Exception) -> Ending:
         """How an answer has ended with an error; one that is nobody else's is ours."""

@@ -118,11 +118,14 @@ async def relay_answer(
     with streams.opening(identity.principal) as opening:
         async with answered as invoked:
             head, form = response(invoked)
-            await exchange.begin(200, head)
-            place = invoked.lease.place
+            answer, place = invoked.answer, invoked.lease.place
+            # Whatever else there is to do for a stream is done once its client has the first part.
+            piece = answer.piece_at_hand()
+            first = b"" if piece is None else piece.data
+            await exchange.begin(200, head, form.chunk(first) if first else b"")
             longest = place.policy.response_lifetime
             relay = ResponseRelay(
-                *(place.endpoint, invoked.answer, exchange, streams.timers, longest, form)
+                place.endpoint, answer, exchange, streams.timers, longest, form, len(first)
             )
             opening.started(relay, lambda: identity.stands(None))
             try:

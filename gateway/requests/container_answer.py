@@ -213,6 +213,10 @@ class ContainerAnswer:
                 self._heard()
         return piece
 
+    def piece_at_hand(self) -> AnswerPiece | None:
+        """Take the next piece, if it has come; None where it is yet to come, or there is none."""
+        return self._take()
+
     async def read(self) -> bytes:
         """Wait for more of the answer's body, whatever its chunks; empty behind its end.
 

@@ -348,15 +348,22 @@ class Exchange(ABC):
         status, headers, body = dialect(error)
         self.respond(status, body, headers)
 
-    async def begin(self, status: int, headers: Mapping[str, str] = NO_HEADERS) -> None:
+    async def begin(
+        self, status: int, headers: Mapping[str, str] = NO_HEADERS, first: bytes = b""
+    ) -> None:
         """Send the head of a response in pieces; :meth:`write` and :meth:`end` follow.
 
+        Args:
+            status: the response's.
+            headers: the response's.
+            first: the first piece of the body, if it is there by now; see :meth:`write`.
+
         Raises:
-            ClientLeft: the client has left.
+            ClientLeft: the client has left, or takes nothing for RESPONSE_TAKEN_TIMEOUT.
         """
         self._bodiless = not self._may_have_body(status)
         self._unended = True
-        await self._begin(status, headers)
+        await self._begin(status, headers, b"" if self._bodiless else first)
 
     async def write(self, piece: bytes) -> None:
         """Send a piece of the body at once; returns when the client has room for another.
@@ -390,8 +397,8 @@ class Exchange(ABC):
         """Bytes of a response in pieces that are held here, since the client has not taken them."""
 
     @abstractmethod
-    async def _begin(self, status: int, headers: Mapping[str, str]) -> None:
-        """See :meth:`begin`."""
+    async def _begin(self, status: int, headers: Mapping[str, str], first: bytes) -> None:
+        """See :meth:`begin`; ``first`` is empty where the response has no body."""
 
     @abstractmethod
     async def _write(self, piece: bytes) -> None:

@@ -180,7 +180,7 @@ class Http1Exchange(UpgradableExchange):
         transport = self._protocol.transport
         return 0 if transport is None else transport.get_write_buffer_size()
 
-    async def _begin(self, status: int, headers: Mapping[str, str]) -> None:
+    async def _begin(self, status: int, headers: Mapping[str, str], first: bytes) -> None:
         if self._protocol.transport is None:
             raise ClientLeft
         self._close_unless_body_comes()
@@ -192,8 +192,10 @@ class Http1Exchange(UpgradableExchange):
                 self.closes = True  # it ends with its connection (RFC 9112 §6.3)
         self._answered = True
         self._unsent_head = self._head(status, headers, framing, typed=not self._bodiless)
-        # With the first piece, if that is there by now; else by itself, in this turn of the loop.
-        asyncio.get_running_loop().call_soon(self._send_head)
+        if first:
+            await self._write(first)
+        else:  # with one that comes in this turn of the loop, or by itself
+            asyncio.get_running_loop().call_soon(self._send_head)
 
     def _send_head(self) -> None:
         """Write a head that is not written yet."""

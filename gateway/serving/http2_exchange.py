@@ -68,12 +68,14 @@ class Http2Exchange(TrailingExchange):
     def unsent_bytes(self) -> int:
         return self._stream.buffered_bytes
 
-    async def _begin(self, status: int, headers: Mapping[str, str]) -> None:
+    async def _begin(self, status: int, headers: Mapping[str, str], first: bytes) -> None:
         bodies = self._bodies()
         if bodies.left:
             raise ClientLeft
         self._stream.answered = True
         self._send_head(self._head(status, headers))
+        if first:
+            await bodies.write(first)
 
     async def _write(self, piece: bytes) -> None:
         await self._bodies().write(piece)

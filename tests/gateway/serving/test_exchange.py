@@ -50,8 +50,8 @@ class Recorded(Exchange):
     def unsent_bytes(self):
         return 0
 
-    async def _begin(self, status, headers):
-        self.said.append(status)
+    async def _begin(self, status, headers, first):
+        self.said += [status, first] if first else [status]
 
     async def _write(self, piece):
         self.said.append(piece)
