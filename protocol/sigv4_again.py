@@ -38,7 +38,7 @@ _PLACE: Final = "\0"
 class SignerAgain:
     """A signer, of whose requests one was found to be right: verifies others that are like it.
 
-    These have the same method, path and headers, but for what they say anew: each says that in
+    These have the same method and headers, but for what they say anew: each says that in
     headers of the same names, in values that are signed as they stand. Whatever else is not as it
     was is left to who verifies from the start, and so is each error.
 
@@ -46,7 +46,8 @@ class SignerAgain:
         claim: what that request says of its signature.
         credentials: the key that signed it.
         names: of what it says anew, that is signed.
-        form: the canonical request, with ``%b`` for these, and for the hash of the payload.
+        form: the canonical request, with ``%b`` for the path, for these, and for the hash of the
+            payload.
     """
 
     __slots__ = ("_credentials", "_date", "_form", "_key", "_names", "_scope", "_time")
@@ -74,15 +75,16 @@ class SignerAgain:
             return False
         return -MAX_CLOCK_SKEW <= now - self._time <= MAX_CLOCK_SKEW
 
-    def is_right(self, anew: Mapping[str, bytes], payload_hash: str) -> bool:
+    def is_right(self, path: bytes, anew: Mapping[str, bytes], payload_hash: str) -> bool:
         """Whether a request has the signature that this signer would make for it.
 
         Args:
+            path: the request's, as it is signed.
             anew: what :meth:`is_current` was asked about last.
             payload_hash: what has to be signed of the body.
         """
         said = map(anew.__getitem__, self._names)
-        canonical = self._form % (*said, payload_hash.encode())
+        canonical = self._form % (path, *said, payload_hash.encode())
         expected = self._key.sign(hexlify(sha256(canonical).digest()))
         return compare_digest(hexlify(expected), anew[SIGNATURE])
 
@@ -122,7 +124,8 @@ def signer_again(
     headers = [(name, _PLACE if name.lower() in anew else value) for name, value in request.headers]
     with_places = request.but(headers=tuple(headers))
     text = canonical_request(with_places, b"", claim.signed_headers, _PLACE)
-    pieces = text.replace(b"%", b"%%").split(_PLACE.encode())
+    method, _, rest = text.replace(b"%", b"%%").split(b"\n", 2)
+    pieces = rest.split(_PLACE.encode())
     if len(pieces) != len(names) + 2:
         return None
-    return SignerAgain(claim, credentials, names, b"%b".join(pieces))
+    return SignerAgain(claim, credentials, names, b"%b\n%%b\n%b" % (method, b"%b".join(pieces)))

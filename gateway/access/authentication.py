@@ -31,7 +31,7 @@ from partway.protocol.sigv4 import (
     read_claim,
 )
 from partway.protocol.sigv4_again import SignerAgain, signer_again
-from partway.protocol.sigv4_canonical import ALGORITHM
+from partway.protocol.sigv4_canonical import ALGORITHM, canonical_path
 
 #: How the Authorization header of a signed request begins.
 _SIGNED: Final = f"{ALGORITHM} "
@@ -256,7 +256,7 @@ class SigV4Authentication(Authenticator):
             payload_hash = asked.hash_at_hand(known.access_key_id)
         except ApiError:
             return None
-        if payload_hash is None or not signer.is_right(anew, payload_hash):
+        if payload_hash is None or not signer.is_right(known.signed_path, anew, payload_hash):
             return None
         return known.identity
 
@@ -290,12 +290,17 @@ class SigV4Authentication(Authenticator):
         if request.query:
             self._use_once(request, claim)
         elif asked.of_body:
-            again = signer_again(request, claim, credentials, asked.anew)
+            # Who asked for something else before has said the same of their signature.
+            before = asked.known.get(_KnownSigner)
+            if before is not None and before.version is version:
+                again = before.signer
+            else:
+                again = signer_again(request, claim, credentials, asked.anew)
             if again is not None:
                 expires = inf if signer.key.expires is None else signer.key.expires
                 asked.known[_KnownSigner] = _KnownSigner(
-                    *(version, deed, request.path, claim.access_key_id, expires),
-                    *(again, identity),
+                    *(version, asked.deed, request.path, canonical_path(request.path)),
+                    *(claim.access_key_id, expires, again, identity),
                 )
         return identity
 
@@ -344,6 +349,7 @@ class _KnownSigner:
         version: of the principals' file, by which they might.
         deed: what they had leave for.
         path: that they asked for it by.
+        signed_path: the same, as it is signed.
         access_key_id: of the key that they signed with.
         expires: when its time is over.
         signer: verifies what they sign again.
@@ -353,6 +359,7 @@ class _KnownSigner:
     version: object
     deed: Deed
     path: str
+    signed_path: bytes
     access_key_id: str
     expires: float
     signer: SignerAgain

@@ -144,16 +144,14 @@ class Http1Head:
         """Its headers in their order."""
         raw_headers = self._raw_headers
         if raw_headers is None:
+            first = self.first
             anew = {name: value.decode("ascii") for name, value in self.says_anew().items()}
-            signature = anew.get(SIGNATURE, "")
-            raw_headers = []
-            for name, value in self.first.raw_headers:
-                lower = name.lower()
-                if signature and lower == AUTHORIZATION:
-                    text = value[: -len(self.first.says_anew()[SIGNATURE])] + signature
-                else:
-                    text = anew.get(lower, value)
-                raw_headers.append((name, text))
+            if SIGNATURE in anew:
+                assert first.headers is not None, "others are like a head of distinct headers"
+                said = first.headers[AUTHORIZATION]
+                anew[AUTHORIZATION] = said[: -len(first.says_anew()[SIGNATURE])] + anew[SIGNATURE]
+            of_first = first.raw_headers
+            raw_headers = [(name, anew.get(name.lower(), value)) for name, value in of_first]
             self._raw_headers = raw_headers
         return raw_headers
 

@@ -277,6 +277,20 @@ def test_a_body_is_not_asked_for_before_who_asks_is_known(asked):
         assert request.looked_at == 0
 
 
+def test_who_asks_for_another_thing_is_known_for_that_by_the_key_that_is_good_then(asked):
+    for secret, outcome in (("one", "one"), ("new", "one"), ("one", "InvalidSignature")):
+        if secret == "new":
+            asked.file.write_text(FILE.replace('"one"\nexpires', '"new"\nexpires'))
+            asked.clock.now = AT + timedelta(seconds=2)
+        for path in ("/a", "/b%20"):
+            for again in (False, True):
+                head = asked.head(headers_of(b"x", secret=secret, path=path), path)
+                request = OfHead(head, b"x")
+                known = asked.at_once(request)
+                assert (known is not None) is (again and outcome == "one")
+                assert asked.outcome(request) == outcome
+
+
 @pytest.mark.clause("2.4-2")
 @pytest.mark.parametrize("target", ["/endpoints/echo/invocations-other", f"{PATH}?a=b"])
 def test_who_has_signed_one_target_has_signed_no_other(asked, target):
