@@ -152,13 +152,18 @@ def canonical_request(
 
     The request must have every header of ``signed_headers``.
     """
-    lines = [to_bytes(request.method), _encoded(to_bytes(request.path), safe="/"), query]
+    lines = [to_bytes(request.method), canonical_path(request.path), query]
     for name in signed_headers:
         # Whitespace folded; bytes.split knows ASCII's alone.
         folded = [b" ".join(to_bytes(value).split()) for value in request.signed_values(name)]
         lines.append(name.encode() + b":" + b",".join(folded))
     lines += [b"", ";".join(signed_headers).encode(), to_bytes(payload_hash)]
     return b"\n".join(lines)
+
+
+def canonical_path(path: str) -> bytes:
+    """A path as it is signed."""
+    return _encoded(to_bytes(path), safe="/")
 
 
 def canonical_requests(

@@ -1,15 +1,11 @@
-"""A request's head as a signature covers it (clause 2.4-2), and what requests that are alike share.
-
-A client that signs sends the same headers again and again but for a few: what was found out about
-the others is found out once.
-"""
+"""A request's head as a signature covers it (clause 2.4-2)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final
 from urllib.parse import unquote_to_bytes
 
 from partway.protocol.errors import IncompleteSignature
@@ -41,35 +37,28 @@ class SignableRequest:
         query: raw, without the question mark; empty for a bare one.
         headers: names and values in wire order, names repeated where they were; with ``host``,
             ``:authority`` or both.
-        alike: what is known of all that are like this one; None if none will be.
 
     Attributes:
         method: the same.
         path: the same.
         query: the same.
-        alike: the same.
+        headers: the same.
     """
 
-    __slots__ = ("_headers", "_several", "_single", "alike", "method", "path", "query")
+    __slots__ = ("_several", "_single", "headers", "method", "path", "query")
 
     def __init__(
-        self,
-        method: str,
-        path: str,
-        query: str,
-        headers: tuple[tuple[str, str], ...],
-        alike: Alike | None = None,
+        self, method: str, path: str, query: str, headers: tuple[tuple[str, str], ...]
     ) -> None:
         self.method = method
         self.path = path
         self.query = query
-        self._headers: tuple[tuple[str, str], ...] | None = headers
+        self.headers = headers
         #: By names in lower case: those that are there once, and those that are there more often.
         self._single = {name.lower(): value for name, value in headers}
         self._several: dict[str, list[str]] | None = None
         if len(self._single) < len(headers):
             self._part_several(headers)
-        self.alike = alike
 
     def but(
         self,
@@ -87,23 +76,6 @@ class SignableRequest:
             self.headers if headers is None else headers,
         )
 
-    def like_this(self, path: str, anew: Mapping[str, str]) -> SignableRequest:
-        """A request with the same headers, no two of them of one name, and no query.
-
-        Args:
-            path: its own.
-            anew: by names in lower case, what it says in place of what this one does, all of them
-                among those that may.
-        """
-        other = SignableRequest.__new__(SignableRequest)
-        other.method = self.method
-        other.path = path
-        other.query = self.query
-        other._headers = other._several = None  # noqa: SLF001 of this class
-        other._single = {**self._single, **anew}  # noqa: SLF001
-        other.alike = self.alike
-        return other
-
     # Neither query nor headers are shown: there are tokens and signatures in both.
     def __repr__(self) -> str:
         return f"SignableRequest(method={self.method!r}, path={self.path!r})"
@@ -117,13 +89,6 @@ class SignableRequest:
     @property
     def _key(self) -> tuple[object, ...]:
         return self.method, self.path, self.query, self.headers
-
-    @property
-    def headers(self) -> tuple[tuple[str, str], ...]:
-        """Names and values in wire order."""
-        if self._headers is None:
-            self._headers = tuple(self._single.items())
-        return self._headers
 
     def _part_several(self, headers: tuple[tuple[str, str], ...]) -> None:
         by_name: dict[str, list[str]] = {}
@@ -185,21 +150,10 @@ class SignableRequest:
 
         None where a value of a signed header is not: see :meth:`values_as_they_stand`.
         """
-        alike = self.alike
-        if alike is None:
-            form = _form(signed_headers)
-        elif alike.form is not None and alike.form.signed_headers == signed_headers:
-            form = alike.form
-        else:
-            lasting = tuple(name for name in signed_headers if name not in alike.anew)
-            values = self.values_as_they_stand(lasting)
-            if values is None:
-                return None
-            form = alike.form = _form_with(signed_headers, dict(zip(lasting, values, strict=True)))
-        values = self.values_as_they_stand(form.anew)
+        values = self.values_as_they_stand(signed_headers)
         if values is None:
             return None
-        return form.text % (self.method, self.path, *values, payload_hash)
+        return _form(signed_headers) % (self.method, self.path, *values, payload_hash)
 
     def parameters(self) -> tuple[tuple[bytes, bytes], ...]:
         """Names and values of the query, percent-decoded, in wire order; ``+`` is a plus.
@@ -214,56 +168,15 @@ class SignableRequest:
         return _parameters(self.query)
 
 
-class CanonicalForm(NamedTuple):
-    """A canonical request without a query, with places for what is its own.
-
-    Attributes:
-        signed_headers: their names.
-        anew: of these, those whose values have places.
-        text: with ``%s`` for the method, the path, these values, and the hash of the payload.
-    """
-
-    signed_headers: tuple[str, ...]
-    anew: tuple[str, ...]
-    text: str
-
-
-class Alike:
-    """What is known of requests that are alike; of each thing the last that was asked for.
-
-    Args:
-        anew: names of headers that may say something else in each.
-
-    Attributes:
-        anew: the same.
-        form: of their canonical requests.
-        signer: who has signed one; whoever verifies puts it there.
-    """
-
-    __slots__ = ("anew", "form", "signer")
-
-    def __init__(self, anew: AbstractSet[str]) -> None:
-        self.anew = anew
-        self.form: CanonicalForm | None = None
-        self.signer: object | None = None
-
-
 @lru_cache(maxsize=_REMEMBERED_FORMS)
-def _form(signed_headers: tuple[str, ...]) -> CanonicalForm:
-    """The form of requests that have no more in common than what is signed of them."""
-    return _form_with(signed_headers, {})
+def _form(signed_headers: tuple[str, ...]) -> str:
+    """A canonical request without a query that signs these headers.
 
-
-def _form_with(signed_headers: tuple[str, ...], lasting: Mapping[str, str]) -> CanonicalForm:
-    """The form of requests that sign these headers, of which some have the same values in all."""
-    lines = [f"{name}:{lasting[name]}" if name in lasting else name for name in signed_headers]
-    literal = [line.replace("%", "%%") for line in (*lines, ";".join(signed_headers))]
-    anew = tuple(name for name in signed_headers if name not in lasting)
-    for number, name in enumerate(signed_headers):
-        if name not in lasting:
-            literal[number] += ":%s"
-    text = "%s\n%s\n\n" + "\n".join([*literal[:-1], "", literal[-1], "%s"])
-    return CanonicalForm(signed_headers, anew, text)
+    With ``%s`` for the method, the path, the headers' values, and the hash of the payload.
+    """
+    names = [name.replace("%", "%%") for name in signed_headers]
+    lines = [f"{name}:%s" for name in names]
+    return "\n".join(["%s", "%s", "", *lines, "", ";".join(names), "%s"])
 
 
 @lru_cache(maxsize=REMEMBERED_HEADS)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import ClassVar, Final
+from math import inf
+from typing import Any, ClassVar, Final, NamedTuple
 
 from partway.gateway.access.claimants import Bearer, Claimant, Signer
-from partway.gateway.access.principals import Key, Principals
+from partway.gateway.access.principals import Principals
 from partway.gateway.access.used_signatures import ONCE, UsedSignatures
 from partway.gateway.arns import Arns
 from partway.protocol.errors import (
@@ -30,7 +31,7 @@ from partway.protocol.sigv4 import (
     read_claim,
 )
 from partway.protocol.sigv4_again import SignerAgain, signer_again
-from partway.protocol.sigv4_canonical import ALGORITHM
+from partway.protocol.sigv4_canonical import ALGORITHM, canonical_path
 
 #: How the Authorization header of a signed request begins.
 _SIGNED: Final = f"{ALGORITHM} "
@@ -91,16 +92,48 @@ class Identity:
 ANYBODY = Identity(None)
 
 
-class SignedPayload(ABC):
-    """What a signature covers of a request's body.
+class Deed(NamedTuple):
+    """What a request asks for.
 
     Attributes:
-        of_body: whether it covers one, and not events.
+        action: what the sender must have leave for, such as ``sagemaker:InvokeEndpoint``; empty
+            where that is for the operation to check, which learns it from the request's body.
+        resource: the ARN of what it is done with.
+        service: whose operation it is, which the scope of a signature must name.
     """
 
-    __slots__ = ()
+    action: str
+    resource: str
+    service: str = SERVICE
 
+
+class AskedRequest(ABC):
+    """A request, as an authenticator is asked about it.
+
+    Attributes:
+        deed: what it asks for.
+        path: raw, still percent-encoded, without the query.
+        query: raw, without the question mark.
+        anew: by names in lower case, what its headers say that those of others do not with which it
+            has ``known`` in common.
+        known: what has been found out of all requests that have the same method and headers, but
+            for ``anew``; who verifies puts it there.
+        of_body: whether a signature covers a body, and not events.
+    """
+
+    __slots__ = ("anew", "deed", "known", "of_body", "path", "query")
+
+    deed: Deed
+    path: str
+    query: str
+    anew: Mapping[str, bytes]
+    known: dict[object, Any]
     of_body: bool
+
+    @property
+    @abstractmethod
+    def request(self) -> SignableRequest:
+        """The request as it is on the wire."""
 
     @abstractmethod
     def hash_beforehand(self) -> str | None:
@@ -141,48 +174,23 @@ class Authenticator(ABC):
 
     asks: ClassVar[bool] = True
 
-    def authenticate_at_once(
-        self,
-        request: SignableRequest,
-        action: str,
-        resource: str,
-        payload: SignedPayload,
-        service: str = SERVICE,
-    ) -> Identity | None:
+    def authenticate_at_once(self, asked: AskedRequest) -> Identity | None:
         """Find out who sends a request, if that is quickly done and they may make it; else None.
 
         Whatever is wrong with the request is for :meth:`authenticate` to say, which is asked next.
 
         Args:
-            request: as there, and so are the others.
-            action: empty where the operation checks.
-            resource: its ARN.
-            payload: of the request.
-            service: whose operation it is.
+            asked: as there.
         """
         return None
 
     @abstractmethod
-    async def authenticate(
-        self,
-        request: SignableRequest,
-        action: str,
-        resource: str,
-        payload: SignedPayload,
-        service: str = SERVICE,
-        *,
-        bearer_allowed: bool,
-    ) -> Identity:
+    async def authenticate(self, asked: AskedRequest, *, bearer_allowed: bool) -> Identity:
         """Find out who sends a request; returns only if the sender may make it.
 
         Args:
-            request: the request as it is on the wire.
-            action: what the sender must have leave for, such as ``sagemaker:InvokeEndpoint``; empty
-                where that is for the operation to check, which learns it from the request's body.
-            resource: the ARN of what it is done with.
-            payload: of the request. Its body is asked for only where the request is signed with a
-                key that is known and good, and all that can be checked before has been.
-            service: whose operation it is, which the scope of a signature must name.
+            asked: the request. Its body is asked for only where the request is signed with a key
+                that is known and good, and all that can be checked before has been.
             bearer_allowed: whether a token may stand for a signature.
 
         Raises:
@@ -210,16 +218,7 @@ class NoAuthentication(Authenticator):
 
     asks = False
 
-    async def authenticate(
-        self,
-        request: SignableRequest,
-        action: str,
-        resource: str,
-        payload: SignedPayload,
-        service: str = SERVICE,
-        *,
-        bearer_allowed: bool,
-    ) -> Identity:
+    async def authenticate(self, asked: AskedRequest, *, bearer_allowed: bool) -> Identity:
         return ANYBODY
 
     def may(self, name: str, action: str, resource: str) -> bool:
@@ -241,76 +240,68 @@ class SigV4Authentication(Authenticator):
         self._clock = clock
         self._used = UsedSignatures()
 
-    def authenticate_at_once(
-        self,
-        request: SignableRequest,
-        action: str,
-        resource: str,
-        payload: SignedPayload,
-        service: str = SERVICE,
-    ) -> Identity | None:
-        known = None if request.alike is None else request.alike.signer
-        if not isinstance(known, _KnownSigner) or not payload.of_body:
+    def authenticate_at_once(self, asked: AskedRequest) -> Identity | None:
+        known: _KnownSigner | None = asked.known.get(_KnownSigner)
+        if known is None or not asked.of_body:
             return None
-        # All that leave depends on.
-        if known.resource != resource or known.action != action or known.service != service:
+        # All that leave depends on, and all that a signature covers but what is said anew.
+        if known.deed != asked.deed or known.path != asked.path or asked.query:
             return None
-        now, key = self._clock(), known.key
-        if known.version is not self._principals.version or key.expired(now):
+        now, signer, anew = self._clock(), known.signer, asked.anew
+        if known.version is not self._principals.version(now) or now >= known.expires:
             return None
-        signature = known.signer.signature(request, now)
-        if signature is None:
+        if not signer.is_current(anew, now):
             return None
         try:
-            payload_hash = payload.hash_at_hand(key.credentials.access_key_id)
+            payload_hash = asked.hash_at_hand(known.access_key_id)
         except ApiError:
             return None
-        if payload_hash is None or not known.signer.is_right(request, signature, payload_hash):
+        if payload_hash is None or not signer.is_right(known.signed_path, anew, payload_hash):
             return None
         return known.identity
 
-    async def authenticate(
-        self,
-        request: SignableRequest,
-        action: str,
-        resource: str,
-        payload: SignedPayload,
-        service: str = SERVICE,
-        *,
-        bearer_allowed: bool,
-    ) -> Identity:
+    async def authenticate(self, asked: AskedRequest, *, bearer_allowed: bool) -> Identity:
+        request, deed = asked.request, asked.deed
         token = _bearer_token(request) if bearer_allowed else None
         if token is not None:
-            identity = self._identity(self._by_token(token, action, resource))
-            if action:
-                identity.check(action, resource)
+            identity = self._identity(self._by_token(token, deed))
+            if deed.action:
+                identity.check(deed.action, deed.resource)
             return identity
-        version = self._principals.version
-        signer = self._claimed(request, action, resource, service)
+        version = self._principals.version(self._clock())
+        signer = self._claimed(request, deed)
         identity = self._identity(signer)
         claim, credentials = signer.claim, signer.key.credentials
         # Leave comes behind the signature: who knows no more than a key's id learns nothing of what
         # its owner may do. So where no hash is stated a body is gathered for whoever knows one,
         # which the budget of such bodies bounds.
-        beforehand = payload.hash_beforehand()
+        beforehand = asked.hash_beforehand()
         if beforehand is not None:
             check_signature(request, claim, credentials, beforehand)
-            if action:
-                identity.check(action, resource)
-        actual = payload.hash_at_hand(claim.access_key_id)
+            if deed.action:
+                identity.check(deed.action, deed.resource)
+        actual = asked.hash_at_hand(claim.access_key_id)
         if actual is None:
-            actual = await payload.hash()
+            actual = await asked.hash()
         if actual != beforehand:
             check_signature(request, claim, credentials, actual)
-            if action:
-                identity.check(action, resource)
+            if deed.action:
+                identity.check(deed.action, deed.resource)
         if request.query:
             self._use_once(request, claim)
-        elif request.alike is not None and payload.of_body:
-            again = signer_again(request, claim, credentials)
+        elif asked.of_body:
+            # Who asked for something else before has said the same of their signature.
+            before = asked.known.get(_KnownSigner)
+            if before is not None and before.version is version:
+                again = before.signer
+            else:
+                again = signer_again(request, claim, credentials, asked.anew)
             if again is not None:
-                asked = action, resource, service
-                request.alike.signer = _KnownSigner(version, *asked, signer.key, again, identity)
+                expires = inf if signer.key.expires is None else signer.key.expires
+                asked.known[_KnownSigner] = _KnownSigner(
+                    *(version, asked.deed, request.path, canonical_path(request.path)),
+                    *(claim.access_key_id, expires, again, identity),
+                )
         return identity
 
     def may(self, name: str, action: str, resource: str) -> bool:
@@ -328,15 +319,13 @@ class SigV4Authentication(Authenticator):
             good_until = claim.timestamp + (claim.expires or MAX_CLOCK_SKEW)
             self._used.use(claim.signature, good_until, self._clock())
 
-    def _by_token(self, token: str, action: str, resource: str) -> Bearer:
+    def _by_token(self, token: str, deed: Deed) -> Bearer:
         principal = self._principals.by_token(token)
         if principal is None:
             raise UnrecognizedClient("The bearer token included in the request is invalid.")
-        return Bearer(self._principals, principal.name, action, resource, token)
+        return Bearer(self._principals, principal.name, deed.action, deed.resource, token)
 
-    def _claimed(
-        self, request: SignableRequest, action: str, resource: str, service: str
-    ) -> Signer:
+    def _claimed(self, request: SignableRequest, deed: Deed) -> Signer:
         """Who a signed request says has sent it; the signature itself is yet to be checked."""
         claim = read_claim(request)
         now = self._clock()
@@ -347,8 +336,8 @@ class SigV4Authentication(Authenticator):
         if key.expired(now):
             raise ExpiredToken
         region, credentials = self._arns.region, key.credentials
-        check_claim(request, claim, credentials, region=region, now=now, service=service)
-        who = (self._principals, principal.name, action, resource)
+        check_claim(request, claim, credentials, region=region, now=now, service=deed.service)
+        who = (self._principals, principal.name, deed.action, deed.resource)
         return Signer(*who, claim, key, region, self._clock)
 
 
@@ -358,19 +347,21 @@ class _KnownSigner:
 
     Attributes:
         version: of the principals' file, by which they might.
-        action: what they had leave for; empty where the operation asks.
-        resource: the ARN of what it was done with.
-        service: whose operation it was.
-        key: that they signed with.
+        deed: what they had leave for.
+        path: that they asked for it by.
+        signed_path: the same, as it is signed.
+        access_key_id: of the key that they signed with.
+        expires: when its time is over.
         signer: verifies what they sign again.
         identity: theirs, as of any request but a stream's, whose events go on from its signature.
     """
 
     version: object
-    action: str
-    resource: str
-    service: str
-    key: Key
+    deed: Deed
+    path: str
+    signed_path: bytes
+    access_key_id: str
+    expires: float
     signer: SignerAgain
     identity: Identity
 

@@ -234,10 +234,16 @@ class Principals:
     def __len__(self) -> int:
         return len(self._current().by_name)
 
-    @property
-    def version(self) -> object:
-        """What of the file is in force: the same object for as long as nothing has changed."""
-        return self._current()
+    def version(self, now: float) -> object:
+        """What of the file is in force: the same object for as long as nothing has changed.
+
+        Args:
+            now: what the clock says.
+        """
+        # A clock that was set back is no reason to wait for it.
+        if not 0 <= now - self._looked_at < PRINCIPALS_CHECK_INTERVAL:
+            self._look(now)
+        return self._loaded
 
     def by_access_key(self, access_key_id: str) -> tuple[Principal, Key] | None:
         """Whose key it is, and the key."""
@@ -257,15 +263,16 @@ class Principals:
         return principal is not None and principal.policy.allows(action, resource)
 
     def _current(self) -> _Loaded:
-        now = self._clock()
-        # A clock that was set back is no reason to wait for it.
-        if not 0 <= now - self._looked_at < PRINCIPALS_CHECK_INTERVAL:
-            self._looked_at = now
-            identity = _identity(self._path)
-            if identity != self._identity:
-                self._identity = identity
-                self._reload()
+        self.version(self._clock())
         return self._loaded
+
+    def _look(self, now: float) -> None:
+        """Read the file again if it is another one."""
+        self._looked_at = now
+        identity = _identity(self._path)
+        if identity != self._identity:
+            self._identity = identity
+            self._reload()
 
     def _reload(self) -> None:
         found_empty, self._found_empty = self._found_empty, False

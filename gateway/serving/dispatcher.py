@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Container, Coroutine, Mapping
 from contextlib import nullcontext
-from functools import lru_cache, partial
+from functools import lru_cache
 from http import HTTPStatus
 from typing import Any, Final, TypeAlias
 
@@ -15,9 +15,10 @@ from multidict import istr
 
 from partway.gateway.access.authentication import (
     ANYBODY,
+    AskedRequest,
     Authenticator,
+    Deed,
     Identity,
-    SignedPayload,
 )
 from partway.gateway.access.nearness import check_nearness
 from partway.gateway.access.origins import check_origin
@@ -45,9 +46,8 @@ _REMEMBERED_ROUTES: Final = 1024
 _LONGEST_REMEMBERED: Final = 256
 _REMEMBERED_OWNERS: Final = 1024
 
-#: What an authenticator is asked: about which request, by which action, with what, of which
-#: payload, of whose operation.
-_Asking: TypeAlias = tuple[SignableRequest, str, str, SignedPayload, str]
+#: A request's route, what its path says, and what it asks leave for.
+_Found: TypeAlias = tuple[Route, Mapping[str, str], Deed]
 
 _TARGET: Final = istr("X-Amz-Target")
 _TARGET_OF: Final = Fact(lambda headers: headers.get(_TARGET, ""))
@@ -85,7 +85,6 @@ class Dispatcher:
     ) -> None:
         self._routes = routes
         # A client asks for the same again and again; whoever does not asks in vain, or for little.
-        self._find_anew = partial(find, routes)
         self._find = lru_cache(_REMEMBERED_ROUTES)(self._find_anew)
         self._owners = lru_cache(_REMEMBERED_OWNERS)(self._owners_of)
         self._authenticator = authenticator
@@ -107,16 +106,16 @@ class Dispatcher:
         owners_of = self._owners
         exchange.holding = HeldBytes(self._gathered, owners_of(exchange.peer))
         try:
-            route, named = self._route_of(exchange)
+            route, named, deed = self._route_of(exchange)
             errors = route.errors
             if visitor.reserved and not route.reserved:
                 visitor.admit()
             with audited(route, exchange) if route.watched else _UNWATCHED as asked:
                 if route.access is not _ANYONE:
                     if self._asks:
-                        asking = self._asking(exchange, route, named)
+                        request = _AskedRequest(exchange, route.payload, deed)
                         at_once = self._authenticator.authenticate_at_once
-                        identity = at_once(*asking) or await self._authenticated(asking, route)
+                        identity = at_once(request) or await self._authenticated(request, route)
                     if route.control or _HAS_ORIGIN.of(exchange):
                         self._check_origin(exchange, route, identity)
                     recognised = True
@@ -155,31 +154,31 @@ class Dispatcher:
             for route in self._routes
         )
 
-    def _route_of(self, exchange: Exchange) -> tuple[Route, Mapping[str, str]]:
-        """Find the route of a request whose head is in order, with what its path says."""
+    def _route_of(self, exchange: Exchange) -> _Found:
+        """Find the route of a request whose head is in order."""
         check_head(exchange)
         path = exchange.path
         find_route = self._find if len(path) <= _LONGEST_REMEMBERED else self._find_anew
-        route, named = find_route(exchange.method, path, _TARGET_OF.of(exchange))
-        if route.requires is not None:
-            route.requires(exchange)
-        return route, named
+        found = find_route(exchange.method, path, _TARGET_OF.of(exchange))
+        requires = found[0].requires
+        if requires is not None:
+            requires(exchange)
+        return found
 
-    def _authenticated(self, asking: _Asking, route: Route) -> Awaitable[Identity]:
-        """Find out who asks by the request, refusing who may not."""
-        return self._authenticator.authenticate(
-            *asking, bearer_allowed=route.access is Access.SIGNED_OR_BEARER
-        )
-
-    def _asking(self, exchange: Exchange, route: Route, named: Mapping[str, str]) -> _Asking:
-        """What :meth:`Authenticator.authenticate` is asked about a request."""
+    def _find_anew(self, method: str, path: str, target: str) -> _Found:
+        route, named = find(self._routes, method, path, target)
         action = resource = ""  # which the operation asks for itself
-        if route.leave is not _OF_OPERATION:
+        if route.access is not _ANYONE and route.leave is not _OF_OPERATION:
             action = route.action
             # What is longer is no endpoint's name, and is not looked for in patterns to its end.
             resource = self._arns.of("endpoint", named["endpoint"][: MAX_ENDPOINT_NAME + 1])
-        payload = _PayloadOf(exchange, route.payload)
-        return exchange.signable, action, resource, payload, route.service
+        return route, named, Deed(action, resource, route.service)
+
+    def _authenticated(self, asked: AskedRequest, route: Route) -> Awaitable[Identity]:
+        """Find out who asks by the request, refusing who may not."""
+        return self._authenticator.authenticate(
+            asked, bearer_allowed=route.access is Access.SIGNED_OR_BEARER
+        )
 
     def _check_origin(self, exchange: Exchange, route: Route, identity: Identity) -> None:
         """Refuse who may not ask from where they do: from this place, or by this page (3-4)."""
@@ -213,17 +212,26 @@ class Dispatcher:
             exchange.fail(error, errors)
 
 
-class _PayloadOf(SignedPayload):
-    """What a signature covers of an exchange's body."""
+class _AskedRequest(AskedRequest):
+    """An exchange's request, with its payload by a route's rule."""
 
-    __slots__ = ("_exchange", "_is_owned", "_rule", "of_body")
+    __slots__ = ("_exchange", "_is_owned", "_rule")
 
-    def __init__(self, exchange: Exchange, rule: PayloadRule) -> None:
+    def __init__(self, exchange: Exchange, rule: PayloadRule, deed: Deed) -> None:
+        self.deed = deed
+        self.path = exchange.path
+        self.query = exchange.query
+        self.anew = exchange.anew
+        self.known = exchange.facts
         self.of_body = rule.of_body
         self._exchange = exchange
         self._rule = rule
         #: Whether the body is counted as of the key's by now.
         self._is_owned = False
+
+    @property
+    def request(self) -> SignableRequest:
+        return self._exchange.signable
 
     def hash_beforehand(self) -> str | None:
         return self._rule.hash_beforehand(self._exchange)

@@ -8,16 +8,22 @@ means has been read once.
 from __future__ import annotations
 
 import re
-from typing import Final, TypeAlias
+import struct
+from collections.abc import Callable, Iterable
+from itertools import compress
+from operator import ne
+from typing import Final
 
-from partway.gateway.serving.facts import ANEW
-from partway.gateway.serving.http1_request import HEADER_HELD_BYTES, Http1Head
+from partway.gateway.serving.http1_request import (
+    AUTHORIZATION,
+    HEADER_HELD_BYTES,
+    LENGTH,
+    SAID_ANEW,
+    Http1Head,
+)
+from partway.protocol.sigv4_again import SIGNATURE
 
-_LINE_ENDS: Final = b"\r\n"
-_NAME_ENDS: Final = re.compile(rb":[\t ]*")
-
-#: Where a length stands among headers, which says how a request is read on.
-_LENGTH: Final = "content-length"
+_LINE: Final = re.compile(rb"\r\n([^\r\n:]+):[\t ]*([^\r\n]*)")
 
 #: A path that means the same to everybody.
 _PATH: Final = re.compile(rb"/[A-Za-z0-9._~/:%-]*")
@@ -26,88 +32,122 @@ _PATH: Final = re.compile(rb"/[A-Za-z0-9._~/:%-]*")
 _LENGTH_DIGITS: Final = 15
 
 
-#: A line whose value another head may have in its place: which, the header's name in lower case,
-#: and the line up to its value.
-_Place: TypeAlias = tuple[int, str, bytes]
-
-
 class AlikeHeads:
     """Heads that are alike: where they differ, and the last of them, which the next is held to.
 
     Args:
         head: the first, no two of whose headers have the same name.
-        data: its bytes, without the empty line.
+        data: its bytes.
+        most: bytes that another may have.
 
     Attributes:
         held: bytes of memory that this holds, about.
+        size: bytes of the last head.
     """
 
-    __slots__ = ("_asks", "_lines", "_places", "_says", "_size", "held")
+    __slots__ = (
+        *("_asks", "_constants", "_first", "_most", "_names", "_said", "_stated"),
+        *("_unpack", "held", "size"),
+    )
 
-    def __init__(self, head: Http1Head, data: bytes) -> None:
-        self._lines = lines = data.split(_LINE_ENDS)
-        self._size = len(data)
+    def __init__(self, head: Http1Head, data: bytes, most: int) -> None:
         target = head.target.encode("utf-8", "surrogateescape")
-        asks, _, says = lines[0].partition(target)
-        is_path = asks == b"%b " % head.method.encode() and _PATH.fullmatch(target) is not None
-        #: What stands around the target; None where another target might be read differently.
-        self._asks: bytes | None = asks if is_path else None
-        self._says = says
-        self._places: list[_Place] = []
-        for number, line in enumerate(lines[1:], 1):
-            value = _NAME_ENDS.search(line)
-            if value is None:  # it goes on in the next: llhttp refuses that today
-                continue
-            name = line[: value.start()].decode("ascii").lower()
-            if name in ANEW or name == _LENGTH:
-                self._places.append((number, name, line[: value.end()]))
-        self.held = 2 * len(data) + HEADER_HELD_BYTES * (1 + len(self._places))
+        asks = head.method.encode() + b" "
+        if data.startswith(b"%b%b " % (asks, target)) and _PATH.fullmatch(target):
+            places = [(len(asks), len(asks) + len(target))]
+        else:
+            # Another target might be read differently: all of the first line has one place, and
+            # none is a path.
+            places = [(0, data.index(b"\r"))]
+        names, anew = [], head.says_anew()
+        for line in _LINE.finditer(data):
+            name = line[1].decode("ascii").lower()
+            begins = line.start(2)
+            ends = begins + len(line[2].rstrip(b" \t"))
+            if name == AUTHORIZATION and SIGNATURE in anew:
+                name, begins = SIGNATURE, ends - len(anew[SIGNATURE])
+            if name in anew:
+                places.append((begins, ends))
+                names.append(name)
+        self._names = tuple(names)
+        at = 0
+        pieces: list[bytes] = []
+        for begins, ends in places:
+            pieces += data[at:begins], data[begins:ends]
+            at = ends
+        pieces.append(data[at:])
+        self._constants = tuple(pieces[::2])
+        self._asks, *self._said = pieces[1::2]
+        self._stated = anew.get(LENGTH)
+        self._unpack = _unpack_like(pieces)
+        self._first = head
+        self._most = most
+        self.size = len(data)
+        self.held = 3 * len(data) + HEADER_HELD_BYTES * (1 + len(places))
 
-    def read(self, known: Http1Head, data: bytes, behind: int) -> Http1Head | None:
+    def read(self, known: Http1Head, data: bytes) -> Http1Head | None:
         """Read a head that is like the one before it; None where it is not.
 
         Args:
             known: the one before, which was returned last, or is the first.
-            data: the other's bytes, without the empty line.
-            behind: bytes that have come behind it, which must be of its body.
+            data: the other's bytes, and behind them what has come of its body.
         """
-        lines, before = data.split(_LINE_ENDS), self._lines
-        if len(lines) != len(before):
-            return None
-        expected = before.copy()
-        length, target = known.length, known.target
-        if lines[0] != before[0]:
-            other = self._target(lines[0])
-            if other is None:
+        unpack, size = self._unpack, self.size
+        # Most have each value where the one before has it.
+        try:
+            pieces = unpack(data)
+        except struct.error:  # there are fewer bytes
+            pieces = ()
+        if pieces[::2] != self._constants:
+            pieces = self._cut(data)
+            unpack, size = _unpack_like(pieces), sum(map(len, pieces))
+            if not 0 < size <= self._most:
                 return None
-            expected[0], target = lines[0], other
-        anew = {}
-        for number, name, begins in self._places:
-            line = lines[number]
-            if line != before[number]:
-                # Visible ASCII, blanks between (RFC 9110 §5.5).
-                if not line.startswith(begins) or not line.isascii():
-                    return None
-                value = line[len(begins) :].decode("ascii")
-                if not value.isprintable() or value.strip(" ") != value or not value:
-                    return None
-                expected[number] = line
-                anew[name] = value
-        if _LENGTH in anew:
-            stated = anew[_LENGTH]
-            if not stated.isdigit() or len(stated) > _LENGTH_DIGITS:
+        asks, *said = pieces[1::2]
+        if not _is_plain(said):
+            new = [*compress(said, map(ne, said, self._said))]
+            if not _is_plain(new) and not all(map(SAID_ANEW.fullmatch, new)):
+                return None
+        target, length = known.target, known.length
+        if asks != self._asks:
+            if not _PATH.fullmatch(asks):
+                return None
+            target = asks.decode("ascii")
+        anew = dict(zip(self._names, said, strict=True))
+        stated = anew.get(LENGTH)
+        if stated != self._stated:
+            if stated is None or not stated.isdigit() or len(stated) > _LENGTH_DIGITS:
                 return None
             length = int(stated)
-        if lines != expected or length is None or behind > length:
+        if length is None or len(data) - size > length:
             return None
-        size = known.size + len(data) - self._size
-        self._lines, self._size = lines, len(data)
-        return known.changed(target, anew, length, size)
+        head = self._first.changed(target, anew, length, known.size + size - self.size)
+        self._unpack, self._asks, self._said = unpack, asks, said
+        self._stated, self.size = stated, size
+        return head
 
-    def _target(self, line: bytes) -> str | None:
-        """The target of a request's first line, if that is all that it has of its own."""
-        asks, says = self._asks, self._says
-        if asks is None or not line.startswith(asks) or not line.endswith(says):
-            return None
-        target = line[len(asks) : len(line) - len(says)]
-        return target.decode("ascii") if _PATH.fullmatch(target) else None
+    def _cut(self, data: bytes) -> tuple[bytes, ...]:
+        """The head's pieces, the values at odd places; none where others are not as they were."""
+        first, *others = self._constants
+        if not data.startswith(first):
+            return ()
+        pieces, at = [first], len(first)
+        for constant in others:
+            # Hardly a value has in it what is behind it: a blank, or a line's end.
+            ends = data.find(constant[:1], at)
+            if not data.startswith(constant, ends):
+                return ()
+            pieces += data[at:ends], constant
+            at = ends + len(constant)
+        return tuple(pieces)
+
+
+def _is_plain(values: list[bytes]) -> bool:
+    """Whether values have nothing but letters, digits, hyphens and equals signs, as most have."""
+    signs = b"".join(values).replace(b"-", b"").replace(b"=", b"")
+    return signs.isalnum() and all(values)
+
+
+def _unpack_like(pieces: Iterable[bytes]) -> Callable[[bytes], tuple[bytes, ...]]:
+    """Takes apart bytes that begin with pieces of the same lengths."""
+    return struct.Struct("".join([f"{len(piece)}s" for piece in pieces])).unpack_from

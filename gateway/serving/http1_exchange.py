@@ -11,15 +11,13 @@ from typing import Final, TypeAlias
 from partway.gateway.limits import CLIENT_PING_INTERVAL, CLIENT_PINGS_UNANSWERED
 from partway.gateway.serving.duplex import Duplex
 from partway.gateway.serving.exchange import NO_HEADERS, ClientLeft, UpgradableExchange
-from partway.gateway.serving.facts import ANEW
 from partway.gateway.serving.http1_connection import Http1Connection
 from partway.gateway.serving.http1_duplex import Http1Duplex
-from partway.gateway.serving.http1_request import NOTHING_ANEW, BodyBroken, Http1Request
+from partway.gateway.serving.http1_request import BodyBroken, Http1Request
 from partway.gateway.serving.http1_response import response_head
 from partway.protocol.connection import FrameConnection, watch_by_tcp
 from partway.protocol.errors import InputValidationError
 from partway.protocol.limits import KIB
-from partway.protocol.sigv4_request import Alike, SignableRequest
 
 #: SO_LINGER of a socket that ends by RST, and not by FIN.
 _NO_LINGER: Final = struct.pack("ii", 1, 0)
@@ -29,9 +27,6 @@ _TOGETHER: Final = 64 * KIB
 
 #: A response that is given whole: its status, body and headers.
 _Whole: TypeAlias = tuple[int, bytes, Mapping[str, str]]
-
-#: What requests that are alike may say anew of what may be signed of them.
-_ANEW: Final = ANEW | {"content-length"}
 
 _CHUNKED: Final = "Transfer-Encoding: chunked\r\n"
 _LAST_CHUNK: Final = b"0\r\n\r\n"
@@ -92,18 +87,10 @@ class Http1Exchange(UpgradableExchange):
         return self._request.head.length
 
     @property
-    def signable(self) -> SignableRequest:
+    def anew(self) -> Mapping[str, bytes]:
         head = self._request.head
-        facts = head.facts
-        known: SignableRequest | None = facts.get(SignableRequest)
-        if known is None:
-            first = head.first
-            headers = tuple(first.raw_headers)
-            known = SignableRequest(first.method, first.path, first.query, headers, Alike(_ANEW))
-            facts[SignableRequest] = known
-        if head.path is known.path and head.anew is NOTHING_ANEW:
-            return known
-        return known.like_this(head.path, head.anew)
+        anew = head.anew
+        return head.says_anew() if anew is None else anew
 
     # --- The request's body ----------------------------------------------------------------------
 

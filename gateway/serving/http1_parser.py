@@ -234,18 +234,16 @@ class RequestParser:
             if length is None or len(data) - end > length:
                 return False
         else:
-            end = data.find(_HEAD_ENDS) + len(_HEAD_ENDS)
-            if not len(_HEAD_ENDS) <= end <= self._remembers:
-                return False
-            lines, alike = data[: end - len(_HEAD_ENDS)], self._alike
+            alike = self._alike
             if alike is None:
-                before = known[: -len(_HEAD_ENDS)]
-                if head.headers is None or before.count(b"\n") != lines.count(b"\n"):
+                end = data.find(_HEAD_ENDS) + len(_HEAD_ENDS)
+                if head.headers is None or known.count(b"\n") != data.count(b"\n", 0, end):
                     return False
-                alike = self._alike = AlikeHeads(head, before)
-            other = alike.read(head, lines, len(data) - end)
+                alike = self._alike = AlikeHeads(head, known, self._remembers)
+            other = alike.read(head, data)
             if other is None:
                 return False
+            end = alike.size
             self._known = data[:end]
             self._same = head = other
             length = head.length or 0

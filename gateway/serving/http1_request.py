@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 from typing import Final
 
 from multidict import CIMultiDict
 
-from partway.gateway.serving.facts import Facts
+from partway.gateway.serving.facts import ANEW, Facts
 from partway.protocol.limits import LONG_READ
+from partway.protocol.sigv4_again import SIGNATURE
+from partway.protocol.sigv4_request import to_bytes
 
 #: What a header holds of memory beside its bytes, in a list and by its name: measured, on CPython
 #: 3.11.
 HEADER_HELD_BYTES: Final = 256
 
+#: Where a length stands among headers, which says how a request is read on.
+LENGTH: Final = "content-length"
 
-NOTHING_ANEW: Final[Mapping[str, str]] = MappingProxyType({})
+#: Of an Authorization header that reads like this, only the signature is said anew.
+AUTHORIZATION: Final = "authorization"
+_SIGNED: Final = re.compile(rb"AWS4[!-~ ]+[, ]Signature=([0-9a-f]{64})")
+
+#: A value that is said anew is the same to everybody (RFC 9110 §5.5), and to who signs it as it
+#: stands: visible ASCII, with single blanks between.
+SAID_ANEW: Final = re.compile(rb"[!-~]+(?: [!-~]+)*")
 
 
 class BodyBroken(Exception):
@@ -44,7 +54,9 @@ class Http1Head:
         held: bytes of memory that it holds, about.
         facts: what others have worked out from it alone, but for what it says anew; see
             :class:`Fact`.
-        anew: by names in lower case, what it says other than the first that it is like.
+        anew: by names in lower case, values as they came of headers that say another one in those
+            that are like it, each :data:`SAID_ANEW`, and the :data:`SIGNATURE`; all of these have
+            the same names. None until :meth:`says_anew` was asked.
     """
 
     __slots__ = (
@@ -75,41 +87,52 @@ class Http1Head:
         self.keeps = keeps
         self.upgrades = upgrades
         self.facts: Facts = {}
-        self.anew: Mapping[str, str] = NOTHING_ANEW
+        self.anew: Mapping[str, bytes] | None = None
         self._first: Http1Head | None = None
         self._raw_headers: Sequence[tuple[str, str]] | None = raw_headers
         self._headers = headers
 
-    def changed(
-        self, target: str, anew: Mapping[str, str], length: int | None, size: int
-    ) -> Http1Head:
-        """A head that is like this one.
+    def changed(self, target: str, anew: Mapping[str, bytes], length: int, size: int) -> Http1Head:
+        """A head that is like this one, which is the first.
 
         Args:
-            target: the other's.
-            anew: by names in lower case, what its headers say that say something else.
+            target: the other's; a path, if it is another one.
+            anew: as of this class.
             length: of its body.
             size: as of this class.
         """
+        # Written out, and not by the initializer: one is made of each request.
         head = Http1Head.__new__(Http1Head)
         head.method = self.method
         head.target = target
         if target is self.target:
             head.path, head.query = self.path, self.query
         else:
-            head.path, _, head.query = target.partition("?")
+            head.path, head.query = target, ""
         head.version = self.version
         head.length = length
         head.size = size
         head.keeps = self.keeps
         head.upgrades = self.upgrades
         head.facts = self.facts
-        head.anew = {**self.anew, **anew}
-        # Written out, and not by the initializer: one is made of each request.
-        first = head._first = self.first  # noqa: SLF001 of this class
-        head.held = 2 * first.held  # it has the first besides
+        head.anew = anew
+        head.held = 2 * self.held  # it has the first besides
+        head._first = self  # noqa: SLF001 of this class
         head._raw_headers = head._headers = None  # noqa: SLF001
         return head
+
+    def says_anew(self) -> Mapping[str, bytes]:
+        """What is ``anew`` of this class, worked out if it is not yet."""
+        anew = self.anew
+        if anew is None:
+            anew = self.anew = {}
+            for name, value in self.raw_headers:
+                lower, said = name.lower(), to_bytes(value)
+                if lower == AUTHORIZATION and (signed := _SIGNED.fullmatch(said)):
+                    anew[SIGNATURE] = signed[1]
+                elif (lower in ANEW or lower == LENGTH) and SAID_ANEW.fullmatch(said):
+                    anew[lower] = said
+        return anew
 
     @property
     def first(self) -> Http1Head:
@@ -121,7 +144,13 @@ class Http1Head:
         """Its headers in their order."""
         raw_headers = self._raw_headers
         if raw_headers is None:
-            anew, of_first = self.anew, self.first.raw_headers
+            first = self.first
+            anew = {name: value.decode("ascii") for name, value in self.says_anew().items()}
+            if SIGNATURE in anew:
+                assert first.headers is not None, "others are like a head of distinct headers"
+                said = first.headers[AUTHORIZATION]
+                anew[AUTHORIZATION] = said[: -len(first.says_anew()[SIGNATURE])] + anew[SIGNATURE]
+            of_first = first.raw_headers
             raw_headers = [(name, anew.get(name.lower(), value)) for name, value in of_first]
             self._raw_headers = raw_headers
         return raw_headers

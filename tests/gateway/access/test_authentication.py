@@ -14,8 +14,9 @@ from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
 from partway.gateway.access.authentication import (
+    AskedRequest,
+    Deed,
     NoAuthentication,
-    SignedPayload,
     SigV4Authentication,
 )
 from partway.gateway.access.principals import Principals
@@ -68,12 +69,18 @@ secret_access_key = "others"
 BOTH = pytest.mark.parametrize("bearer_allowed", [True, False])
 
 
-class Payload(SignedPayload):
-    """A payload with a hash that is known beforehand, or of which only the body tells."""
+class Once(AskedRequest):
+    """A request like no other, whose payload hash is known beforehand, or by its body alone."""
 
+    request = None
     of_body = True
 
-    def __init__(self, of_body, beforehand):
+    def __init__(self, request, deed, of_body=None, beforehand=None):
+        self.request = request
+        self.deed = deed
+        self.path = request.path
+        self.query = request.query
+        self.anew, self.known = {}, {}
         self._of_body = of_body
         self._beforehand = beforehand
 
@@ -124,9 +131,8 @@ def authenticate(file, clock):
     ):
         return asyncio.run(
             authentication.authenticate(
-                *(request, action, resource, Payload(payload_hash, stated)),
+                Once(request, Deed(action, resource, service), payload_hash, stated),
                 bearer_allowed=bearer_allowed,
-                service=service,
             )
         )
 
@@ -186,7 +192,7 @@ def test_nobody_asks():
     for bearer_allowed in (True, False):
         identity = asyncio.run(
             NoAuthentication().authenticate(
-                request, STREAM, ECHO, EMPTY, bearer_allowed=bearer_allowed
+                Once(request, Deed(STREAM, ECHO)), bearer_allowed=bearer_allowed
             )
         )
         assert identity.principal is None

@@ -66,6 +66,22 @@ ALIKE = [
     signed(target=b"/endpoints/b-1/invocations", body=b""),
     signed(target=b"/base/endpoints/%61/invocations"),
 ]
+#: Others, in which not all that a client says anew is as most say it.
+ODD = [
+    signed(id=b"1  2"),
+    signed(id=b"1 "),
+    signed(id=b""),
+    signed(id=b"attempt=1; max=3"),
+    signed(signature=b"none"),
+    signed(date_is=b"X-Amz-Date:  "),
+    signed(date=b"20261126T120000Z \t"),
+    signed(signature=b"0" * 64 + b" "),
+    signed(target=b"/endpoints/a/invocations?b=c"),
+    signed(target=b"http://a/endpoints/a/invocations"),
+    signed().replace(b"Content-Length: 5", b"Content-Length: 5 "),
+    signed().replace(b"X-Amz-Date", b"X-Amz-Date: 1\r\nX-Amz-Date"),
+    signed().replace(b"AWS4-HMAC-SHA256 ", b"Bearer "),
+]
 #: Each unlike it, or like it and wrong.
 UNLIKE = [
     signed(one=b"2"),
@@ -87,6 +103,10 @@ UNLIKE = [
     signed(id=b"\x00"),
     signed(id=b"\xfe"),
     signed(signature=b"\t"),
+    signed(signature=b""),
+    signed(signature=b"0" * 63),
+    signed(signature=b"0" * 64 + b", Signature=" + b"0" * 64),
+    signed().replace(b"a/b", b"a/c"),
     signed(length=1234567890123456),
     signed(length=4),
     signed(length=6),

@@ -42,15 +42,17 @@ class Noting(Authenticator):
         self.error = error
         self.identity = identity
 
-    async def authenticate(self, request, action, resource, payload, service, *, bearer_allowed):
+    async def authenticate(self, asked, *, bearer_allowed):
+        action, resource, service = asked.deed
         assert service == "sagemaker"
-        self.steps.append(("who", request.path, action, resource, bearer_allowed))
+        assert (asked.path, asked.query) == (asked.request.path, asked.request.query)
+        self.steps.append(("who", asked.path, action, resource, bearer_allowed))
         if self.error is not None:
             raise self.error
         if self.reads_for:
-            assert payload.hash_beforehand() is None
-            assert payload.hash_at_hand(self.reads_for) is None
-            await payload.hash()
+            assert asked.hash_beforehand() is None
+            assert asked.hash_at_hand(self.reads_for) is None
+            await asked.hash()
         return self.identity
 
     def may(self, name, action, resource):

@@ -6,8 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from partway.gateway.serving.http1_alike import AlikeHeads
 from partway.gateway.serving.http1_parser import REMEMBERED_HEAD_BYTES, RequestParser
-from tests.gateway.serving.parsed_heads import ALIKE, UNLIKE, fed, heads, outcome, signed
+from partway.gateway.serving.http1_request import SAID_ANEW
+from partway.protocol.sigv4_again import SIGNATURE
+from tests.gateway.serving.parsed_heads import ALIKE, ODD, UNLIKE, fed, heads, outcome, signed
 
 
 @pytest.mark.parametrize("other", ALIKE[1:])
@@ -41,8 +44,8 @@ def test_a_head_that_llhttp_read_after_all_leaves_what_is_known_as_it_was():
     assert outcome(pieces, REMEMBERED_HEAD_BYTES) == outcome(pieces, 0)
 
 
-@pytest.mark.parametrize("other", [*ALIKE, *UNLIKE])
-@pytest.mark.parametrize("first", ALIKE)
+@pytest.mark.parametrize("other", [*ALIKE, *ODD, *UNLIKE])
+@pytest.mark.parametrize("first", [*ALIKE, *ODD])
 def test_a_head_says_what_llhttp_reads_in_it_whatever_came_before(first, other):
     pieces = [first, other, ALIKE[1]]
     assert outcome(pieces, REMEMBERED_HEAD_BYTES) == outcome(pieces, 0)
@@ -51,6 +54,44 @@ def test_a_head_says_what_llhttp_reads_in_it_whatever_came_before(first, other):
 _OTHER = st.sampled_from(
     [b" ", b"\t", b"\r", b"\n", b"\r\n", b":", b"/", b"?", b"a", b"5", b"\xff"]
 )
+
+
+@pytest.mark.parametrize("first", [*ALIKE, *ODD])
+def test_what_is_said_anew_is_what_each_says(first):
+    other = first.replace(b"0" * 64, b"1" * 64)
+    read = heads(fed(first, other, *ALIKE, *ODD))
+    assert read[1].facts is read[0].facts or first == other or read[0].headers is None
+    for each in read:
+        assert each.says_anew().keys() == each.first.says_anew().keys()
+        assert all(map(SAID_ANEW.fullmatch, each.says_anew().values()))
+        said = {name.lower(): value.encode() for name, value in each.raw_headers}
+        anew = dict(each.says_anew())
+        signature = anew.pop(SIGNATURE, b"")
+        assert said["authorization"].endswith(signature)
+        assert anew.items() <= said.items()
+
+
+@pytest.mark.parametrize(
+    "id_", [b"2", b"attempt=1; max=3", b"a longer one", b"", b"1  2", b"1\xff2"]
+)
+def test_an_odd_value_is_read_as_it_was_or_by_llhttp(id_):
+    first, second = signed(), signed(id=id_, signature=b"1" * 64)
+    parser = fed(first)
+    alike = AlikeHeads(heads(parser)[0], first.removesuffix(b"hello"), REMEMBERED_HEAD_BYTES)
+    other = alike.read(heads(parser)[0], second)
+    if id_ in (b"", b"1  2", b"1\xff2"):
+        assert other is None
+    else:
+        assert other.says_anew()["amz-sdk-invocation-id"] == id_
+        assert alike.size == len(second) - len(b"hello")
+
+
+def test_a_head_that_is_longer_than_what_is_remembered_is_not_read():
+    first = signed()
+    head, size = heads(fed(first))[0], len(first) - len(b"hello")
+    alike = AlikeHeads(head, first[:size], size)
+    assert alike.read(head, signed(id=b"1-2-33")) is None
+    assert alike.read(head, signed(id=b"1-2-4")) is not None
 
 
 @given(st.sampled_from(ALIKE), st.sampled_from(ALIKE), st.data())
