@@ -6,6 +6,7 @@ those of a line and of their number, and 64 lines of 8 KiB are a megabyte.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -14,7 +15,9 @@ from aiohttp.http import HttpRequestParser
 from aiohttp.http_exceptions import BadHttpMessage
 from aiohttp.web_protocol import MAX_MSG_QUEUE_SIZE, RequestHandler
 
+from partway.container.gathered_bodies import GATHERED_UP_TO, GatheredBody, GatheringProtocol
 from partway.protocol.limits import KIB
+from partway.protocol.unread_bodies import unread_form
 
 #: What an unfinished head may hold. The largest that is answered (16 KiB by RFC 9113 §6.5.2, in 64
 #: headers) holds 47 KiB; with its connection this is under 64 KiB.
@@ -52,11 +55,19 @@ class BoundedParser:
     Args:
         parser: aiohttp's, of one connection.
         another: makes another one, for the same connection.
+        gathers: called when a body begins that can be gathered where it stays; whether it is.
     """
 
-    def __init__(self, parser: Any, another: Callable[[], Any]) -> None:
+    def __init__(
+        self,
+        parser: Any,
+        another: Callable[[], Any],
+        gathers: Callable[[], bool] = lambda: False,
+    ) -> None:
         self._parser = parser
         self._another = another
+        self._gathers = gathers
+        self._gathered: GatheredBody | None = None
         self._body: StreamReader | None = None
         self._length = 0  # of that body, where its head says it
         self._owed = 0  # of it, what is yet to come and is no parser's
@@ -84,6 +95,7 @@ class BoundedParser:
         data = self._rest + data if self._rest else data
         self._rest = b""
         self._paused = False
+        self._pass_on_gathered()
         messages: list[tuple[Any, StreamReader]] = []
         while True:
             if self._owed:
@@ -115,6 +127,8 @@ class BoundedParser:
             self._body, self._length = body, int(message.headers.get("Content-Length", 0))
             if self._left() >= _LONG_BODY and not (message.upgrade or message.method == "CONNECT"):
                 self._owed, self._parser = self._left(), self._another()
+                if self._length <= GATHERED_UP_TO and unread_form(message.headers) is not None:
+                    self._begin_to_gather(body)
         elif body is None or before == (body.total_bytes, body.is_eof()):
             self._measure(piece)
             return parsed
@@ -129,6 +143,11 @@ class BoundedParser:
         body, owed = self._body, self._owed
         assert body is not None, "its head has come"
         piece, data = data[:owed], data[owed:]
+        if self._gathered is not None:
+            self._gathered.add(piece)
+            self._owed = owed - len(piece)
+            self._pass_on_gathered()
+            return data
         if len(piece) == owed:
             body.set_read_chunk_size(self._length)  # nothing is held back behind its end
         body.feed_data(piece)
@@ -136,6 +155,40 @@ class BoundedParser:
         if not self._owed:
             body.feed_eof()
         return data
+
+    # --- Bodies that are gathered where they stay ------------------------------------------------
+
+    @property
+    def gathered(self) -> GatheredBody | None:
+        """The body whose bytes come next, if it is gathered where it stays."""
+        return self._gathered if self._owed else None
+
+    def gathered_more(self, size: int) -> None:
+        """Note that so many bytes of that body have come."""
+        assert self._gathered is not None, "who has filled its room had it from here"
+        self._gathered.filled(size)
+        self._owed -= size
+        if not self._owed:
+            # Not now: the loop holds the room until this has returned.
+            asyncio.get_running_loop().call_soon(self._pass_on_gathered)
+
+    def _begin_to_gather(self, body: StreamReader) -> None:
+        """Gather a body of which some has been fed, if it can be."""
+        if self._gathers():
+            begun = body.read_nowait()
+            self._gathered = GatheredBody(self._length)
+            self._gathered.add(begun)
+
+    def _pass_on_gathered(self) -> None:
+        """Feed a body that has been gathered, if there is one."""
+        gathered, body = self._gathered, self._body
+        if gathered is None or gathered.left:
+            return
+        assert body is not None, "it is this one"
+        self._gathered = None
+        body.set_read_chunk_size(self._length)
+        body.feed_data(gathered.whole())
+        body.feed_eof()
 
     def _measure(self, piece: bytes) -> None:
         """Count a piece of a head."""
@@ -195,5 +248,12 @@ class BoundedServer(web.Server):
                 max_msg_queue_size=MAX_MSG_QUEUE_SIZE,
             )
 
-        handler._parser = BoundedParser(handler._parser, another)  # type: ignore[assignment]  # noqa: SLF001
+        def gathers() -> bool:
+            transport = handler.transport
+            if transport is not None and transport.get_protocol() is handler:
+                GatheringProtocol(transport, handler, parser)
+            return transport is not None
+
+        parser = BoundedParser(handler._parser, another, gathers)  # noqa: SLF001
+        handler._parser = parser  # type: ignore[assignment]  # noqa: SLF001
         return handler
