@@ -150,11 +150,13 @@ def is_from_a_page(headers: Iterable[tuple[str, str]]) -> bool:
     Args:
         headers: the request's, by their names.
     """
-    return any(
-        name.lower() == "origin"
-        or (name.lower() == "sec-fetch-site" and value.strip().lower() in _OTHER_SITES)
-        for name, value in headers
-    )
+    for name, value in headers:  # written out: every request is looked at
+        lower = name.lower()
+        if lower == "origin":
+            return True
+        if lower == "sec-fetch-site" and value.strip().lower() in _OTHER_SITES:
+            return True
+    return False
 
 
 def check_not_a_page(headers: Iterable[tuple[str, str]]) -> None:

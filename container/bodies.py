@@ -17,6 +17,7 @@ SERVER = "partway-container"
 _END = object()
 _BYTES = "application/octet-stream"
 _TEXT = "text/plain; charset=utf-8"
+_TAKES_NOTHING = "the client takes nothing of the response"
 
 
 async def received(
@@ -100,30 +101,10 @@ class Answering:
             ConnectionError: the client left, or took nothing for the stall timeout.
         """
         reply = answer if isinstance(answer, Reply) else Reply(answer)
-        length = reply.length
         if isinstance(reply.body, AsyncIterable):
-            items = aiter(reply.body)
+            await self._send_items(reply, aiter(reply.body), on_head)
         else:
-            whole = as_bytes(reply.body)
-            length = len(whole)
-            items = once(whole)
-        try:
-            first = await anext(items, b"")
-            data = as_bytes(first)
-            text = isinstance(reply.body, str) or isinstance(first, str)
-            further = on_head()
-            most = HEAD_JOINED_UP_TO if length is None else min(HEAD_JOINED_UP_TO, length)
-            with_body = 0 < len(data) <= most
-            kind = _TEXT if text else _BYTES
-            await self._begin(reply, length, kind, further, with_body=with_body)
-            try:
-                await self._rest(data, items, length)
-            except TimeoutError as error:
-                raise self.cut("the client takes nothing of the response") from error
-        finally:
-            close = getattr(items, "aclose", None)  # a generator's, or that of a worker's items
-            if close is not None:
-                await close()
+            await self._send_whole(reply, as_bytes(reply.body), on_head)
         assert self.response is not None, "it has begun"
         return self.response
 
@@ -132,6 +113,45 @@ class Answering:
         if self._request.transport is not None:
             self._request.transport.abort()
         return ConnectionResetError(why)
+
+    async def _send_whole(
+        self, reply: Reply, whole: bytes, on_head: Callable[[], Mapping[str, str]]
+    ) -> None:
+        """Send a body that is there: with its head if it is short, and at once if it may."""
+        kind = _TEXT if isinstance(reply.body, str) else _BYTES
+        with_body = 0 < len(whole) <= HEAD_JOINED_UP_TO
+        await self._begin(reply, len(whole), kind, on_head(), with_body=with_body)
+        assert self.response is not None, "it has begun"
+        try:
+            async with asyncio.timeout(STALL_TIMEOUT):
+                await self.response.write_eof(whole)
+        except TimeoutError as error:
+            raise self.cut(_TAKES_NOTHING) from error
+
+    async def _send_items(
+        self,
+        reply: Reply,
+        items: AsyncIterator[bytes | str],
+        on_head: Callable[[], Mapping[str, str]],
+    ) -> None:
+        """Send a body as it is made."""
+        length = reply.length
+        try:
+            first = await anext(items, b"")
+            data = as_bytes(first)
+            further = on_head()
+            most = HEAD_JOINED_UP_TO if length is None else min(HEAD_JOINED_UP_TO, length)
+            with_body = 0 < len(data) <= most
+            kind = _TEXT if isinstance(first, str) else _BYTES
+            await self._begin(reply, length, kind, further, with_body=with_body)
+            try:
+                await self._rest(data, items, length)
+            except TimeoutError as error:
+                raise self.cut(_TAKES_NOTHING) from error
+        finally:
+            close = getattr(items, "aclose", None)  # a generator's, or that of a worker's items
+            if close is not None:
+                await close()
 
     async def _begin(
         self,

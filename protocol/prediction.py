@@ -180,8 +180,9 @@ class _Looks(NamedTuple):
 
 def _looked_at(text: bytes) -> _Looks:
     strings = None if text.find(b'"', _NAMES) >= 0 else text.count(b'"', 0, _NAMES)
-    brackets = byte_count(text, b"[") + byte_count(text, b"{")
-    return _Looks(brackets, strings, objects=text.find(b"{", _NAMES) >= 0)
+    objects = text.find(b"{", _NAMES) >= 0
+    braces = byte_count(text, b"{") if objects else text.count(b"{", 0, _NAMES)
+    return _Looks(byte_count(text, b"[") + braces, strings, objects)
 
 
 def _read(
@@ -446,8 +447,10 @@ def _count_members(value: object, brackets: int) -> int:
     count = 0
     for depth in range(MAX_JSON_DEPTH + 1):
         kinds = [*map(type, level)]
-        objects = kinds.count(dict)
-        left -= objects + kinds.count(list)
+        arrays = kinds.count(list)
+        # To compare with what they are not takes twenty times as long.
+        objects = kinds.count(dict) if arrays < len(kinds) else 0
+        left -= objects + arrays
         if objects:
             count += sum(len(each) for each in level if type(each) is dict)
         if not left and depth < MAX_JSON_DEPTH:

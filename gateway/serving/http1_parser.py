@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import enum
 from collections import deque
-from typing import Final, NoReturn
+from typing import Final, NoReturn, TypeVar
 from urllib.parse import urlsplit
 
 import httptools
@@ -28,7 +28,13 @@ from partway.gateway.serving.http1_alike import AlikeHeads
 from partway.gateway.serving.http1_request import HEADER_HELD_BYTES, Http1Head, Http1Request
 from partway.protocol.errors import ApiError, InputValidationError
 from partway.protocol.handshake import is_upgrade
-from partway.protocol.limits import KIB, MAX_HEAD_BYTES, MAX_HEADER_LINE, MAX_HEADERS
+from partway.protocol.limits import (
+    KIB,
+    LONG_READ,
+    MAX_HEAD_BYTES,
+    MAX_HEADER_LINE,
+    MAX_HEADERS,
+)
 
 #: A proxy's client sends a whole URL (RFC 9112 §3.2.2), whose host is no part of what is limited.
 _MAX_TARGET: Final = MAX_HEADER_LINE + 128
@@ -58,6 +64,8 @@ _LENGTH: Final = istr("Content-Length")
 _UPGRADE: Final = istr("Upgrade")
 
 _VERSIONS: Final = frozenset({"1.0", "1.1"})
+
+_Bytes = TypeVar("_Bytes", bytes, memoryview)
 
 
 class _Replay(enum.Enum):
@@ -247,7 +255,8 @@ class RequestParser:
             self._known = data[:end]
             self._same = head = other
             length = head.length or 0
-        body = data[end:]
+        # What is long is copied once, when it is taken with what comes behind it.
+        body = data[end:] if len(data) <= LONG_READ else memoryview(data)[end:]
         request = self.last = Http1Request(head, body)
         self.requests.append(request)
         self._in_vain = 0
@@ -255,7 +264,7 @@ class RequestParser:
         request.complete = not owed
         return True
 
-    def _take_owed(self, data: bytes) -> bytes:
+    def _take_owed(self, data: _Bytes) -> _Bytes:
         """Take some of the body that llhttp does not know of; returns what is behind it."""
         request, owed = self.last, self._owed
         assert request is not None, "a body follows its head"

@@ -185,17 +185,17 @@ class Http1Request:
         "received",
     )
 
-    def __init__(self, head: Http1Head, body: bytes = b"") -> None:
+    def __init__(self, head: Http1Head, body: bytes | memoryview = b"") -> None:
         self.head = head
         self.received = self.held = len(body)
         self.complete = False
         self.broken = False
         self.dropped = False
         self.news: asyncio.Future[None] | None = None
-        self._first = body
+        self._first: bytes | memoryview = body
         #: What is long, as it came, and what is behind it: a list of what dribbles in would take a
         #: multiple of its bytes.
-        self._long: list[bytes] | None = None
+        self._long: list[bytes | memoryview] | None = None
         self._more: bytearray | None = None
 
     @classmethod
@@ -205,7 +205,7 @@ class Http1Request:
         request.complete = True
         return request
 
-    def add(self, data: bytes) -> None:
+    def add(self, data: bytes | memoryview) -> None:
         """Some of its body has come."""
         self.received += len(data)
         if self.dropped:
@@ -228,7 +228,7 @@ class Http1Request:
         if self._long is not None or self._more is not None:
             data = b"".join((data, *(self._long or ()), self._more or b""))
             self._long = self._more = None
-        return data
+        return bytes(data)  # which copies nothing of what are bytes
 
     def drop(self) -> None:
         """Let go of what has come, and of what comes."""

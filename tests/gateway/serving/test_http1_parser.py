@@ -120,6 +120,23 @@ def test_a_long_body_is_parsed_with_a_head_that_comes_again():
     assert [each.received for each in parser.requests] == [1_000_000, 900_000]
 
 
+@pytest.mark.parametrize("first", [0, 1, 4096, 5000, 100_000])
+@pytest.mark.parametrize("second", [0, 1, 5000])
+def test_what_comes_with_a_head_that_comes_again_is_taken_as_bytes(first, second):
+    """Whether it is all there is of the body, or there is more."""
+    body = bytes(range(256)) * 500
+    head = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % len(body)
+    parser = fed(head, body)
+    parser.feed(head + body[:first])
+    if second:
+        parser.feed(body[first : first + second])
+    request = parser.requests[-1]
+    taken = request.take()
+    assert (type(taken), taken) == (bytes, body[: first + second])
+    parser.feed(body[first + second :])
+    assert (request.take(), request.complete) == (body[first + second :], True)
+
+
 # --- What is no request --------------------------------------------------------------------------
 
 HEAD = b"POST / HTTP/1.1\r\nHost: a\r\n"
