@@ -153,22 +153,26 @@ def run(args: argparse.Namespace) -> str:
         bare = ("/invocations",)
         direct = Row("direct, no proxy", container, bare)
         haproxy = Row("HAProxy", stack.enter_context(peers.haproxy(container)), bare)
+        names = [f"echo-{number}" for number in range(_MANY)]
+        in_turn = tuple(map(_PATH.format, names[:: _MANY // _IN_TURN]))
+        backends = Row(
+            f"HAProxy, {_IN_TURN} of {_MANY:,} backends in turn",
+            stack.enter_context(peers.haproxy(container, names)),
+            in_turn,
+        )
         nginx = Row("nginx", stack.enter_context(peers.nginx(container)), bare)
         relay = Row("bare relay", stack.enter_context(peers.bare_relay(container)), bare)
         plain = Row("gateway", stack.enter_context(peers.gateway(container)))
-        names = [f"echo-{number}" for number in range(_MANY)]
         further = [f"--endpoint={name}=http://{container.address}" for name in names]
-        large = Row(
-            f"gateway, {_MANY:,} endpoints",
-            stack.enter_context(peers.gateway(container, *further)),
-            tuple(map(_PATH.format, names[:: _MANY // _IN_TURN])),
-        )
+        large = stack.enter_context(peers.gateway(container, *further))
+        one = Row(f"gateway, one of {_MANY:,} endpoints", large)
+        hundred = Row(f"gateway, {_IN_TURN} of {_MANY:,} in turn", large, in_turn)
         file = stack.enter_context(_principals())
         signing = peers.gateway(container, "--auth", "sigv4", "--principals", str(file))
         signed = Row("gateway, signed", stack.enter_context(signing), signed=True)
-        rows = [direct, haproxy, nginx, relay, plain, large, signed]
+        rows = [direct, haproxy, backends, nginx, relay, plain, one, hundred, signed]
         uvloop.run(_rounds(rows, args))
-        return _table(rows, direct, haproxy)
+        return f"{_table(rows, direct, haproxy)}\n\n{peers.python_build()}"
 
 
 def main() -> int:

@@ -181,7 +181,7 @@ def run(args: argparse.Namespace) -> str:
             Row("gateway", gateway, path, events=True),
         ]
         uvloop.run(_rounds(rows, args))
-        return _table(rows, direct)
+        return f"{_table(rows, direct)}\n\n{peers.python_build()}"
 
 
 def main() -> int:
