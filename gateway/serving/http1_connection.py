@@ -222,10 +222,12 @@ class Http1Connection(asyncio.Protocol):
         if idle is None or self._unparsed or not self.visitor.account.known:
             return False
         parser = self._parser
-        last = parser.last
+        before = parser.last
         if not parser.feed_alike(data):
             return False
-        if last is None or parser.requests[0].head is not last.head:
+        now = parser.last
+        # Of two heads that weigh the same nobody need be told.
+        if before is None or now is None or not now.head.weighs_as(before.head):
             self._weigh()
         if not idle.done():
             idle.set_result(None)

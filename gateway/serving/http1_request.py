@@ -134,6 +134,10 @@ class Http1Head:
                     anew[lower] = said
         return anew
 
+    def weighs_as(self, other: Http1Head) -> bool:
+        """Whether it holds as much as another head of its connection, and as many bytes came."""
+        return self is other or (self.held == other.held and self.size == other.size)
+
     @property
     def first(self) -> Http1Head:
         """The head that was read before all those that it is like; itself, if it is the first."""
