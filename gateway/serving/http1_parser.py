@@ -190,7 +190,8 @@ class RequestParser:
         Returns:
             Whether it is one, with all of its body or some.
         """
-        if self._owed or self._in_vain or self.over or not self._between:
+        # What is no request's beginning may look like one. And what has come in vain is weighed.
+        if self._owed or self._in_vain or not self._between:
             return False
         return self._begin_alike(data)
 

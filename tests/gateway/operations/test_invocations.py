@@ -15,7 +15,7 @@ from partway.gateway.fleet.endpoints import Attached, Endpoint, Variant
 from partway.gateway.fleet.launchers.process import free_port
 from partway.gateway.fleet.routing import Router
 from partway.gateway.fleet.sticky_sessions import NO_SESSION
-from partway.gateway.operations.invocations import model_error, session_key
+from partway.gateway.operations.invocations import Invocations, model_error, session_key
 from partway.gateway.streams.policy import StreamPolicy
 from tests.gateway.conftest import container, gateway_for
 from tests.gateway.fleet.processes import eventually, soon
@@ -84,6 +84,12 @@ async def test_an_instance_whose_time_to_drain_is_over(gateway_for, monkeypatch)
         assert response.status == 424
         assert b"the instance was stopped before it had answered" in response.body
         await soon(there.calls[0].ended.wait())
+
+
+def test_an_instance_that_ends_while_nothing_is_asked_of_it_any_more_ends_nothing():
+    """As while the body of what it was asked is still being stopped."""
+    ended = Invocations(Router(), None, None, None, None, most_bytes=1)
+    ended.answered(None, ANYBODY, ENDPOINT, {})._stop()
 
 
 async def test_what_is_counted_of_an_endpoint_goes_with_it(gateway_for):

@@ -1,15 +1,23 @@
-"""What is made of heads in a response stream, each of which comes again and again."""
+"""A response stream's beginning, and what is made of heads, each of which comes again and again."""
 
 from __future__ import annotations
 
+from contextlib import asynccontextmanager
 from types import SimpleNamespace
 
 import pytest
 from multidict import CIMultiDict
 
+from partway.gateway.access.authentication import ANYBODY
 from partway.gateway.operations import response_stream
-from partway.gateway.requests.answers import AnswerHead
+from partway.gateway.operations.response_relay import Events
+from partway.gateway.operations.response_stream import relay_answer
+from partway.gateway.requests.answers import AnswerHead, AnswerPiece
+from partway.gateway.serving.exchange import ClientLeft
+from partway.gateway.streams.registry import Streams
 from partway.protocol.errors import InputValidationError
+from tests import event_factory as raw
+from tests.gateway.serving.test_exchange import Recorded
 
 
 def test_the_headers_of_a_response_are_made_once_for_each_variant():
@@ -42,3 +50,70 @@ def test_it_begins_no_session():
     for _ in range(2):
         with pytest.raises(InputValidationError, match="must be a session's id"):
             response_stream._PASSED_ON.of(SimpleNamespace(headers=headers, facts={}))
+
+
+class Client(Recorded):
+    """A client that notes how many streams are kept when something is sent to it."""
+
+    def __init__(self, streams, leaves=False):
+        super().__init__(method="POST")
+        self.kept = []
+        self._streams = streams
+        self._leaves = leaves
+
+    async def _write(self, piece):
+        self.kept.append(len(self._streams.sessions))
+        if self._leaves:
+            raise ClientLeft
+        await super()._write(piece)
+
+    async def _begin(self, status, headers, first):
+        await super()._begin(status, headers, b"")
+        if first:
+            await self._write(first)
+
+
+def answering(*chunks, at_hand):
+    """A block that has an answer of these chunks, of which the first may be there by then."""
+    said = [AnswerPiece(each, ends_chunk=True) for each in chunks]
+
+    async def piece():
+        return said.pop(0) if said else None
+
+    answer = SimpleNamespace(
+        piece=piece, piece_at_hand=lambda: said.pop(0) if at_hand else None, buffered_bytes=0
+    )
+    policy = SimpleNamespace(response_lifetime=60)
+    place = SimpleNamespace(endpoint="model", policy=policy)
+
+    @asynccontextmanager
+    async def block():
+        yield SimpleNamespace(answer=answer, lease=SimpleNamespace(place=place, ends_by=id))
+
+    return block()
+
+
+@pytest.mark.parametrize(("at_hand", "kept"), [(True, [0, 1]), (False, [1, 1])])
+async def test_the_first_part_goes_before_the_stream_is_kept(at_hand, kept):
+    streams = Streams(1)
+    client = Client(streams)
+    answered = answering(b"one", b"two", at_hand=at_hand)
+    await relay_answer(streams, client, ANYBODY, answered, lambda _: ({}, Events()))
+    assert client.kept == kept
+    status, *parts, _, end = client.said
+    assert (status, end) == (200, "end")
+    assert [each.payload for each in raw.read(b"".join(parts))] == [b"one", b"two"]
+    assert streams.idle
+    (late,) = streams._late_ends._waiting
+    assert (late.from_container.parts, late.from_container.bytes) == (2, 6)
+    assert late.started_at <= late.first_part_at <= late.ended_at
+
+
+async def test_a_client_that_leaves_with_the_first_part_leaves_no_stream():
+    streams = Streams(1)
+    answered = answering(b"one", at_hand=True)
+    client = Client(streams, leaves=True)
+    with pytest.raises(ClientLeft):
+        await relay_answer(streams, client, ANYBODY, answered, lambda _: ({}, Events()))
+    assert streams.idle
+    assert streams._late_ends._waiting == []

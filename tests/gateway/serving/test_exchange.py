@@ -180,10 +180,17 @@ async def test_a_response_in_pieces():
     assert exchange.said == [200, b"a", "end"]
 
 
+async def test_the_first_piece_may_come_with_the_head():
+    exchange = Recorded()
+    await exchange.begin(200, first=b"a")
+    await exchange.write(b"b")
+    assert exchange.said == [200, b"a", b"b"]
+
+
 @pytest.mark.parametrize(("method", "status"), [("HEAD", 200), ("GET", 204), ("GET", 304)])
 async def test_pieces_of_a_response_that_has_no_body(method, status):
     exchange = Recorded(method=method)
-    await exchange.begin(status)
+    await exchange.begin(status, first=b"dropped")
     await exchange.write(b"dropped")
     await exchange.end(b"dropped", b"too")
     assert exchange.said == [status, "end"]

@@ -8,10 +8,12 @@ from contextlib import suppress
 import pytest
 
 from partway.gateway.limits import HTTP1_BYTES_PER_TURN, RESPONSE_TAKEN_TIMEOUT
-from partway.gateway.serving.crowd import uncounted
+from partway.gateway.serving.crowd import Crowd, uncounted
 from partway.gateway.serving.http1 import Http1Server
 from partway.gateway.serving.http1_parser import RequestParser
 from partway.gateway.serving.strangers import Account, Strangers
+from partway.protocol.limits import LONG_READ
+from partway.protocol.rounds import rounds
 from tests.gateway.streams.fakes import FakeClock
 
 HEALTHZ = b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -38,6 +40,13 @@ class Transport(asyncio.Transport):
         self.closed = True
 
     abort = close
+
+
+class Writable(Transport):
+    """A transport that takes whatever is written."""
+
+    def write(self, data):
+        """Nobody looks at it."""
 
 
 @pytest.fixture
@@ -176,3 +185,110 @@ async def test_a_request_that_does_not_end_is_left_behind_at_the_servers_end(cap
     assert [each.getMessage() for each in caplog.records] == [
         "requests do not end, though they are broken off; they are left behind requests=1"
     ]
+
+
+async def test_what_a_connection_holds_is_known_of_heads_that_are_alike_too():
+    async def answer(exchange):
+        exchange.respond(200)
+
+    server, crowd = Http1Server(answer), Crowd(9, 9)
+    visitor = crowd.enter("192.0.2.1", lambda: None)
+    visitor.account.known = True
+    empty = visitor.held
+    protocol = server.protocol(visitor)
+    protocol.connection_made(Writable())
+    for date in (b"one", b"two", b"two", b"another", b"two"):
+        protocol.data_received(b"\r\n" if date == b"two" else b"")
+        head = b"POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\nX-Amz-Date: %b\r\n\r\n" % date
+        protocol.data_received(head)
+        while not protocol._idle or protocol._idle.done():  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        assert visitor.held - empty == protocol._parser.held
+    protocol.connection_lost(None)
+    await server.shutdown(0)
+
+
+ASKED = b"POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n"
+
+
+class Answering:
+    """A connection that is known, and whose requests are answered; their paths and bodies."""
+
+    def __init__(self, account=None):
+        self.asked = []
+        self.server = Http1Server(self._answer)
+        self.protocol = self.server.protocol(uncounted(account))
+        self.protocol.connection_made(Writable())
+
+    async def _answer(self, exchange):
+        self.asked.append((exchange.path, await exchange.body(1 << 20)))
+        exchange.respond(200)
+
+    async def answered(self, count):
+        """Return once so many have been asked, and the next is waited for."""
+        async with asyncio.timeout(5):
+            while len(self.asked) < count or self.protocol._idle is None:  # noqa: ASYNC110
+                await asyncio.sleep(0)
+
+
+@pytest.fixture
+async def known():
+    """One that has been asked once."""
+    made = Answering()
+    made.protocol.data_received(ASKED % 0)
+    await made.answered(1)
+    yield made
+    made.protocol.connection_lost(None)
+    await made.server.shutdown(0)
+
+
+async def test_a_body_that_looks_like_the_last_head_is_a_body(known):
+    body = ASKED % 0
+    known.protocol.data_received(ASKED % len(body))
+    known.protocol.data_received(body)  # in the same turn of the loop
+    await known.answered(2)
+    assert known.asked[1:] == [("/a", body)]
+
+
+async def test_a_header_that_looks_like_the_last_head_is_a_header(known):
+    known.protocol.data_received(b"GET /b HTTP/1.1\r\nX: ")
+    known.protocol.data_received(ASKED % 0)
+    await known.answered(2)
+    assert known.asked[1:] == [("/b", b"")]
+
+
+async def test_what_looks_like_the_last_head_is_nobodys_behind_a_last_request(known):
+    known.protocol.data_received(b"GET /b HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+    known.protocol.data_received(ASKED % 0)
+    async with asyncio.timeout(5):
+        while not known.protocol.transport.closed:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+    assert known.asked[1:] == [("/b", b"")]
+
+
+async def test_a_request_like_the_last_comes_behind_what_has_come_before_it(known, monkeypatch):
+    monkeypatch.setattr(rounds, "busy", lambda: True)
+    body = b"x" * (LONG_READ + 1)
+    known.protocol.data_received(ASKED.replace(b"/a", b"/b") % len(body) + body)
+    known.protocol.data_received(ASKED % 0)
+    await known.answered(3)
+    assert known.asked[1:] == [("/b", body), ("/a", b"")]
+
+
+async def test_a_long_one_like_the_last_has_its_turn_in_a_round_all_the_same(known, monkeypatch):
+    monkeypatch.setattr(rounds, "busy", lambda: True)
+    body = b"x" * LONG_READ
+    known.protocol.data_received(ASKED % len(body) + body)
+    assert not known.protocol._parser.requests
+    await known.answered(2)
+    assert known.asked[1:] == [("/a", body)]
+
+
+async def test_a_strangers_second_request_has_its_turn_in_a_round_too():
+    made = Answering(Account())
+    for count in (1, 2):
+        made.protocol.data_received(ASKED % 0)
+        assert not made.protocol._parser.requests
+        await made.answered(count)
+    made.protocol.connection_lost(None)
+    await made.server.shutdown(0)

@@ -29,22 +29,24 @@ class Written(asyncio.Transport):
 
 
 @pytest.mark.parametrize(
-    ("waits", "writes"),
+    ("first", "waits", "writes"),
     [
-        (False, [b"HTTP/1.1 200 OK\r\n...\r\n\r\n5\r\nfirst\r\n", b"0\r\n\r\n"]),
-        (True, [b"HTTP/1.1 200 OK\r\n...\r\n\r\n", b"5\r\nfirst\r\n", b"0\r\n\r\n"]),
+        (b"first", True, [b"HTTP/1.1 200 OK\r\n...\r\n\r\n5\r\nfirst\r\n", b"0\r\n\r\n"]),
+        (b"", False, [b"HTTP/1.1 200 OK\r\n...\r\n\r\n5\r\nfirst\r\n", b"0\r\n\r\n"]),
+        (b"", True, [b"HTTP/1.1 200 OK\r\n...\r\n\r\n", b"5\r\nfirst\r\n", b"0\r\n\r\n"]),
     ],
-    ids=["with its first piece", "by itself where that is not there yet"],
+    ids=["given with it", "with its first piece", "by itself where that is not there yet"],
 )
-async def test_a_head_is_written_at_once(waits, writes):
+async def test_a_head_is_written_at_once(first, waits, writes):
     over = asyncio.Event()
 
     async def answer(exchange):
-        await exchange.begin(200)
+        await exchange.begin(200, first=first)
         if waits:
             await asyncio.sleep(0)
             await asyncio.sleep(0)
-        await exchange.write(b"first")
+        if not first:
+            await exchange.write(b"first")
         await exchange.end()
         over.set()
 

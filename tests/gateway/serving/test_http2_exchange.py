@@ -96,6 +96,13 @@ async def test_a_whole_response_ends_in_trailers(asked):
     assert made.carrier.over == [made.stream]
 
 
+async def test_the_first_piece_comes_behind_the_head(asked):
+    made = asked()
+    await made.exchange.begin(200, first=b"one")
+    assert made.head == [(":status", "200")]
+    assert made.carrier.sent == [(b"one", False)]
+
+
 @pytest.mark.parametrize("pieces", [[], [b"one", b"two"]])
 async def test_a_response_in_pieces_ends_in_trailers(asked, pieces):
     made = asked()
