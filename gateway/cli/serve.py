@@ -273,7 +273,6 @@ async def _serve(
             )
         # What is there now stays: no collection of garbage looks at it again, 40 ms each time.
         gc.freeze()
-        gc.set_threshold(5000, *gc.get_threshold()[1:])
         for url, authority in zip(urls, ("", "" if tls is None else tls.authority), strict=False):
             print(f"listening on {url}{authority}", flush=True)
         if tls is not None:

@@ -161,6 +161,7 @@ class Lease:
 
     def give_back(self) -> None:
         """Leave the place; said again, it means nothing."""
+        self._on_cut = None  # whoever has the lease is let go of
         self._load.give_back(self)
 
     def unreachable(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 from contextlib import suppress
 
@@ -15,7 +16,13 @@ from partway.gateway.fleet.endpoints import Attached, Endpoint, Variant
 from partway.gateway.fleet.launchers.process import free_port
 from partway.gateway.fleet.routing import Router
 from partway.gateway.fleet.sticky_sessions import NO_SESSION
-from partway.gateway.operations.invocations import Invocations, model_error, session_key
+from partway.gateway.operations.invocations import (
+    Invocation,
+    Invocations,
+    model_error,
+    session_key,
+)
+from partway.gateway.serving.exchange import Exchange
 from partway.gateway.streams.policy import StreamPolicy
 from tests.gateway.conftest import container, gateway_for
 from tests.gateway.fleet.processes import eventually, soon
@@ -29,6 +36,10 @@ pytestmark = pytest.mark.usefixtures("anyio_backend", "no_leaks")
 REQUEST = (
     f"POST /endpoints/{ENDPOINT}/invocations HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi"
 ).encode()
+
+
+def is_of_a_request(each):
+    return isinstance(each, (Invocation, Exchange))
 
 
 async def answering(call):
@@ -84,6 +95,22 @@ async def test_an_instance_whose_time_to_drain_is_over(gateway_for, monkeypatch)
         assert response.status == 424
         assert b"the instance was stopped before it had answered" in response.body
         await soon(there.calls[0].ended.wait())
+
+
+@pytest.mark.parametrize("operation", ["invocations", "invocations-response-stream"])
+async def test_a_request_leaves_nothing_to_the_collection_of_garbage(gateway_for, operation):
+    """Else bodies of megabytes would wait for it."""
+    request = REQUEST.replace(b"/invocations ", f"/{operation} ".encode())
+    async with ScriptedContainer(answering) as there:
+        gateway = await gateway_for(container_port=there.port)
+        assert (await soon(gateway.request(request))).status == 200
+        gc.collect()
+        gc.disable()
+        try:
+            assert (await soon(gateway.request(request))).status == 200
+            await eventually(lambda: not any(map(is_of_a_request, gc.get_objects())))
+        finally:
+            gc.enable()
 
 
 def test_an_instance_that_ends_while_nothing_is_asked_of_it_any_more_ends_nothing():
