@@ -292,7 +292,8 @@ class SigV4Authentication(Authenticator):
         elif asked.of_body:
             # Who asked for something else before has said the same of their signature.
             before = asked.known.get(_KnownSigner)
-            if before is not None and before.version is version:
+            is_same = before is not None and before.access_key_id == claim.access_key_id
+            if before is not None and is_same and before.version is version:
                 again = before.signer
             else:
                 again = signer_again(request, claim, credentials, asked.anew)

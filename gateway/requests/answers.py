@@ -239,7 +239,8 @@ class AnswerParser:
             return
         known = bytes(data[: self._remembers])
         end = known.find(_HEAD_ENDS) + len(_HEAD_ENDS)
-        if end < len(_HEAD_ENDS):
+        # Nor one behind empty lines, which llhttp passes over: the first of them is not its end.
+        if end < len(_HEAD_ENDS) or known.startswith(_LINE_ENDS):
             return
         differs, lengths, begins = [], [], 0
         for each in _DIFFERS.finditer(known, 0, end):

@@ -40,8 +40,8 @@ from partway.protocol.sigv4 import SignableRequest
 
 log = logging.getLogger("partway.gateway")
 
-#: Requests, by method and a path of so many characters, whose routes are remembered; and
-#: addresses, whose owners are.
+#: Requests, by method, and a path and an X-Amz-Target of so many characters, whose routes are
+#: remembered; and addresses, whose owners are.
 _REMEMBERED_ROUTES: Final = 1024
 _LONGEST_REMEMBERED: Final = 256
 _REMEMBERED_OWNERS: Final = 1024
@@ -157,9 +157,10 @@ class Dispatcher:
     def _route_of(self, exchange: Exchange) -> _Found:
         """Find the route of a request whose head is in order."""
         check_head(exchange)
-        path = exchange.path
-        find_route = self._find if len(path) <= _LONGEST_REMEMBERED else self._find_anew
-        found = find_route(exchange.method, path, _TARGET_OF.of(exchange))
+        path, target = exchange.path, _TARGET_OF.of(exchange)
+        is_short = len(path) + len(target) <= _LONGEST_REMEMBERED
+        find_route = self._find if is_short else self._find_anew
+        found = find_route(exchange.method, path, target)
         requires = found[0].requires
         if requires is not None:
             requires(exchange)

@@ -46,19 +46,18 @@ class AlikeHeads:
     """
 
     __slots__ = (
-        *("_asks", "_constants", "_first", "_most", "_names", "_said", "_stated"),
+        *("_asks", "_asks_path", "_constants", "_first", "_most", "_names", "_said", "_stated"),
         *("_unpack", "held", "size"),
     )
 
     def __init__(self, head: Http1Head, data: bytes, most: int) -> None:
         target = head.target.encode("utf-8", "surrogateescape")
         asks = head.method.encode() + b" "
-        if data.startswith(b"%b%b " % (asks, target)) and _PATH.fullmatch(target):
-            places = [(len(asks), len(asks) + len(target))]
-        else:
-            # Another target might be read differently: all of the first line has one place, and
-            # none is a path.
-            places = [(0, data.index(b"\r"))]
+        #: Whether the target is a path; of what is none, another might be read differently.
+        self._asks_path = (
+            data.startswith(b"%b%b " % (asks, target)) and _PATH.fullmatch(target) is not None
+        )
+        places = [(len(asks), len(asks) + len(target)) if self._asks_path else (0, 0)]
         names, anew = [], head.says_anew()
         for line in _LINE.finditer(data):
             name = line[1].decode("ascii").lower()
@@ -110,7 +109,7 @@ class AlikeHeads:
                 return None
         target, length = known.target, known.length
         if asks != self._asks:
-            if not _PATH.fullmatch(asks):
+            if not self._asks_path or not _PATH.fullmatch(asks):
                 return None
             target = asks.decode("ascii")
         anew = dict(zip(self._names, said, strict=True))

@@ -241,6 +241,7 @@ class Http1Connection(asyncio.Protocol):
         if not account.known and (waits := account.has_to_wait(self._take_turn)) is not None:
             self._pause()
             self._turn = waits
+            self._weigh()
             return
         self._parse()
         transport = self.transport

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import enum
 from collections import deque
-from typing import Final, NoReturn, TypeVar
+from typing import Final, NoReturn
 from urllib.parse import urlsplit
 
 import httptools
@@ -64,8 +64,6 @@ _LENGTH: Final = istr("Content-Length")
 _UPGRADE: Final = istr("Upgrade")
 
 _VERSIONS: Final = frozenset({"1.0", "1.1"})
-
-_Bytes = TypeVar("_Bytes", bytes, memoryview)
 
 
 class _Replay(enum.Enum):
@@ -265,7 +263,7 @@ class RequestParser:
         request.complete = not owed
         return True
 
-    def _take_owed(self, data: _Bytes) -> _Bytes:
+    def _take_owed(self, data: bytes) -> bytes:
         """Take some of the body that llhttp does not know of; returns what is behind it."""
         request, owed = self.last, self._owed
         assert request is not None, "a body follows its head"

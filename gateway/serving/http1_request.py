@@ -135,7 +135,10 @@ class Http1Head:
         return anew
 
     def weighs_as(self, other: Http1Head) -> bool:
-        """Whether it holds as much as another head of its connection, and as many bytes came."""
+        """Whether it holds as much as the head before it on its connection, and as many bytes came.
+
+        So does all else that is remembered of heads there: it changes with these alone.
+        """
         return self is other or (self.held == other.held and self.size == other.size)
 
     @property
@@ -199,7 +202,7 @@ class Http1Request:
         self._first: bytes | memoryview = body
         #: What is long, as it came, and what is behind it: a list of what dribbles in would take a
         #: multiple of its bytes.
-        self._long: list[bytes | memoryview] | None = None
+        self._long: list[bytes] | None = None
         self._more: bytearray | None = None
 
     @classmethod
@@ -209,7 +212,7 @@ class Http1Request:
         request.complete = True
         return request
 
-    def add(self, data: bytes | memoryview) -> None:
+    def add(self, data: bytes) -> None:
         """Some of its body has come."""
         self.received += len(data)
         if self.dropped:

@@ -395,6 +395,12 @@ def test_what_stands_in_place_of_the_date_must_be_as_long_and_ascii(date):
     assert (head.status, said) == (200, b"hello")
 
 
+@pytest.mark.parametrize("lines", [b"\r\n", b"\r\n\r\n", b"\r\n\r\n\r\n\r\n"])
+def test_empty_lines_before_a_head_are_no_head(lines):
+    (_, first), (_, second) = answered(lines + IN_CHUNKS, lines + IN_CHUNKS)
+    assert first == second == b"hello, again"
+
+
 def test_a_date_is_no_header_of_a_head():
     assert list(parsed(DATED.replace(b"B: 2", b"DATE: now\r\nB: 2")).head.headers) == ["B"]
 

@@ -81,6 +81,8 @@ ODD = [
     signed().replace(b"Content-Length: 5", b"Content-Length: 5 "),
     signed().replace(b"X-Amz-Date", b"X-Amz-Date: 1\r\nX-Amz-Date"),
     signed().replace(b"AWS4-HMAC-SHA256 ", b"Bearer "),
+    b"\r\n" + signed(),
+    signed(target=b"*").replace(b"POST", b"OPTIONS"),
 ]
 #: Each unlike it, or like it and wrong.
 UNLIKE = [
@@ -92,6 +94,8 @@ UNLIKE = [
     signed(target=b"/a HTTP/1.1\r\nX: /b"),
     signed(target=b"/ b"),
     signed(target=b""),
+    signed().replace(b"POST /endpoints/a/invocations HTTP/1.1", b"/evil"),
+    b"/evil" + b"\r\n" + signed(),
     signed(target=b"/\xff"),
     signed(id=b""),
     signed(id=b" 1"),

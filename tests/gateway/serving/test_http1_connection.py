@@ -208,6 +208,22 @@ async def test_what_a_connection_holds_is_known_of_heads_that_are_alike_too():
     await server.shutdown(0)
 
 
+async def test_what_a_stranger_has_sent_who_waits_is_known_to_be_held():
+    strangers, crowd = Strangers(FakeClock()), Crowd(9, 9, account_from=lambda _: stranger)
+    stranger = strangers.account("192.0.2.1")
+    stranger.draw(10.0)
+    visitor = crowd.enter("192.0.2.1", lambda: None)
+    empty = visitor.held
+    server = Http1Server(lambda exchange: asyncio.Event().wait())
+    protocol = server.protocol(visitor)
+    protocol.connection_made(Transport())
+    protocol.data_received(b"x" * 10_000)
+    await asyncio.sleep(0)
+    assert visitor.held - empty == 10_000
+    protocol.connection_lost(None)
+    await server.shutdown(0)
+
+
 ASKED = b"POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n"
 
 
