@@ -71,8 +71,7 @@ class TimeLimit:
         Raises:
             TimeoutError: it took longer, and was cancelled for that.
         """
-        if self._line:
-            self._line.pop(self, None)
+        self._line.pop(self, None)
         is_ours = self.expired and self._task.uncancel() <= self._cancelling
         if is_ours and isinstance(error, asyncio.CancelledError):
             raise TimeoutError from error

@@ -236,6 +236,8 @@ class Invocations:
 class Invocation(AskedNow):
     """One request that an instance is asked with: a block that lasts as long as its answer does.
 
+    It knows which container of the instance is asked now, as errors name it.
+
     What most requests need is at hand, and is done without a coroutine of its own.
 
     Args:
@@ -325,7 +327,6 @@ class Invocation(AskedNow):
             self._lifetime.begin(self._task)
             if answer is None:
                 answer = await self._asked(place, lines)
-            self._exchange.let_go_of_body()  # the connection has it
             head = await answer.head()
             if not 200 <= head.status < 300:  # 3xx is not followed
                 if self._unread is not None and FOUND.of(head) == 0:
@@ -335,6 +336,8 @@ class Invocation(AskedNow):
                 answer, head = await self._next_answer(answer, head)
             if self._session.id:
                 self._lease.answered()
+            # The container has it. Until then it is held here, or waits in the connection's buffer.
+            self._exchange.let_go_of_body()
             if self._as_stream:
                 self._lifetime.lift()
         except BaseException as error:
@@ -398,7 +401,7 @@ class Invocation(AskedNow):
         return place, f"{lines_of(headers)}{REQUEST_ID}: {self._exchange.request_id}\r\n"
 
     def _asked_at_once(self, place: Place, lines: str) -> ContainerAnswer | None:
-        """Ask it, if a connection is there and so is the body, as most are; else do nothing."""
+        """Ask it, if a connection is there and so is the body, as most are; else ask nobody."""
         if (unread := self._unread) is not None and not self.further:
             along = lines + unread.lines
             request = ContainerRequest(self._at(place), along, unread.body, unread=True)

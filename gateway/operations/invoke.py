@@ -159,11 +159,11 @@ async def pass_on(
         raise answer_too_large(most_bytes)
     if length is not None:
         headers = {**headers, "Content-Length": str(length)}
-    await exchange.begin(200, headers, first)
+    await exchange.begin(200, headers)
     while first:
+        await exchange.write(first)
         first = await answer.read()
         left -= len(first)
         if left < 0:
             raise answer_too_large(most_bytes)
-        await exchange.write(first)
     await exchange.end()

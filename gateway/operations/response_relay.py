@@ -68,7 +68,8 @@ class ResponseRelay:
     """Passes an answer on in a form, each chunk at once, until it ends or is broken off.
 
     A client that does not read holds the container back: nothing is asked of the container while
-    the client has no room, and so no time runs against it but that of the whole stream. It is an
+    the client has no room (but behind the first part, which goes with the head), and so no time
+    runs against it but that of the whole stream. It is an
     :class:`~partway.gateway.streams.open_stream.OpenStream`.
 
     Args:

@@ -59,6 +59,10 @@ class AwaitedBodies:
         chunk, self._chunk = self._chunk, b""
         return chunk
 
+    def send(self, piece: bytes) -> None:
+        """Send a piece of the response's body, whether there is room for it or not."""
+        self._duplex.write(piece)
+
     async def write(self, piece: bytes) -> None:
         """Send a piece of the response's body; returns when there is room for another.
 
@@ -66,7 +70,7 @@ class AwaitedBodies:
             ClientLeft: the client has left, or takes nothing in time.
         """
         if not self.left:
-            self._duplex.write(piece)
+            self.send(piece)
             if not (self._blocked or self.left):  # as with most pieces
                 return
         try:

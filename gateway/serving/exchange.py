@@ -365,10 +365,11 @@ class Exchange(ABC):
         Args:
             status: the response's.
             headers: the response's.
-            first: the first piece of the body, if it is there by now; see :meth:`write`.
+            first: the first piece of the body, if it is there by now. Nobody waits here until the
+                client has room for another: :meth:`write` does.
 
         Raises:
-            ClientLeft: the client has left, or takes nothing for RESPONSE_TAKEN_TIMEOUT.
+            ClientLeft: the client has left.
         """
         self._bodiless = not self._may_have_body(status)
         self._unended = True

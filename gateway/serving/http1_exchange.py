@@ -180,7 +180,7 @@ class Http1Exchange(UpgradableExchange):
         self._answered = True
         self._unsent_head = self._head(status, headers, framing, typed=not self._bodiless)
         if first:
-            await self._write(first)
+            self._send_piece(first, b"")
         else:  # with one that comes in this turn of the loop, or by itself
             asyncio.get_running_loop().call_soon(self._send_head)
 

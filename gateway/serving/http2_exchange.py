@@ -75,7 +75,7 @@ class Http2Exchange(TrailingExchange):
         self._stream.answered = True
         self._send_head(self._head(status, headers))
         if first:
-            await bodies.write(first)
+            bodies.send(first)
 
     async def _write(self, piece: bytes) -> None:
         await self._bodies().write(piece)

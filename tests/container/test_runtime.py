@@ -311,15 +311,6 @@ async def test_a_body_that_does_not_come() -> None:
         client.send(bytes(5))
 
 
-async def test_a_body_that_nobody_has_read_and_that_does_not_come() -> None:
-    model = ScriptedModel(on_invoke=whole)
-    async with runtime(model, body_timeout=0.05) as port, raw_client(port) as client:
-        head = b"POST /invocations HTTP/1.1\r\nHost: c\r\nX-Partway-Unread: instances; rules=1\r\n"
-        client.send(head + b"Content-Length: 200000\r\n\r\n" + bytes(199_999))
-        assert status_of(await client.head()) == 408
-        client.send(bytes(1))
-
-
 async def test_a_body_that_dribbles() -> None:
     model = ScriptedModel(on_invoke=whole)
     async with runtime(model, body_timeout=0.2) as port, raw_client(port) as client:

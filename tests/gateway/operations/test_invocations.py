@@ -119,6 +119,28 @@ def test_an_instance_that_ends_while_nothing_is_asked_of_it_any_more_ends_nothin
     ended.answered(None, ANYBODY, ENDPOINT, {})._stop()
 
 
+async def test_a_body_counts_as_held_until_its_container_answers(gateway_for):
+    """It is here, or in the buffer of the container's connection."""
+    answers = asyncio.Event()
+
+    async def patient(call):
+        while True:
+            await call.request()
+            await answers.wait()
+            call.say(OK)
+
+    request = REQUEST.replace(b"Length: 2\r\n\r\nhi", b"Length: 900\r\n\r\n" + bytes(900))
+    async with ScriptedContainer(patient) as there:
+        gateway = await gateway_for(container_port=there.port, max_gathered_bytes=2000)
+        first = asyncio.create_task(gateway.request(request))
+        await eventually(lambda: there.calls and there.calls[0].heads)
+        refused = await soon(gateway.request(request))
+        assert (refused.status, b"half of max_gathered_bytes" in refused.body) == (503, True)
+        answers.set()
+        assert (await soon(first)).status == 200
+        assert (await soon(gateway.request(request))).status == 200
+
+
 async def test_what_is_counted_of_an_endpoint_goes_with_it(gateway_for):
     async with ScriptedContainer(answering) as there:
         running = await gateway_for(container_port=there.port)

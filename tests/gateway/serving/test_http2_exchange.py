@@ -11,6 +11,7 @@ from partway.gateway.serving.duplex import Parting
 from partway.gateway.serving.exchange import ClientLeft
 from partway.gateway.serving.http2_exchange import Http2Exchange
 from partway.gateway.serving.http2_stream import Http2Stream
+from partway.protocol.limits import WRITE_HIGH_WATER
 from tests.gateway.serving.test_http2_stream import FakeCarrier
 
 HEADERS = [
@@ -101,6 +102,19 @@ async def test_the_first_piece_comes_behind_the_head(asked):
     await made.exchange.begin(200, first=b"one")
     assert made.head == [(":status", "200")]
     assert made.carrier.sent == [(b"one", False)]
+
+
+async def test_nobody_waits_for_room_behind_the_first_piece_but_who_writes_more(asked):
+    made = asked(window=0, held_back=0)
+    async with asyncio.timeout(5):
+        await made.exchange.begin(200, first=bytes(WRITE_HIGH_WATER + 1))
+    more = asyncio.create_task(made.exchange.write(b"more"))
+    await asyncio.sleep(0)
+    assert not more.done()
+    made.carrier.free = 2 * WRITE_HIGH_WATER
+    made.carrier.wants_to_send(made.stream)
+    async with asyncio.timeout(5):
+        await more
 
 
 @pytest.mark.parametrize("pieces", [[], [b"one", b"two"]])
