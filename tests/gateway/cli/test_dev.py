@@ -111,10 +111,17 @@ class Dev:
         return asyncio.run(talk())
 
 
+def runs(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:  # it went between the two
+        return False
+
+
 def all_gone(processes: list[psutil.Process]) -> None:
     """Wait until none of them runs; a zombie is its parent's affair."""
     deadline = time.monotonic() + PATIENCE
-    while left := [p for p in processes if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]:
+    while left := [each for each in processes if runs(each)]:
         assert time.monotonic() < deadline, left
         time.sleep(0.02)
 
