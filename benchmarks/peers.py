@@ -42,10 +42,10 @@ defaults
     option http-no-delay
 frontend clients
     bind fd@{fd}
-    default_backend container
+{rules}    default_backend container
 backend container
     server echo {container}
-"""
+{backends}"""
 
 
 #: nginx likewise: one process, connections with the container kept, and nothing held back.
@@ -261,12 +261,14 @@ def haproxy(container: Peer, endpoints: Sequence[str] = ()) -> Iterator[Peer | N
     ):
         address = f"127.0.0.1:{listener.getsockname()[1]}"
         config = Path(folder) / "haproxy.cfg"
-        plain = _HAPROXY.format(fd=listener.fileno(), container=container.address)
-        server = f"    server echo {container.address}"
-        backends = "".join(f"backend {name}\n{server}\n" for name in endpoints)
-        found = "    use_backend %[path,field(3,/)]\n" if endpoints else ""
+        server = f"    server echo {container.address}\n"
         config.write_text(
-            plain.replace("    default_backend", f"{found}    default_backend") + backends
+            _HAPROXY.format(
+                fd=listener.fileno(),
+                container=container.address,
+                rules="    use_backend %[path,field(3,/)]\n" if endpoints else "",
+                backends="".join(f"backend {name}\n{server}" for name in endpoints),
+            )
         )
         with started([command, "-db", "-f", str(config)], [listener.fileno()]) as process:
             yield until_it_listens(process, lambda: address if _answers(address) else None)

@@ -106,6 +106,15 @@ class Deed(NamedTuple):
     resource: str
     service: str = SERVICE
 
+    def check(self, sender: Identity) -> None:
+        """Refuse a sender who may not do it, unless that is for the operation to check.
+
+        Raises:
+            AccessDenied: they may not.
+        """
+        if self.action:
+            sender.check(self.action, self.resource)
+
 
 class AskedRequest(ABC):
     """A request, as an authenticator is asked about it.
@@ -265,8 +274,7 @@ class SigV4Authentication(Authenticator):
         token = _bearer_token(request) if bearer_allowed else None
         if token is not None:
             identity = self._identity(self._by_token(token, deed))
-            if deed.action:
-                identity.check(deed.action, deed.resource)
+            deed.check(identity)
             return identity
         version = self._principals.version(self._clock())
         signer = self._claimed(request, deed)
@@ -278,22 +286,21 @@ class SigV4Authentication(Authenticator):
         beforehand = asked.hash_beforehand()
         if beforehand is not None:
             check_signature(request, claim, credentials, beforehand)
-            if deed.action:
-                identity.check(deed.action, deed.resource)
+            deed.check(identity)
         actual = asked.hash_at_hand(claim.access_key_id)
         if actual is None:
             actual = await asked.hash()
         if actual != beforehand:
             check_signature(request, claim, credentials, actual)
-            if deed.action:
-                identity.check(deed.action, deed.resource)
+            deed.check(identity)
         if request.query:
             self._use_once(request, claim)
         elif asked.of_body:
             # Who asked for something else before has said the same of their signature.
-            before = asked.known.get(_KnownSigner)
-            is_same = before is not None and before.access_key_id == claim.access_key_id
-            if before is not None and is_same and before.version is version:
+            again: SignerAgain | None
+            key_id = claim.access_key_id
+            before: _KnownSigner | None = asked.known.get(_KnownSigner)
+            if before and before.version is version and before.access_key_id == key_id:
                 again = before.signer
             else:
                 again = signer_again(request, claim, credentials, asked.anew)
@@ -301,7 +308,7 @@ class SigV4Authentication(Authenticator):
                 expires = inf if signer.key.expires is None else signer.key.expires
                 asked.known[_KnownSigner] = _KnownSigner(
                     *(version, asked.deed, request.path, canonical_path(request.path)),
-                    *(claim.access_key_id, expires, again, identity),
+                    *(key_id, expires, again, identity),
                 )
         return identity
 

@@ -293,6 +293,7 @@ class Invocation(AskedNow):
         *,
         as_stream: bool,
     ) -> None:
+        super().__init__()
         self._means = means
         self._exchange = exchange
         self._identity = identity
@@ -305,7 +306,6 @@ class Invocation(AskedNow):
         self._most_bytes = most_bytes
         self._unread = unread
         self._as_stream = as_stream
-        super().__init__()
         #: Those of the containers that have been asked, in their order.
         self._exchanges: list[ContainerExchange] = []
         #: Who has a share of the requests under way; None where it does not count as one.

@@ -200,7 +200,7 @@ class ContainerAnswer:
         if self._taken_at_once > FRAMES_PER_TURN:
             self._taken_at_once = 0
             await asyncio.sleep(0)  # one read may bring thousands of chunks
-        while (piece := self._take()) is None:
+        while (piece := self.piece_at_hand()) is None:
             if self.parser.complete:
                 return None
             if self._error is not None:
@@ -212,10 +212,6 @@ class ContainerAnswer:
             finally:
                 self._heard()
         return piece
-
-    def piece_at_hand(self) -> AnswerPiece | None:
-        """Take the next piece, if it has come; None where it is yet to come, or there is none."""
-        return self._take()
 
     async def read(self) -> bytes:
         """Wait for more of the answer's body, whatever its chunks; empty behind its end.
@@ -273,8 +269,11 @@ class ContainerAnswer:
         """Bytes of the answer that have come and wait to be taken."""
         return self.parser.held + self.parser.begun + len(self._unparsed)
 
-    def _take(self) -> AnswerPiece | None:
-        """The next piece; makes room for those that come behind it."""
+    def piece_at_hand(self) -> AnswerPiece | None:
+        """Take the next piece, if it has come, and make room for those that come behind it.
+
+        None where it is yet to come, or there is none.
+        """
         piece = self.parser.take()
         if self._paused and self.parser.held <= WRITE_LOW_WATER:
             self._parse()

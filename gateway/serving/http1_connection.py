@@ -218,8 +218,7 @@ class Http1Connection(asyncio.Protocol):
 
     def _begins_alike(self, data: bytes) -> bool:
         """Whether a read is the request that is waited for, like the one before; then it begins."""
-        idle = self._idle
-        if idle is None or self._unparsed or not self.visitor.account.known:
+        if self._idle is None or self._unparsed or not self.visitor.account.known:
             return False
         parser = self._parser
         before = parser.last
@@ -229,8 +228,7 @@ class Http1Connection(asyncio.Protocol):
         # Of two heads that weigh the same nobody need be told.
         if before is None or now is None or not now.head.weighs_as(before.head):
             self._weigh()
-        if not idle.done():
-            idle.set_result(None)
+        self._wake()
         return True
 
     def _take_turn(self) -> None:

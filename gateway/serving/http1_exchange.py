@@ -88,9 +88,7 @@ class Http1Exchange(UpgradableExchange):
 
     @property
     def anew(self) -> Mapping[str, bytes]:
-        head = self._request.head
-        anew = head.anew
-        return head.says_anew() if anew is None else anew
+        return self._request.head.says_anew()
 
     # --- The request's body ----------------------------------------------------------------------
 

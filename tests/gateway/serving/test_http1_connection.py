@@ -201,7 +201,7 @@ async def test_what_a_connection_holds_is_known_of_heads_that_are_alike_too():
         protocol.data_received(b"\r\n" if date == b"two" else b"")
         head = b"POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\nX-Amz-Date: %b\r\n\r\n" % date
         protocol.data_received(head)
-        while not protocol._idle or protocol._idle.done():  # noqa: ASYNC110
+        while not protocol._idle or protocol._idle.done():  # noqa: ASYNC110 (nothing tells)
             await asyncio.sleep(0)
         assert visitor.held - empty == protocol._parser.held
     protocol.connection_lost(None)
@@ -243,7 +243,7 @@ class Answering:
     async def answered(self, count):
         """Return once so many have been asked, and the next is waited for."""
         async with asyncio.timeout(5):
-            while len(self.asked) < count or self.protocol._idle is None:  # noqa: ASYNC110
+            while len(self.asked) < count or self.protocol._idle is None:  # noqa: ASYNC110 (likewise)
                 await asyncio.sleep(0)
 
 
@@ -277,7 +277,7 @@ async def test_what_looks_like_the_last_head_is_nobodys_behind_a_last_request(kn
     known.protocol.data_received(b"GET /b HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
     known.protocol.data_received(ASKED % 0)
     async with asyncio.timeout(5):
-        while not known.protocol.transport.closed:  # noqa: ASYNC110
+        while not known.protocol.transport.closed:  # noqa: ASYNC110 (it only notes that)
             await asyncio.sleep(0)
     assert known.asked[1:] == [("/b", b"")]
 
