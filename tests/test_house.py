@@ -353,8 +353,8 @@ def test_modules_without_tests_of_their_name_are_on_the_page():
 #: From the ground up: a room imports from its own floor and from those below it. The picture is in
 #: ``docs/discussion/architecture.md``.
 FLOORS = (
-    {"archives", "arns", "clock", "configuration", "dialling", "endpoint_series", "files", "limits",
-     "many_timers", "object_files", "plain_text", "store", "terminal", "waiting", "watch"},
+    {"archives", "arns", "clock", "configuration", "cork", "dialling", "endpoint_series", "files",
+     "limits", "many_timers", "object_files", "plain_text", "store", "terminal", "waiting", "watch"},
     {"access", "client", "tls"},
     {"serving"},
     {"requests", "streams"},

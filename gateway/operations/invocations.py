@@ -410,7 +410,8 @@ class Invocation(AskedNow):
         body = self._exchange.body_at_hand(self._most_bytes) if self._goes_whole() else None
         if body is None:
             return None
-        return self._ask_at_once(place, ContainerRequest(self._at(place), lines, body))
+        request = ContainerRequest(self._at(place), lines, body, corked=not self._as_stream)
+        return self._ask_at_once(place, request)
 
     def _goes_whole(self) -> bool:
         """Whether the body is sent in one piece, or refused before a container hears of it."""

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import select
 from collections.abc import Sequence
+from functools import partial
 from types import TracebackType
 from typing import cast
 
 from partway.gateway.clock import Clock, LoopClock, Timer
+from partway.gateway.cork import Cork
 from partway.gateway.dialling import OutOfDescriptors, Unreachable, reach
 from partway.gateway.limits import CONTAINER_TLS_TIMEOUT, INVOCATION_TIMEOUT
 from partway.gateway.many_timers import ManyTimers
@@ -29,6 +31,9 @@ from partway.protocol.limits import WRITE_HIGH_WATER
 class ContainerConnection(asyncio.Protocol):
     """One connection with a container; it has one exchange at a time, or waits for the next.
 
+    Args:
+        cork: has it send a request together with those of others.
+
     Attributes:
         answer: the exchange that it has.
         loop: the running one.
@@ -38,7 +43,7 @@ class ContainerConnection(asyncio.Protocol):
         reads: whether the container has said so here: that it reads bodies of predict itself.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, cork: Cork) -> None:
         self.answer: ContainerAnswer | None = None
         self.loop = asyncio.get_running_loop()
         self.idle_until = 0.0
@@ -48,6 +53,8 @@ class ContainerConnection(asyncio.Protocol):
         self._transport: asyncio.Transport
         self._ended = False
         self._full = False
+        self._cork = cork
+        self._corked = b""
         self._room: asyncio.Future[None] | None = None
         self._looked = select.poll()
 
@@ -75,6 +82,14 @@ class ContainerConnection(asyncio.Protocol):
     def write(self, data: bytes) -> None:
         if not self._transport.is_closing():
             self._transport.write(data)
+
+    def write_corked(self, data: bytes) -> None:
+        self._corked = data
+        self._cork.hold(self)
+
+    def uncork(self) -> None:
+        data, self._corked = self._corked, b""
+        self.write(data)
 
     def write_all(self, pieces: Sequence[bytes]) -> None:
         if not self._transport.is_closing():
@@ -105,7 +120,7 @@ class ContainerConnection(asyncio.Protocol):
         self._looked.register(transport.get_extra_info("socket").fileno(), select.POLLIN)
 
     def data_received(self, data: bytes) -> None:
-        if self.answer is None:
+        if self.answer is None or self._corked:
             self.abort()  # it speaks without being asked: what follows is no answer of ours
         else:
             self.answer.data_received(data)
@@ -240,6 +255,7 @@ class ContainerConnections:
         self.idle = 0
         self._clock = clock or LoopClock()
         self.timers = ManyTimers(self._clock)
+        self._cork = Cork()
         self._kept: dict[str, _Kept] = {}
         self._closed = False
 
@@ -405,7 +421,7 @@ class ContainerConnections:
         try:
             _, connection = await reach(
                 destination.container,
-                ContainerConnection,
+                partial(ContainerConnection, self._cork),
                 timeout=destination.connect_timeout,
                 tls=destination.tls,
                 tls_timeout=CONTAINER_TLS_TIMEOUT,

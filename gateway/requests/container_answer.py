@@ -37,6 +37,9 @@ class RequestWire(Protocol):
     def write(self, data: bytes) -> None:
         """Send bytes; dropped once the connection is gone."""
 
+    def write_corked(self, data: bytes) -> None:
+        """Send bytes behind which nothing follows, once this turn of the loop is over."""
+
     def write_all(self, pieces: Sequence[bytes]) -> None:
         """Send pieces behind one another, at once."""
 
@@ -123,7 +126,10 @@ class ContainerAnswer:
         body = request.body
         if isinstance(body, bytes):
             if len(body) <= JOIN_UP_TO:
-                self._wire.write(head + body)
+                if request.corked:
+                    self._wire.write_corked(head + body)
+                else:
+                    self._wire.write(head + body)
             else:  # of which megabytes would be there twice
                 self._wire.write_all((head, body))
             self._sent()

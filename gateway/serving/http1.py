@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
+from partway.gateway.cork import Cork
 from partway.gateway.limits import RESPONSE_TAKEN_TIMEOUT
 from partway.gateway.serving.crowd import Visitor, uncounted
 from partway.gateway.serving.exchange import Exchange
@@ -35,6 +36,7 @@ class Http1Server:
         taken_within: the same.
         ending: whether connections end with the response that is under way.
         tasks: those in which requests are answered.
+        cork: has responses of several connections sent together.
     """
 
     def __init__(self, dispatch: Dispatch, *, taken_within: float = RESPONSE_TAKEN_TIMEOUT) -> None:
@@ -42,6 +44,7 @@ class Http1Server:
         self.taken_within = taken_within
         self.ending = False
         self.tasks: set[asyncio.Task[None]] = set()
+        self.cork = Cork()
         self._dispatch = dispatch
         self._connections: set[Http1Connection] = set()
         self._none_left = asyncio.Event()

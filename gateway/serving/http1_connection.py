@@ -7,6 +7,7 @@ import logging
 from collections.abc import Awaitable
 from typing import Protocol, cast
 
+from partway.gateway.cork import Cork
 from partway.gateway.limits import (
     HTTP1_BYTES_PER_TURN,
     HTTP1_HELD_BYTES,
@@ -37,12 +38,14 @@ class RequestServer(Protocol):
         taken_within: seconds in which a client has to take some of what it is sent.
         ending: whether connections end with the response that is under way.
         tasks: those in which requests are answered.
+        cork: has responses of several connections sent together.
     """
 
     head_timeout: float
     taken_within: float
     ending: bool
     tasks: set[asyncio.Task[None]]
+    cork: Cork
 
     def begun(self, connection: Http1Connection) -> None:
         """A connection has begun."""
@@ -79,6 +82,7 @@ class Http1Connection(asyncio.Protocol):
     __slots__ = (
         "_broken",
         "_client_ended",
+        "_corked",
         "_current",
         "_deaf",
         "_head_due",
@@ -126,6 +130,7 @@ class Http1Connection(asyncio.Protocol):
         self._client_ended = False
         self._turn: Cancellable | None = None
         self._current: Http1Request | None = None
+        self._corked = b""
         self._task: asyncio.Task[None] | None = None
         #: The task waits by these: for the next request, and for room for more of a response.
         self._idle: asyncio.Future[None] | None = None
@@ -185,6 +190,7 @@ class Http1Connection(asyncio.Protocol):
 
     def eof_received(self) -> bool:
         self._client_ended = True
+        self.uncork()
         if not self._unparsed or self.transport is None or self.encrypted:
             return self._may_be_sent_to()
         return True  # what waits may hold the last chunk; TLS cannot be kept open: a cut
@@ -195,7 +201,7 @@ class Http1Connection(asyncio.Protocol):
             return
         self.transport = None
         self._deaf = True
-        self._unparsed = b""
+        self._unparsed = self._corked = b""
         for each in (self._turn, self._head_timer, self._not_taken, self._lingering):
             if each is not None:
                 each.cancel()
@@ -253,7 +259,7 @@ class Http1Connection(asyncio.Protocol):
                 self._yield_turn()
         elif self._client_ended:
             if not self._may_be_sent_to():
-                transport.close()
+                self._close()
         elif current is not None and current.held > HTTP1_HELD_BYTES:
             self._pause()
         elif waited:
@@ -414,8 +420,23 @@ class Http1Connection(asyncio.Protocol):
 
     def write(self, data: bytes) -> None:
         """Send bytes; dropped once the transport is gone, or about to be."""
+        if self._corked:
+            data, self._corked = self._corked + data, b""
         if self.transport is not None and not self.transport.is_closing():
             self.transport.write(data)
+
+    def write_corked(self, data: bytes) -> None:
+        """Send bytes once this turn of the loop is over, or with those that are sent next."""
+        if self._corked:
+            self.write(data)
+        else:
+            self._corked = data
+            self._server.cork.hold(self)
+
+    def uncork(self) -> None:
+        """Send what is held back."""
+        if self._corked:
+            self.write(b"")
 
     async def room(self) -> None:
         """Wait until the client has room for more.
@@ -475,10 +496,17 @@ class Http1Connection(asyncio.Protocol):
         elif self._idle is not None:
             self._wake()  # the task sees that the server ends
         elif self._task is None and self.transport is not None:
+            self._close()
+
+    def _close(self) -> None:
+        """Close behind what is sent."""
+        self.uncork()
+        if self.transport is not None:
             self.transport.close()
 
     def abort(self) -> None:
         """End the connection at once."""
+        self.uncork()
         if self.transport is not None:
             self.transport.abort()
 
@@ -496,7 +524,7 @@ class Http1Connection(asyncio.Protocol):
         if left > 0:
             self._head_timer = self._loop.call_later(left, self._look_for_head)
         else:
-            self.transport.close()
+            self._close()
 
     def _may_be_sent_to(self) -> bool:
         """Whether the client, which sends nothing more, may still be sent to."""
@@ -507,6 +535,7 @@ class Http1Connection(asyncio.Protocol):
 
         Unread bytes would make TCP send RST. They are dropped for LINGER_TIMEOUT at most.
         """
+        self.uncork()
         transport = self.transport
         if transport is None or transport.is_closing() or self.duplex is not None:
             return

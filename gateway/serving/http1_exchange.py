@@ -145,9 +145,9 @@ class Http1Exchange(UpgradableExchange):
         framing = "" if status == 204 else f"Content-Length: {len(body)}\r\n"
         head = self._head(status, headers, framing, typed=bool(body) and has_body)
         if not has_body:
-            self._protocol.write(head)
+            self._protocol.write_corked(head)
         elif len(body) <= _TOGETHER:
-            self._protocol.write(head + body)
+            self._protocol.write_corked(head + body)
         else:
             self._protocol.write(head)
             self._protocol.write(body)

@@ -225,6 +225,35 @@ async def test_a_container_that_speaks_without_being_asked_is_cut(connections):
         assert len(container.calls) == 2
 
 
+async def test_an_answer_to_a_request_that_has_not_left_yet_is_none(connections):
+    """It is held back for the rest of this turn of the loop, and so nobody can have read it."""
+    async with ScriptedContainer(answering) as container:
+        assert await ask(connections, container) == b"ok"
+        request = asked()
+        request.corked = True
+        exchange = await connections.ask(container.destination, request)
+        exchange.answer._wire.data_received(OK)
+        async with exchange as answer:
+            with pytest.raises(ContainerBroke):
+                await soon(whole(answer))
+        assert connections.idle == 0
+        assert [len(call.heads) for call in container.calls] == [1]
+        assert await ask(connections, container) == b"ok"
+
+
+async def test_a_small_request_leaves_at_the_end_of_the_turn(connections):
+    async with ScriptedContainer(answering) as container:
+        assert await ask(connections, container) == b"ok"
+        (call,) = container.calls
+        request = asked()
+        request.corked = True
+        async with await connections.ask(container.destination, request) as answer:
+            assert answer._wire._corked.startswith(b"POST /invocations HTTP/1.1\r\n")
+            assert await soon(whole(answer)) == b"ok"
+        assert connections.idle == 1
+        assert len(call.heads) == 2
+
+
 async def test_a_connection_that_the_container_has_closed_is_never_used(connections):
     """It is seen though the loop has had no turn between the close and the request."""
     closed = asyncio.Event()

@@ -50,6 +50,9 @@ class NotingWire:
     def write(self, data):
         self.writes.append((data,))
 
+    def write_corked(self, data):
+        self.writes.append(("corked", data))
+
     def write_all(self, pieces):
         self.writes.append(tuple(pieces))
 
@@ -72,6 +75,19 @@ async def test_a_whole_body_leaves_with_its_head(clock, length, is_copied):
     answer.send(b"head", asked(body))
     answer.end()
     assert wire.writes == [(b"head" + body,) if is_copied else (b"head", body)]
+
+
+@pytest.mark.parametrize("length", [JOIN_UP_TO, JOIN_UP_TO + 1])
+async def test_a_small_request_leaves_with_those_of_others_where_it_may(clock, length):
+    wire, request = NotingWire(), asked(bytes(length))
+    request.corked = True
+    answer = ContainerAnswer(wire, ManyTimers(clock))
+    answer.send(b"head", request)
+    answer.end()
+    is_small = length == JOIN_UP_TO
+    assert wire.writes == [
+        ("corked", b"head" + request.body) if is_small else (b"head", request.body)
+    ]
 
 
 async def test_what_a_container_gets(connections):

@@ -42,6 +42,24 @@ class Transport(asyncio.Transport):
     abort = close
 
 
+class Noting(Transport):
+    """A transport that notes what is done to it, in a list that others may note in too."""
+
+    def __init__(self, noted, name="", **extra):
+        super().__init__(**extra)
+        self._noted = noted
+        self._name = name
+
+    def write(self, data):
+        self._noted.append((self._name, bytes(data)))
+
+    def close(self):
+        super().close()
+        self._noted.append((self._name, "closed"))
+
+    abort = close
+
+
 class Writable(Transport):
     """A transport that takes whatever is written."""
 
@@ -222,6 +240,89 @@ async def test_what_a_stranger_has_sent_who_waits_is_known_to_be_held():
     assert visitor.held - empty == 10_000
     protocol.connection_lost(None)
     await server.shutdown(0)
+
+
+# --- Responses of one turn -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])  # whose turns are counted
+async def test_responses_of_one_turn_leave_together_at_its_end(anyio_backend):
+    noted = []
+
+    async def answer(exchange):
+        noted.append(exchange.path)
+        exchange.respond(200)
+
+    server = Http1Server(answer)
+    protocols = {}
+    for name in "ab":
+        protocols[name] = server.protocol()
+        protocols[name].connection_made(Noting(noted, name))
+        protocols[name].data_received(HEALTHZ.replace(b"healthz", name.encode()))
+    async with asyncio.timeout(5):
+        while len(noted) < 4:  # noqa: ASYNC110 (nothing tells)
+            await asyncio.sleep(0)
+    assert noted[:2] == ["/a", "/b"]
+    assert [name for name, _ in noted[2:]] == ["a", "b"]
+    assert all(data.startswith(b"HTTP/1.1 200 OK\r\n") for _, data in noted[2:])
+    for protocol in protocols.values():
+        protocol.connection_lost(None)
+    await server.shutdown(0)
+
+
+async def test_responses_to_requests_in_one_read_leave_in_one_write():
+    noted = []
+
+    async def answer(exchange):
+        exchange.respond(200, exchange.path.encode())
+
+    server = Http1Server(answer)
+    protocol = server.protocol()
+    protocol.connection_made(Noting(noted))
+    protocol.data_received(HEALTHZ.replace(b"healthz", b"a") + HEALTHZ.replace(b"healthz", b"b"))
+    async with asyncio.timeout(5):
+        while not noted:  # noqa: ASYNC110 (likewise)
+            await asyncio.sleep(0)
+    ((_, data),) = noted
+    assert [each.rpartition(b"\r\n")[2] for each in data.split(b"HTTP/1.1 200 OK")] == [
+        *(b"", b"/a", b"/b")
+    ]
+    protocol.connection_lost(None)
+    await server.shutdown(0)
+
+
+@pytest.mark.parametrize("how", ["the client ends its side", "aborted", "closed"])
+async def test_a_response_that_is_held_back_leaves_before_its_connection_ends(how):
+    """In the very turn in which it was made."""
+    noted = []
+
+    def end():
+        match how:
+            case "aborted":
+                protocol.abort()
+            case "closed":
+                protocol.close_if_idle()
+            case _:
+                if not protocol.eof_received():  # as loops have it
+                    transport.close()
+
+    async def answer(exchange):
+        asyncio.get_running_loop().call_soon(end)
+        exchange.respond(200)
+
+    server = Http1Server(answer)
+    protocol, transport = server.protocol(), Noting(noted)
+    protocol.connection_made(transport)
+    protocol.data_received(HEALTHZ)
+    server.ending = how == "closed"
+    async with asyncio.timeout(5):
+        while not transport.closed:  # noqa: ASYNC110 (likewise)
+            await asyncio.sleep(0)
+    protocol.connection_lost(None)
+    await server.shutdown(0)
+    (_, data), *rest = noted
+    assert data.startswith(b"HTTP/1.1 200 OK\r\n")
+    assert rest == [("", "closed")]
 
 
 ASKED = b"POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n"
