@@ -354,7 +354,8 @@ def test_modules_without_tests_of_their_name_are_on_the_page():
 #: ``docs/discussion/architecture.md``.
 FLOORS = (
     {"archives", "arns", "clock", "configuration", "cork", "dialling", "endpoint_series", "files",
-     "limits", "many_timers", "object_files", "plain_text", "store", "terminal", "waiting", "watch"},
+     "limits", "many_timers", "object_files", "plain_text", "store", "terminal",
+     "waiting", "watch"},
     {"access", "client", "tls"},
     {"serving"},
     {"requests", "streams"},

@@ -410,8 +410,7 @@ class Invocation(AskedNow):
         body = self._exchange.body_at_hand(self._most_bytes) if self._goes_whole() else None
         if body is None:
             return None
-        request = ContainerRequest(self._at(place), lines, body, corked=not self._as_stream)
-        return self._ask_at_once(place, request)
+        return self._ask_at_once(place, ContainerRequest(self._at(place), lines, body))
 
     def _goes_whole(self) -> bool:
         """Whether the body is sent in one piece, or refused before a container hears of it."""
@@ -472,7 +471,8 @@ class Invocation(AskedNow):
         self.place = place
         # Where the container runs is for the operator to see, not for the client.
         self._exchange.noted["container"] = place.url
-        asked = self._means.connections.ask_at_once(*self._where_and_how(place, request))
+        where_and_how, corked = self._where_and_how(place, request), not self._as_stream
+        asked = self._means.connections.ask_at_once(*where_and_how, corked=corked)
         return None if asked is None else self._begun(asked)
 
     async def _ask(self, place: Place, request: ContainerRequest) -> ContainerAnswer:

@@ -54,7 +54,8 @@ class ContainerConnection(asyncio.Protocol):
         self._ended = False
         self._full = False
         self._cork = cork
-        self._corked = b""
+        self._unsent = b""
+        self._encrypted = False
         self._room: asyncio.Future[None] | None = None
         self._looked = select.poll()
 
@@ -84,12 +85,19 @@ class ContainerConnection(asyncio.Protocol):
             self._transport.write(data)
 
     def write_corked(self, data: bytes) -> None:
-        self._corked = data
+        assert not self._unsent, "one request at a time"
+        if self._encrypted:  # whatever comes of TLS itself would look like an answer below
+            self.write(data)
+            return
+        self._unsent = data
         self._cork.hold(self)
 
     def uncork(self) -> None:
-        data, self._corked = self._corked, b""
-        self.write(data)
+        data, self._unsent = self._unsent, b""
+        if self.is_usable():
+            self.write(data)
+        else:  # it has spoken, or left, meanwhile, though nobody has asked it yet
+            self.abort()
 
     def write_all(self, pieces: Sequence[bytes]) -> None:
         if not self._transport.is_closing():
@@ -116,11 +124,12 @@ class ContainerConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
+        self._encrypted = transport.get_extra_info("sslcontext") is not None
         self._transport.set_write_buffer_limits(WRITE_HIGH_WATER)
         self._looked.register(transport.get_extra_info("socket").fileno(), select.POLLIN)
 
     def data_received(self, data: bytes) -> None:
-        if self.answer is None or self._corked:
+        if self.answer is None or self._unsent:
             self.abort()  # it speaks without being asked: what follows is no answer of ours
         else:
             self.answer.data_received(data)
@@ -240,8 +249,9 @@ class ContainerConnections:
 
     A request that finds no connection has not been sent, and may go elsewhere. One that is on a
     connection is never sent again: the container may have acted on it. A kept connection that the
-    container has closed is seen before the request is written (so does Go, whose transport calls it
-    errServerClosedIdle), and another one is taken; closed later, it is an exchange that broke.
+    container has closed is seen before it is given the request (so does Go, whose transport calls
+    it errServerClosedIdle), and another one is taken; closed later, it is an exchange that broke,
+    also where the request was held back for a turn of the loop and never left.
 
     Args:
         clock: measures the times; the running loop's unless it is given.
@@ -301,10 +311,20 @@ class ContainerConnections:
         request: ContainerRequest,
         timeout: float,
         whole_chunk: int,
+        *,
+        corked: bool = False,
     ) -> ContainerExchange | None:
         """Send a request as :meth:`ask` does, if a connection is there; None if there is none.
 
         An unread one goes by the connection that was used last, or by none.
+
+        Args:
+            destination: as there.
+            request: as there.
+            timeout: as there.
+            whole_chunk: as there.
+            corked: whether a small request may wait for what else is done in this turn of the loop,
+                so as to leave together with those of others.
 
         Raises:
             InputValidationError: the request cannot be sent as it is.
@@ -322,7 +342,7 @@ class ContainerConnections:
             self.idle += 1
             return None
         kept.asked += 1
-        return self._sent(kept, connection, head, request, timeout, whole_chunk)
+        return self._sent(kept, connection, head, request, timeout, whole_chunk, corked=corked)
 
     def _sent(
         self,
@@ -332,13 +352,15 @@ class ContainerConnections:
         request: ContainerRequest,
         timeout: float,
         whole_chunk: int,
+        *,
+        corked: bool = False,
     ) -> ContainerExchange:
         parser, connection.parser = connection.parser, None
         if parser is not None:
             parser.begin_anew(whole_chunk)
         answer = ContainerAnswer(connection, self.timers, timeout, whole_chunk, parser)
         connection.answer = answer
-        answer.send(head, request)
+        answer.send(head, request, corked=corked)
         return ContainerExchange(self, kept, connection, answer)
 
     def close(self) -> None:

@@ -38,7 +38,7 @@ class RequestWire(Protocol):
         """Send bytes; dropped once the connection is gone."""
 
     def write_corked(self, data: bytes) -> None:
-        """Send bytes behind which nothing follows, once this turn of the loop is over."""
+        """Send a whole request together with those of others, soon; dropped like others."""
 
     def write_all(self, pieces: Sequence[bytes]) -> None:
         """Send pieces behind one another, at once."""
@@ -71,7 +71,7 @@ class ContainerAnswer:
 
     Attributes:
         parser: reads the answer; once that is over in good order, it can read another.
-        began_at: when the request began to be sent, by :func:`time.monotonic`; None until then.
+        began_at: when the request was given to be sent, by :func:`time.monotonic`; None until then.
         sender: sends the body of a request that comes bit by bit; None for another.
         sent: whether the whole request has been handed to the connection.
     """
@@ -120,13 +120,19 @@ class ContainerAnswer:
 
     # --- The request -----------------------------------------------------------------------------
 
-    def send(self, head: bytes, request: ContainerRequest) -> None:
-        """Send the request; a body that comes bit by bit is sent by a task of this object's."""
+    def send(self, head: bytes, request: ContainerRequest, *, corked: bool = False) -> None:
+        """Send the request; a body that comes bit by bit is sent by a task of this object's.
+
+        Args:
+            head: the request's.
+            request: what is asked.
+            corked: whether a small one may wait, so as to leave together with those of others.
+        """
         self.began_at = time.monotonic()
         body = request.body
         if isinstance(body, bytes):
             if len(body) <= JOIN_UP_TO:
-                if request.corked:
+                if corked:
                     self._wire.write_corked(head + body)
                 else:
                     self._wire.write(head + body)

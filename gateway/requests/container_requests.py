@@ -64,7 +64,6 @@ class ContainerRequest:
         length: of a body as it comes, where it is known; else it goes in chunks.
         method: HTTP's; a GET has no body.
         unread: whether it is for a container alone that reads bodies of predict itself.
-        corked: whether, if it is small, it is sent together with others of this turn of the loop.
     """
 
     target: str
@@ -73,7 +72,6 @@ class ContainerRequest:
     length: int | None = None
     method: Literal["POST", "GET"] = "POST"
     unread: bool = False
-    corked: bool = False
 
     @property
     def chunked(self) -> bool:

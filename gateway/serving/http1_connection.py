@@ -82,7 +82,6 @@ class Http1Connection(asyncio.Protocol):
     __slots__ = (
         "_broken",
         "_client_ended",
-        "_corked",
         "_current",
         "_deaf",
         "_head_due",
@@ -99,6 +98,7 @@ class Http1Connection(asyncio.Protocol):
         "_tls_read",
         "_turn",
         "_unparsed",
+        "_unsent",
         "_waiting",
         "_weighed",
         "duplex",
@@ -130,7 +130,7 @@ class Http1Connection(asyncio.Protocol):
         self._client_ended = False
         self._turn: Cancellable | None = None
         self._current: Http1Request | None = None
-        self._corked = b""
+        self._unsent = b""
         self._task: asyncio.Task[None] | None = None
         #: The task waits by these: for the next request, and for room for more of a response.
         self._idle: asyncio.Future[None] | None = None
@@ -149,6 +149,7 @@ class Http1Connection(asyncio.Protocol):
         self.encrypted = transport.get_extra_info("sslcontext") is not None
         peer = transport.get_extra_info("peername")
         self.peer = str(peer[0]) if isinstance(peer, tuple) else ""
+        self.visitor.drop = self.abort
         self._server.begun(self)
         self._await_head()
 
@@ -201,7 +202,7 @@ class Http1Connection(asyncio.Protocol):
             return
         self.transport = None
         self._deaf = True
-        self._unparsed = self._corked = b""
+        self._unparsed = self._unsent = b""
         for each in (self._turn, self._head_timer, self._not_taken, self._lingering):
             if each is not None:
                 each.cancel()
@@ -420,22 +421,28 @@ class Http1Connection(asyncio.Protocol):
 
     def write(self, data: bytes) -> None:
         """Send bytes; dropped once the transport is gone, or about to be."""
-        if self._corked:
-            data, self._corked = self._corked + data, b""
+        if self._unsent:
+            data, self._unsent = self._unsent + data, b""
         if self.transport is not None and not self.transport.is_closing():
             self.transport.write(data)
 
     def write_corked(self, data: bytes) -> None:
-        """Send bytes once this turn of the loop is over, or with those that are sent next."""
-        if self._corked:
+        """Send a whole response together with those of others, or with what is sent next here.
+
+        Of a connection no more is held back than one response: a second one sends both.
+
+        By TLS they leave at once: where its client ends TCP alone, what is written afterwards is
+        dropped before anybody here hears of it.
+        """
+        if self._unsent or self.encrypted:
             self.write(data)
         else:
-            self._corked = data
+            self._unsent = data
             self._server.cork.hold(self)
 
     def uncork(self) -> None:
         """Send what is held back."""
-        if self._corked:
+        if self._unsent:
             self.write(b"")
 
     async def room(self) -> None:

@@ -22,6 +22,7 @@ from partway.gateway.operations.invocations import (
     model_error,
     session_key,
 )
+from partway.gateway.requests.container_answer import ContainerAnswer
 from partway.gateway.serving.exchange import Exchange
 from partway.gateway.streams.policy import StreamPolicy
 from tests.gateway.conftest import container, gateway_for
@@ -101,19 +102,45 @@ async def test_an_instance_whose_time_to_drain_is_over(gateway_for, monkeypatch)
 async def test_a_request_leaves_nothing_to_the_collection_of_garbage(gateway_for, operation):
     """Else bodies of megabytes would wait for it."""
     request = REQUEST.replace(b"/invocations ", f"/{operation} ".encode())
+    gc.collect()
+    others = list(filter(is_of_a_request, gc.get_objects()))  # of another test
+    known = set(map(id, others))
+
+    def are_over():
+        return all(id(each) in known for each in filter(is_of_a_request, gc.get_objects()))
+
     async with ScriptedContainer(answering) as there:
         gateway = await gateway_for(container_port=there.port)
         assert (await soon(gateway.request(request))).status == 200
         gc.collect()
-        others = set(map(id, filter(is_of_a_request, gc.get_objects())))
         gc.disable()
         try:
             assert (await soon(gateway.request(request))).status == 200
-            await eventually(
-                lambda: others.issuperset(map(id, filter(is_of_a_request, gc.get_objects())))
-            )
+            await eventually(are_over)
         finally:
             gc.enable()
+
+
+@pytest.mark.parametrize(
+    ("operation", "waits"), [("invocations", True), ("invocations-response-stream", False)]
+)
+async def test_what_is_asked_for_a_stream_leaves_at_once(
+    gateway_for, monkeypatch, operation, waits
+):
+    """What else is small leaves together with other requests."""
+    sent, send = [], ContainerAnswer.send
+
+    def noting(answer, head, request, *, corked):
+        sent.append(corked)
+        send(answer, head, request, corked=corked)
+
+    monkeypatch.setattr(ContainerAnswer, "send", noting)
+    request = REQUEST.replace(b"/invocations ", f"/{operation} ".encode())
+    async with ScriptedContainer(answering) as there:
+        gateway = await gateway_for(container_port=there.port)
+        for _ in range(2):
+            assert (await soon(gateway.request(request))).status == 200
+    assert sent == [False, waits]  # by the connection that was dialled for the first
 
 
 def test_an_instance_that_ends_while_nothing_is_asked_of_it_any_more_ends_nothing():

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import os
+import select
 from datetime import UTC, datetime
 
 import pytest
@@ -12,7 +14,11 @@ from partway.gateway.dialling import Address
 from partway.gateway.fleet.launchers.process import free_port
 from partway.gateway.requests.connections import ContainerConnections
 from partway.gateway.requests.container_requests import Destination
-from partway.gateway.requests.limits import CONTAINER_IDLE_TIMEOUT, MAX_IDLE_OF_CONTAINER
+from partway.gateway.requests.limits import (
+    CONTAINER_IDLE_TIMEOUT,
+    MAX_IDLE_OF_CONTAINER,
+    WHOLE_CHUNK_BYTES,
+)
 from partway.gateway.tls.context import server_context
 from partway.gateway.tls.local_ca import LocalCa
 from partway.gateway.tls.trust import Trust
@@ -225,33 +231,53 @@ async def test_a_container_that_speaks_without_being_asked_is_cut(connections):
         assert len(container.calls) == 2
 
 
-async def test_an_answer_to_a_request_that_has_not_left_yet_is_none(connections):
-    """It is held back for the rest of this turn of the loop, and so nobody can have read it."""
-    async with ScriptedContainer(answering) as container:
-        assert await ask(connections, container) == b"ok"
-        request = asked()
-        request.corked = True
-        exchange = await connections.ask(container.destination, request)
-        exchange.answer._wire.data_received(OK)
-        async with exchange as answer:
-            with pytest.raises(ContainerBroke):
-                await soon(whole(answer))
-        assert connections.idle == 0
-        assert [len(call.heads) for call in container.calls] == [1]
-        assert await ask(connections, container) == b"ok"
+def corked(connections, container):
+    """An exchange of a small request that waits for the end of this turn of the loop."""
+    there = container.destination
+    exchange = connections.ask_at_once(there, asked(), PATIENCE, WHOLE_CHUNK_BYTES, corked=True)
+    assert exchange is not None
+    return exchange
 
 
-async def test_a_small_request_leaves_at_the_end_of_the_turn(connections):
+async def test_a_container_that_speaks_before_its_request_leaves_is_cut(connections):
+    """What is in the kernel alone neither loop knows of."""
     async with ScriptedContainer(answering) as container:
         assert await ask(connections, container) == b"ok"
         (call,) = container.calls
-        request = asked()
-        request.corked = True
-        async with await connections.ask(container.destination, request) as answer:
-            assert answer._wire._corked.startswith(b"POST /invocations HTTP/1.1\r\n")
+        exchange = corked(connections, container)
+        os.write(call.writer.transport.get_extra_info("socket").fileno(), OK)
+        async with exchange as answer:
+            with pytest.raises(ContainerBroke):
+                await soon(whole(answer))
+        assert (connections.idle, len(call.heads)) == (0, 1)
+
+
+async def test_a_small_request_leaves_behind_what_is_ready_in_this_turn(connections):
+    async with ScriptedContainer(answering) as container:
+        assert await ask(connections, container) == b"ok"
+        (call,) = container.calls
+        side = call.writer.transport.get_extra_info("socket").fileno()
+        async with corked(connections, container) as answer:
+            assert select.select([side], [], [], 0.02)[0] == []
             assert await soon(whole(answer)) == b"ok"
-        assert connections.idle == 1
-        assert len(call.heads) == 2
+        assert (connections.idle, len(call.heads)) == (1, 2)
+
+
+async def test_a_small_request_by_tls_leaves_at_once(connections, tmp_path):
+    """What TLS says by itself is no container that speaks too early."""
+    files = LocalCa(tmp_path).ensure(["localhost"], datetime.now(UTC))
+    async with ScriptedContainer(answering, server_context(files)) as container:
+        at = Address("localhost", container.port)
+        there = Destination(at, "", PATIENCE, Trust(files.ca).context())
+        async with await connections.ask(there, asked()) as answer:
+            assert await soon(whole(answer)) == b"ok"
+        (call,) = container.calls
+        side = call.writer.transport.get_extra_info("socket").fileno()
+        exchange = connections.ask_at_once(there, asked(), PATIENCE, WHOLE_CHUNK_BYTES, corked=True)
+        assert exchange is not None
+        async with exchange as answer:
+            assert select.select([side], [], [], PATIENCE)[0] == [side]
+            assert await soon(whole(answer)) == b"ok"
 
 
 async def test_a_connection_that_the_container_has_closed_is_never_used(connections):

@@ -80,9 +80,8 @@ async def test_a_whole_body_leaves_with_its_head(clock, length, is_copied):
 @pytest.mark.parametrize("length", [JOIN_UP_TO, JOIN_UP_TO + 1])
 async def test_a_small_request_leaves_with_those_of_others_where_it_may(clock, length):
     wire, request = NotingWire(), asked(bytes(length))
-    request.corked = True
     answer = ContainerAnswer(wire, ManyTimers(clock))
-    answer.send(b"head", request)
+    answer.send(b"head", request, corked=True)
     answer.end()
     is_small = length == JOIN_UP_TO
     assert wire.writes == [

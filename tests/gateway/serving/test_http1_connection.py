@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import ssl
 from contextlib import suppress
+from datetime import UTC, datetime
 
 import pytest
 
@@ -12,7 +15,9 @@ from partway.gateway.serving.crowd import Crowd, uncounted
 from partway.gateway.serving.http1 import Http1Server
 from partway.gateway.serving.http1_parser import RequestParser
 from partway.gateway.serving.strangers import Account, Strangers
-from partway.protocol.limits import LONG_READ
+from partway.gateway.tls.context import server_context
+from partway.gateway.tls.local_ca import LocalCa
+from partway.protocol.limits import JOIN_UP_TO, LONG_READ
 from partway.protocol.rounds import rounds
 from tests.gateway.streams.fakes import FakeClock
 
@@ -245,8 +250,7 @@ async def test_what_a_stranger_has_sent_who_waits_is_known_to_be_held():
 # --- Responses of one turn -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("anyio_backend", ["asyncio"])  # whose turns are counted
-async def test_responses_of_one_turn_leave_together_at_its_end(anyio_backend):
+async def test_responses_of_one_turn_leave_together_at_its_end():
     noted = []
 
     async def answer(exchange):
@@ -291,7 +295,9 @@ async def test_responses_to_requests_in_one_read_leave_in_one_write():
     await server.shutdown(0)
 
 
-@pytest.mark.parametrize("how", ["the client ends its side", "aborted", "closed"])
+@pytest.mark.parametrize(
+    "how", ["the client ends its side", "aborted", "dropped", "no head", "closed"]
+)
 async def test_a_response_that_is_held_back_leaves_before_its_connection_ends(how):
     """In the very turn in which it was made."""
     noted = []
@@ -300,6 +306,11 @@ async def test_a_response_that_is_held_back_leaves_before_its_connection_ends(ho
         match how:
             case "aborted":
                 protocol.abort()
+            case "dropped":
+                protocol.visitor.drop()
+            case "no head":
+                protocol._head_due = 0.0
+                protocol._look_for_head()
             case "closed":
                 protocol.close_if_idle()
             case _:
@@ -323,6 +334,98 @@ async def test_a_response_that_is_held_back_leaves_before_its_connection_ends(ho
     (_, data), *rest = noted
     assert data.startswith(b"HTTP/1.1 200 OK\r\n")
     assert rest == [("", "closed")]
+
+
+@pytest.mark.parametrize(
+    ("status", "size", "waits"),
+    [(200, JOIN_UP_TO, True), (200, JOIN_UP_TO + 1, False), (204, 0, True)],
+)
+async def test_small_responses_wait_for_others_of_their_turn(status, size, waits):
+    noted = []
+
+    async def answer(exchange):
+        exchange.respond(status, bytes(size))
+        asyncio.get_running_loop().call_soon(noted.append, "the others")
+
+    server = Http1Server(answer)
+    protocol = server.protocol()
+    protocol.connection_made(Noting(noted))
+    protocol.data_received(HEALTHZ)
+    async with asyncio.timeout(5):
+        while len(noted) < 2:  # noqa: ASYNC110 (likewise)
+            await asyncio.sleep(0)
+    assert noted.index("the others") == (0 if waits else 1)
+    protocol.connection_lost(None)
+    await server.shutdown(0)
+
+
+async def test_a_response_leaves_before_the_one_behind_it_is_broken_off(caplog):
+    noted = []
+
+    async def answer(exchange):
+        if exchange.path == "/a":
+            exchange.respond(200)
+        else:
+            await exchange.begin(200)
+            raise ValueError
+
+    server = Http1Server(answer)
+    protocol, transport = server.protocol(), Noting(noted)
+    protocol.connection_made(transport)
+    protocol.data_received(HEALTHZ.replace(b"healthz", b"a") + HEALTHZ)
+    async with asyncio.timeout(5):
+        while not transport.closed:  # noqa: ASYNC110 (likewise)
+            await asyncio.sleep(0)
+    protocol.connection_lost(None)
+    await server.shutdown(0)
+    (_, data), *rest = noted
+    assert data.startswith(b"HTTP/1.1 200 OK\r\n")
+    assert rest == [("", "closed")]
+    assert [each.getMessage() for each in caplog.records] == ["the answer to a request has failed"]
+
+
+def asks_by_tls_and_ends_tcp(port, roots):
+    """The response to a client that ends TCP behind its request, and leaves TLS open."""
+    context = ssl.create_default_context(cafile=roots)
+    context.check_hostname = False
+    received, sent = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = context.wrap_bio(received, sent)
+    with socket.create_connection(("127.0.0.1", port), 10) as raw:
+        while True:
+            try:
+                client.do_handshake()
+                break
+            except ssl.SSLWantReadError:
+                raw.sendall(sent.read())
+                received.write(raw.recv(65536))
+        raw.sendall(sent.read())
+        received.write(raw.recv(65536))  # tickets: the server's handshake is over too
+        client.write(HEALTHZ)
+        raw.sendall(sent.read())
+        raw.shutdown(socket.SHUT_WR)
+        while data := raw.recv(65536):
+            received.write(data)
+    try:
+        return client.read(65536)
+    except ssl.SSLError:
+        return b""
+
+
+async def test_a_client_that_ends_tcp_behind_its_request_by_tls_has_its_response(tmp_path):
+    async def answer(exchange):
+        exchange.respond(200)
+
+    server = Http1Server(answer)
+    files = LocalCa(tmp_path).ensure(["localhost"], datetime.now(UTC))
+    context = server_context(files)
+    loop = asyncio.get_running_loop()
+    listening = await loop.create_server(server.protocol, "127.0.0.1", 0, ssl=context)
+    port = listening.sockets[0].getsockname()[1]
+    for _ in range(10):
+        said = await asyncio.to_thread(asks_by_tls_and_ends_tcp, port, files.ca)
+        assert said.startswith(b"HTTP/1.1 200 OK\r\n")
+    listening.close()
+    await server.shutdown(1)
 
 
 ASKED = b"POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n"
