@@ -295,6 +295,18 @@ async def test_responses_to_requests_in_one_read_leave_in_one_write():
     await server.shutdown(0)
 
 
+async def is_answered_and_closed(server, protocol, transport, noted):
+    """One response, and then the connection's end."""
+    async with asyncio.timeout(5):
+        while not transport.closed:  # noqa: ASYNC110 (likewise)
+            await asyncio.sleep(0)
+    protocol.connection_lost(None)
+    await server.shutdown(0)
+    (_, data), *rest = noted
+    assert data.startswith(b"HTTP/1.1 200 OK\r\n")
+    assert rest == [("", "closed")]
+
+
 @pytest.mark.parametrize(
     "how", ["the client ends its side", "aborted", "dropped", "no head", "closed"]
 )
@@ -326,14 +338,7 @@ async def test_a_response_that_is_held_back_leaves_before_its_connection_ends(ho
     protocol.connection_made(transport)
     protocol.data_received(HEALTHZ)
     server.ending = how == "closed"
-    async with asyncio.timeout(5):
-        while not transport.closed:  # noqa: ASYNC110 (likewise)
-            await asyncio.sleep(0)
-    protocol.connection_lost(None)
-    await server.shutdown(0)
-    (_, data), *rest = noted
-    assert data.startswith(b"HTTP/1.1 200 OK\r\n")
-    assert rest == [("", "closed")]
+    await is_answered_and_closed(server, protocol, transport, noted)
 
 
 @pytest.mark.parametrize(
@@ -373,14 +378,7 @@ async def test_a_response_leaves_before_the_one_behind_it_is_broken_off(caplog):
     protocol, transport = server.protocol(), Noting(noted)
     protocol.connection_made(transport)
     protocol.data_received(HEALTHZ.replace(b"healthz", b"a") + HEALTHZ)
-    async with asyncio.timeout(5):
-        while not transport.closed:  # noqa: ASYNC110 (likewise)
-            await asyncio.sleep(0)
-    protocol.connection_lost(None)
-    await server.shutdown(0)
-    (_, data), *rest = noted
-    assert data.startswith(b"HTTP/1.1 200 OK\r\n")
-    assert rest == [("", "closed")]
+    await is_answered_and_closed(server, protocol, transport, noted)
     assert [each.getMessage() for each in caplog.records] == ["the answer to a request has failed"]
 
 
