@@ -502,7 +502,7 @@ class Http1Connection(asyncio.Protocol):
             self.abort()
         elif self._idle is not None:
             self._wake()  # the task sees that the server ends
-        elif self._task is None and self.transport is not None:
+        elif self._task is None:
             self._close()
 
     def _close(self) -> None:

@@ -239,15 +239,12 @@ class Http1Exchange(UpgradableExchange):
     # --- The end ---------------------------------------------------------------------------------
 
     def abort(self) -> None:
-        self._protocol.uncork()  # what another request of the connection has been answered
         transport = self._protocol.transport
-        if transport is None:
-            return
-        if self.version == "1.0" and self.answered:
+        if transport is not None and self.version == "1.0" and self.answered:
             # There the connection's orderly end would say that the response is whole.
             sock = transport.get_extra_info("socket")
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
-        transport.abort()
+        self._protocol.abort()
 
     def let_go(self) -> None:
         """Have the connection let go of a transport that was handed over, whose time is over."""

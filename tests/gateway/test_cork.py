@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from partway.gateway.cork import Cork
+from tests.gateway.fleet.processes import eventually
 
 pytestmark = pytest.mark.usefixtures("anyio_backend")
 
@@ -28,9 +29,7 @@ async def test_connections_send_in_their_order_once_the_turn_is_over():
     for name in "abc":
         loop.call_soon(cork.hold, Noting(name, noted))
         loop.call_soon(noted.append, f"work of {name}")
-    async with asyncio.timeout(5):
-        while len(noted) < 6:  # noqa: ASYNC110 (nothing tells)
-            await asyncio.sleep(0)
+    await eventually(lambda: len(noted) == 6)
     assert noted == ["work of a", "work of b", "work of c", "a", "b", "c"]
     await asyncio.sleep(0)
     assert len(noted) == 6

@@ -19,6 +19,7 @@ from partway.gateway.tls.context import server_context
 from partway.gateway.tls.local_ca import LocalCa
 from partway.protocol.limits import JOIN_UP_TO, LONG_READ
 from partway.protocol.rounds import rounds
+from tests.gateway.fleet.processes import eventually
 from tests.gateway.streams.fakes import FakeClock
 
 HEALTHZ = b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -59,8 +60,9 @@ class Noting(Transport):
         self._noted.append((self._name, bytes(data)))
 
     def close(self):
-        super().close()
-        self._noted.append((self._name, "closed"))
+        if not self.closed:  # as of a loop's, a second time does nothing
+            super().close()
+            self._noted.append((self._name, "closed"))
 
     abort = close
 
@@ -224,8 +226,7 @@ async def test_what_a_connection_holds_is_known_of_heads_that_are_alike_too():
         protocol.data_received(b"\r\n" if date == b"two" else b"")
         head = b"POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\nX-Amz-Date: %b\r\n\r\n" % date
         protocol.data_received(head)
-        while not protocol._idle or protocol._idle.done():  # noqa: ASYNC110 (nothing tells)
-            await asyncio.sleep(0)
+        await eventually(lambda: protocol._idle and not protocol._idle.done())
         assert visitor.held - empty == protocol._parser.held
     protocol.connection_lost(None)
     await server.shutdown(0)
@@ -263,9 +264,7 @@ async def test_responses_of_one_turn_leave_together_at_its_end():
         protocols[name] = server.protocol()
         protocols[name].connection_made(Noting(noted, name))
         protocols[name].data_received(HEALTHZ.replace(b"healthz", name.encode()))
-    async with asyncio.timeout(5):
-        while len(noted) < 4:  # noqa: ASYNC110 (nothing tells)
-            await asyncio.sleep(0)
+    await eventually(lambda: len(noted) == 4)
     assert noted[:2] == ["/a", "/b"]
     assert [name for name, _ in noted[2:]] == ["a", "b"]
     assert all(data.startswith(b"HTTP/1.1 200 OK\r\n") for _, data in noted[2:])
@@ -284,9 +283,7 @@ async def test_responses_to_requests_in_one_read_leave_in_one_write():
     protocol = server.protocol()
     protocol.connection_made(Noting(noted))
     protocol.data_received(HEALTHZ.replace(b"healthz", b"a") + HEALTHZ.replace(b"healthz", b"b"))
-    async with asyncio.timeout(5):
-        while not noted:  # noqa: ASYNC110 (likewise)
-            await asyncio.sleep(0)
+    await eventually(lambda: noted)
     ((_, data),) = noted
     assert [each.rpartition(b"\r\n")[2] for each in data.split(b"HTTP/1.1 200 OK")] == [
         *(b"", b"/a", b"/b")
@@ -297,9 +294,7 @@ async def test_responses_to_requests_in_one_read_leave_in_one_write():
 
 async def is_answered_and_closed(server, protocol, transport, noted):
     """One response, and then the connection's end."""
-    async with asyncio.timeout(5):
-        while not transport.closed:  # noqa: ASYNC110 (likewise)
-            await asyncio.sleep(0)
+    await eventually(lambda: transport.closed)
     protocol.connection_lost(None)
     await server.shutdown(0)
     (_, data), *rest = noted
@@ -356,9 +351,7 @@ async def test_small_responses_wait_for_others_of_their_turn(status, size, waits
     protocol = server.protocol()
     protocol.connection_made(Noting(noted))
     protocol.data_received(HEALTHZ)
-    async with asyncio.timeout(5):
-        while len(noted) < 2:  # noqa: ASYNC110 (likewise)
-            await asyncio.sleep(0)
+    await eventually(lambda: len(noted) == 2)
     assert noted.index("the others") == (0 if waits else 1)
     protocol.connection_lost(None)
     await server.shutdown(0)
@@ -444,9 +437,7 @@ class Answering:
 
     async def answered(self, count):
         """Return once so many have been asked, and the next is waited for."""
-        async with asyncio.timeout(5):
-            while len(self.asked) < count or self.protocol._idle is None:  # noqa: ASYNC110 (likewise)
-                await asyncio.sleep(0)
+        await eventually(lambda: len(self.asked) >= count and self.protocol._idle is not None)
 
 
 @pytest.fixture
@@ -478,9 +469,7 @@ async def test_a_header_that_looks_like_the_last_head_is_a_header(known):
 async def test_what_looks_like_the_last_head_is_nobodys_behind_a_last_request(known):
     known.protocol.data_received(b"GET /b HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
     known.protocol.data_received(ASKED % 0)
-    async with asyncio.timeout(5):
-        while not known.protocol.transport.closed:  # noqa: ASYNC110 (it only notes that)
-            await asyncio.sleep(0)
+    await eventually(lambda: known.protocol.transport.closed)
     assert known.asked[1:] == [("/b", b"")]
 
 
