@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import aiohttp
@@ -83,7 +84,9 @@ class Gateway:
         for each in psutil.process_iter(["cmdline", "status"]):
             is_there = each.info["status"] != psutil.STATUS_ZOMBIE
             if str(self.folder) in (each.info["cmdline"] or ()) and is_there:
-                found[each.pid] = each.environ().get("SAGEMAKER_SAYS", "").strip()
+                # It may end between the two, which psutil says in either way.
+                with suppress(psutil.NoSuchProcess, ProcessLookupError):
+                    found[each.pid] = each.environ().get("SAGEMAKER_SAYS", "").strip()
         return found
 
     def instances(self, endpoint: str) -> list[dict[str, object]]:
