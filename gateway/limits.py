@@ -150,14 +150,6 @@ INVOCATION_TIMEOUT: Final = 60.0
 #: too). The time for the head begins after it: 70 s at most from being accepted.
 OPENING_TIMEOUT: Final = 10.0
 
-#: Bytes of HTTP/1.1 parsed before other connections have their turn: a chunk may be of six of them,
-#: and a read brings a quarter of a megabyte.
-HTTP1_BYTES_PER_TURN: Final = 4 * KIB
-
-#: Bytes of a body of HTTP/1.1, or behind the head of an upgrade, that nobody has taken; then its
-#: client is read no more (aiohttp: twice 64 KiB).
-HTTP1_HELD_BYTES: Final = 128 * KIB
-
 #: How old the page of metrics may be: it costs milliseconds where thousands of streams are open.
 METRICS_AGE: Final = 1.0
 

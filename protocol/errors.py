@@ -16,6 +16,13 @@ RETRY_HEADER: Final = "x-partway-retry"
 NEVER: Final = "no"
 
 
+class ClientLeft(ConnectionError):
+    """The client has left before the exchange was over, or takes nothing of its response."""
+
+    def __init__(self, message: str = "the client left") -> None:
+        super().__init__(message)
+
+
 class ApiError(Exception):
     """An error that a client gets as an HTTP response (clause 4-1).
 

@@ -96,6 +96,14 @@ LONG_READ: Final = 4 * KIB
 #: Up to here a copy costs less than a second buffer on the way to the socket.
 JOIN_UP_TO: Final = 16 * KIB
 
+#: Bytes of HTTP/1.1 parsed before other connections have their turn: a chunk may be of six of them,
+#: and a read brings a quarter of a megabyte.
+HTTP1_BYTES_PER_TURN: Final = 4 * KIB
+
+#: Bytes of a body of HTTP/1.1, or behind the head of an upgrade, that nobody has taken; then its
+#: client is read no more.
+HTTP1_HELD_BYTES: Final = 128 * KIB
+
 #: Frames that wait for one another, to leave in one write. So many of that size are the high-water
 #: mark.
 FRAMES_TOGETHER: Final = WRITE_HIGH_WATER // JOIN_UP_TO

@@ -42,11 +42,15 @@ WITH_IO = {
 }  # fmt: skip
 
 #: The one module of ``protocol`` with IO, and the queue in which its connections wait; and what is
-#: gathered, is gathered by loop, and so by thread.
+#: gathered, is gathered by loop, and so by thread; and a response's date.
 EXCEPTIONS = {
     "protocol/connection.py": {"asyncio", "socket"},
     "protocol/gathering.py": {"threading"},
+    "protocol/http_date.py": {"time"},
+    "protocol/http1/connection.py": {"asyncio"},
+    "protocol/http1/server.py": {"asyncio"},
     "protocol/rounds.py": {"asyncio", "threading", "time"},
+    "protocol/taking.py": {"socket"},
 }
 
 #: The workbench is for authors of containers and clients: its doors are the commands, and

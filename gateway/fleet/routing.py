@@ -15,8 +15,8 @@ from typing import Self, TypeAlias
 from partway.gateway.fleet.endpoints import Place, check_name
 from partway.gateway.fleet.least_loaded import LeastLoaded
 from partway.gateway.fleet.sticky_sessions import NO_SESSION, StickySession, StickySessions
-from partway.gateway.serving.facts import Facts
 from partway.protocol.errors import InputValidationError, ServiceUnavailable, UnknownEndpoint
+from partway.protocol.http1.facts import Facts
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,6 @@ from partway.gateway.serving.error_dialects import aws_rest_json
 from partway.gateway.serving.exchange import Exchange
 from partway.gateway.serving.heads import check_head
 from partway.gateway.serving.http1 import Http1Server
-from partway.gateway.serving.http1_response import response_head
 from partway.gateway.waiting import time_limit
 from partway.log_lines import LogLine
 from partway.protocol.errors import (
@@ -55,6 +54,7 @@ from partway.protocol.errors import (
     NotFound,
     ServiceUnavailable,
 )
+from partway.protocol.http1.response import response_head
 from partway.protocol.limits import STALL_TIMEOUT
 
 log = logging.getLogger("partway.admin")

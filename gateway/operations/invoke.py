@@ -28,9 +28,9 @@ from partway.gateway.operations.invocation_headers import (
 from partway.gateway.operations.invocations import Invocations, Invoked, session_key
 from partway.gateway.serving.error_dialects import aws_runtime
 from partway.gateway.serving.exchange import Exchange
-from partway.gateway.serving.facts import Fact, KnownHeaders
 from partway.gateway.serving.payloads import StreamedPayload
 from partway.gateway.serving.routes import Route
+from partway.protocol.http1.facts import Fact, KnownHeaders
 
 #: AWS's name of the operation, by which principals are given leave to call it.
 OPERATION: Final = "InvokeEndpoint"

@@ -34,12 +34,12 @@ from partway.gateway.operations.invocations import Invocations, Invoked
 from partway.gateway.operations.response_relay import AnswerForm, Events, ResponseRelay
 from partway.gateway.serving.error_dialects import aws_runtime
 from partway.gateway.serving.exchange import Exchange
-from partway.gateway.serving.facts import Fact, KnownHeaders
 from partway.gateway.serving.payloads import StreamedPayload
 from partway.gateway.serving.routes import Route
 from partway.gateway.streams.registry import Streams
 from partway.protocol.errors import InputValidationError
 from partway.protocol.eventstream import CONTENT_TYPE as EVENT_STREAM
+from partway.protocol.http1.facts import Fact, KnownHeaders
 
 #: AWS's name of the operation, by which principals are given leave to call it.
 OPERATION: Final = "InvokeEndpointWithResponseStream"

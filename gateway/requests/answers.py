@@ -28,7 +28,7 @@ from partway.gateway.requests.limits import (
     MAX_ANSWER_LENGTH,
     REMEMBERED_ANSWER_HEAD_BYTES,
 )
-from partway.gateway.serving.facts import Facts
+from partway.protocol.http1.facts import Facts
 from partway.protocol.limits import MAX_HEADERS, MAX_INTERIM_RESPONSES, PART_OVERHEAD
 
 #: Statuses whose answers have no body (RFC 9110 §6.4.1); to a POST, that is.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from partway.gateway.serving.facts import Fact
+from partway.protocol.http1.facts import Fact
 from partway.protocol.unread_bodies import instances_found
 
 #: How many instances a container has read, by the head of its answer; 0 where it refuses them, None

@@ -10,8 +10,8 @@ from typing import Final, Literal
 
 from partway.gateway.dialling import HTTPS_PORT, Address
 from partway.gateway.limits import CONTAINER_CONNECT_TIMEOUT
-from partway.gateway.serving.facts import KnownHeaders
 from partway.protocol.errors import InputValidationError
+from partway.protocol.http1.facts import KnownHeaders
 
 #: Of a header's value: visible ASCII, spaces and tabs (RFC 9110 §5.5, without what is obsolete).
 HEADER_VALUE: Final = re.compile(r"[\t -~]*")

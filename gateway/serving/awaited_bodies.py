@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from partway.gateway.limits import RESPONSE_TAKEN_TIMEOUT
 from partway.gateway.serving.duplex import Duplex, Parting
-from partway.gateway.serving.exchange import ClientLeft
+from partway.protocol.errors import ClientLeft
 from partway.protocol.limits import WRITE_HIGH_WATER, WRITE_LOW_WATER
 
 

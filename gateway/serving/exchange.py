@@ -19,11 +19,11 @@ from partway.gateway.limits import REQUEST_BODY_PAUSE, REQUEST_BODY_TIMEOUT
 from partway.gateway.serving.crowd import Visitor, uncounted
 from partway.gateway.serving.duplex import Duplex
 from partway.gateway.serving.error_dialects import ErrorDialect, aws_rest_json
-from partway.gateway.serving.facts import Fact, Facts
 from partway.gateway.serving.gathered_bytes import UNCOUNTED
 from partway.gateway.serving.strangers import Visit
 from partway.protocol.connection import FrameConnection
 from partway.protocol.errors import ApiError, RequestTimeout, RequestTooLarge
+from partway.protocol.http1.facts import Fact, Facts
 from partway.protocol.sigv4 import SignableRequest
 
 NO_HEADERS: Mapping[str, str] = MappingProxyType({})
@@ -35,13 +35,6 @@ _EXPECTS: Final = Fact(lambda headers: headers.get(_EXPECT, "").lower())
 
 #: Statuses whose responses have no body (RFC 9110 §6.4.1).
 _BODILESS = frozenset({204, 304})
-
-
-class ClientLeft(ConnectionError):
-    """The client has left before the exchange was over, or takes nothing of its response."""
-
-    def __init__(self, message: str = "the client left") -> None:
-        super().__init__(message)
 
 
 class Exchange(ABC):

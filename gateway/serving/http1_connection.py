@@ -1,230 +1,86 @@
-"""A connection of HTTP/1.1: what it reads in turns, answers in order, and how it ends."""
+"""A client's connection of HTTP/1.1, as the gateway has it: weighed, corked, open both ways."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable
-from typing import Protocol, cast
+from typing import Protocol
 
 from partway.gateway.cork import Cork
-from partway.gateway.limits import (
-    HTTP1_BYTES_PER_TURN,
-    HTTP1_HELD_BYTES,
-    HTTP1_STUCK_BYTES,
-    TLS_READ_HELD,
-)
+from partway.gateway.limits import HTTP1_STUCK_BYTES, TLS_READ_HELD
 from partway.gateway.serving.crowd import Visitor
-from partway.gateway.serving.exchange import ClientLeft
 from partway.gateway.serving.http1_duplex import Http1Duplex
-from partway.gateway.serving.http1_parser import RequestBroken, RequestParser
-from partway.gateway.serving.http1_request import BodyBroken, Http1Request
-from partway.gateway.serving.taking import TakingWatch
 from partway.log_lines import LogLine
-from partway.protocol import limits
-from partway.protocol.connection import Cancellable
-from partway.protocol.half_close import half_close
-from partway.protocol.limits import LONG_READ
-from partway.protocol.rounds import rounds
+from partway.protocol.http1.connection import Answerer, RequestConnection
+from partway.protocol.http1.parser import RequestBroken
 
 log = logging.getLogger("partway.http1")
 
 
-class RequestServer(Protocol):
+class CorkingAnswerer(Answerer, Protocol):
     """Whoever has a connection's requests answered.
 
     Attributes:
-        head_timeout: seconds in which a request's head has to come whole.
-        taken_within: seconds in which a client has to take some of what it is sent.
-        ending: whether connections end with the response that is under way.
-        tasks: those in which requests are answered.
         cork: has responses of several connections sent together.
     """
 
-    head_timeout: float
-    taken_within: float
-    ending: bool
-    tasks: set[asyncio.Task[None]]
     cork: Cork
 
-    def begun(self, connection: Http1Connection) -> None:
-        """A connection has begun."""
 
-    def over(self, connection: Http1Connection) -> None:
-        """A connection is over."""
-
-    def answer(self, connection: Http1Connection, request: Http1Request) -> Awaitable[bool]:
-        """Answer a request; returns whether the connection may have another one."""
-
-    def refuse(self, connection: Http1Connection, broken: RequestBroken) -> None:
-        """Answer what is no request."""
-
-
-class Http1Connection(asyncio.Protocol):
-    """One connection. It parses in turns with others, and gives up a client that takes nothing.
-
-    One task answers its requests, one after the other. While it is at one, as much is read of the
-    next as one turn brings.
+class Http1Connection(RequestConnection):
+    """One connection of those that the crowd counts and weighs.
 
     Args:
         server: has its requests answered.
         visitor: the connection, as the crowd has it.
 
     Attributes:
-        transport: the connection's; None once that is gone.
         duplex: hears of the transport, while a response is open both ways.
         visitor: the connection, as the crowd has it.
-        peer: the client's address; empty where it has none.
-        encrypted: whether it has TLS.
-        writing_paused: whether the client takes less than it is sent.
     """
 
-    __slots__ = (
-        "_broken",
-        "_client_ended",
-        "_current",
-        "_deaf",
-        "_head_due",
-        "_head_timer",
-        "_idle",
-        "_lingering",
-        "_loop",
-        "_not_taken",
-        "_parser",
-        "_paused",
-        "_room",
-        "_server",
-        "_task",
-        "_tls_read",
-        "_turn",
-        "_unparsed",
-        "_unsent",
-        "_waiting",
-        "_weighed",
-        "duplex",
-        "encrypted",
-        "peer",
-        "transport",
-        "visitor",
-        "writing_paused",
-    )
+    __slots__ = ("_cork", "_tls_read", "_unsent", "_weighed", "duplex", "visitor")
 
-    def __init__(self, server: RequestServer, visitor: Visitor) -> None:
-        self.transport: asyncio.Transport | None = None
+    def __init__(self, server: CorkingAnswerer, visitor: Visitor) -> None:
+        super().__init__(server)
         self.duplex: Http1Duplex | None = None
         self.visitor = visitor
-        self.peer = ""
-        self.encrypted = False
-        self.writing_paused = False
-        self._server = server
-        self._loop = asyncio.get_running_loop()
-        self._parser = RequestParser()
-        self._unparsed = b""
+        self._cork = server.cork
         self._tls_read = 0
         self._weighed = 0
-        self._paused = False
-        #: Whether what the client still sends is dropped.
-        self._deaf = False
-        #: What has come behind the last request, and is none.
-        self._broken: RequestBroken | None = None
-        self._client_ended = False
-        self._turn: Cancellable | None = None
-        self._current: Http1Request | None = None
         self._unsent = b""
-        self._task: asyncio.Task[None] | None = None
-        #: The task waits by these: for the next request, and for room for more of a response.
-        self._idle: asyncio.Future[None] | None = None
-        self._room: asyncio.Future[None] | None = None
-        #: How many tasks wait for the client in one of the methods here.
-        self._waiting = 0
-        self._head_due = 0.0
-        self._head_timer: asyncio.TimerHandle | None = None
-        self._not_taken: TakingWatch | None = None
-        self._lingering: asyncio.TimerHandle | None = None
 
     # --- What the loop says ----------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast("asyncio.Transport", transport)
-        self.encrypted = transport.get_extra_info("sslcontext") is not None
-        peer = transport.get_extra_info("peername")
-        self.peer = str(peer[0]) if isinstance(peer, tuple) else ""
         self.visitor.drop = self.abort
-        self._server.begun(self)
-        self._await_head()
+        super().connection_made(transport)
 
     def data_received(self, data: bytes) -> None:
         if self.encrypted and len(data) > self._tls_read:
             self._tls_read = len(data)
             self._weigh()
-        if self._deaf or (len(data) <= LONG_READ and self._begins_alike(data)):
-            return
-        self._unparsed = self._unparsed + data if self._unparsed else data
-        # While the next request is waited for, there is nothing to hold it back.
-        if self._turn is not None or (self._idle is None and self._is_held_back()):
-            self._pause()
-            self._weigh()
-        elif not self.visitor.account.known or (len(data) > LONG_READ and rounds.busy()):
-            self._yield_turn()
-        else:
-            self._take_turn()
+        super().data_received(data)
 
     def pause_writing(self) -> None:
-        self.writing_paused = True
-        if self.duplex is not None:
+        if self.duplex is None:
+            super().pause_writing()
+        else:
+            self.writing_paused = True
             self.duplex.writing_paused()
-        elif self.transport is not None:
-            self._not_taken = TakingWatch(
-                self.transport, self._loop.call_later, self._server.taken_within
-            )
-            self._weigh()
 
     def resume_writing(self) -> None:
-        self.writing_paused = False
-        if self._not_taken is not None:
-            self._not_taken.cancel()
-            self._not_taken = None
-            self._weigh()
+        super().resume_writing()
         if self.duplex is not None:
             self.duplex.writing_resumed()
-        self._give_room()
 
     def eof_received(self) -> bool:
-        self._client_ended = True
         self.uncork()
-        if not self._unparsed or self.transport is None or self.encrypted:
-            return self._may_be_sent_to()
-        return True  # what waits may hold the last chunk; TLS cannot be kept open: a cut
+        return super().eof_received()
 
-    def connection_lost(self, exc: BaseException | None) -> None:
-        """Let go of the transport, which is gone, or somebody else's."""
-        if self.transport is None:
-            return
-        self.transport = None
-        self._deaf = True
-        self._unparsed = self._unsent = b""
-        for each in (self._turn, self._head_timer, self._not_taken, self._lingering):
-            if each is not None:
-                each.cancel()
-        self._turn = self._not_taken = None
-        self.visitor.account.left(encrypted=self.encrypted)
-        self.visitor.leave()
-        self._server.over(self)
-        self._parser.close()
-        if self.duplex is not None:  # its operation sees the stream to its end
-            self.duplex.connection_lost()
-        elif self._idle is not None or self._waiting:
-            self._wake()
-            self._give_room()
-            if self._current is not None:
-                self._current.tell()
-        elif self._task is not None:
-            self._task.cancel()
-
-    # --- Reading ---------------------------------------------------------------------------------
+    # --- What it does its own way ----------------------------------------------------------------
 
     def _begins_alike(self, data: bytes) -> bool:
-        """Whether a read is the request that is waited for, like the one before; then it begins."""
         if self._idle is None or self._unparsed or not self.visitor.account.known:
             return False
         parser = self._parser
@@ -238,101 +94,25 @@ class Http1Connection(asyncio.Protocol):
         self._wake()
         return True
 
+    def _comes_in_turn(self) -> bool:
+        return not self.visitor.account.known
+
     def _take_turn(self) -> None:
-        """Parse some of a read; the rest of it waits while other connections have their turn."""
-        waited = self._turn is not None
-        self._turn = None
         account = self.visitor.account
         if not account.known and (waits := account.has_to_wait(self._take_turn)) is not None:
             self._pause()
             self._turn = waits
             self._weigh()
-            return
-        self._parse()
-        transport = self.transport
-        if transport is None or transport.is_closing():
-            return
-        current = self._current
-        if self._unparsed:
-            if self._is_held_back():
-                self._pause()
-            else:
-                self._yield_turn()
-        elif self._client_ended:
-            if not self._may_be_sent_to():
-                self._close()
-        elif current is not None and current.held > HTTP1_HELD_BYTES:
-            self._pause()
-        elif waited:
-            self._resume()
-
-    def _yield_turn(self) -> None:
-        """Let others have the loop: a read may hold tens of thousands of tiny chunks."""
-        self._pause()
-        self._turn = rounds.soon(self._take_turn)
-
-    def _parse(self) -> None:
-        """Parse one turn's bytes, and tell who waits for what they bring."""
-        parser, data = self._parser, self._unparsed
-        self._unparsed = b""
-        if len(data) > HTTP1_BYTES_PER_TURN and len(data) > (size := parser.turn(data)):
-            data, self._unparsed = data[:size], data[size:]
-        try:
-            parser.feed(data)
-        except RequestBroken as broken:
-            self._deaf = True
-            self._unparsed = b""
-            self._break(broken)
-        self._weigh()
-        current = self._current
-        if current is not None and current.news is not None:
-            current.tell()
-        if parser.requests or self._broken is not None:
-            if self._idle is not None:
-                self._wake()
-            elif self._task is None:
-                self._task = self._loop.create_task(self._serve(), name="requests of HTTP/1.1")
-                self._server.tasks.add(self._task)
-                self._task.add_done_callback(self._server.tasks.discard)
+        else:
+            super()._take_turn()
 
     def _break(self, broken: RequestBroken) -> None:
-        """Nothing more is read: the body of the last request is broken, or there is no request."""
         log.info(LogLine("bad request", peer=self.peer, reason=str(broken)))
-        last = self._parser.last
-        if last is None or last.complete:
-            self._broken = broken
-            return
-        last.broken = True
-        if self.duplex is not None:
+        super()._break(broken)
+        if self._broken is None and self.duplex is not None:
             self.duplex.request_broken()
 
-    def _is_held_back(self) -> bool:
-        """Whether there is enough to do, so that nothing more is parsed."""
-        parser = self._parser
-        if parser.requests or len(parser.tail) > HTTP1_HELD_BYTES:
-            return True
-        return self._current is not None and self._current.held > HTTP1_HELD_BYTES
-
-    def _go_on(self) -> None:
-        """Read on, if that was put off: something has been taken of what there was to do."""
-        if self._paused and self._turn is None and not self._is_held_back():
-            if self._unparsed:
-                self._turn = rounds.soon(self._take_turn)
-            else:
-                self._resume()
-
-    def _pause(self) -> None:
-        if not self._paused and self.transport is not None and not self.transport.is_closing():
-            self._paused = True
-            self.transport.pause_reading()
-
-    def _resume(self) -> None:
-        if self._paused and self.transport is not None and not self.transport.is_closing():
-            self._paused = False
-            self.transport.resume_reading()
-
     def _weigh(self) -> None:
-        """Say what is held here of what the client has sent, or does not take."""
         held = len(self._unparsed) + self._parser.held + self._tls_read * TLS_READ_HELD
         if self._not_taken is not None:
             held += HTTP1_STUCK_BYTES
@@ -340,87 +120,24 @@ class Http1Connection(asyncio.Protocol):
             self._weighed = held
             self.visitor.holds(held)
 
-    # --- Requests, one after the other -----------------------------------------------------------
+    def _may_be_sent_to(self) -> bool:
+        return self.duplex is not None and self.duplex.half_closed()
 
-    async def _serve(self) -> None:
-        requests, server = self._parser.requests, self._server
-        try:
-            while self.transport is not None and not self.transport.is_closing():
-                if not requests:
-                    if self._broken is not None:
-                        server.refuse(self, self._broken)
-                        break
-                    if server.ending:
-                        break
-                    self._current = None
-                    self._await_head()
-                    self._idle = self._loop.create_future()
-                    try:
-                        await self._idle
-                    finally:
-                        self._idle = None
-                    continue
-                request = self._current = requests.popleft()
-                if self._paused:
-                    self._go_on()
-                if not await server.answer(self, request):
-                    break
-                if self.writing_paused:
-                    await self.room()
-                if not request.complete and not await self._skipped(request):
-                    break
-                self._current = None
-        except ClientLeft:
-            pass
-        finally:
-            self._current = self._task = None
-        self._end()
+    def _let_go(self) -> None:
+        self._unsent = b""
+        self.visitor.account.left(encrypted=self.encrypted)
+        self.visitor.leave()
+        super()._let_go()
 
-    async def _skipped(self, request: Http1Request) -> bool:
-        """Drop the rest of a body that nobody wants; whether that has come to its end in time."""
-        request.drop()
-        self._go_on()
-        with_time = self._loop.call_later(limits.LINGER_TIMEOUT, request.tell)
-        ends = self._loop.time() + limits.LINGER_TIMEOUT
-        try:
-            while not request.complete and not request.broken and self._loop.time() < ends:
-                await self._news(request)
-        finally:
-            with_time.cancel()
-        return request.complete
-
-    def _wake(self) -> None:
-        if self._idle is not None and not self._idle.done():
-            self._idle.set_result(None)
+    def _tell_lost(self) -> None:
+        if self.duplex is not None:  # its operation sees the stream to its end
+            self.duplex.connection_lost()
+        else:
+            super()._tell_lost()
 
     # --- For exchanges ---------------------------------------------------------------------------
 
-    async def read(self, request: Http1Request) -> bytes:
-        """Wait for more of a request's body; empty behind its end.
-
-        Raises:
-            BodyBroken: there is no more that is valid HTTP.
-            ClientLeft: the client has left.
-        """
-        while (data := self.taken(request)) is None:
-            if request.broken:
-                raise BodyBroken
-            await self._news(request)
-        return data
-
-    def taken(self, request: Http1Request) -> bytes | None:
-        """What has come of a request's body; empty behind its end, None where that is not known."""
-        if request.broken or self.transport is None:
-            return None
-        if request.held:
-            data = request.take()
-            if self._paused:
-                self._go_on()
-            return data
-        return b"" if request.complete else None
-
     def write(self, data: bytes) -> None:
-        """Send bytes; dropped once the transport is gone, or about to be."""
         if self._unsent:
             data, self._unsent = self._unsent + data, b""
         if self.transport is not None and not self.transport.is_closing():
@@ -438,127 +155,28 @@ class Http1Connection(asyncio.Protocol):
             self.write(data)
         else:
             self._unsent = data
-            self._server.cork.hold(self)
+            self._cork.hold(self)
 
     def uncork(self) -> None:
         """Send what is held back."""
         if self._unsent:
             self.write(b"")
 
-    async def room(self) -> None:
-        """Wait until the client has room for more.
-
-        Raises:
-            ClientLeft: the client has left.
-        """
-        if self.writing_paused and self.transport is not None:
-            self._room = self._loop.create_future()
-            self._waiting += 1
-            try:
-                await self._room
-            finally:
-                self._waiting -= 1
-                self._room = None
-        if self.transport is None:
-            raise ClientLeft
-
-    async def _news(self, request: Http1Request) -> None:
-        if self.transport is None:
-            raise ClientLeft
-        request.news = self._loop.create_future()
-        self._waiting += 1
-        try:
-            await request.news
-        finally:
-            self._waiting -= 1
-            request.news = None
-        if self.transport is None:
-            raise ClientLeft
-
-    def _give_room(self) -> None:
-        if self._room is not None and not self._room.done():
-            self._room.set_result(None)
-
-    def set_parser(self, parser: object) -> None:
-        """Hand over what came behind the head of an upgrade; what follows is not read here."""
-        if self._turn is not None:
-            self._turn.cancel()
-            self._turn = None
-        behind, self._unparsed = self._parser.tail + self._unparsed, b""
-        self._deaf = True
-        if behind:
-            cast("_Collector", parser).feed_data(behind)
-
     # --- The end ---------------------------------------------------------------------------------
 
     def release(self) -> None:
-        """Let go of a transport that is somebody else's by now, or gone."""
-        self.duplex = self._task = None
-        self.connection_lost(None)
-
-    def close_if_idle(self) -> None:
-        """Close, unless a response is under way."""
-        if self._lingering is not None:
-            self.abort()
-        elif self._idle is not None:
-            self._wake()  # the task sees that the server ends
-        elif self._task is None:
-            self._close()
-
-    def _close(self) -> None:
-        """Close behind what is sent."""
-        self.uncork()
-        if self.transport is not None:
-            self.transport.close()
+        self.duplex = None
+        super().release()
 
     def abort(self) -> None:
-        """End the connection at once."""
         self.uncork()
-        if self.transport is not None:
-            self.transport.abort()
+        super().abort()
 
-    def _await_head(self) -> None:
-        """Close unless a whole head has come in time, however its bytes dribble in (slowloris)."""
-        self._head_due = self._loop.time() + self._server.head_timeout
-        if self._head_timer is None:  # else it runs since an earlier wait, and looks
-            self._head_timer = self._loop.call_later(self._server.head_timeout, self._look_for_head)
-
-    def _look_for_head(self) -> None:
-        self._head_timer = None
-        if self._current is not None or self.transport is None:
-            return
-        left = self._head_due - self._loop.time()
-        if left > 0:
-            self._head_timer = self._loop.call_later(left, self._look_for_head)
-        else:
-            self._close()
-
-    def _may_be_sent_to(self) -> bool:
-        """Whether the client, which sends nothing more, may still be sent to."""
-        return self.duplex is not None and self.duplex.half_closed()
+    def _close(self) -> None:
+        self.uncork()
+        super()._close()
 
     def _end(self) -> None:
-        """Close behind the last response, which what the client still sends must not erase.
-
-        Unread bytes would make TCP send RST. They are dropped for LINGER_TIMEOUT at most.
-        """
         self.uncork()
-        transport = self.transport
-        if transport is None or transport.is_closing() or self.duplex is not None:
-            return
-        last = self._parser.last
-        all_read = last is not None and last.complete and not last.head.upgrades and not self._deaf
-        if (all_read and not self._unparsed) or not half_close(transport):
-            transport.close()
-            return
-        self._deaf = True
-        self._unparsed = b""
-        self._resume()
-        self._lingering = self._loop.call_later(limits.LINGER_TIMEOUT, transport.abort)
-
-
-class _Collector(Protocol):
-    """Takes what was read behind the head of an upgrade."""
-
-    def feed_data(self, data: bytes) -> object:
-        """Take bytes."""
+        if self.duplex is None:
+            super()._end()

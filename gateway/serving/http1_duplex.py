@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from partway.gateway.serving.duplex import Duplex, DuplexHandler, Parting
-from partway.gateway.serving.http1_request import BodyBroken, Http1Request
 from partway.protocol.connection import Cancellable
 from partway.protocol.half_close import half_close
+from partway.protocol.http1.request import BodyBroken, Http1Request
 from partway.protocol.lingering import Lingering
 
 _LAST_CHUNK = b"0\r\n\r\n"

@@ -10,13 +10,13 @@ from typing import Final, TypeAlias
 
 from partway.gateway.limits import CLIENT_PING_INTERVAL, CLIENT_PINGS_UNANSWERED
 from partway.gateway.serving.duplex import Duplex
-from partway.gateway.serving.exchange import NO_HEADERS, ClientLeft, UpgradableExchange
+from partway.gateway.serving.exchange import NO_HEADERS, UpgradableExchange
 from partway.gateway.serving.http1_connection import Http1Connection
 from partway.gateway.serving.http1_duplex import Http1Duplex
-from partway.gateway.serving.http1_request import BodyBroken, Http1Request
-from partway.gateway.serving.http1_response import response_head
 from partway.protocol.connection import FrameConnection, watch_by_tcp
-from partway.protocol.errors import InputValidationError
+from partway.protocol.errors import ClientLeft, InputValidationError
+from partway.protocol.http1.request import BodyBroken, Http1Request
+from partway.protocol.http1.response import response_head
 from partway.protocol.limits import JOIN_UP_TO, KIB
 
 #: SO_LINGER of a socket that ends by RST, and not by FIN.

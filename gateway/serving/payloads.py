@@ -10,7 +10,7 @@ from multidict import istr
 
 from partway.gateway.limits import REQUEST_BODY_TIMEOUT
 from partway.gateway.serving.exchange import Exchange
-from partway.gateway.serving.facts import Fact
+from partway.protocol.http1.facts import Fact
 from partway.protocol.sigv4 import (
     CONTENT_SHA256_HEADER,
     payload_hash_of_body,

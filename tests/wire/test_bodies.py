@@ -15,10 +15,9 @@ from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
 from partway.gateway.serving.error_dialects import ErrorResponse
-from partway.gateway.serving.exchange import ClientLeft
 from partway.gateway.serving.payloads import GatheredPayload, StreamedPayload
 from partway.gateway.serving.routes import Access
-from partway.protocol.errors import InternalServerError, ServiceUnavailable
+from partway.protocol.errors import ClientLeft, InternalServerError, ServiceUnavailable
 from partway.protocol.limits import KIB, MIB, WRITE_HIGH_WATER
 from tests.wire.event_signing import KEY_ID, SECRET
 from tests.wire.http2_peers import WINDOW, RawHttp2Client

@@ -9,10 +9,9 @@ from itertools import pairwise
 
 import pytest
 
-from partway.gateway.limits import HTTP1_BYTES_PER_TURN
-from partway.gateway.serving import http1_connection
 from partway.gateway.streams.policy import StreamPolicy
-from partway.protocol.limits import KIB, LINGER_TIMEOUT, MIB
+from partway.protocol.http1 import connection
+from partway.protocol.limits import HTTP1_BYTES_PER_TURN, KIB, LINGER_TIMEOUT, MIB
 from tests.event_factory import signed
 from tests.frame_factory import BINARY, CONTINUATION, TEXT, close, frame
 from tests.wire.chunked_peers import RawChunkedClient, chunk, chunked_head
@@ -460,9 +459,9 @@ async def test_tiny_chunks_let_others_have_their_turn(gateway_for, monkeypatch):
     """A read brings forty thousand of them."""
     gateway = await gateway_for()
     turns = []
-    take_turn = http1_connection.Http1Connection._take_turn
+    take_turn = connection.RequestConnection._take_turn
     monkeypatch.setattr(
-        http1_connection.Http1Connection,
+        connection.RequestConnection,
         "_take_turn",
         lambda self: (turns.append(1), take_turn(self)),
     )

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from partway.gateway.access.authentication import AskedRequest, Deed, SigV4Authentication
 from partway.gateway.access.principals import Principals
 from partway.gateway.arns import Arns
-from partway.gateway.serving.http1_parser import RequestParser
 from partway.protocol.errors import ApiError, ServiceUnavailable
+from partway.protocol.http1.parser import RequestParser
 from partway.protocol.sigv4 import SignableRequest
 
 REGION = "eu-west-1"

@@ -10,9 +10,8 @@ import pytest
 from partway.gateway.many_timers import ManyTimers
 from partway.gateway.operations.response_relay import ResponseRelay
 from partway.gateway.requests.answers import AnswerPiece
-from partway.gateway.serving.exchange import ClientLeft
 from partway.gateway.streams.ends import Cause, ClientFault
-from partway.protocol.errors import ContainerBroke, ContainerLate, RequestTimeout
+from partway.protocol.errors import ClientLeft, ContainerBroke, ContainerLate, RequestTimeout
 from tests import event_factory as raw
 from tests.gateway.serving.test_exchange import Recorded
 from tests.gateway.streams.fakes import FakeClock

@@ -13,9 +13,8 @@ from partway.gateway.operations import response_stream
 from partway.gateway.operations.response_relay import Events
 from partway.gateway.operations.response_stream import relay_answer
 from partway.gateway.requests.answers import AnswerHead, AnswerPiece
-from partway.gateway.serving.exchange import ClientLeft
 from partway.gateway.streams.registry import Streams
-from partway.protocol.errors import InputValidationError
+from partway.protocol.errors import ClientLeft, InputValidationError
 from tests import event_factory as raw
 from tests.gateway.serving.test_exchange import Recorded
 

@@ -15,8 +15,8 @@ from partway.gateway.requests.container_requests import (
     header_lines,
     lines_of,
 )
-from partway.gateway.serving.facts import KnownHeaders
 from partway.protocol.errors import InputValidationError
+from partway.protocol.http1.facts import KnownHeaders
 
 TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 

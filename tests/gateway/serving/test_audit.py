@@ -9,10 +9,9 @@ import pytest
 
 from partway.gateway.access.authentication import Identity
 from partway.gateway.serving.audit import AskedLeave, ChangeGoesOn, audited
-from partway.gateway.serving.exchange import ClientLeft
 from partway.gateway.serving.routes import Access, Leave, Route
 from partway.log_lines import LogLine
-from partway.protocol.errors import AccessDenied, InputValidationError
+from partway.protocol.errors import AccessDenied, ClientLeft, InputValidationError
 from tests.gateway.serving.test_dispatcher import ARNS, a_route
 from tests.gateway.serving.test_exchange import Recorded
 

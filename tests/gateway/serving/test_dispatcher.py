@@ -17,12 +17,12 @@ from partway.gateway.access.authentication import (
 from partway.gateway.arns import Arns
 from partway.gateway.serving.dispatcher import Dispatcher
 from partway.gateway.serving.error_dialects import ErrorResponse
-from partway.gateway.serving.exchange import ClientLeft
 from partway.gateway.serving.gathered_bytes import GatheredBytes
 from partway.gateway.serving.payloads import GatheredPayload
 from partway.gateway.serving.routes import Access, Leave, Route
 from partway.protocol.errors import (
     AccessDenied,
+    ClientLeft,
     ContainerError,
     RequestTooLarge,
     UnsupportedMediaType,

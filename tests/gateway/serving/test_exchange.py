@@ -6,8 +6,8 @@ import json
 import pytest
 
 from partway.gateway.serving.error_dialects import ErrorResponse
-from partway.gateway.serving.exchange import NO_HEADERS, ClientLeft, Exchange, stated_length
-from partway.protocol.errors import RequestTimeout, RequestTooLarge, ServiceUnavailable
+from partway.gateway.serving.exchange import NO_HEADERS, Exchange, stated_length
+from partway.protocol.errors import ClientLeft, RequestTimeout, RequestTooLarge, ServiceUnavailable
 
 
 class Recorded(Exchange):

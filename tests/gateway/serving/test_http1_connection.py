@@ -10,14 +10,14 @@ from datetime import UTC, datetime
 
 import pytest
 
-from partway.gateway.limits import HTTP1_BYTES_PER_TURN, RESPONSE_TAKEN_TIMEOUT
+from partway.gateway.limits import RESPONSE_TAKEN_TIMEOUT
 from partway.gateway.serving.crowd import Crowd, uncounted
 from partway.gateway.serving.http1 import Http1Server
-from partway.gateway.serving.http1_parser import RequestParser
 from partway.gateway.serving.strangers import Account, Strangers
 from partway.gateway.tls.context import server_context
 from partway.gateway.tls.local_ca import LocalCa
-from partway.protocol.limits import JOIN_UP_TO, LONG_READ
+from partway.protocol.http1.parser import RequestParser
+from partway.protocol.limits import HTTP1_BYTES_PER_TURN, JOIN_UP_TO, LONG_READ
 from partway.protocol.rounds import rounds
 from tests.gateway.fleet.processes import eventually
 from tests.gateway.streams.fakes import FakeClock

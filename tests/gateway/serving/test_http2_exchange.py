@@ -8,9 +8,9 @@ import pytest
 from h2.errors import ErrorCodes
 
 from partway.gateway.serving.duplex import Parting
-from partway.gateway.serving.exchange import ClientLeft
 from partway.gateway.serving.http2_exchange import Http2Exchange
 from partway.gateway.serving.http2_stream import Http2Stream
+from partway.protocol.errors import ClientLeft
 from partway.protocol.limits import WRITE_HIGH_WATER
 from tests.gateway.serving.test_http2_stream import FakeCarrier
 

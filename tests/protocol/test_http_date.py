@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from partway.gateway.serving import http_date as http_date_module
-from partway.gateway.serving.http_date import http_date
+from partway.protocol import http_date as http_date_module
+from partway.protocol.http_date import http_date
 
 
 @pytest.mark.parametrize(

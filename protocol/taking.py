@@ -7,7 +7,6 @@ import struct
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
-from partway.gateway.limits import RESPONSE_TAKEN_TIMEOUT
 from partway.protocol.connection import Cancellable
 
 #: Of Linux's ``struct tcp_info`` (``linux/tcp.h``): how far it is read, and where in it stands how
@@ -54,7 +53,7 @@ class TakingWatch:
         self,
         transport: Sending,
         call_later: Callable[..., Cancellable],
-        interval: float = RESPONSE_TAKEN_TIMEOUT,
+        interval: float,
     ) -> None:
         self._transport = transport
         self._call_later = call_later

@@ -9,7 +9,7 @@ import pytest
 from multidict import CIMultiDict
 
 import partway.gateway.gateway
-from partway.gateway.serving.facts import ANEW, Fact
+from partway.protocol.http1.facts import ANEW, Fact
 
 
 def head(**headers):

@@ -8,8 +8,7 @@ import termios
 
 import pytest
 
-from partway.gateway.limits import RESPONSE_TAKEN_TIMEOUT
-from partway.gateway.serving.taking import TakingWatch
+from partway.protocol.taking import TakingWatch
 from tests.gateway.streams.fakes import FakeClock
 
 
@@ -38,28 +37,28 @@ def clock():
 
 def test_a_client_that_takes_a_byte_between_two_looks_is_waited_for(clock):
     transport = Transport(100)
-    TakingWatch(transport, clock.call_later)
+    TakingWatch(transport, clock.call_later, 60.0)
     for _ in range(100):
         transport.unsent -= 1
-        clock.advance(RESPONSE_TAKEN_TIMEOUT)
+        clock.advance(60.0)
         assert not transport.aborted
 
 
 def test_a_client_that_has_stopped_taking_is_cut_at_the_next_look(clock):
     transport = Transport(100)
-    TakingWatch(transport, clock.call_later)
+    TakingWatch(transport, clock.call_later, 60.0)
     is_cut_at_the_look_after_it_took_some(transport, clock)
     assert clock.armed == []
 
 
 def test_a_watch_that_is_cancelled_cuts_nobody(clock):
     transport = Transport(100)
-    watch = TakingWatch(transport, clock.call_later)
+    watch = TakingWatch(transport, clock.call_later, 60.0)
     transport.unsent = 50
-    clock.advance(RESPONSE_TAKEN_TIMEOUT)
+    clock.advance(60.0)
     watch.cancel()
     assert clock.armed == []
-    clock.advance(10 * RESPONSE_TAKEN_TIMEOUT)
+    clock.advance(10 * 60.0)
     assert not transport.aborted
 
 
@@ -71,14 +70,14 @@ def test_a_client_is_waited_for_that_takes_what_the_system_has(clock):
         ours, _ = listening.accept()
     transport = Transport(100, ours)
     with client, ours:
-        TakingWatch(transport, clock.call_later)
+        TakingWatch(transport, clock.call_later, 60.0)
         for _ in range(3):
             ours.sendall(b"x")
             assert client.recv(1) == b"x"
             acknowledged(ours)
-            clock.advance(RESPONSE_TAKEN_TIMEOUT)
+            clock.advance(60.0)
             assert not transport.aborted
-        clock.advance(RESPONSE_TAKEN_TIMEOUT)
+        clock.advance(60.0)
         assert transport.aborted
 
 
@@ -89,15 +88,15 @@ def test_where_the_system_tells_nothing_the_transport_does(clock, kind):
         if kind == "a closed one":
             ours.close()
         transport = Transport(100, ours)
-        TakingWatch(transport, clock.call_later)
+        TakingWatch(transport, clock.call_later, 60.0)
         is_cut_at_the_look_after_it_took_some(transport, clock)
 
 
 def is_cut_at_the_look_after_it_took_some(transport, clock):
     transport.unsent = 99
-    clock.advance(RESPONSE_TAKEN_TIMEOUT)
+    clock.advance(60.0)
     assert not transport.aborted
-    clock.advance(RESPONSE_TAKEN_TIMEOUT)
+    clock.advance(60.0)
     assert transport.aborted
 
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from partway.gateway.serving.http1_request import Http1Head, Http1Request
+from partway.protocol.http1.request import Http1Head, Http1Request
 
 
 @pytest.fixture

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, Protocol
 
 from multidict import CIMultiDict
 
-from partway.gateway.serving.facts import ANEW, Facts
+from partway.protocol.http1.facts import ANEW, Facts
 from partway.protocol.limits import LONG_READ
 from partway.protocol.sigv4_again import SIGNATURE
 from partway.protocol.sigv4_request import to_bytes
@@ -170,6 +169,16 @@ class Http1Head:
         return self._headers
 
 
+class Waiter(Protocol):
+    """A future, by which somebody waits."""
+
+    def done(self) -> bool:
+        """Whether it has been told, or given up."""
+
+    def set_result(self, result: None, /) -> None:
+        """Tell it."""
+
+
 class Http1Request:
     """A request's head, and what has come of its body and nobody has taken.
 
@@ -184,12 +193,13 @@ class Http1Request:
         complete: whether all of it has come.
         broken: whether what follows of its body is not valid HTTP, so that there is no more of it.
         dropped: whether nobody wants the rest of its body.
+        wants: bytes that whoever waits needs, so as to go on; with fewer they are told at its end.
         news: done when more has come, for who waits; None while nobody does.
     """
 
     __slots__ = (
         *("_first", "_long", "_more", "broken", "complete", "dropped", "head", "held", "news"),
-        "received",
+        *("received", "wants"),
     )
 
     def __init__(self, head: Http1Head, body: bytes | memoryview = b"") -> None:
@@ -198,7 +208,8 @@ class Http1Request:
         self.complete = False
         self.broken = False
         self.dropped = False
-        self.news: asyncio.Future[None] | None = None
+        self.wants = 0
+        self.news: Waiter | None = None
         self._first: bytes | memoryview = body
         #: What is long, as it came, and what is behind it: a list of what dribbles in would take a
         #: multiple of its bytes.
@@ -246,6 +257,11 @@ class Http1Request:
         """Wake who waits for more of it."""
         if self.news is not None and not self.news.done():
             self.news.set_result(None)
+
+    @property
+    def enough(self) -> bool:
+        """Whether as much is held as whoever waits needs, or no more comes."""
+        return self.held >= self.wants or self.complete or self.broken
 
     @property
     def ended(self) -> bool:

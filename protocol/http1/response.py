@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Final
 
-from partway.gateway.serving.facts import KnownHeaders
-from partway.gateway.serving.http_date import http_date
+from partway.protocol.http1.facts import KnownHeaders
+from partway.protocol.http_date import http_date
 
 _REASONS: Final = {int(status): status.phrase for status in HTTPStatus}
 

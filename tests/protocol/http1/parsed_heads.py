@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from partway.gateway.serving.http1_parser import RequestBroken, RequestParser
+from partway.protocol.http1.parser import RequestBroken, RequestParser
 
 
 def fed(*pieces):
@@ -25,10 +25,10 @@ def outcome(pieces, remembers):
         for piece in pieces:
             rest = piece
             while rest:
-                size = parser.turn(rest)
+                size = parser.turn()
                 turn, rest = rest[:size], rest[size:]
                 parser.feed(turn)
-                along.append((len(parser.requests), parser.turn(b""), parser.over))
+                along.append((len(parser.requests), parser.turn(), parser.over))
     except RequestBroken as broken:
         refused = (str(broken), broken.error.status, str(broken.error))
     requests = [

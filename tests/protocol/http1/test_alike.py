@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from partway.gateway.serving.http1_alike import AlikeHeads
-from partway.gateway.serving.http1_parser import REMEMBERED_HEAD_BYTES, RequestParser
-from partway.gateway.serving.http1_request import SAID_ANEW
+from partway.protocol.http1.alike import AlikeHeads
+from partway.protocol.http1.parser import REMEMBERED_HEAD_BYTES, RequestParser
+from partway.protocol.http1.request import SAID_ANEW
 from partway.protocol.sigv4_again import SIGNATURE
-from tests.gateway.serving.parsed_heads import ALIKE, ODD, UNLIKE, fed, heads, outcome, signed
+from tests.protocol.http1.parsed_heads import ALIKE, ODD, UNLIKE, fed, heads, outcome, signed
 
 
 @pytest.mark.parametrize("other", ALIKE[1:])

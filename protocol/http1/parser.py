@@ -9,26 +9,27 @@ twice where there can be one.
 A client that keeps its connection sends the same head again and again. llhttp is not asked a second
 time what it says: where a request begins, the very bytes of the last head of a stated length are
 what they were, and so many bytes behind them are its body. Nor is it asked what a head says that is
-like that one (``http1_alike``).
+like that one (``alike``).
 """
 
 from __future__ import annotations
 
 import enum
 from collections import deque
+from collections.abc import Callable
 from typing import Final, NoReturn
 from urllib.parse import urlsplit
 
 import httptools
 from multidict import CIMultiDict, istr
 
-from partway.gateway.limits import HTTP1_BYTES_PER_TURN
-from partway.gateway.serving.heads import HEADER_OVERHEAD, head_too_large, target_too_long
-from partway.gateway.serving.http1_alike import AlikeHeads
-from partway.gateway.serving.http1_request import HEADER_HELD_BYTES, Http1Head, Http1Request
 from partway.protocol.errors import ApiError, InputValidationError
 from partway.protocol.handshake import is_upgrade
+from partway.protocol.heads import HEADER_OVERHEAD, head_too_large, target_too_long
+from partway.protocol.http1.alike import AlikeHeads
+from partway.protocol.http1.request import HEADER_HELD_BYTES, Http1Head, Http1Request
 from partway.protocol.limits import (
+    HTTP1_BYTES_PER_TURN,
     KIB,
     LONG_READ,
     MAX_HEAD_BYTES,
@@ -93,6 +94,7 @@ class RequestParser:
 
     Args:
         remembers: bytes that a head may have so as to be remembered; with 0 none is.
+        new_request: makes a request of its head, and of what has come of its body with that.
 
     Attributes:
         requests: whose heads are whole, and that nobody has taken yet; their bodies may follow.
@@ -103,11 +105,16 @@ class RequestParser:
     """
 
     __slots__ = (
-        *("_alike", "_between", "_error", "_headers", "_in_vain", "_known", "_owed", "_parser"),
+        *("_alike", "_between", "_error", "_headers", "_in_vain", "_known", "_new_request"),
+        *("_owed", "_parser"),
         *("_remembers", "_replay", "_same", "_size", "_target", "last", "over", "requests", "tail"),
     )
 
-    def __init__(self, remembers: int = REMEMBERED_HEAD_BYTES) -> None:
+    def __init__(
+        self,
+        remembers: int = REMEMBERED_HEAD_BYTES,
+        new_request: Callable[[Http1Head, bytes | memoryview], Http1Request] = Http1Request,
+    ) -> None:
         self.requests: deque[Http1Request] = deque()
         self.last: Http1Request | None = None
         self.over = False
@@ -124,6 +131,7 @@ class RequestParser:
         #: and where others may differ, once one has.
         self._known = b""
         self._remembers = remembers
+        self._new_request = new_request
         self._same: Http1Head | None = None
         self._alike: AlikeHeads | None = None
         #: How much is to come of the body of a request whose head llhttp has not seen.
@@ -141,19 +149,15 @@ class RequestParser:
             held += self._alike.held
         return held if self.last is None else held + self.last.head.held
 
-    def turn(self, data: bytes) -> int:
+    def turn(self) -> int:
         """How many bytes of those that have come are fed at a time.
 
         A head may be of a few, and so may a chunk; what is known to be a body is any number.
         """
-        last, same = self.last, self._same
-        if last is not None and not last.complete:
-            length, begun = last.head.length, last.received
-        elif same is not None and self._between and data.startswith(self._known):
-            length, begun = same.length, -len(self._known)
-        else:
+        last = self.last
+        if last is None or last.complete or last.head.length is None:
             return HTTP1_BYTES_PER_TURN
-        return HTTP1_BYTES_PER_TURN if length is None else max(HTTP1_BYTES_PER_TURN, length - begun)
+        return max(HTTP1_BYTES_PER_TURN, last.head.length - last.received)
 
     def feed(self, data: bytes) -> None:
         """Take what the client sent, :meth:`turn` bytes at most.
@@ -256,7 +260,7 @@ class RequestParser:
             length = head.length or 0
         # What is long is copied once, when it is taken with what comes behind it.
         body = data[end:] if len(data) <= LONG_READ else memoryview(data)[end:]
-        request = self.last = Http1Request(head, body)
+        request = self.last = self._new_request(head, body)
         self.requests.append(request)
         self._in_vain = 0
         self._owed = owed = length - len(body)
@@ -340,7 +344,7 @@ class RequestParser:
             keeps=keeps,
             upgrades=upgrades,
         )
-        request = self.last = Http1Request(head)
+        request = self.last = self._new_request(head, b"")
         if should_upgrade and not (upgrades and length == 0):
             self._replay = _Replay.DUE
         self.requests.append(request)

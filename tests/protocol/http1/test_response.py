@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from partway.gateway.serving import http1_response
-from partway.gateway.serving.facts import KnownHeaders
-from partway.gateway.serving.http1_response import response_head
+from partway.protocol.http1 import response
+from partway.protocol.http1.facts import KnownHeaders
+from partway.protocol.http1.response import response_head
 
 FRAMING = "Length: 1\r\n"
 
 
 @pytest.fixture(autouse=True)
 def at_noon(monkeypatch):
-    monkeypatch.setattr(http1_response, "http_date", lambda: "NOW")
+    monkeypatch.setattr(response, "http_date", lambda: "NOW")
 
 
 @pytest.mark.parametrize(

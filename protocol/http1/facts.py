@@ -8,12 +8,12 @@ from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
 T = TypeVar("T")
 
 #: What clients say anew with each request, by headers' names in lower case: when it is sent and by
-#: whom it is signed, and what it is called by those who trace it. Heads are alike that differ in
-#: no more than these, their target and the length of their body.
+#: whom it is signed, and what it is called by those who trace it, a gateway among them. Heads are
+#: alike that differ in no more than these, their target and the length of their body.
 ANEW: Final = frozenset(
     {
         *("amz-sdk-invocation-id", "amz-sdk-request", "authorization", "traceparent"),
-        *("x-amz-content-sha256", "x-amz-date", "x-amzn-trace-id"),
+        *("x-amz-content-sha256", "x-amz-date", "x-amzn-sagemaker-request-id", "x-amzn-trace-id"),
     }
 )
 

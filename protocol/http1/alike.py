@@ -14,7 +14,7 @@ from itertools import compress
 from operator import ne
 from typing import Final
 
-from partway.gateway.serving.http1_request import (
+from partway.protocol.http1.request import (
     AUTHORIZATION,
     HEADER_HELD_BYTES,
     LENGTH,
