@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Final, Protocol
 
 from partway.container.guard import watch
@@ -87,19 +87,11 @@ class Activity:
 
     # --- What is under way -----------------------------------------------------------------------
 
-    @contextmanager
-    def counted(self) -> Iterator[None]:
+    def counted(self) -> AbstractContextManager[None]:
         """The time in which the current task answers a request, or serves a stream."""
         task = asyncio.current_task()
         assert task is not None, "a request is handled in a task"
-        self._running.add(task)
-        watch()
-        try:
-            yield
-        finally:
-            self._running.discard(task)
-            if not self._running:
-                self.on_idle()
+        return _Counted(self, self._running, task)
 
     @contextmanager
     def open(self, stream: Closable) -> Iterator[None]:
@@ -139,6 +131,28 @@ class Activity:
             return set()
         _, ignoring = await asyncio.wait(tasks, timeout=grace)
         return ignoring
+
+
+class _Counted:
+    """A task among those that are under way; written out, since there is one of each request."""
+
+    __slots__ = ("_activity", "_running", "_task")
+
+    def __init__(
+        self, activity: Activity, running: set[asyncio.Task[Any]], task: asyncio.Task[Any]
+    ) -> None:
+        self._activity = activity
+        self._running = running
+        self._task = task
+
+    def __enter__(self) -> None:
+        self._running.add(self._task)
+        watch()
+
+    def __exit__(self, *_: object) -> None:
+        self._running.discard(self._task)
+        if not self._running:
+            self._activity.on_idle()
 
 
 def is_from_a_page(headers: Iterable[tuple[str, str]]) -> bool:

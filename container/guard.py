@@ -32,7 +32,7 @@ _QUIET = 10.0
 #: there too, but for the models that come with it.
 _PROTECTED = frozenset(
     {"_weakrefset", "a2wsgi", "aiohttp", "aiosignal", "anyio", "asyncio", "codecs", "concurrent",
-     "contextlib", "encodings", "frozenlist", "h11", "logging", "multidict",
+     "contextlib", "encodings", "frozenlist", "h11", "httptools", "logging", "multidict",
      "multiprocessing", "partway", "propcache", "queue", "selectors", "signal", "ssl", "threading",
      "uvicorn", "uvloop", "weakref", "websockets", "yarl"}
 )  # fmt: skip

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, TypeVar
 
 from multidict import CIMultiDictProxy, MultiMapping
 
-from partway.container.predict_body import PredictBody
+from partway.container.predict_body import PredictBody, read_whole
 from partway.container.stream import Stream
 from partway.container.workers import Processes, Threads, Workers
 from partway.protocol.limits import INVOCATION_PATH, MAX_INVOCATION_PATH
@@ -48,7 +48,7 @@ class Request:
 
     async def read(self) -> bytes:
         """The whole body."""
-        return b"".join([chunk async for chunk in self.body])
+        return await read_whole(self.body)
 
     async def instances(self) -> list[Any]:
         """The instances of a request for predictions, ``{"instances": […]}``: one at least.
@@ -74,7 +74,7 @@ class Reply:
             what came before.
         content_type: the body's; by default ``text/plain; charset=utf-8`` for text, and
             ``application/octet-stream`` for bytes.
-        headers: further headers of the response.
+        headers: further headers of the response; its ``Date`` and ``Server`` are the runtime's.
         status: the response's; 200 unless set.
         length: bytes of a body that is made item by item, where they are known; the body is then
             not chunked.

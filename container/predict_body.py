@@ -7,6 +7,7 @@ from collections.abc import AsyncIterable
 from typing import Any, Final
 
 from partway.container.errors import BodyError
+from partway.container.serving.body import IncomingBody
 from partway.protocol.limits import KIB
 
 #: A body is read at once if it takes no longer than so many bytes of numbers, which is 2 to 4 ms;
@@ -42,7 +43,7 @@ class PredictBody:
         from partway.protocol.prediction import PredictionFault, read_instances  # most have none
 
         if not self.count:
-            text = b"".join([chunk async for chunk in body])
+            text = await read_whole(body)
             try:
                 found = read_instances(text, columns=columns, effort=_AT_ONCE)
                 if found is None:
@@ -54,3 +55,10 @@ class PredictBody:
             request, self._instances = found
             self.text, self.count = request.body, request.instances
         return self._instances
+
+
+async def read_whole(body: AsyncIterable[bytes]) -> bytes:
+    """All of a body that has not been taken, in one piece."""
+    if isinstance(body, IncomingBody):
+        return await body.whole()
+    return b"".join([chunk async for chunk in body])

@@ -2,8 +2,8 @@
 
 The clauses are those of section 1.1; streams are 1.1-4.
 
-aiohttp parses every request, upgrades included. An upgrade's connection then belongs to its
-:class:`~partway.container.websocket_stream.WebSocketStream`.
+Requests come from :mod:`partway.container.serving`, upgrades included. An upgrade's connection then
+belongs to its :class:`~partway.container.websocket_stream.WebSocketStream`.
 """
 
 from __future__ import annotations
@@ -13,12 +13,10 @@ import inspect
 import json
 import logging
 from collections.abc import AsyncIterable, Mapping
-from contextlib import aclosing
-from typing import cast
+from typing import NamedTuple, TypeAlias, cast
+from urllib.parse import parse_qsl
 
-from aiohttp import HttpVersion11, web
-from aiohttp.http_exceptions import HttpProcessingError
-from multidict import CIMultiDict, CIMultiDictProxy
+from multidict import CIMultiDict, CIMultiDictProxy, MultiDict, MultiDictProxy
 
 from partway.container.activity import (
     NO_PAGES,
@@ -27,8 +25,6 @@ from partway.container.activity import (
     check_not_a_page,
     is_from_a_page,
 )
-from partway.container.bodies import SERVER, Answering, once, received, refusal, unread
-from partway.container.bounded_heads import BoundedServer
 from partway.container.errors import (
     BodyError,
     ModelError,
@@ -50,11 +46,15 @@ from partway.container.limits import (
 )
 from partway.container.model import Model, Opening, Reply, Request
 from partway.container.predict_body import PredictBody
+from partway.container.replies import refuse, refuse_unread, send
 from partway.container.routes import Handler, Routes
+from partway.container.serving.body import IncomingBody
+from partway.container.serving.exchange import HttpExchange
+from partway.container.serving.server import ExchangeServer
 from partway.container.threads import ordinary
 from partway.container.turns import Turns
 from partway.container.websocket_stream import WebSocketStream
-from partway.protocol.connection import HttpProtocol, watch_by_tcp
+from partway.protocol.connection import watch_by_tcp
 from partway.protocol.handshake import (
     AFTER_ANSWER,
     CLOSE_HEADER,
@@ -63,12 +63,8 @@ from partway.protocol.handshake import (
     is_upgrade,
     upgrade_headers,
 )
-from partway.protocol.limits import (
-    LINGER_TIMEOUT,
-    MAX_HEADER_LINE,
-    MAX_HEADERS,
-    REQUEST_HEAD_TIMEOUT,
-)
+from partway.protocol.http1.facts import Fact
+from partway.protocol.limits import REQUEST_HEAD_TIMEOUT
 from partway.protocol.unread_bodies import COLUMNS, REFUSED, instances_headers, unread_form
 
 PING = "/ping"
@@ -76,11 +72,12 @@ INVOCATIONS = "/invocations"
 EXECUTION_PARAMETERS = "/execution-parameters"
 
 _log = logging.getLogger("partway.container.runtime")
-_http_log = logging.getLogger("partway.container.http")
+
+_Items: TypeAlias = AsyncIterable[bytes | str]
 
 
 class Runtime:
-    """Serves one model. ``http`` is the protocol factory for :meth:`loop.create_server`.
+    """Serves one model. ``http.protocol`` is the factory for :meth:`loop.create_server`.
 
     Args:
         model: the model that answers.
@@ -113,6 +110,7 @@ class Runtime:
         self._routes = Routes(model)
         _check_kinds(model)
         self._invokes = _takes_invocations(model)
+        self._yields = inspect.isasyncgenfunction(type(model).invoke)
         if not self._invokes and not self._routes:
             raise TypeError(f"{type(model).__name__} has neither stream() nor invoke()")
         self._max_body = max_body
@@ -124,124 +122,104 @@ class Runtime:
         self.activity = Activity(
             max_running, lambda: None if health.loaded else "the model is loading"
         )
-        self.http = BoundedServer(
-            self._handle,
-            handler_cancellation=True,  # work of a client that has left is of use to nobody
-            # aiohttp's only deadline: from a connection's start, and from its last response, to
-            # the end of the next head. Bytes that dribble in do not move it.
-            keepalive_timeout=head_timeout,
-            max_line_size=MAX_HEADER_LINE,
-            max_field_size=MAX_HEADER_LINE,
-            max_headers=MAX_HEADERS,
-            auto_decompress=False,  # a body is the model's, as it came
-            # How long a refused body is read, so that TCP does not erase the refusal.
-            lingering_time=LINGER_TIMEOUT,
-            access_log=None,
-            logger=_http_log,
-        )
+        self.http = ExchangeServer(self._handle, head_timeout=head_timeout)
 
     async def abort(self, grace: float) -> None:
         """Cancel what runs, give it ``grace`` seconds to clean up, and drop every connection."""
         await self.activity.cancel(grace)
-        self.http.pre_shutdown()  # idle connections need not wait for the next line
         await self.http.shutdown(grace)
 
     # --- Routes ----------------------------------------------------------------------------------
 
-    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        path = request.rel_url.raw_path
-        if path == PING:
-            response: web.StreamResponse = await self._ping(request)
-        elif path in (INVOCATIONS, EXECUTION_PARAMETERS) and is_from_a_page(
-            request.headers.items()
-        ):
-            response = unread(403, NO_PAGES)
-        elif path == INVOCATIONS:
-            response = await self._invocations(request)
-        elif path == EXECUTION_PARAMETERS:
-            response = self._execution_parameters(request)
-        elif path.removeprefix("/") in self._routes or is_upgrade(request.headers):
-            response = await self._stream(request, path.removeprefix("/"))
-        else:
-            response = refusal(404, f"nothing is served here: use {PING}, {INVOCATIONS}")
-        if not response.prepared and (self.activity.draining or "Upgrade" in request.headers):
+    async def _handle(self, exchange: HttpExchange) -> None:
+        path = exchange.path
+        said = _SAID.of(exchange)
+        if self.activity.draining or said.upgrade:
             # What follows a refused upgrade may be frames: nobody may read it as HTTP.
-            response.force_close()
-        return response
+            exchange.closes = True
+        if path == PING:
+            await self._ping(exchange)
+        elif path in (INVOCATIONS, EXECUTION_PARAMETERS) and said.by_page:
+            refuse_unread(exchange, 403, NO_PAGES)
+        elif path == INVOCATIONS:
+            await self._invocations(exchange, said)
+        elif path == EXECUTION_PARAMETERS:
+            self._execution_parameters(exchange)
+        elif path.removeprefix("/") in self._routes or is_upgrade(exchange.headers):
+            await self._stream(exchange, path.removeprefix("/"))
+        else:
+            refuse(exchange, 404, f"nothing is served here: use {PING}, {INVOCATIONS}")
 
-    async def _ping(self, request: web.BaseRequest) -> web.Response:
+    async def _ping(self, exchange: HttpExchange) -> None:
         """Answer ``/ping`` (clause 1.1-2); the text says GET in one place and POST in another."""
-        if request.method not in ("GET", "POST"):
-            return refusal(405, "the method of /ping must be GET or POST", Allow="GET, POST")
+        if exchange.method not in ("GET", "POST"):
+            refuse(exchange, 405, "the method of /ping must be GET or POST", Allow="GET, POST")
+            return
         trouble = STOPPING if self.activity.draining else await self._health.trouble()
-        if trouble is not None:
-            return refusal(503, trouble)
-        return web.Response(status=200, headers={"Server": SERVER})
+        if trouble is None:
+            exchange.respond(200)
+        else:
+            refuse(exchange, 503, trouble)
 
-    def _execution_parameters(self, request: web.BaseRequest) -> web.Response:
+    def _execution_parameters(self, exchange: HttpExchange) -> None:
         """Answer what a batch transform asks before it begins."""
-        if request.method != "GET":
-            return refusal(405, f"the method of {EXECUTION_PARAMETERS} must be GET", Allow="GET")
+        if exchange.method != "GET":
+            refuse(exchange, 405, f"the method of {EXECUTION_PARAMETERS} must be GET", Allow="GET")
+            return
         parameters = {
             "MaxConcurrentTransforms": self._model.max_concurrent_transforms,
             "BatchStrategy": "MULTI_RECORD",
             "MaxPayloadInMB": self._model.max_payload_mb,
         }
-        return web.Response(
-            text=json.dumps(parameters),
-            content_type="application/json",
-            headers={"Server": SERVER},
-        )
+        headers = {"Content-Type": "application/json; charset=utf-8"}
+        exchange.respond(200, json.dumps(parameters).encode(), headers)
 
     # --- Invocations -----------------------------------------------------------------------------
 
-    async def _invocations(self, request: web.BaseRequest) -> web.StreamResponse:
-        if request.method != "POST":
-            return refusal(405, "the method of /invocations must be POST", Allow="POST")
+    async def _invocations(self, exchange: HttpExchange, said: _Said) -> None:
+        if exchange.method != "POST":
+            refuse(exchange, 405, "the method of /invocations must be POST", Allow="POST")
+            return
         if not self._invokes:
-            return unread(501, "this model takes streams, not invocations")
+            refuse_unread(exchange, 501, "this model takes streams, not invocations")
+            return
         obstacle = self.activity.obstacle()
         if obstacle is not None:
-            return unread(503, obstacle)
-        length = request.content_length
-        if length is None and not request.body_exists:
-            length = 0
+            refuse_unread(exchange, 503, obstacle)
+            return
+        length = exchange.length
         if length is not None and length > self._max_body:
-            return unread(413, f"the body is larger than {self._max_body} bytes")
-        waits = request.headers.get("Expect", "").lower() == "100-continue"
+            refuse_unread(exchange, 413, f"the body is larger than {self._max_body} bytes")
+            return
         with self.activity.counted():
-            if waits and request.version >= HttpVersion11:  # RFC 9110 §10.1.1
-                await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-            return await self._answer(request, length)
+            if said.expects_continue:
+                exchange.say_continue()
+            await self._answer(exchange, said)
 
-    async def _answer(self, request: web.BaseRequest, length: int | None) -> web.StreamResponse:
-        answering, predict_body = Answering(request), PredictBody()
+    async def _answer(self, exchange: HttpExchange, said: _Said) -> None:
+        predict_body = PredictBody()
         patience = asyncio.timeout(self._answer_timeout)
-        form = unread_form(request.headers)
+        form, length = said.unread_form, exchange.length
 
         def begins() -> Mapping[str, str]:
             patience.reschedule(None)
-            if not predict_body.count or request.version < HttpVersion11:
+            if not predict_body.count or exchange.version == "1.0":
                 return {}
-            return instances_headers(predict_body.count, keeps=request.keep_alive)
+            return instances_headers(predict_body.count, keeps=not exchange.closes)
 
         try:
-            async with (
-                patience,
-                aclosing(received(request, self._max_body, self._body_timeout)) as body,
-            ):
-                taken: AsyncIterable[bytes] = body
+            async with patience:
+                body = IncomingBody(exchange, self._max_body, self._body_timeout)
                 if form is not None:  # a model hears of no body that nobody has read
                     await predict_body.instances(body, columns=form == COLUMNS)
-                    taken, length = once(predict_body.text), len(predict_body.text)
-                asked = Request(
-                    request.headers,
-                    request.headers.get("Content-Type", "application/octet-stream"),
-                    *(length, taken, predict_body),
-                )
+                    body.become(predict_body.text)
+                    length = len(predict_body.text)
+                asked = Request(exchange.headers, said.content_type, length, body, predict_body)
                 answer = self._model.invoke(asked)
-                reply = Reply(answer) if isinstance(answer, AsyncIterable) else await answer
-                return await answering.send(reply, begins)
+                # An async generator's answer is one item by item, whatever it is typed as.
+                reply = Reply(cast("_Items", answer)) if self._yields else await answer
+                await send(exchange, reply, begins)
+                return
         except asyncio.CancelledError:
             if _is_cancelled():
                 raise  # the client left, or we stop
@@ -249,52 +227,53 @@ class Runtime:
                 "the model's code was cancelled, and not by the runtime"
             )
         except (Exception, SystemExit, KeyboardInterrupt) as raised:
-            if isinstance(raised, ConnectionError) and _has_left(request):
-                raise  # aiohttp lets go of the connection
+            if isinstance(raised, ConnectionError) and exchange.left:
+                raise  # nobody is there to be told
             error = ordinary(raised)
         late = patience.expired()
         if form is not None and predict_body.refusal is not None and not late:
-            headers = instances_headers(REFUSED, keeps=request.keep_alive)
-            return refusal(400, predict_body.refusal, **headers)
-        return self._give_up(request, answering, error, late=late)
+            headers = instances_headers(REFUSED, keeps=not exchange.closes)
+            refuse(exchange, 400, predict_body.refusal, **headers)
+        else:
+            self._give_up(exchange, error, late=late)
 
-    def _give_up(
-        self, request: web.BaseRequest, answering: Answering, error: Exception, *, late: bool
-    ) -> web.StreamResponse:
+    def _give_up(self, exchange: HttpExchange, error: Exception, *, late: bool) -> None:
         """Say that an invocation failed; if its answer has begun, by cutting it off."""
         if late:
             error = TooSlow(f"the model has not answered within {self._answer_timeout:g} s")
-        status, reason = _failure(error, _request_id(request))
-        if answering.response is not None:
-            raise answering.cut(reason) from error
-        return unread(status, reason)
+        status, reason = _failure(error, _request_id(exchange))
+        if exchange.begun:
+            exchange.cut()
+        else:
+            refuse_unread(exchange, status, reason)
 
     # --- Streams ---------------------------------------------------------------------------------
 
-    async def _stream(self, request: web.BaseRequest, path: str) -> web.StreamResponse:
+    async def _stream(self, exchange: HttpExchange, path: str) -> None:
         try:
-            key = self._check_upgrade(request)
-            handler = self._routes.handler(path, request.rel_url.query)
-            opening = Opening(_request_id(request), path, request.rel_url.query, request.headers)
+            key = self._check_upgrade(exchange)
+            query = MultiDictProxy(MultiDict(parse_qsl(exchange.query, keep_blank_values=True)))
+            handler = self._routes.handler(path, query)
+            opening = Opening(_request_id(exchange), path, query, exchange.headers)
             with self.activity.counted():
                 await self._admit(opening)
-                return await self._run_stream(request, key, opening, handler)
+                await self._run_stream(exchange, key, opening, handler)
         except UpgradeError as error:
-            return refusal(error.status, error.reason, **error.headers)
+            refuse(exchange, error.status, error.reason, **error.headers)
 
-    def _check_upgrade(self, request: web.BaseRequest) -> str:
-        headers = _joined(request.headers)
+    def _check_upgrade(self, exchange: HttpExchange) -> str:
+        headers = _joined(exchange.headers)
         if not is_upgrade(headers):
             raise UpgradeError(
                 426, "requests of this path must ask for a WebSocket", {"Upgrade": "websocket"}
             )
-        if request.version != HttpVersion11:
+        if exchange.version != "1.1":
             raise UpgradeError(400, "a WebSocket must be opened over HTTP/1.1 (RFC 6455 §4.2.1)")
         check_not_a_page(headers.items())
-        if request.body_exists:
+        if exchange.length != 0:
             # The parser would still be in the body when we take its bytes for frames.
             raise UpgradeError(400, "a request for an upgrade must not have a body")
-        key = check_upgrade(request.method, headers)
+        key = check_upgrade(exchange.method, headers)
         self.activity.check_stream()
         return key
 
@@ -316,25 +295,50 @@ class Runtime:
             raise UpgradeError(503, STOPPING)
 
     async def _run_stream(
-        self, request: web.BaseRequest, key: str, opening: Opening, handler: Handler
-    ) -> web.StreamResponse:
-        response = web.StreamResponse(
-            status=101,
-            headers={**upgrade_headers(key), CLOSE_HEADER: AFTER_ANSWER, "Server": SERVER},
-        )
-        response.force_close()  # aiohttp expects no further request of this connection
+        self, exchange: HttpExchange, key: str, opening: Opening, handler: Handler
+    ) -> None:
         stream = WebSocketStream(opening, turns=self._turns, finish_timeout=self._finish_timeout)
-        await response.prepare(request)
-        http = cast("HttpProtocol", request.protocol)
-        if http.transport is not None:
+        exchange.switch({**upgrade_headers(key), CLOSE_HEADER: AFTER_ANSWER})
+        connection = exchange.connection
+        if connection.transport is not None:
             # A platform's machine may vanish, and its pings with it.
-            watch_by_tcp(http.transport, PLATFORM_SILENCE, PLATFORM_PROBES)
+            watch_by_tcp(connection.transport, PLATFORM_SILENCE, PLATFORM_PROBES)
         try:
             with self.activity.open(stream):
-                await stream.run(http, handler)
+                await stream.run(connection, handler)
         finally:
-            http.connection_lost(None)  # it has had no transport since the takeover
-        return response
+            connection.release()
+
+
+class _Said(NamedTuple):
+    """What the head of a request says that is handled here, worked out once for heads alike.
+
+    Attributes:
+        by_page: whether a web page has a browser send it.
+        upgrade: whether it asks for another protocol, whichever that is.
+        expects_continue: whether its body is held back until it is asked for.
+        unread_form: how a body is to be read that nobody has read; None for any other.
+        content_type: the body's.
+    """
+
+    by_page: bool
+    upgrade: bool
+    expects_continue: bool
+    unread_form: str | None
+    content_type: str
+
+
+def _said(headers: Mapping[str, str]) -> _Said:
+    return _Said(
+        by_page=is_from_a_page(headers.items()),
+        upgrade="Upgrade" in headers,
+        expects_continue=headers.get("Expect", "").lower() == "100-continue",
+        unread_form=unread_form(headers),
+        content_type=headers.get("Content-Type", "application/octet-stream"),
+    )
+
+
+_SAID = Fact(_said)
 
 
 def _failure(error: BaseException, request_id: str) -> tuple[int, str]:
@@ -381,27 +385,11 @@ def _is_cancelled() -> bool:
     return task is not None and task.cancelling() > 0
 
 
-def _has_left(request: web.BaseRequest) -> bool:
-    return request.transport is None or request.transport.is_closing()
-
-
 def _joined(headers: CIMultiDictProxy[str]) -> CIMultiDict[str]:
     """Headers of one name in one line (RFC 9110 §5.3): what may come once is refused twice."""
     return CIMultiDict({name: ", ".join(headers.getall(name)) for name in headers})
 
 
-def _request_id(request: web.BaseRequest) -> str:
+def _request_id(exchange: HttpExchange) -> str:
     """The id that the gateway has given the request (clause 1.6-1), for the log."""
-    return request.headers.get("X-Amzn-SageMaker-Request-Id", "-")[:64]
-
-
-def _is_ours(record: logging.LogRecord) -> bool:
-    """Whether what aiohttp logs is our fault.
-
-    A bad request is not, and its record would quote headers; a client that left is not either.
-    """
-    error = record.exc_info[1] if record.exc_info else None
-    return not isinstance(error, HttpProcessingError | ConnectionError)
-
-
-_http_log.addFilter(_is_ours)
+    return exchange.headers.get("X-Amzn-SageMaker-Request-Id", "-")[:64]

@@ -73,7 +73,7 @@ class ModelServer:
         """
         loop = asyncio.get_running_loop()
         self._listener = await loop.create_server(
-            self.runtime.http, self._host, self._port, backlog=ACCEPT_BACKLOG
+            self.runtime.http.protocol, self._host, self._port, backlog=ACCEPT_BACKLOG
         )
         port: int = self._listener.sockets[0].getsockname()[1]
         return port

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
-from partway.container.bodies import SERVER
+from partway.container.serving.exchange import SERVER
 
 #: ASGI 3.0 (https://asgi.readthedocs.io): one connection or request, what happens on it, and the
 #: two ways between a server and an app.

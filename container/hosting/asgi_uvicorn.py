@@ -18,9 +18,9 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.frames import CloseCode, Frame
 
-from partway.container.bodies import SERVER
 from partway.container.hosting.asgi_messages import App
 from partway.container.limits import ACCEPT_BACKLOG, CANCEL_GRACE, MAX_MESSAGE_BYTES, MAX_RUNNING
+from partway.container.serving.exchange import SERVER
 from partway.protocol.limits import (
     HANDSHAKE_HEAD_BYTES,
     PART_OVERHEAD,

@@ -41,7 +41,7 @@ async def runtime(model: Model | None = None, **options: Any) -> AsyncIterator[i
     health = Health(lambda: True)
     health.set_loaded()
     runtime = Runtime(model or Echo(), health, **options)
-    listener = await asyncio.get_running_loop().create_server(runtime.http, "127.0.0.1", 0)
+    listener = await asyncio.get_running_loop().create_server(runtime.http.protocol, "127.0.0.1", 0)
     try:
         yield listener.sockets[0].getsockname()[1]
     finally:
@@ -413,7 +413,7 @@ async def test_a_head_leaves_with_what_is_short_behind_it(
     health = Health(lambda: True)
     health.set_loaded()
     made = Runtime(ScriptedModel(on_invoke=answer), health)
-    transport, protocol = NotingTransport(), made.http()
+    transport, protocol = NotingTransport(), made.http.protocol()
     protocol.connection_made(transport)
     protocol.data_received(b"POST /invocations HTTP/1.1\r\nHost: c\r\nContent-Length: 0\r\n\r\n")
     await until(lambda: transport.writes)
@@ -422,7 +422,7 @@ async def test_a_head_leaves_with_what_is_short_behind_it(
     await made.http.shutdown(0.1)
 
 
-@pytest.mark.parametrize("length", [None, 4, 9], ids=["chunked", "too long", "too short"])
+@pytest.mark.parametrize("length", [None, 6, 12], ids=["chunked", "too long", "too short"])
 async def test_an_answer_that_breaks_off_does_not_look_whole(
     length: int | None, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -430,6 +430,7 @@ async def test_an_answer_that_breaks_off_does_not_look_whole(
         yield b"begun"
         if length is None:
             raise LookupError
+        yield b"ends"
 
     async def fail(request: Request) -> Reply:
         return Reply(broken(), "text/plain", length=length)
@@ -441,6 +442,14 @@ async def test_an_answer_that_breaks_off_does_not_look_whole(
         assert not rest.endswith(b"0\r\n\r\n")
         assert length is None or len(rest) < length
     assert len(errors(caplog)) == 1
+
+
+async def test_an_answer_that_is_too_long_from_the_first_is_a_failure() -> None:
+    async def fail(request: Request) -> Reply:
+        return Reply(_items(b"begun"), "text/plain", length=4)
+
+    async with runtime(ScriptedModel(on_invoke=fail)) as port:
+        assert status_of(await ask(port, POST)) == 500
 
 
 async def test_a_client_that_leaves_is_nobody_s_failure(caplog: pytest.LogCaptureFixture) -> None:
@@ -484,7 +493,7 @@ async def test_a_head_that_holds_too_much_is_refused_before_its_end() -> None:
     line = b"x: " + b"v" * 8000 + b"\r\n"
     async with runtime() as port, raw_client(port) as client:
         client.send(b"GET /ping HTTP/1.1\r\nHost: a\r\n" + line * 6)
-        assert status_of(await client.rest()) == 400
+        assert status_of(await client.rest()) == 431
 
 
 async def test_a_stream_outlives_the_head_s_deadline() -> None:
@@ -495,23 +504,24 @@ async def test_a_stream_outlives_the_head_s_deadline() -> None:
 
 
 @pytest.mark.parametrize(
-    "request_bytes",
+    ("request_bytes", "status"),
     [
-        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
-        b"GET /ping HTTP/1.1\r\nHost: c\r\nAuthorization: secret\r\nbad header\r\n\r\n",
-        CHUNKED.replace(b"\r\n\r\n", b"\r\nContent-Length: 5\r\n\r\n0\r\n\r\n"),
-        b"GET /ping HTTP/1.1\r\nHost: c\r\nX: " + b"x" * 10_000 + b"\r\n\r\n",
-        b"GET /ping HTTP/1.1\r\nHost: c\r\n" + b"X: x\r\n" * 200 + b"\r\n",
-        b"GET /ping HTTP/1.1\r\n\r\n",
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 400),
+        (b"GET /ping HTTP/1.1\r\nHost: c\r\nAuthorization: secret\r\nbad header\r\n\r\n", 400),
+        (CHUNKED.replace(b"\r\n\r\n", b"\r\nContent-Length: 5\r\n\r\n0\r\n\r\n"), 400),
+        (b"GET /ping HTTP/1.1\r\nHost: c\r\nX: " + b"x" * 10_000 + b"\r\n\r\n", 431),
+        (b"GET /ping HTTP/1.1\r\nHost: c\r\n" + b"X: x\r\n" * 200 + b"\r\n", 431),
+        (b"GET /ping?" + b"x" * 10_000 + b" HTTP/1.1\r\nHost: c\r\n\r\n", 414),
+        (b"GET /ping HTTP/1.1\r\n\r\n", 400),
     ],
-    ids=["TLS", "no header", "two lengths", "long header", "many headers", "no Host"],
+    ids=["TLS", "no header", "two lengths", "long header", "many headers", "target", "no Host"],
 )
 async def test_what_is_not_http_is_refused_and_not_logged(
-    request_bytes: bytes, caplog: pytest.LogCaptureFixture
+    request_bytes: bytes, status: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with serving() as (_, port):
         answer = await ask(port, request_bytes)
-    assert status_of(answer) == 400
+    assert status_of(answer) == status
     assert not errors(caplog)
     assert "secret" not in caplog.text
 
@@ -577,6 +587,8 @@ async def test_a_failure_before_the_first_item_is_answered(
         ("", b"text/plain; charset=utf-8", b""),
         (Reply("{}", "application/json"), b"application/json", b"{}"),
         (Reply(b"x", headers={"Content-Type": "a/b", "X-Own": "1"}), b"a/b", b"x"),
+        (Reply(b"x", headers={"content-type": "a/b"}), b"a/b", b"x"),
+        (Reply(b"x", "a/b", headers={"server": "another", "DATE": "never"}), b"a/b", b"x"),
     ],
 )
 async def test_whole_answers(answer: Any, content_type: bytes, body: bytes) -> None:
@@ -588,6 +600,10 @@ async def test_whole_answers(answer: Any, content_type: bytes, body: bytes) -> N
         head = await client.head()
         assert b"\r\nContent-Type: " + content_type + b"\r\n" in head
         assert b"\r\nContent-Length: %d\r\n" % len(body) in head
+        names = [line.partition(b":")[0].lower() for line in head.split(b"\r\n")[1:-2]]
+        assert len(set(names)) == len(names)
+        assert b"\r\nServer: partway-container\r\n" in head
+        assert b"never" not in head
         assert await client.reader.readexactly(len(body)) == body
 
 

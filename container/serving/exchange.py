@@ -1,0 +1,220 @@
+"""A request, and its answer: whole, or piece by piece."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from multidict import CIMultiDict, CIMultiDictProxy
+
+from partway.container.limits import HEAD_JOINED_UP_TO
+from partway.protocol.http1.connection import RequestConnection
+from partway.protocol.http1.facts import Facts
+from partway.protocol.http1.request import Http1Request
+from partway.protocol.http1.response import response_head
+
+#: What responses name as their server.
+SERVER: Final = "partway-container"
+
+_NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
+_CHUNKED: Final = "Transfer-Encoding: chunked\r\n"
+_LAST_CHUNK: Final = b"0\r\n\r\n"
+
+#: Statuses whose responses have no length (RFC 9110 §8.6).
+_WITHOUT_LENGTH: Final = frozenset({101, 204, 304})
+
+
+class HttpExchange:
+    """One request of a connection's, and what it is answered.
+
+    Args:
+        connection: the request's.
+        request: as it was read.
+
+    Attributes:
+        connection: the request's.
+        method: as it came.
+        path: as it came, up to the question mark.
+        query: what is behind that, as it came.
+        version: of HTTP, ``1.0`` or ``1.1``.
+        length: of the body, in bytes, 0 for none; None of one in chunks.
+        begun: whether the response's head has left.
+        closes: whether the connection ends behind the response.
+    """
+
+    __slots__ = (
+        *("_chunks", "_headers", "_unsent_head", "_request", "begun", "closes", "connection"),
+        *("length", "method", "path", "query", "version"),
+    )
+
+    def __init__(self, connection: RequestConnection, request: Http1Request) -> None:
+        head = request.head
+        self.connection = connection
+        self.method = head.method
+        self.path = head.path
+        self.query = head.query
+        self.version = head.version
+        self.length = head.length
+        self.begun = False
+        self.closes = not head.keeps
+        self._request = request
+        self._headers: CIMultiDictProxy[str] | None = None
+        self._chunks = False
+        self._unsent_head = b""
+
+    # --- The request -----------------------------------------------------------------------------
+
+    @property
+    def headers(self) -> CIMultiDictProxy[str]:
+        """The request's headers, by names in any case."""
+        if self._headers is None:
+            head = self._request.head
+            by_name = head.headers
+            if not isinstance(by_name, CIMultiDict):
+                by_name = CIMultiDict(head.raw_headers)
+            self._headers = CIMultiDictProxy(by_name)
+        return self._headers
+
+    @property
+    def facts(self) -> Facts:
+        """What is known of the request's headers."""
+        return self._request.head.facts
+
+    @property
+    def left(self) -> bool:
+        """Whether the client has left, or been given up."""
+        transport = self.connection.transport
+        return transport is None or transport.is_closing()
+
+    def taken(self) -> bytes | None:
+        """What has come of the body; empty behind its end, None where it has to be waited for."""
+        return self.connection.taken(self._request)
+
+    def taken_whole(self) -> bytes | None:
+        """All of the body, of which nothing has been taken; None while it has to be waited for."""
+        return self.connection.taken(self._request) if self._request.complete else None
+
+    async def read_whole(self) -> bytes:
+        """Wait for all of a body of a stated length, of which nothing has been taken.
+
+        Raises:
+            BodyBroken: what has come is not all of it.
+            ClientLeft: the client has left.
+        """
+        return await self.connection.read_whole(self._request)
+
+    async def read(self) -> bytes:
+        """Wait for more of the body; empty behind its end.
+
+        Raises:
+            BodyBroken: there is no more that is valid HTTP.
+            ClientLeft: the client has left.
+        """
+        return await self.connection.read(self._request)
+
+    def say_continue(self) -> None:
+        """Ask for a body that its client holds back until then (RFC 9110 §10.1.1)."""
+        if self.version == "1.1":
+            self.connection.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+    # --- The response ----------------------------------------------------------------------------
+
+    def respond(
+        self, status: int, body: bytes = b"", headers: Mapping[str, str] = _NO_HEADERS
+    ) -> None:
+        """Send a whole response.
+
+        Args:
+            status: the response's.
+            body: all of it; of a request for its head alone that is left out.
+            headers: further ones than those that every response has.
+
+        Raises:
+            ValueError: a header would be more than one line.
+        """
+        framing = "" if status in _WITHOUT_LENGTH else f"Content-Length: {len(body)}\r\n"
+        head = self._head(status, headers, framing)
+        self.begun = True
+        if self.method == "HEAD":
+            body = b""
+        if len(body) <= HEAD_JOINED_UP_TO:
+            self.connection.write(head + body)
+        else:
+            self.connection.write(head)
+            self.connection.write(body)
+
+    def begin(self, status: int, headers: Mapping[str, str], length: int | None) -> None:
+        """Begin a response whose body comes in pieces; its head leaves with the first of them.
+
+        Args:
+            status: the response's.
+            headers: further ones than those that every response has.
+            length: of the body; without one each piece is a chunk, but for a client of HTTP/1.0,
+                for which it ends with the connection (RFC 9112 §6.3).
+
+        Raises:
+            ValueError: a header would be more than one line.
+        """
+        framing = ""
+        if length is not None:
+            framing = f"Content-Length: {length}\r\n"
+        elif self.version == "1.1":
+            self._chunks, framing = True, _CHUNKED
+        else:
+            self.closes = True
+        self._unsent_head = self._head(status, headers, framing)
+
+    async def send(self, piece: bytes) -> None:
+        """Send a piece of a body; returns when there is room for another.
+
+        Raises:
+            ClientLeft: the client has left, or takes nothing.
+        """
+        head, self._unsent_head = self._unsent_head, b""
+        self.begun = True
+        if not piece:
+            data = head
+        elif len(piece) > HEAD_JOINED_UP_TO:  # what is long is not copied
+            self.connection.write(b"%b%x\r\n" % (head, len(piece)) if self._chunks else head)
+            self.connection.write(piece)
+            data = b"\r\n" if self._chunks else b""
+        elif self._chunks:
+            data = b"%b%x\r\n%b\r\n" % (head, len(piece), piece)
+        else:
+            data = head + piece
+        if data:
+            self.connection.write(data)
+        await self.connection.room()
+
+    async def end(self) -> None:
+        """End a body that has come in pieces, one at least.
+
+        Raises:
+            ClientLeft: the client has left, or takes nothing.
+        """
+        if self._chunks:
+            self.connection.write(_LAST_CHUNK)
+        await self.connection.room()
+
+    def switch(self, headers: Mapping[str, str]) -> None:
+        """Send the 101 behind which the connection is another protocol's.
+
+        Args:
+            headers: those of the upgrade.
+        """
+        self.connection.write(self._head(101, headers, ""))
+        self.begun = self.closes = True
+
+    def _head(self, status: int, headers: Mapping[str, str], framing: str) -> bytes:
+        # Headers may name the connection's options, its end among them (RFC 9110 §7.6.1).
+        keeps = not self.closes or "Connection" in headers
+        own = f"Server: {SERVER}\r\n{framing}"
+        return response_head(self.version, status, headers, own, keeps=keeps)
+
+    # --- The end ---------------------------------------------------------------------------------
+
+    def cut(self) -> None:
+        """End the connection under a response that cannot be finished: a clean end would lie."""
+        self.closes = True
+        self.connection.abort()

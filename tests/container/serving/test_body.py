@@ -1,0 +1,222 @@
+"""Bodies of ``/invocations``: item by item, or whole."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from partway.container.errors import BodyError
+from partway.container.serving.body import IncomingBody
+from partway.container.serving.exchange import HttpExchange
+from partway.protocol.errors import ClientLeft
+from partway.protocol.http1.request import Http1Request
+from partway.protocol.limits import HTTP1_HELD_BYTES
+from tests.container.serving.conftest import Serve
+from tests.container.wire import until
+
+CHUNKED = b"POST / HTTP/1.1\r\nHost: c\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+def post(body: bytes, **headers: str) -> bytes:
+    lines = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in headers.items())
+    head = f"POST / HTTP/1.1\r\nHost: c\r\n{lines}Content-Length: {len(body)}\r\n\r\n"
+    return head.encode() + body
+
+
+def reading(
+    read: Callable[[IncomingBody], Awaitable[Any]], most: int = 1 << 30, patience: float = 20.0
+) -> tuple[Callable[[HttpExchange], Awaitable[None]], list[Any]]:
+    """A handler that reads its body so, and what has come of that."""
+    found: list[Any] = []
+
+    async def answer(exchange: HttpExchange) -> None:
+        try:
+            found.append(await read(IncomingBody(exchange, most, patience)))
+        except BodyError as error:
+            found.append((error.status, error.reason))
+            exchange.closes = True
+        exchange.respond(200)
+
+    return answer, found
+
+
+async def whole(body: IncomingBody) -> bytes:
+    return await body.whole()
+
+
+async def items(body: IncomingBody) -> list[bytes]:
+    return [item async for item in body]
+
+
+@pytest.mark.parametrize("size", [0, 1, 5000, 3 * HTTP1_HELD_BYTES, 3_000_000])
+async def test_a_body_after_another_is_read_whole(serve: Serve, size: int) -> None:
+    """Whether it comes with its head, or in a hundred reads; each with an id of its own."""
+    answer, found = reading(whole)
+    async with serve(answer) as (_, client):
+        for number in range(4):
+            client.send(post(b"x" * size, X_Amzn_SageMaker_Request_Id=str(number)))
+            async with asyncio.timeout(20):
+                await client.head()
+    assert [len(body) for body in found] == [size] * 4
+
+
+async def test_who_reads_a_body_whole_is_told_at_its_end(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[int] = []
+    tell = Http1Request.tell
+    monkeypatch.setattr(
+        Http1Request, "tell", lambda self: (told.append(self.received), tell(self))[1]
+    )
+    answer, found = reading(whole)
+    size = 20 * HTTP1_HELD_BYTES
+    async with serve(answer) as (_, client):
+        client.send(post(bytes(size))[:-1])
+        await client.writer.drain()
+        assert told == []
+        client.send(b"\0")
+        await client.head()
+    assert (told, [len(body) for body in found]) == ([size], [size])
+
+
+async def test_who_reads_item_by_item_holds_the_client_back(serve: Serve) -> None:
+    go_on = asyncio.Event()
+
+    async def slowly(body: IncomingBody) -> int:
+        first = await anext(body)
+        await go_on.wait()
+        return len(first) + sum([len(item) async for item in body])
+
+    def held() -> int:
+        (connection,) = server._connections
+        current = connection._current
+        return current.held if current is not None and connection._paused else 0
+
+    answer, found = reading(slowly)
+    size = 32 * 1024 * 1024
+    async with serve(answer) as (server, client):
+        client.send(post(bytes(size)))
+        try:
+            await until(lambda: server.tasks and held() > HTTP1_HELD_BYTES)
+            assert held() < HTTP1_HELD_BYTES + (1 << 20)  # and a read of the loop's
+        finally:
+            go_on.set()
+        await client.head()
+    assert found == [size]
+
+
+async def test_who_reads_whole_what_was_held_back_has_the_rest_of_it(serve: Serve) -> None:
+    async def late(body: IncomingBody) -> int:
+        (connection,) = server._connections
+        await until(lambda: connection._paused or connection._current.complete)
+        return len(await body.whole())
+
+    answer, found = reading(late)
+    async with serve(answer) as (server, client):
+        for _ in range(2):
+            client.send(post(bytes(30 * HTTP1_HELD_BYTES)))
+            async with asyncio.timeout(20):
+                await client.head()
+    assert found == [30 * HTTP1_HELD_BYTES] * 2
+
+
+async def test_who_has_given_up_waiting_for_all_may_have_what_comes(serve: Serve) -> None:
+    given_up, found = asyncio.Event(), []
+
+    async def answer(exchange: HttpExchange) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(0.01):
+                await exchange.read_whole()
+        given_up.set()
+        found.append(await exchange.read())
+        exchange.closes = True
+        exchange.respond(200)
+
+    async with serve(answer) as (_, client):
+        client.send(post(b"abc")[:-3])
+        await given_up.wait()
+        client.send(b"ab")
+        async with asyncio.timeout(20):
+            await client.head()
+    assert found == [b"ab"]
+
+
+@pytest.mark.parametrize("read", [whole, items])
+async def test_a_body_that_does_not_come_in_time(
+    serve: Serve, read: Callable[[IncomingBody], Awaitable[Any]]
+) -> None:
+    answer, found = reading(read, patience=0.05)
+    async with serve(answer) as (_, client):
+        client.send(post(b"ab")[:-1])
+        await client.head()
+    assert found == [(408, "the body did not come within 0.05 s")]
+
+
+@pytest.mark.parametrize("read", [whole, items])
+async def test_a_body_that_is_broken(
+    serve: Serve, read: Callable[[IncomingBody], Awaitable[Any]]
+) -> None:
+    answer, found = reading(read)
+    async with serve(answer) as (_, client):
+        client.send(CHUNKED + b"1\r\na\r\nnonsense\r\n")
+        await client.head()
+    assert found == [(400, "the body is cut, or not framed as HTTP asks")]
+
+
+@pytest.mark.parametrize("read", [whole, items])
+async def test_a_body_of_chunks_that_is_too_large(
+    serve: Serve, read: Callable[[IncomingBody], Awaitable[Any]]
+) -> None:
+    answer, found = reading(read, most=2)
+    async with serve(answer) as (_, client):
+        client.send(CHUNKED + b"2\r\nab\r\n1\r\nc\r\n0\r\n\r\n")
+        await client.head()
+    assert found == [(413, "the body is larger than 2 bytes")]
+
+
+async def test_the_rest_of_a_body_that_was_begun_is_read_whole(serve: Serve) -> None:
+    async def mixed(body: IncomingBody) -> tuple[bytes, bytes, bytes]:
+        return await anext(body), await body.whole(), await body.whole()
+
+    answer, found = reading(mixed)
+    async with serve(answer) as (_, client):
+        client.send(CHUNKED + b"1\r\na\r\n2\r\nbc\r\n1\r\nd\r\n0\r\n\r\n")
+        await client.head()
+        client.send(post(b"abcd"))
+        await client.head()
+    assert found == [(b"a", b"bcd", b""), (b"abcd", b"", b"")]
+
+
+async def test_what_was_made_of_a_body_is_the_body(serve: Serve) -> None:
+    async def made(body: IncomingBody) -> tuple[list[bytes], bytes]:
+        await body.whole()
+        body.become(b"longer than what came")
+        return [item async for item in body], await body.whole()
+
+    answer, found = reading(made, most=5)
+    async with serve(answer) as (_, client):
+        client.send(post(b"ab"))
+        await client.head()
+    assert found == [([b"longer than what came"], b"")]
+
+
+@pytest.mark.parametrize("read", [whole, items])
+async def test_whoever_waits_hears_that_the_client_has_left(
+    serve: Serve, read: Callable[[IncomingBody], Awaitable[Any]]
+) -> None:
+    """In a task of its own too, which nobody cancels."""
+    waiting: list[asyncio.Task[Any]] = []
+
+    async def answer(exchange: HttpExchange) -> None:
+        waiting.append(asyncio.create_task(read(IncomingBody(exchange, 100, 20.0))))
+        await asyncio.Event().wait()
+
+    async with serve(answer) as (_, client):
+        client.send(post(b"ab")[:-1])
+        await until(lambda: waiting)
+    with pytest.raises(ClientLeft):
+        await waiting[0]

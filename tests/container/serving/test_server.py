@@ -1,0 +1,255 @@
+"""The connections of a runtime: in order, within their times, and to their end."""
+
+from __future__ import annotations
+
+import asyncio
+import tracemalloc
+from contextlib import suppress
+
+import pytest
+
+from partway.container.serving.exchange import HttpExchange
+from partway.container.serving.server import ExchangeServer
+from partway.protocol.limits import KIB
+from tests.container.serving.conftest import Serve
+from tests.container.wire import until
+
+GET = b"GET / HTTP/1.1\r\nHost: c\r\n\r\n"
+
+
+async def ok(exchange: HttpExchange) -> None:
+    exchange.respond(200, exchange.path.encode())
+
+
+async def test_requests_that_come_at_once_are_answered_in_their_order(serve: Serve) -> None:
+    async with serve(ok) as (_, client):
+        client.send(b"".join(GET.replace(b"/ ", b"/%d " % number) for number in range(50)))
+        for number in range(50):
+            await client.head()
+            path = b"/%d" % number
+            assert await client.reader.readexactly(len(path)) == path
+
+
+async def test_a_request_behind_the_last_is_nobodys(serve: Serve) -> None:
+    async with serve(ok) as (_, client):
+        client.send(GET.replace(b"Host: c", b"Host: c\r\nConnection: close") + GET)
+        assert (await client.eof()).count(b"HTTP/1.1 200 OK") == 1
+
+
+async def test_a_body_that_nobody_reads_is_passed_over(serve: Serve) -> None:
+    async with serve(ok) as (_, client):
+        client.send(
+            b"POST / HTTP/1.1\r\nHost: c\r\nContent-Length: 900000\r\n\r\n" + bytes(900_000)
+        )
+        client.send(GET)
+        for _ in range(2):
+            await client.head()
+            assert await client.reader.readexactly(1) == b"/"
+
+
+async def test_what_is_no_request_is_answered_behind_those_that_are(
+    serve: Serve, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    async with serve(ok) as (_, client):
+        client.send(GET + b"secret nonsense\r\n\r\n")
+        answers = await client.eof()
+    assert answers.count(b"HTTP/1.1 200 OK") == 1
+    assert answers.endswith(b"\r\nConnection: close\r\n\r\nthe request is not valid HTTP/1.1\n")
+    assert "bad request peer=127.0.0.1 reason=" in caplog.text
+    assert "secret" not in caplog.text
+
+
+@pytest.mark.parametrize("error", [LookupError("ours"), ConnectionResetError("a database's")])
+@pytest.mark.parametrize("begun", [False, True])
+async def test_a_failure_ends_its_connection_alone(
+    serve: Serve, caplog: pytest.LogCaptureFixture, error: Exception, *, begun: bool
+) -> None:
+    async def fail(exchange: HttpExchange) -> None:
+        if begun:
+            exchange.begin(200, {}, None)
+            await exchange.send(b"begun")
+        raise error
+
+    async with serve(fail) as (_, client):
+        client.send(GET)
+        rest = await client.rest()
+    assert rest.startswith(b"HTTP/1.1 200 OK" if begun else b"HTTP/1.1 500 ")
+    assert not begun or rest.endswith(b"\r\n5\r\nbegun\r\n")
+    assert "the answer to a request has failed" in caplog.text
+
+
+async def test_a_client_that_takes_nothing_is_given_up(serve: Serve) -> None:
+    ended = asyncio.Event()
+
+    async def flood(exchange: HttpExchange) -> None:
+        exchange.begin(200, {}, None)
+        try:
+            while True:
+                await exchange.send(bytes(64 * KIB))
+        finally:
+            ended.set()
+
+    async with serve(flood, taken_within=0.05) as (_, client):
+        client.writer.transport.pause_reading()
+        client.send(GET)
+        async with asyncio.timeout(20):
+            await ended.wait()
+        client.writer.transport.resume_reading()
+        assert not (await client.rest()).endswith(b"0\r\n\r\n")
+
+
+async def test_a_client_that_leaves_cancels_what_is_done_for_it_whatever_that_waits_for(
+    serve: Serve,
+) -> None:
+    """And so where another task waits for the rest of the body."""
+    begun, ended = asyncio.Event(), asyncio.Event()
+    reading: list[asyncio.Task[bytes]] = []
+
+    async def work(exchange: HttpExchange) -> None:
+        reading.append(asyncio.create_task(exchange.read()))
+        await asyncio.sleep(0)
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    async with serve(work) as (_, client):
+        client.send(b"POST / HTTP/1.1\r\nHost: c\r\nContent-Length: 5\r\n\r\n")
+        await begun.wait()
+        await client.close()
+        async with asyncio.timeout(20):
+            await ended.wait()
+    with suppress(ConnectionError):
+        await reading[0]
+
+
+async def test_what_is_cancelled_ends_its_connection(serve: Serve) -> None:
+    begun = asyncio.Event()
+
+    async def never(exchange: HttpExchange) -> None:
+        exchange.begin(200, {}, None)
+        await exchange.send(b"begun")
+        begun.set()
+        await asyncio.Event().wait()
+
+    async with serve(never) as (server, client):
+        client.send(GET)
+        await begun.wait()
+        for task in server.tasks:
+            task.cancel()
+        async with asyncio.timeout(20):
+            assert (await client.rest()).endswith(b"\r\n5\r\nbegun\r\n")
+
+
+async def test_a_long_body_is_read_at_once_behind_a_head_that_is_like_the_last() -> None:
+    """So are those of a gateway, which gives each request an id."""
+    server, paused = ExchangeServer(ok), []
+
+    class Pausing(Silent):
+        def pause_reading(self) -> None:
+            paused.append(True)
+
+        def resume_reading(self) -> None:
+            pass
+
+    connection = server.protocol()
+    connection.connection_made(Pausing())
+    for number, paused_then in ((1, 0), (2, 0), (3, 0)):
+        size = 100_000 * number - 99_999
+        head = f"POST /a HTTP/1.1\r\nHost: c\r\nX-Amzn-SageMaker-Request-Id: {number}\r\n"
+        data = f"{head}Content-Length: {size}\r\n\r\n".encode() + bytes(size)
+        connection.data_received(data)  # type: ignore[attr-defined]
+        assert len(paused) == paused_then
+        await until(lambda: connection._idle is not None and not connection._idle.done())  # type: ignore[attr-defined]
+    connection.connection_lost(None)
+    await server.shutdown(1)
+
+
+async def test_a_server_that_ends_waits_for_answers_and_not_for_who_is_silent(
+    serve: Serve,
+) -> None:
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    async def slow(exchange: HttpExchange) -> None:
+        begun.set()
+        await go_on.wait()
+        exchange.respond(200)
+
+    async with serve(slow) as (server, client):
+        client.send(GET + GET)
+        await begun.wait()
+        ending = asyncio.create_task(server.shutdown(20))
+        await until(lambda: server.ending)
+        go_on.set()
+        assert await ending == 0
+        assert (await client.eof()).count(b"HTTP/1.1 200 OK") == 1
+        assert server.open_connections == 0
+
+
+async def test_who_does_not_end_is_broken_off_and_left_behind(serve: Serve) -> None:
+    begun, over = asyncio.Event(), asyncio.Event()
+
+    async def stubborn(exchange: HttpExchange) -> None:
+        begun.set()
+        while not over.is_set():
+            with suppress(asyncio.CancelledError):
+                await over.wait()
+
+    async with serve(stubborn) as (server, client):
+        client.send(GET)
+        await begun.wait()
+        assert await server.shutdown(0.05) == 1
+        assert await client.rest() == b""
+        over.set()
+
+
+class Silent(asyncio.Transport):
+    """A transport on which nothing comes back."""
+
+    def is_closing(self) -> bool:
+        return False
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        pass
+
+    def can_write_eof(self) -> bool:
+        return False
+
+    def close(self) -> None:
+        pass
+
+    abort = close
+
+
+@pytest.mark.parametrize(
+    "begun",
+    [
+        (b"X: " + b"x" * 8000 + b"\r\n") * 50,
+        b"X: \xf0\x9f\x98\x80\r\n" * 50_000,
+        b"x: y\r\n" * 60_000,
+        b"X: " + b"x" * 400_000,
+    ],
+    ids=["long", "wide", "many", "one"],
+)
+async def test_what_a_head_holds_that_does_not_end_is_bounded(begun: bytes) -> None:
+    server = ExchangeServer(ok)
+    connections = [server.protocol() for _ in range(20)]
+    for each in connections:
+        each.connection_made(Silent())
+    pieces = [begun[start : start + 1000] for start in range(0, len(begun), 1000)]
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        for each in connections:
+            each.data_received(b"GET / HTTP/1.1\r\nHost: a\r\n")  # type: ignore[attr-defined]
+            for piece in pieces:
+                each.data_received(piece)  # type: ignore[attr-defined]
+        held = (tracemalloc.get_traced_memory()[0] - before) / len(connections)
+    finally:
+        tracemalloc.stop()
+    assert held < 64 * KIB
+    for each in connections:
+        each.connection_lost(None)
+    await server.shutdown(1)
