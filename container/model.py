@@ -10,7 +10,8 @@ from typing import Any, ClassVar, TypeVar
 
 from multidict import CIMultiDictProxy, MultiMapping
 
-from partway.container.predict_body import PredictBody, read_whole
+from partway.container.predict_body import PredictBody
+from partway.container.serving.body import read_whole
 from partway.container.stream import Stream
 from partway.container.workers import Processes, Threads, Workers
 from partway.protocol.limits import INVOCATION_PATH, MAX_INVOCATION_PATH
@@ -37,7 +38,7 @@ class Request:
         length: the body's, in bytes; None where the body came chunked.
         body: the bytes as they arrive, chunk by chunk. A body that is too large, too slow or cut
             raises in the middle of it; let the exception pass, the runtime makes the right answer
-            of it.
+            of it. One task may take it at a time, and none when the request has been answered.
     """
 
     headers: CIMultiDictProxy[str]

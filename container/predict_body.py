@@ -7,7 +7,7 @@ from collections.abc import AsyncIterable
 from typing import Any, Final
 
 from partway.container.errors import BodyError
-from partway.container.serving.body import IncomingBody
+from partway.container.serving.body import read_whole
 from partway.protocol.limits import KIB
 
 #: A body is read at once if it takes no longer than so many bytes of numbers, which is 2 to 4 ms;
@@ -55,10 +55,3 @@ class PredictBody:
             request, self._instances = found
             self.text, self.count = request.body, request.instances
         return self._instances
-
-
-async def read_whole(body: AsyncIterable[bytes]) -> bytes:
-    """All of a body that has not been taken, in one piece."""
-    if isinstance(body, IncomingBody):
-        return await body.whole()
-    return b"".join([chunk async for chunk in body])

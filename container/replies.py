@@ -1,32 +1,20 @@
-"""What is answered: a model's replies, whole or as they are made, and refusals."""
+"""What a model answers: whole, or as it is made."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Mapping
 
 from partway.container.model import Answer, Reply
-from partway.container.serving.exchange import HttpExchange
+from partway.container.serving.exchange import TEXT, RuntimeExchange
 
 _END = object()
 _BYTES = "application/octet-stream"
-_TEXT = "text/plain; charset=utf-8"
 #: Headers of a response that are the runtime's.
 _OURS = frozenset({"date", "server"})
 
 
-def refuse(exchange: HttpExchange, status: int, reason: str, **headers: str) -> None:
-    """Answer no, in a line of text."""
-    exchange.respond(status, f"{reason}\n".encode(), {"Content-Type": _TEXT, **headers})
-
-
-def refuse_unread(exchange: HttpExchange, status: int, reason: str) -> None:
-    """Answer no, and leave a body unread: the connection can carry nothing more."""
-    exchange.closes = True
-    refuse(exchange, status, reason)
-
-
 async def send(
-    exchange: HttpExchange, answer: Answer, on_head: Callable[[], Mapping[str, str]]
+    exchange: RuntimeExchange, answer: Answer, on_head: Callable[[], Mapping[str, str]]
 ) -> None:
     """Send what a model answers, chunk by chunk where it has no length (clause 1.1-5).
 
@@ -40,22 +28,22 @@ async def send(
     Raises:
         TypeError: the answer, or an item of its body, is neither text nor bytes.
         ValueError: the body is not as long as the reply says.
-        ClientLeft: the client left, or took nothing for the stall timeout.
+        ClientLeft: the client has left. The task that answers is cancelled besides, as it is where
+            the client takes nothing for the stall timeout.
     """
     reply = answer if isinstance(answer, Reply) else Reply(answer)
     body = reply.body
     if not isinstance(body, bytes | str) and isinstance(body, AsyncIterable):
         await _send_items(exchange, reply, aiter(body), on_head)
         return
-    kind = _TEXT if isinstance(body, str) else _BYTES
+    kind = TEXT if isinstance(body, str) else _BYTES
     whole = as_bytes(body)
     exchange.respond(reply.status, whole, _headers(reply, kind, on_head()))
-    if exchange.connection.writing_paused:
-        await exchange.connection.room()
+    await exchange.room()
 
 
 async def _send_items(
-    exchange: HttpExchange,
+    exchange: RuntimeExchange,
     reply: Reply,
     items: AsyncIterator[bytes | str],
     on_head: Callable[[], Mapping[str, str]],
@@ -64,7 +52,7 @@ async def _send_items(
     try:
         first = await anext(items, b"")
         data = as_bytes(first)
-        kind = _TEXT if isinstance(first, str) else _BYTES
+        kind = TEXT if isinstance(first, str) else _BYTES
         exchange.begin(reply.status, _headers(reply, kind, on_head()), reply.length)
         await _send_rest(exchange, data, items, reply.length)
     finally:
@@ -74,7 +62,7 @@ async def _send_items(
 
 
 async def _send_rest(
-    exchange: HttpExchange, data: bytes, items: AsyncIterator[bytes | str], length: int | None
+    exchange: RuntimeExchange, data: bytes, items: AsyncIterator[bytes | str], length: int | None
 ) -> None:
     sent = 0
     while True:

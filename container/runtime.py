@@ -46,14 +46,15 @@ from partway.container.limits import (
 )
 from partway.container.model import Model, Opening, Reply, Request
 from partway.container.predict_body import PredictBody
-from partway.container.replies import refuse, refuse_unread, send
+from partway.container.replies import send
 from partway.container.routes import Handler, Routes
-from partway.container.serving.body import IncomingBody
-from partway.container.serving.exchange import HttpExchange
+from partway.container.serving.body import IncomingBody, MadeBody
+from partway.container.serving.exchange import RuntimeExchange
 from partway.container.serving.server import ExchangeServer
 from partway.container.threads import ordinary
 from partway.container.turns import Turns
 from partway.container.websocket_stream import WebSocketStream
+from partway.log_lines import LogLine
 from partway.protocol.connection import watch_by_tcp
 from partway.protocol.handshake import (
     AFTER_ANSWER,
@@ -127,11 +128,12 @@ class Runtime:
     async def abort(self, grace: float) -> None:
         """Cancel what runs, give it ``grace`` seconds to clean up, and drop every connection."""
         await self.activity.cancel(grace)
-        await self.http.shutdown(grace)
+        if left := await self.http.shutdown(grace):
+            _log.error(LogLine("requests do not end; they are left behind", requests=left))
 
     # --- Routes ----------------------------------------------------------------------------------
 
-    async def _handle(self, exchange: HttpExchange) -> None:
+    async def _handle(self, exchange: RuntimeExchange) -> None:
         path = exchange.path
         said = _SAID.of(exchange)
         if self.activity.draining or said.upgrade:
@@ -140,7 +142,7 @@ class Runtime:
         if path == PING:
             await self._ping(exchange)
         elif path in (INVOCATIONS, EXECUTION_PARAMETERS) and said.by_page:
-            refuse_unread(exchange, 403, NO_PAGES)
+            exchange.refuse_unread(403, NO_PAGES)
         elif path == INVOCATIONS:
             await self._invocations(exchange, said)
         elif path == EXECUTION_PARAMETERS:
@@ -148,23 +150,25 @@ class Runtime:
         elif path.removeprefix("/") in self._routes or is_upgrade(exchange.headers):
             await self._stream(exchange, path.removeprefix("/"))
         else:
-            refuse(exchange, 404, f"nothing is served here: use {PING}, {INVOCATIONS}")
+            exchange.refuse(404, f"nothing is served here: use {PING}, {INVOCATIONS}")
 
-    async def _ping(self, exchange: HttpExchange) -> None:
+    async def _ping(self, exchange: RuntimeExchange) -> None:
         """Answer ``/ping`` (clause 1.1-2); the text says GET in one place and POST in another."""
         if exchange.method not in ("GET", "POST"):
-            refuse(exchange, 405, "the method of /ping must be GET or POST", Allow="GET, POST")
+            exchange.refuse(405, "the method of /ping must be GET or POST", {"Allow": "GET, POST"})
             return
         trouble = STOPPING if self.activity.draining else await self._health.trouble()
         if trouble is None:
             exchange.respond(200)
         else:
-            refuse(exchange, 503, trouble)
+            exchange.refuse(503, trouble)
 
-    def _execution_parameters(self, exchange: HttpExchange) -> None:
+    def _execution_parameters(self, exchange: RuntimeExchange) -> None:
         """Answer what a batch transform asks before it begins."""
         if exchange.method != "GET":
-            refuse(exchange, 405, f"the method of {EXECUTION_PARAMETERS} must be GET", Allow="GET")
+            exchange.refuse(
+                405, f"the method of {EXECUTION_PARAMETERS} must be GET", {"Allow": "GET"}
+            )
             return
         parameters = {
             "MaxConcurrentTransforms": self._model.max_concurrent_transforms,
@@ -176,28 +180,28 @@ class Runtime:
 
     # --- Invocations -----------------------------------------------------------------------------
 
-    async def _invocations(self, exchange: HttpExchange, said: _Said) -> None:
+    async def _invocations(self, exchange: RuntimeExchange, said: _Said) -> None:
         if exchange.method != "POST":
-            refuse(exchange, 405, "the method of /invocations must be POST", Allow="POST")
+            exchange.refuse(405, "the method of /invocations must be POST", {"Allow": "POST"})
             return
         if not self._invokes:
-            refuse_unread(exchange, 501, "this model takes streams, not invocations")
+            exchange.refuse_unread(501, "this model takes streams, not invocations")
             return
         obstacle = self.activity.obstacle()
         if obstacle is not None:
-            refuse_unread(exchange, 503, obstacle)
+            exchange.refuse_unread(503, obstacle)
             return
         length = exchange.length
         if length is not None and length > self._max_body:
-            refuse_unread(exchange, 413, f"the body is larger than {self._max_body} bytes")
+            exchange.refuse_unread(413, f"the body is larger than {self._max_body} bytes")
             return
         with self.activity.counted():
-            if said.expects_continue:
-                exchange.say_continue()
+            exchange.ask_for_body()
             await self._answer(exchange, said)
 
-    async def _answer(self, exchange: HttpExchange, said: _Said) -> None:
+    async def _answer(self, exchange: RuntimeExchange, said: _Said) -> None:
         predict_body = PredictBody()
+        body = IncomingBody(exchange, self._max_body, self._body_timeout)
         patience = asyncio.timeout(self._answer_timeout)
         form, length = said.unread_form, exchange.length
 
@@ -209,12 +213,11 @@ class Runtime:
 
         try:
             async with patience:
-                body = IncomingBody(exchange, self._max_body, self._body_timeout)
+                taken: AsyncIterable[bytes] = body
                 if form is not None:  # a model hears of no body that nobody has read
                     await predict_body.instances(body, columns=form == COLUMNS)
-                    body.become(predict_body.text)
-                    length = len(predict_body.text)
-                asked = Request(exchange.headers, said.content_type, length, body, predict_body)
+                    taken, length = MadeBody(predict_body.text), len(predict_body.text)
+                asked = Request(exchange.headers, said.content_type, length, taken, predict_body)
                 answer = self._model.invoke(asked)
                 # An async generator's answer is one item by item, whatever it is typed as.
                 reply = Reply(cast("_Items", answer)) if self._yields else await answer
@@ -230,14 +233,16 @@ class Runtime:
             if isinstance(raised, ConnectionError) and exchange.left:
                 raise  # nobody is there to be told
             error = ordinary(raised)
+        finally:
+            body.close()
         late = patience.expired()
         if form is not None and predict_body.refusal is not None and not late:
             headers = instances_headers(REFUSED, keeps=not exchange.closes)
-            refuse(exchange, 400, predict_body.refusal, **headers)
+            exchange.refuse(400, predict_body.refusal, headers)
         else:
             self._give_up(exchange, error, late=late)
 
-    def _give_up(self, exchange: HttpExchange, error: Exception, *, late: bool) -> None:
+    def _give_up(self, exchange: RuntimeExchange, error: Exception, *, late: bool) -> None:
         """Say that an invocation failed; if its answer has begun, by cutting it off."""
         if late:
             error = TooSlow(f"the model has not answered within {self._answer_timeout:g} s")
@@ -245,11 +250,11 @@ class Runtime:
         if exchange.begun:
             exchange.cut()
         else:
-            refuse_unread(exchange, status, reason)
+            exchange.refuse_unread(status, reason)
 
     # --- Streams ---------------------------------------------------------------------------------
 
-    async def _stream(self, exchange: HttpExchange, path: str) -> None:
+    async def _stream(self, exchange: RuntimeExchange, path: str) -> None:
         try:
             key = self._check_upgrade(exchange)
             query = MultiDictProxy(MultiDict(parse_qsl(exchange.query, keep_blank_values=True)))
@@ -259,9 +264,9 @@ class Runtime:
                 await self._admit(opening)
                 await self._run_stream(exchange, key, opening, handler)
         except UpgradeError as error:
-            refuse(exchange, error.status, error.reason, **error.headers)
+            exchange.refuse(error.status, error.reason, error.headers)
 
-    def _check_upgrade(self, exchange: HttpExchange) -> str:
+    def _check_upgrade(self, exchange: RuntimeExchange) -> str:
         headers = _joined(exchange.headers)
         if not is_upgrade(headers):
             raise UpgradeError(
@@ -295,7 +300,7 @@ class Runtime:
             raise UpgradeError(503, STOPPING)
 
     async def _run_stream(
-        self, exchange: HttpExchange, key: str, opening: Opening, handler: Handler
+        self, exchange: RuntimeExchange, key: str, opening: Opening, handler: Handler
     ) -> None:
         stream = WebSocketStream(opening, turns=self._turns, finish_timeout=self._finish_timeout)
         exchange.switch({**upgrade_headers(key), CLOSE_HEADER: AFTER_ANSWER})
@@ -316,14 +321,12 @@ class _Said(NamedTuple):
     Attributes:
         by_page: whether a web page has a browser send it.
         upgrade: whether it asks for another protocol, whichever that is.
-        expects_continue: whether its body is held back until it is asked for.
         unread_form: how a body is to be read that nobody has read; None for any other.
         content_type: the body's.
     """
 
     by_page: bool
     upgrade: bool
-    expects_continue: bool
     unread_form: str | None
     content_type: str
 
@@ -332,7 +335,6 @@ def _said(headers: Mapping[str, str]) -> _Said:
     return _Said(
         by_page=is_from_a_page(headers.items()),
         upgrade="Upgrade" in headers,
-        expects_continue=headers.get("Expect", "").lower() == "100-continue",
         unread_form=unread_form(headers),
         content_type=headers.get("Content-Type", "application/octet-stream"),
     )
@@ -390,6 +392,6 @@ def _joined(headers: CIMultiDictProxy[str]) -> CIMultiDict[str]:
     return CIMultiDict({name: ", ".join(headers.getall(name)) for name in headers})
 
 
-def _request_id(exchange: HttpExchange) -> str:
+def _request_id(exchange: RuntimeExchange) -> str:
     """The id that the gateway has given the request (clause 1.6-1), for the log."""
     return exchange.headers.get("X-Amzn-SageMaker-Request-Id", "-")[:64]

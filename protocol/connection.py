@@ -1,4 +1,4 @@
-"""FrameConnection: frames in, frames out, on an asyncio transport. The one module here with IO.
+"""FrameConnection: frames in, frames out, on an asyncio transport.
 
 Everything on the way of a frame is a callback: no task and no queue for a message.
 """

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Sequence
+from typing import Final, Protocol
 
 from partway.protocol.errors import HeadTooLarge, TargetTooLong
 from partway.protocol.limits import MAX_HEAD_BYTES, MAX_HEADER_LINE, MAX_HEADERS
@@ -25,3 +26,61 @@ def head_too_large() -> HeadTooLarge:
         f"its name at most {MAX_HEADER_LINE} bytes, and at most {MAX_HEAD_BYTES} bytes in all, of "
         f"which each header counts {HEADER_OVERHEAD} more than it has"
     )
+
+
+class HasHead(Protocol):
+    """A request, as far as its head is measured."""
+
+    @property
+    def method(self) -> str:
+        """As it came."""
+
+    @property
+    def path(self) -> str:
+        """As it came."""
+
+    @property
+    def query(self) -> str:
+        """What is behind the path's question mark."""
+
+    @property
+    def head_size(self) -> int | None:
+        """Bytes of its target and headers, as RFC 9113 §6.5.2 counts them; None if not counted."""
+
+    @property
+    def raw_headers(self) -> Sequence[tuple[str, str]]:
+        """Its headers in their order."""
+
+
+def check_head(head: HasHead) -> None:
+    """Refuse a request whose head is over the limits, however it came.
+
+    Raises:
+        TargetTooLong: path and query are over MAX_HEADER_LINE.
+        HeadTooLarge: there are more than MAX_HEADERS headers, one of them is over MAX_HEADER_LINE,
+            or all of the head is over MAX_HEAD_BYTES.
+    """
+    size = head.head_size
+    if size is not None and size <= MAX_HEADER_LINE:
+        return  # its headers have been counted, and no part of it can be over its limit
+    target = _size(head.path) + _size(head.query) + bool(head.query)
+    if target > MAX_HEADER_LINE:
+        raise target_too_long()
+    if len(head.raw_headers) > MAX_HEADERS:
+        raise head_too_large()
+    total = _size(head.method) + target
+    for name, value in head.raw_headers:
+        size = len(name) + len(value)
+        if not (name.isascii() and value.isascii()) or name == ":authority":
+            # HTTP/2's name for it has more bytes.
+            size = _size("host" if name == ":authority" else name) + _size(value)
+        if size > MAX_HEADER_LINE:
+            raise head_too_large()
+        total += size + HEADER_OVERHEAD
+    if total > MAX_HEAD_BYTES:
+        raise head_too_large()
+
+
+def _size(text: str) -> int:
+    """Count a text's bytes as they came."""
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogateescape"))

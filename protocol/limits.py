@@ -101,7 +101,7 @@ JOIN_UP_TO: Final = 16 * KIB
 HTTP1_BYTES_PER_TURN: Final = 4 * KIB
 
 #: Bytes of a body of HTTP/1.1, or behind the head of an upgrade, that nobody has taken; then its
-#: client is read no more.
+#: client is read no more (aiohttp: twice 64 KiB), unless somebody waits for all of a stated length.
 HTTP1_HELD_BYTES: Final = 128 * KIB
 
 #: Frames that wait for one another, to leave in one write. So many of that size are the high-water

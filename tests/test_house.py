@@ -41,8 +41,8 @@ WITH_IO = {
     "aiohttp", "anyio", "uvloop",
 }  # fmt: skip
 
-#: The one module of ``protocol`` with IO, and the queue in which its connections wait; and what is
-#: gathered, is gathered by loop, and so by thread; and a response's date.
+#: The connections of ``protocol``, and the queue in which they wait; what is gathered, by loop and
+#: so by thread; and a response's date.
 EXCEPTIONS = {
     "protocol/connection.py": {"asyncio", "socket"},
     "protocol/gathering.py": {"threading"},

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable
 
 from partway.container.errors import BodyError
-from partway.container.serving.exchange import HttpExchange
+from partway.container.serving.exchange import RuntimeExchange
 from partway.protocol.http1.request import BodyBroken
 from partway.protocol.limits import FRAMES_PER_TURN
 
@@ -14,63 +14,119 @@ from partway.protocol.limits import FRAMES_PER_TURN
 class IncomingBody(AsyncIterator[bytes]):
     """A body as it arrives; no item spans two chunks, if it comes in chunks.
 
-    Taking it raises :class:`BodyError` where it is too large (413), too slow (408), or not what the
-    request's head announced (400), and ``ClientLeft`` where the client has left.
+    One task at a time may take it, until the request is answered. To take it raises:
+        BodyError: it is too large (413), too slow (408), or not what the request's head announced
+            (400).
+        ClientLeft: the client has left.
+        RuntimeError: another task waits for it, or the request has been answered.
 
     Args:
         exchange: the request's, of whose body nothing has been taken.
-        max_body: largest body, in bytes; one that is stated to be larger is never taken.
+        max_body: largest body, in bytes.
         patience: seconds spent waiting for the body in all.
     """
 
-    __slots__ = ("_exchange", "_items", "_left", "_made", "_max_body", "_patience", "_size")
+    __slots__ = (
+        *("_awaited", "_exchange", "_items", "_left", "_max_body", "_over", "_patience", "_size"),
+    )
 
-    def __init__(self, exchange: HttpExchange, max_body: int, patience: float) -> None:
+    def __init__(self, exchange: RuntimeExchange, max_body: int, patience: float) -> None:
         self._exchange = exchange
         self._max_body = max_body
         self._patience = self._left = patience
         self._size = self._items = 0
-        self._made: bytes | None = None
+        self._awaited = self._over = False
 
-    def become(self, made: bytes) -> None:
-        """Have a body that has been taken be this, which was made of it."""
-        self._made = made
+    def close(self) -> None:
+        """End it: the request has been answered."""
+        self._over = True
 
     async def whole(self) -> bytes:
-        """What has not been taken, all in one piece."""
-        if self._made is None and not self._items and self._exchange.length is not None:
-            self._items = 1
-            if (data := self._exchange.taken_whole()) is None:
-                data = await self._in_time(whole=True)
-            return data
-        return b"".join([item async for item in self])
+        """What has not been taken, in one piece; raises as taking it does."""
+        exchange = self._exchange
+        if self._items or exchange.length is None:
+            return b"".join([item async for item in self])
+        if exchange.length > self._max_body:
+            raise self._too_large()
+        self._check()
+        self._items = 1
+        if (data := exchange.taken_whole()) is None:
+            data = await self._in_time(exchange.read_whole())
+        return data
 
     async def __anext__(self) -> bytes:
-        data: bytes | None
-        if self._made is not None:
-            data, self._made = self._made, b""
-        elif (data := self._exchange.taken()) is None:
-            data = await self._in_time(whole=False)
+        self._check()
+        exchange = self._exchange
+        if (data := exchange.taken()) is None:
+            data = await self._in_time(exchange.read())
         if not data:
             raise StopAsyncIteration
         self._size += len(data)
-        if self._size > self._max_body and self._made is None:
-            raise BodyError(413, f"the body is larger than {self._max_body} bytes")
+        if self._size > self._max_body:
+            raise self._too_large()
         self._items += 1
         if not self._items % FRAMES_PER_TURN:
             await asyncio.sleep(0)  # one read may hold thousands, and others want their turn
         return data
 
-    async def _in_time(self, *, whole: bool) -> bytes:
+    async def _in_time(self, coming: Awaitable[bytes]) -> bytes:
         clock = asyncio.get_running_loop().time
         asked = clock()
+        self._awaited = True
         try:
             async with asyncio.timeout(self._left):
-                return await (self._exchange.read_whole() if whole else self._exchange.read())
+                return await coming
         except TimeoutError:
             raise BodyError(408, f"the body did not come within {self._patience:g} s") from None
         except BodyBroken as error:
+            self._awaited = False
+            self._check()
             raise BodyError(400, "the body is cut, or not framed as HTTP asks") from error
         finally:
+            self._awaited = False
             # Time spent on the model, or on a client that is slow to read, is not the body's.
             self._left -= clock() - asked
+
+    def _check(self) -> None:
+        """Refuse whoever may not take it now."""
+        if self._over:
+            raise RuntimeError("the request has been answered: its body must be taken before")
+        if self._awaited:
+            raise RuntimeError("another task waits for the request's body: one may at a time")
+
+    def _too_large(self) -> BodyError:
+        return BodyError(413, f"the body is larger than {self._max_body} bytes")
+
+
+class MadeBody(AsyncIterator[bytes]):
+    """A body that is there, since it was made of what has come: one item.
+
+    Args:
+        made: all of it.
+    """
+
+    __slots__ = ("_made",)
+
+    def __init__(self, made: bytes) -> None:
+        self._made = made
+
+    async def whole(self) -> bytes:
+        """What has not been taken, in one piece."""
+        made, self._made = self._made, b""
+        return made
+
+    async def __anext__(self) -> bytes:
+        if not self._made:
+            raise StopAsyncIteration
+        return await self.whole()
+
+
+async def read_whole(body: AsyncIterable[bytes]) -> bytes:
+    """Take all that is left of a body, in one piece.
+
+    Args:
+        body: one of those here, or an author's own; raises as taking it does.
+    """
+    if isinstance(body, IncomingBody | MadeBody):
+        return await body.whole()
+    return b"".join([item async for item in body])

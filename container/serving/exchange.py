@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
@@ -10,22 +10,23 @@ from multidict import CIMultiDict, CIMultiDictProxy
 
 from partway.container.limits import HEAD_JOINED_UP_TO
 from partway.protocol.http1.connection import RequestConnection
-from partway.protocol.http1.facts import Facts
+from partway.protocol.http1.facts import Fact, Facts
 from partway.protocol.http1.request import Http1Request
-from partway.protocol.http1.response import response_head
+from partway.protocol.http1.response import BODILESS, CHUNKED, LAST_CHUNK, response_head
 
 #: What responses name as their server.
 SERVER: Final = "partway-container"
 
+#: The type of what is text.
+TEXT: Final = "text/plain; charset=utf-8"
+
 _NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
-_CHUNKED: Final = "Transfer-Encoding: chunked\r\n"
-_LAST_CHUNK: Final = b"0\r\n\r\n"
 
-#: Statuses whose responses have no length (RFC 9110 §8.6).
-_WITHOUT_LENGTH: Final = frozenset({101, 204, 304})
+#: Whether a body is held back until it is asked for (RFC 9110 §10.1.1).
+_EXPECTS: Final = Fact(lambda headers: headers.get("Expect", "").lower() == "100-continue")
 
 
-class HttpExchange:
+class RuntimeExchange:
     """One request of a connection's, and what it is answered.
 
     Args:
@@ -41,11 +42,12 @@ class HttpExchange:
         length: of the body, in bytes, 0 for none; None of one in chunks.
         begun: whether the response's head has left.
         closes: whether the connection ends behind the response.
+        head_size: bytes of the request's target and headers, as RFC 9113 §6.5.2 counts them.
     """
 
     __slots__ = (
-        *("_chunks", "_headers", "_unsent_head", "_request", "begun", "closes", "connection"),
-        *("length", "method", "path", "query", "version"),
+        *("_chunks", "_headers", "_held_back", "_request", "_unsent_head", "begun", "closes"),
+        *("connection", "head_size", "length", "method", "path", "query", "version"),
     )
 
     def __init__(self, connection: RequestConnection, request: Http1Request) -> None:
@@ -58,8 +60,10 @@ class HttpExchange:
         self.length = head.length
         self.begun = False
         self.closes = not head.keeps
+        self.head_size: int | None = head.size
         self._request = request
         self._headers: CIMultiDictProxy[str] | None = None
+        self._held_back = _EXPECTS.of(self)
         self._chunks = False
         self._unsent_head = b""
 
@@ -75,6 +79,11 @@ class HttpExchange:
                 by_name = CIMultiDict(head.raw_headers)
             self._headers = CIMultiDictProxy(by_name)
         return self._headers
+
+    @property
+    def raw_headers(self) -> Sequence[tuple[str, str]]:
+        """The request's headers in their order."""
+        return self._request.head.raw_headers
 
     @property
     def facts(self) -> Facts:
@@ -113,10 +122,12 @@ class HttpExchange:
         """
         return await self.connection.read(self._request)
 
-    def say_continue(self) -> None:
-        """Ask for a body that its client holds back until then (RFC 9110 §10.1.1)."""
-        if self.version == "1.1":
-            self.connection.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+    def ask_for_body(self) -> None:
+        """Say that the body is wanted, where the client holds it back until then."""
+        if self._held_back:
+            self._held_back = False
+            if self.version == "1.1":
+                self.connection.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     # --- The response ----------------------------------------------------------------------------
 
@@ -133,16 +144,37 @@ class HttpExchange:
         Raises:
             ValueError: a header would be more than one line.
         """
-        framing = "" if status in _WITHOUT_LENGTH else f"Content-Length: {len(body)}\r\n"
+        # A 204 has no length (RFC 9110 §8.6).
+        framing = "" if status == 204 else f"Content-Length: {len(body)}\r\n"
         head = self._head(status, headers, framing)
         self.begun = True
-        if self.method == "HEAD":
+        if self.method == "HEAD" or status in BODILESS:
             body = b""
         if len(body) <= HEAD_JOINED_UP_TO:
             self.connection.write(head + body)
         else:
             self.connection.write(head)
             self.connection.write(body)
+
+    def refuse(self, status: int, reason: str, headers: Mapping[str, str] = _NO_HEADERS) -> None:
+        """Answer no.
+
+        Args:
+            status: the response's.
+            reason: a line of text, without its end.
+            headers: further ones than those that every refusal has.
+        """
+        self.respond(status, f"{reason}\n".encode(), {"Content-Type": TEXT, **headers})
+
+    def refuse_unread(self, status: int, reason: str) -> None:
+        """Answer no, and leave a body unread: the connection can carry nothing more.
+
+        Args:
+            status: the response's.
+            reason: a line of text, without its end.
+        """
+        self.closes = True
+        self.refuse(status, reason)
 
     def begin(self, status: int, headers: Mapping[str, str], length: int | None) -> None:
         """Begin a response whose body comes in pieces; its head leaves with the first of them.
@@ -160,7 +192,7 @@ class HttpExchange:
         if length is not None:
             framing = f"Content-Length: {length}\r\n"
         elif self.version == "1.1":
-            self._chunks, framing = True, _CHUNKED
+            self._chunks, framing = True, CHUNKED
         else:
             self.closes = True
         self._unsent_head = self._head(status, headers, framing)
@@ -169,33 +201,42 @@ class HttpExchange:
         """Send a piece of a body; returns when there is room for another.
 
         Raises:
-            ClientLeft: the client has left, or takes nothing.
+            ClientLeft: the client has left. The task that answers is cancelled besides.
         """
         head, self._unsent_head = self._unsent_head, b""
         self.begun = True
-        if not piece:
-            data = head
-        elif len(piece) > HEAD_JOINED_UP_TO:  # what is long is not copied
-            self.connection.write(b"%b%x\r\n" % (head, len(piece)) if self._chunks else head)
-            self.connection.write(piece)
-            data = b"\r\n" if self._chunks else b""
-        elif self._chunks:
-            data = b"%b%x\r\n%b\r\n" % (head, len(piece), piece)
-        else:
-            data = head + piece
-        if data:
-            self.connection.write(data)
-        await self.connection.room()
+        if len(piece) > HEAD_JOINED_UP_TO:  # what is long is not copied
+            before, behind = head, b""
+            if self._chunks:
+                before, behind = b"%b%x\r\n" % (head, len(piece)), b"\r\n"
+            for data in filter(None, (before, piece, behind)):
+                self.connection.write(data)
+        elif self._chunks and piece:
+            self.connection.write(b"%b%x\r\n%b\r\n" % (head, len(piece), piece))
+        elif head or piece:
+            self.connection.write(head + piece)
+        await self.room()
 
     async def end(self) -> None:
-        """End a body that has come in pieces, one at least.
+        """End a body that has come in pieces.
 
         Raises:
-            ClientLeft: the client has left, or takes nothing.
+            ClientLeft: the client has left.
         """
-        if self._chunks:
-            self.connection.write(_LAST_CHUNK)
-        await self.connection.room()
+        head, self._unsent_head = self._unsent_head, b""
+        self.begun = True
+        if last := head + (LAST_CHUNK if self._chunks else b""):
+            self.connection.write(last)
+        await self.room()
+
+    async def room(self) -> None:
+        """Wait until the client has room for more; one that takes nothing is given up.
+
+        Raises:
+            ClientLeft: the client has left. The task that answers is cancelled besides.
+        """
+        if self.connection.writing_paused or self.connection.transport is None:
+            await self.connection.room()
 
     def switch(self, headers: Mapping[str, str]) -> None:
         """Send the 101 behind which the connection is another protocol's.
@@ -207,6 +248,9 @@ class HttpExchange:
         self.begun = self.closes = True
 
     def _head(self, status: int, headers: Mapping[str, str], framing: str) -> bytes:
+        if self._held_back and not self._request.complete:
+            # What its client sends next may be a request, and be read as that body.
+            self.closes = True
         # Headers may name the connection's options, its end among them (RFC 9110 §7.6.1).
         keeps = not self.closes or "Connection" in headers
         own = f"Server: {SERVER}\r\n{framing}"

@@ -7,8 +7,10 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from partway.container.serving.chunks import ChunkedRequest
-from partway.container.serving.exchange import HttpExchange
+from partway.container.serving.exchange import RuntimeExchange
 from partway.log_lines import LogLine
+from partway.protocol.errors import ApiError
+from partway.protocol.heads import check_head
 from partway.protocol.http1.connection import RequestConnection
 from partway.protocol.http1.parser import RequestBroken
 from partway.protocol.http1.request import Http1Request
@@ -18,21 +20,18 @@ from partway.protocol.limits import REQUEST_HEAD_TIMEOUT, STALL_TIMEOUT
 _log = logging.getLogger("partway.container.http")
 
 #: Answers an exchange.
-Handler = Callable[[HttpExchange], Awaitable[None]]
+Handler = Callable[[RuntimeExchange], Awaitable[None]]
 
 
-class Connection(RequestConnection):
+class RuntimeConnection(RequestConnection):
     """A connection of the platform's; when that leaves, nobody goes on working for it."""
 
     __slots__ = ()
 
     def _tell_lost(self) -> None:
-        if self._idle is not None:
-            self._wake()
-            return
-        if self._current is not None:
-            self._current.tell()
-        if self._task is not None:
+        works = self._idle is None and self._waiting > 0
+        super()._tell_lost()
+        if works and self._task is not None:  # the base cancels it where nobody waits
             self._task.cancel()
 
     def _break(self, broken: RequestBroken) -> None:
@@ -40,26 +39,36 @@ class Connection(RequestConnection):
         super()._break(broken)
 
 
-class ExchangeServer(RequestServer):
+class ExchangeServer(RequestServer[RuntimeConnection]):
     """Listens for requests. :meth:`protocol` is the factory for ``loop.create_server``.
 
     Args:
         handle: answers an exchange.
         head_timeout: seconds for a whole request head, and for an idle connection.
+        taken_within: seconds in which a client has to take some of what it is sent, over and over.
     """
 
-    def __init__(self, handle: Handler, *, head_timeout: float = REQUEST_HEAD_TIMEOUT) -> None:
-        super().__init__(head_timeout=head_timeout, taken_within=STALL_TIMEOUT)
+    def __init__(
+        self,
+        handle: Handler,
+        *,
+        head_timeout: float = REQUEST_HEAD_TIMEOUT,
+        taken_within: float = STALL_TIMEOUT,
+    ) -> None:
+        super().__init__(head_timeout=head_timeout, taken_within=taken_within)
         self._handle = handle
 
     def protocol(self) -> asyncio.Protocol:
         """A protocol for one connection."""
-        return Connection(self, ChunkedRequest)
+        return RuntimeConnection(self, ChunkedRequest)
 
-    async def answer(self, connection: Connection, request: Http1Request) -> bool:
-        exchange = HttpExchange(connection, request)
+    async def answer(self, connection: RuntimeConnection, request: Http1Request) -> bool:
+        exchange = RuntimeExchange(connection, request)
         try:
+            check_head(exchange)
             await self._handle(exchange)
+        except ApiError as error:
+            exchange.refuse_unread(error.status, error.message)
         except asyncio.CancelledError:
             exchange.cut()  # an orderly end would say that what has been sent is whole
             raise
@@ -70,11 +79,9 @@ class ExchangeServer(RequestServer):
             if exchange.begun:
                 exchange.cut()
             else:
-                exchange.closes = True
-                exchange.respond(500)
+                exchange.refuse_unread(500, "the runtime has failed; its log says how")
         return not (exchange.closes or self.ending)
 
-    def refuse(self, connection: Connection, broken: RequestBroken) -> None:
-        exchange = HttpExchange(connection, ChunkedRequest.unread())
-        headers = {"Content-Type": "text/plain; charset=utf-8"}
-        exchange.respond(broken.error.status, f"{broken.error}\n".encode(), headers)
+    def refuse(self, connection: RuntimeConnection, broken: RequestBroken) -> None:
+        exchange = RuntimeExchange(connection, ChunkedRequest.unread())
+        exchange.refuse(broken.error.status, broken.error.message)

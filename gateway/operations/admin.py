@@ -42,7 +42,6 @@ from partway.gateway.operations.admin_deployments import (
 from partway.gateway.operations.admin_logs import LogsAsked, log_lines
 from partway.gateway.serving.error_dialects import aws_rest_json
 from partway.gateway.serving.exchange import Exchange
-from partway.gateway.serving.heads import check_head
 from partway.gateway.serving.http1 import Http1Server
 from partway.gateway.waiting import time_limit
 from partway.log_lines import LogLine
@@ -54,6 +53,7 @@ from partway.protocol.errors import (
     NotFound,
     ServiceUnavailable,
 )
+from partway.protocol.heads import check_head
 from partway.protocol.http1.response import response_head
 from partway.protocol.limits import STALL_TIMEOUT
 

@@ -28,12 +28,12 @@ from partway.gateway.serving.audit import audited
 from partway.gateway.serving.error_dialects import ErrorDialect, aws_rest_json
 from partway.gateway.serving.exchange import Exchange
 from partway.gateway.serving.gathered_bytes import GatheredBytes, HeldBytes
-from partway.gateway.serving.heads import check_head
 from partway.gateway.serving.payloads import PayloadRule
 from partway.gateway.serving.peers import peer_of
 from partway.gateway.serving.routes import Access, Leave, Route, find
 from partway.log_lines import LogLine
 from partway.protocol.errors import ApiError, ContainerError, InternalServerError
+from partway.protocol.heads import check_head
 from partway.protocol.http1.facts import Fact
 from partway.protocol.limits import LOGGED_CHARACTERS, MAX_ENDPOINT_NAME
 from partway.protocol.sigv4 import SignableRequest

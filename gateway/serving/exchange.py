@@ -24,6 +24,7 @@ from partway.gateway.serving.strangers import Visit
 from partway.protocol.connection import FrameConnection
 from partway.protocol.errors import ApiError, RequestTimeout, RequestTooLarge
 from partway.protocol.http1.facts import Fact, Facts
+from partway.protocol.http1.response import BODILESS
 from partway.protocol.sigv4 import SignableRequest
 
 NO_HEADERS: Mapping[str, str] = MappingProxyType({})
@@ -32,9 +33,6 @@ _NOTHING_ANEW: Final[Mapping[str, bytes]] = MappingProxyType({})
 _EXPECT: Final = istr("Expect")
 #: What a request expects, in lower case; empty for nothing (RFC 9110 §10.1.1).
 _EXPECTS: Final = Fact(lambda headers: headers.get(_EXPECT, "").lower())
-
-#: Statuses whose responses have no body (RFC 9110 §6.4.1).
-_BODILESS = frozenset({204, 304})
 
 
 class Exchange(ABC):
@@ -412,7 +410,7 @@ class Exchange(ABC):
         """See :meth:`end`; both are empty where the response has no body."""
 
     def _may_have_body(self, status: int) -> bool:
-        return self.method != "HEAD" and status not in _BODILESS
+        return self.method != "HEAD" and status not in BODILESS
 
     @abstractmethod
     async def open(self, status: int, headers: Mapping[str, str]) -> Duplex:

@@ -24,7 +24,7 @@ log = logging.getLogger("partway.http1")
 Dispatch = Callable[[Exchange], Awaitable[None]]
 
 
-class Http1Server(RequestServer):
+class Http1Server(RequestServer[Http1Connection]):
     """Makes a protocol for each connection; the listener feeds it.
 
     Args:
@@ -42,7 +42,7 @@ class Http1Server(RequestServer):
 
     def protocol(self, visitor: Visitor | None = None) -> asyncio.Protocol:
         """A protocol for one connection; without a visitor nobody counts it."""
-        return Http1Connection(self, visitor or uncounted())
+        return Http1Connection(self, visitor or uncounted(), self.cork)
 
     async def shutdown(self, timeout: float) -> int:
         left = await super().shutdown(timeout)

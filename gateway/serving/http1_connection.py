@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Protocol
 
 from partway.gateway.cork import Cork
 from partway.gateway.limits import HTTP1_STUCK_BYTES, TLS_READ_HELD
@@ -17,22 +16,13 @@ from partway.protocol.http1.parser import RequestBroken
 log = logging.getLogger("partway.http1")
 
 
-class CorkingAnswerer(Answerer, Protocol):
-    """Whoever has a connection's requests answered.
-
-    Attributes:
-        cork: has responses of several connections sent together.
-    """
-
-    cork: Cork
-
-
 class Http1Connection(RequestConnection):
     """One connection of those that the crowd counts and weighs.
 
     Args:
         server: has its requests answered.
         visitor: the connection, as the crowd has it.
+        cork: has responses of several connections sent together.
 
     Attributes:
         duplex: hears of the transport, while a response is open both ways.
@@ -41,11 +31,11 @@ class Http1Connection(RequestConnection):
 
     __slots__ = ("_cork", "_tls_read", "_unsent", "_weighed", "duplex", "visitor")
 
-    def __init__(self, server: CorkingAnswerer, visitor: Visitor) -> None:
+    def __init__(self, server: Answerer, visitor: Visitor, cork: Cork) -> None:
         super().__init__(server)
         self.duplex: Http1Duplex | None = None
         self.visitor = visitor
-        self._cork = server.cork
+        self._cork = cork
         self._tls_read = 0
         self._weighed = 0
         self._unsent = b""
@@ -79,20 +69,6 @@ class Http1Connection(RequestConnection):
         return super().eof_received()
 
     # --- What it does its own way ----------------------------------------------------------------
-
-    def _begins_alike(self, data: bytes) -> bool:
-        if self._idle is None or self._unparsed or not self.visitor.account.known:
-            return False
-        parser = self._parser
-        before = parser.last
-        if not parser.feed_alike(data):
-            return False
-        now = parser.last
-        # Of two heads that weigh the same nobody need be told.
-        if before is None or now is None or not now.head.weighs_as(before.head):
-            self._weigh()
-        self._wake()
-        return True
 
     def _comes_in_turn(self) -> bool:
         return not self.visitor.account.known

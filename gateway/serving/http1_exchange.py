@@ -16,7 +16,7 @@ from partway.gateway.serving.http1_duplex import Http1Duplex
 from partway.protocol.connection import FrameConnection, watch_by_tcp
 from partway.protocol.errors import ClientLeft, InputValidationError
 from partway.protocol.http1.request import BodyBroken, Http1Request
-from partway.protocol.http1.response import response_head
+from partway.protocol.http1.response import CHUNKED, LAST_CHUNK, response_head
 from partway.protocol.limits import JOIN_UP_TO, KIB
 
 #: SO_LINGER of a socket that ends by RST, and not by FIN.
@@ -27,9 +27,6 @@ _TOGETHER: Final = 64 * KIB
 
 #: A response that is given whole: its status, body and headers.
 _Whole: TypeAlias = tuple[int, bytes, Mapping[str, str]]
-
-_CHUNKED: Final = "Transfer-Encoding: chunked\r\n"
-_LAST_CHUNK: Final = b"0\r\n\r\n"
 
 
 class Http1Exchange(UpgradableExchange):
@@ -175,7 +172,7 @@ class Http1Exchange(UpgradableExchange):
         framing = ""
         if not (self._bodiless or "content-length" in map(str.lower, headers)):
             if self.version == "1.1":
-                self._chunks, framing = True, _CHUNKED
+                self._chunks, framing = True, CHUNKED
             else:
                 self.closes = True  # it ends with its connection (RFC 9112 §6.3)
         self._answered = True
@@ -198,7 +195,7 @@ class Http1Exchange(UpgradableExchange):
             await protocol.room()
 
     async def _end(self, last: bytes, otherwise: bytes) -> None:
-        self._send_piece(last, _LAST_CHUNK if self._chunks else b"")
+        self._send_piece(last, LAST_CHUNK if self._chunks else b"")
         await self._protocol.room()
 
     def _send_piece(self, piece: bytes, end: bytes) -> None:
@@ -223,7 +220,7 @@ class Http1Exchange(UpgradableExchange):
         if protocol.transport is None:
             raise ConnectionResetError("the client left")
         self.closes = self._answered = True
-        protocol.write(self._head(status, headers, _CHUNKED))
+        protocol.write(self._head(status, headers, CHUNKED))
         # HTTP/1.1 has no ping (clause 1.4-4).
         watch_by_tcp(protocol.transport, CLIENT_PING_INTERVAL, CLIENT_PINGS_UNANSWERED)
         duplex = protocol.duplex = Http1Duplex(request, protocol.read, protocol.transport)

@@ -1,10 +1,12 @@
 """HTTP/1.1 as bytes, for the gateway and for the container's runtime alike (RFC 9112).
 
-============ ==================================================================================
-``parser``   bytes ↔ requests: llhttp's, and which of what it lets pass is refused
-``alike``    heads that are like the one before them, which llhttp is not asked about again
-``request``  one request: its head, and what has come of its body
-``facts``    what follows from a head alone, worked out once
-``response`` the head of a response
-============ ==================================================================================
+============== ================================================================================
+``parser``     bytes → requests: llhttp's, and which of what it lets pass is refused
+``alike``      heads that are like the one before them, which llhttp is not asked about again
+``request``    one request: its head, and what has come of its body
+``facts``      what follows from a head alone, worked out once
+``response``   the head of a response
+``connection`` reads requests in turns, has them answered in order, and ends
+``server``     all connections, to the shutdown
+============== ================================================================================
 """

@@ -18,7 +18,7 @@ from partway.protocol.taking import TakingWatch
 
 
 class Answerer(Protocol):
-    """Whoever has a connection's requests answered.
+    """Whoever has a connection's requests answered: see :mod:`partway.protocol.http1.server`.
 
     Attributes:
         head_timeout: seconds in which a request's head has to come whole.
@@ -32,13 +32,13 @@ class Answerer(Protocol):
     ending: bool
     tasks: set[asyncio.Task[None]]
 
-    def begun(self, connection: RequestConnection) -> None:
-        """A connection has begun."""
+    # Each has connections of its own kind.
 
-    def over(self, connection: RequestConnection) -> None:
-        """A connection is over."""
+    def begun(self, connection: Any) -> None:
+        """Note that a connection has begun."""
 
-    # Each server has connections of its own kind.
+    def over(self, connection: Any) -> None:
+        """Note that a connection is over."""
 
     def answer(self, connection: Any, request: Http1Request) -> Awaitable[bool]:
         """Answer a request; returns whether the connection may have another one."""
@@ -52,6 +52,9 @@ class RequestConnection(asyncio.Protocol):
 
     One task answers its requests, one after the other. While it is at one, as much is read of the
     next as one turn brings.
+
+    Who is a connection of another kind adds to the callbacks of asyncio, to what is said of hooks
+    below, and to how the connection is written to and ends.
 
     Args:
         server: has its requests answered.
@@ -153,7 +156,7 @@ class RequestConnection(asyncio.Protocol):
             self._let_go()
             self._tell_lost()
 
-    # --- For who is one of these -----------------------------------------------------------------
+    # --- Hooks -----------------------------------------------------------------------------------
 
     def _comes_in_turn(self) -> bool:
         """Whether what comes is not parsed at once, but in its turn, however short it is."""
@@ -192,8 +195,16 @@ class RequestConnection(asyncio.Protocol):
 
     def _begins_alike(self, data: bytes) -> bool:
         """Whether a read is the request that is waited for, like the one before; then it begins."""
-        if self._idle is None or self._unparsed or not self._parser.feed_alike(data):
+        if self._idle is None or self._unparsed or self._comes_in_turn():
             return False
+        parser = self._parser
+        before = parser.last
+        if not parser.feed_alike(data):
+            return False
+        now = parser.last
+        # Of two heads that weigh the same nobody need be told.
+        if before is None or now is None or not now.head.weighs_as(before.head):
+            self._weigh()
         self._wake()
         return True
 
@@ -322,6 +333,7 @@ class RequestConnection(asyncio.Protocol):
     async def _skipped(self, request: Http1Request) -> bool:
         """Drop the rest of a body that nobody wants; whether that has come to its end in time."""
         request.drop()
+        request.tell()  # whoever waits for it still
         self._go_on()
         with_time = self._loop.call_later(limits.LINGER_TIMEOUT, request.tell)
         ends = self._loop.time() + limits.LINGER_TIMEOUT
@@ -342,11 +354,11 @@ class RequestConnection(asyncio.Protocol):
         """Wait for more of a request's body; empty behind its end.
 
         Raises:
-            BodyBroken: there is no more that is valid HTTP.
+            BodyBroken: there is no more that is valid HTTP, or the request has been answered.
             ClientLeft: the client has left.
         """
         while (data := self.taken(request)) is None:
-            if request.broken:
+            if request.broken or request.dropped:
                 raise BodyBroken
             await self._news(request)
         return data
@@ -355,10 +367,11 @@ class RequestConnection(asyncio.Protocol):
         """Wait for all of a request's body, of which nothing has been taken.
 
         Args:
-            request: the request, whose body has a stated length that may be held.
+            request: the request, whose body has a stated length: that is held, and must be within
+                what may be.
 
         Raises:
-            BodyBroken: what has come is not all of it.
+            BodyBroken: what has come is not all of it, or the request has been answered.
             ClientLeft: the client has left.
         """
         assert request.head.length is not None, "what has no length may have no end"
@@ -367,7 +380,7 @@ class RequestConnection(asyncio.Protocol):
             self._go_on()
         try:
             while not request.complete:
-                if request.broken:
+                if request.broken or request.dropped:
                     raise BodyBroken
                 await self._news(request)
         finally:
@@ -418,7 +431,8 @@ class RequestConnection(asyncio.Protocol):
             await news
         finally:
             self._waiting -= 1
-            request.news = None
+            if request.news is news:
+                request.news = None
         if self.transport is None:
             raise ClientLeft
 

@@ -9,6 +9,13 @@ from typing import Final
 from partway.protocol.http1.facts import KnownHeaders
 from partway.protocol.http_date import http_date
 
+#: The header of a body in chunks, and the chunk that ends it (RFC 9112 §7.1).
+CHUNKED: Final = "Transfer-Encoding: chunked\r\n"
+LAST_CHUNK: Final = b"0\r\n\r\n"
+
+#: Statuses whose responses have no body (RFC 9110 §6.4.1).
+BODILESS: Final = frozenset({204, 304})
+
 _REASONS: Final = {int(status): status.phrase for status in HTTPStatus}
 
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import Generic, TypeVar
 
 from partway.protocol.http1.connection import RequestConnection
 from partway.protocol.http1.parser import RequestBroken
 from partway.protocol.http1.request import Http1Request
 
+C = TypeVar("C", bound=RequestConnection)
 
-class RequestServer(ABC):
-    """All connections of a server, whose requests it has answered.
+
+class RequestServer(ABC, Generic[C]):
+    """All connections of a server, each of its own kind of them, whose requests it has answered.
 
     Args:
         head_timeout: seconds from when a connection begins, and from its last response, to the end
@@ -84,9 +86,9 @@ class RequestServer(ABC):
             self._none_left.set()
 
     @abstractmethod
-    async def answer(self, connection: Any, request: Http1Request) -> bool:
+    async def answer(self, connection: C, request: Http1Request) -> bool:
         """Answer a request; returns whether the connection may have another one."""
 
     @abstractmethod
-    def refuse(self, connection: Any, broken: RequestBroken) -> None:
+    def refuse(self, connection: C, broken: RequestBroken) -> None:
         """Answer what is no request; nothing of it is repeated."""

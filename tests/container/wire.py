@@ -72,6 +72,12 @@ class RawClient:
         self.writer = writer
         self._read = b""
 
+    @property
+    def port(self) -> int:
+        """The server's."""
+        port: int = self.writer.get_extra_info("peername")[1]
+        return port
+
     def send(self, data: bytes) -> None:
         self.writer.write(data)
 

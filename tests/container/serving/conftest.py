@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from partway.container.serving.exchange import HttpExchange
+from partway.container.serving.exchange import RuntimeExchange
 from partway.container.serving.server import ExchangeServer
 from tests.container.wire import RawClient, raw_client
 
@@ -21,12 +21,9 @@ Serve = Callable[..., Any]
 def serve(no_leaks: None) -> Serve:
     @asynccontextmanager
     async def serving(
-        handle: Callable[[HttpExchange], Awaitable[None]], **options: Any
+        handle: Callable[[RuntimeExchange], Awaitable[None]], **options: Any
     ) -> AsyncIterator[tuple[ExchangeServer, RawClient]]:
-        server = ExchangeServer(handle)
-        for name, value in options.items():
-            assert hasattr(server, name)
-            setattr(server, name, value)
+        server = ExchangeServer(handle, **options)
         loop = asyncio.get_running_loop()
         listener = await loop.create_server(server.protocol, "127.0.0.1", 0)
         try:

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from partway.container.errors import BodyError
-from partway.container.serving.body import IncomingBody
-from partway.container.serving.exchange import HttpExchange
+from partway.container.serving.body import IncomingBody, MadeBody, read_whole
+from partway.container.serving.exchange import RuntimeExchange
 from partway.protocol.errors import ClientLeft
 from partway.protocol.http1.request import Http1Request
 from partway.protocol.limits import HTTP1_HELD_BYTES
@@ -29,11 +29,11 @@ def post(body: bytes, **headers: str) -> bytes:
 
 def reading(
     read: Callable[[IncomingBody], Awaitable[Any]], most: int = 1 << 30, patience: float = 20.0
-) -> tuple[Callable[[HttpExchange], Awaitable[None]], list[Any]]:
+) -> tuple[Callable[[RuntimeExchange], Awaitable[None]], list[Any]]:
     """A handler that reads its body so, and what has come of that."""
     found: list[Any] = []
 
-    async def answer(exchange: HttpExchange) -> None:
+    async def answer(exchange: RuntimeExchange) -> None:
         try:
             found.append(await read(IncomingBody(exchange, most, patience)))
         except BodyError as error:
@@ -127,7 +127,7 @@ async def test_who_reads_whole_what_was_held_back_has_the_rest_of_it(serve: Serv
 async def test_who_has_given_up_waiting_for_all_may_have_what_comes(serve: Serve) -> None:
     given_up, found = asyncio.Event(), []
 
-    async def answer(exchange: HttpExchange) -> None:
+    async def answer(exchange: RuntimeExchange) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(0.01):
                 await exchange.read_whole()
@@ -178,6 +178,14 @@ async def test_a_body_of_chunks_that_is_too_large(
     assert found == [(413, "the body is larger than 2 bytes")]
 
 
+async def test_a_body_that_is_stated_to_be_too_large_is_not_waited_for(serve: Serve) -> None:
+    answer, found = reading(whole, most=2)
+    async with serve(answer) as (_, client):
+        client.send(post(b"abc")[:-3])
+        await client.head()
+    assert found == [(413, "the body is larger than 2 bytes")]
+
+
 async def test_the_rest_of_a_body_that_was_begun_is_read_whole(serve: Serve) -> None:
     async def mixed(body: IncomingBody) -> tuple[bytes, bytes, bytes]:
         return await anext(body), await body.whole(), await body.whole()
@@ -191,17 +199,63 @@ async def test_the_rest_of_a_body_that_was_begun_is_read_whole(serve: Serve) -> 
     assert found == [(b"a", b"bcd", b""), (b"abcd", b"", b"")]
 
 
-async def test_what_was_made_of_a_body_is_the_body(serve: Serve) -> None:
-    async def made(body: IncomingBody) -> tuple[list[bytes], bytes]:
-        await body.whole()
-        body.become(b"longer than what came")
-        return [item async for item in body], await body.whole()
+async def test_what_was_made_of_a_body_is_one_item() -> None:
+    body = MadeBody(b"made")
+    assert [item async for item in body] == [b"made"]
+    assert await body.whole() == b""
+    assert await read_whole(MadeBody(b"made")) == b"made"
 
-    answer, found = reading(made, most=5)
+
+@pytest.mark.parametrize("first", [whole, items])
+@pytest.mark.parametrize("second", [whole, items])
+async def test_a_body_has_one_reader_at_a_time(
+    serve: Serve,
+    first: Callable[[IncomingBody], Awaitable[Any]],
+    second: Callable[[IncomingBody], Awaitable[Any]],
+) -> None:
+    found = []
+
+    async def answer(exchange: RuntimeExchange) -> None:
+        body = IncomingBody(exchange, 100, 20.0)
+        reading = asyncio.create_task(first(body))
+        await asyncio.sleep(0)
+        with pytest.raises(RuntimeError, match="another task waits for the request's body"):
+            await second(body)
+        exchange.respond(200)
+        found.append(await reading)
+
     async with serve(answer) as (_, client):
-        client.send(post(b"ab"))
+        client.send(post(b"ab")[:-1])
         await client.head()
-    assert found == [([b"longer than what came"], b"")]
+        client.send(b"b")
+        await until(lambda: found)
+    assert found in ([b"ab"], [[b"a", b"b"]])
+
+
+@pytest.mark.parametrize("read", [whole, items])
+@pytest.mark.parametrize("waits", [False, True])
+async def test_a_body_ends_with_the_answer(
+    serve: Serve, read: Callable[[IncomingBody], Awaitable[Any]], *, waits: bool
+) -> None:
+    """Who has not read it by then keeps nobody from the connection's next request."""
+    readers: list[asyncio.Task[Any]] = []
+
+    async def answer(exchange: RuntimeExchange) -> None:
+        body = IncomingBody(exchange, 100, 20.0)
+        readers.append(asyncio.create_task(read(body)))
+        if waits:
+            await asyncio.sleep(0)
+        exchange.respond(200)
+        body.close()
+
+    async with serve(answer) as (_, client):
+        for _ in range(2):
+            client.send(post(b"ab")[:-1])
+            await client.head()
+            with pytest.raises(RuntimeError, match="the request has been answered"):
+                async with asyncio.timeout(20):
+                    await readers.pop()
+            client.send(b"b")
 
 
 @pytest.mark.parametrize("read", [whole, items])
@@ -211,7 +265,7 @@ async def test_whoever_waits_hears_that_the_client_has_left(
     """In a task of its own too, which nobody cancels."""
     waiting: list[asyncio.Task[Any]] = []
 
-    async def answer(exchange: HttpExchange) -> None:
+    async def answer(exchange: RuntimeExchange) -> None:
         waiting.append(asyncio.create_task(read(IncomingBody(exchange, 100, 20.0))))
         await asyncio.Event().wait()
 
