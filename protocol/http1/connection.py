@@ -321,6 +321,8 @@ class RequestConnection(asyncio.Protocol):
                     break
                 if self.writing_paused:
                     await self.room()
+                if request.held:
+                    request.drop()  # else it would stay until the next has come
                 if not request.complete and not await self._skipped(request):
                     break
                 self._current = None

@@ -48,6 +48,19 @@ async def test_a_body_that_nobody_reads_is_passed_over(serve: Serve) -> None:
             assert await client.reader.readexactly(1) == b"/"
 
 
+@pytest.mark.parametrize("chunked", [False, True])
+async def test_a_body_that_nobody_read_is_not_kept(serve: Serve, *, chunked: bool) -> None:
+    async with serve(ok) as (server, client):
+        framing, body = b"Content-Length: 3000", bytes(3000)
+        if chunked:
+            framing, body = b"Transfer-Encoding: chunked", b"3\r\nabc\r\n" * 300 + b"0\r\n\r\n"
+        client.send(b"POST / HTTP/1.1\r\nHost: c\r\n" + framing + b"\r\n\r\n" + body)
+        await client.head()
+        (connection,) = server._connections
+        await until(lambda: connection._idle is not None)
+        assert connection._parser.last.held == 0
+
+
 async def test_what_is_no_request_is_answered_behind_those_that_are(
     serve: Serve, caplog: pytest.LogCaptureFixture
 ) -> None:
