@@ -326,6 +326,8 @@ class RequestConnection(asyncio.Protocol):
                 if not request.complete and not await self._skipped(request):
                     break
                 self._current = None
+                if self._paused:  # by a body that nobody has read
+                    self._go_on()
         except ClientLeft:
             pass
         finally:

@@ -11,7 +11,7 @@ import pytest
 
 from partway.container.serving.exchange import RuntimeExchange
 from partway.container.serving.server import ExchangeServer
-from partway.protocol.limits import KIB
+from partway.protocol.limits import HTTP1_HELD_BYTES, KIB
 from tests.container.serving.conftest import Serve
 from tests.container.wire import raw_client, until
 
@@ -46,6 +46,28 @@ async def test_a_body_that_nobody_reads_is_passed_over(serve: Serve) -> None:
         for _ in range(2):
             await client.head()
             assert await client.reader.readexactly(1) == b"/"
+
+
+@pytest.mark.parametrize("size", [HTTP1_HELD_BYTES + 1, 400_000])
+async def test_a_request_behind_a_long_body_that_nobody_reads_is_answered(
+    serve: Serve, size: int
+) -> None:
+    """While that body waits, its client is held back."""
+
+    async def late(exchange: RuntimeExchange) -> None:
+        if exchange.method == "POST":
+            (connection,) = server._connections
+            await until(lambda: connection._paused)
+        exchange.respond(200, exchange.path.encode())
+
+    async with serve(late) as (server, client):
+        for _ in range(2):
+            client.send(b"POST / HTTP/1.1\r\nHost: c\r\nContent-Length: %d\r\n\r\n" % size)
+            client.send(bytes(size) + GET * 2)
+            async with asyncio.timeout(20):
+                for _ in range(3):
+                    await client.head()
+                    assert await client.reader.readexactly(1) == b"/"
 
 
 @pytest.mark.parametrize("chunked", [False, True])
