@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Mapping
 
 from partway.container.model import Answer, Reply
@@ -9,6 +10,9 @@ from partway.container.serving.exchange import TEXT, RuntimeExchange
 
 _END = object()
 _BYTES = "application/octet-stream"
+#: What a header is named by, and what its value has none of (RFC 9110 §5.1, §5.5).
+_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 #: Headers of a response that are the runtime's.
 _OURS = frozenset({"date", "server"})
 
@@ -84,6 +88,8 @@ def _headers(reply: Reply, kind: str, further: Mapping[str, str]) -> dict[str, s
     """The headers of an answer; what the runtime says itself, nobody else does."""
     headers = {"Content-Type": reply.content_type or kind}
     for name, value in reply.headers.items():
+        if _NAME.fullmatch(name) is None or _CONTROL.search(value) is not None:
+            raise ValueError(f"a reply's header {name!r} must be a name and one line of text")
         lower = name.lower()
         if lower == "content-type":
             headers["Content-Type"] = value

@@ -1,4 +1,4 @@
-"""A request whose body comes in chunks, each of which is an item for the model (clause 1.1-5)."""
+"""A request whose body comes in chunks: no item for the model is of two of them (clause 1.1-5)."""
 
 from __future__ import annotations
 

@@ -248,7 +248,8 @@ class RuntimeExchange:
         self.begun = self.closes = True
 
     def _head(self, status: int, headers: Mapping[str, str], framing: str) -> bytes:
-        if self._held_back and not self._request.complete:
+        request = self._request
+        if request.broken or (self._held_back and not request.complete):
             # What its client sends next may be a request, and be read as that body.
             self.closes = True
         # Headers may name the connection's options, its end among them (RFC 9110 §7.6.1).

@@ -80,6 +80,8 @@ class ExchangeServer(RequestServer[RuntimeConnection]):
                 exchange.cut()
             else:
                 exchange.refuse_unread(500, "the runtime has failed; its log says how")
+        if connection.has_next:
+            await asyncio.sleep(0)  # one turn may bring a hundred, and others want theirs
         return not (exchange.closes or self.ending)
 
     def refuse(self, connection: RuntimeConnection, broken: RequestBroken) -> None:

@@ -326,8 +326,7 @@ class RequestConnection(asyncio.Protocol):
                 if not request.complete and not await self._skipped(request):
                     break
                 self._current = None
-                if self._paused:  # by a body that nobody has read
-                    self._go_on()
+                self._go_on()  # a body that nobody has read may have held it back
         except ClientLeft:
             pass
         finally:
@@ -353,6 +352,11 @@ class RequestConnection(asyncio.Protocol):
             self._idle.set_result(None)
 
     # --- For who answers -------------------------------------------------------------------------
+
+    @property
+    def has_next(self) -> bool:
+        """Whether the next request has come."""
+        return bool(self._parser.requests)
 
     async def read(self, request: Http1Request) -> bytes:
         """Wait for more of a request's body; empty behind its end.
@@ -390,7 +394,8 @@ class RequestConnection(asyncio.Protocol):
         finally:
             request.wants = 0
         data = self.taken(request)
-        assert data is not None, "all of it has come"
+        if data is None:
+            raise ClientLeft
         return data
 
     def taken(self, request: Http1Request) -> bytes | None:

@@ -607,6 +607,18 @@ async def test_whole_answers(answer: Any, content_type: bytes, body: bytes) -> N
         assert await client.reader.readexactly(len(body)) == body
 
 
+@pytest.mark.parametrize(
+    "headers", [{"X": "a\0b"}, {"X": "a\r\nY: b"}, {"X ": "a"}, {"": "a"}, {"X": "\x7f"}]
+)
+async def test_what_is_no_header(headers: dict[str, str], caplog: pytest.LogCaptureFixture) -> None:
+    async def give(request: Request) -> Any:
+        return Reply(b"x", headers=headers)
+
+    async with runtime(ScriptedModel(on_invoke=give)) as port:
+        assert status_of(await ask(port, POST)) == 500
+    assert "must be a name and one line of text" in caplog.text
+
+
 @pytest.mark.parametrize("answer", [None, 3, {"a": 1}, Reply(None)])  # type: ignore[arg-type]
 async def test_what_is_no_answer(answer: Any, caplog: pytest.LogCaptureFixture) -> None:
     async def give(request: Request) -> Any:

@@ -70,6 +70,34 @@ async def test_a_request_behind_a_long_body_that_nobody_reads_is_answered(
                     assert await client.reader.readexactly(1) == b"/"
 
 
+async def test_requests_that_come_at_once_let_others_have_their_turn(serve: Serve) -> None:
+    """A turn's bytes may be a hundred of them."""
+    order: list[str] = []
+
+    async def note(exchange: RuntimeExchange) -> None:
+        order.append(exchange.path)
+        exchange.respond(200)
+
+    async with serve(note) as (_, client), raw_client(client.port) as other:
+        for each, path in ((client, b"/one "), (other, b"/two ")):
+            each.send(GET.replace(b"/ ", path) * 100)
+        for each in (client, other):
+            for _ in range(100):
+                await each.head()
+    assert order[:100].count("/one") not in (0, 100)
+
+
+async def test_behind_a_broken_body_an_answer_says_that_the_connection_ends(serve: Serve) -> None:
+    async def late(exchange: RuntimeExchange) -> None:
+        (connection,) = server._connections
+        await until(lambda: connection._deaf)
+        exchange.respond(200)
+
+    async with serve(late) as (server, client):
+        client.send(b"POST / HTTP/1.1\r\nHost: c\r\nTransfer-Encoding: chunked\r\n\r\nnonsense\r\n")
+        assert b"\r\nConnection: close\r\n" in await client.eof()
+
+
 @pytest.mark.parametrize("chunked", [False, True])
 async def test_a_body_that_nobody_read_is_not_kept(serve: Serve, *, chunked: bool) -> None:
     async with serve(ok) as (server, client):
