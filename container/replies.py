@@ -86,8 +86,8 @@ async def _send_rest(
 
 def _headers(reply: Reply, kind: str, further: Mapping[str, str]) -> dict[str, str]:
     """The headers of an answer; what the runtime says itself, nobody else does."""
-    headers = {"Content-Type": reply.content_type or kind}
-    for name, value in reply.headers.items():
+    headers: dict[str, str] = {}
+    for name, value in (("Content-Type", reply.content_type or kind), *reply.headers.items()):
         if _NAME.fullmatch(name) is None or _CONTROL.search(value) is not None:
             raise ValueError(f"a reply's header {name!r} must be a name and one line of text")
         lower = name.lower()

@@ -10,6 +10,8 @@ from partway.container.serving.exchange import RuntimeExchange
 from partway.protocol.http1.request import BodyBroken
 from partway.protocol.limits import FRAMES_PER_TURN
 
+_ANSWERED = "the request has been answered: its body must be taken before"
+
 
 class IncomingBody(AsyncIterator[bytes]):
     """A body as it arrives; no item spans two chunks, if it comes in chunks.
@@ -79,8 +81,8 @@ class IncomingBody(AsyncIterator[bytes]):
         except TimeoutError:
             raise BodyError(408, f"the body did not come within {self._patience:g} s") from None
         except BodyBroken as error:
-            self._awaited = False
-            self._check()
+            if self._over:
+                raise RuntimeError(_ANSWERED) from None
             raise BodyError(400, "the body is cut, or not framed as HTTP asks") from error
         finally:
             self._awaited = False
@@ -90,7 +92,7 @@ class IncomingBody(AsyncIterator[bytes]):
     def _check(self) -> None:
         """Refuse whoever may not take it now."""
         if self._over:
-            raise RuntimeError("the request has been answered: its body must be taken before")
+            raise RuntimeError(_ANSWERED)
         if self._awaited:
             raise RuntimeError("another task waits for the request's body: one may at a time")
 

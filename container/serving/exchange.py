@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 from multidict import CIMultiDict, CIMultiDictProxy
 
@@ -75,7 +75,7 @@ class RuntimeExchange:
         if self._headers is None:
             head = self._request.head
             by_name = head.headers
-            if not isinstance(by_name, CIMultiDict):
+            if by_name is None:
                 by_name = CIMultiDict(head.raw_headers)
             self._headers = CIMultiDictProxy(by_name)
         return self._headers
@@ -104,23 +104,23 @@ class RuntimeExchange:
         """All of the body, of which nothing has been taken; None while it has to be waited for."""
         return self.connection.taken(self._request) if self._request.complete else None
 
-    async def read_whole(self) -> bytes:
+    def read_whole(self) -> Coroutine[Any, Any, bytes]:
         """Wait for all of a body of a stated length, of which nothing has been taken.
 
         Raises:
             BodyBroken: what has come is not all of it.
             ClientLeft: the client has left.
         """
-        return await self.connection.read_whole(self._request)
+        return self.connection.read_whole(self._request)
 
-    async def read(self) -> bytes:
+    def read(self) -> Coroutine[Any, Any, bytes]:
         """Wait for more of the body; empty behind its end.
 
         Raises:
             BodyBroken: there is no more that is valid HTTP.
             ClientLeft: the client has left.
         """
-        return await self.connection.read(self._request)
+        return self.connection.read(self._request)
 
     def ask_for_body(self) -> None:
         """Say that the body is wanted, where the client holds it back until then."""
@@ -229,14 +229,13 @@ class RuntimeExchange:
             self.connection.write(last)
         await self.room()
 
-    async def room(self) -> None:
+    def room(self) -> Coroutine[Any, Any, None]:
         """Wait until the client has room for more; one that takes nothing is given up.
 
         Raises:
             ClientLeft: the client has left. The task that answers is cancelled besides.
         """
-        if self.connection.writing_paused or self.connection.transport is None:
-            await self.connection.room()
+        return self.connection.room()
 
     def switch(self, headers: Mapping[str, str]) -> None:
         """Send the 101 behind which the connection is another protocol's.

@@ -162,7 +162,7 @@ class Http1Head:
         return raw_headers
 
     @property
-    def headers(self) -> Mapping[str, str] | None:
+    def headers(self) -> CIMultiDict[str] | None:
         """The same by case-insensitive name; None where two have the same."""
         if self._headers is None and self._first is not None:
             self._headers = CIMultiDict(self.raw_headers)

@@ -619,6 +619,15 @@ async def test_what_is_no_header(headers: dict[str, str], caplog: pytest.LogCapt
     assert "must be a name and one line of text" in caplog.text
 
 
+async def test_what_is_no_content_type(caplog: pytest.LogCaptureFixture) -> None:
+    async def give(request: Request) -> Any:
+        return Reply(b"x", "text/\x01plain")
+
+    async with runtime(ScriptedModel(on_invoke=give)) as port:
+        assert status_of(await ask(port, POST)) == 500
+    assert "must be a name and one line of text" in caplog.text
+
+
 @pytest.mark.parametrize("answer", [None, 3, {"a": 1}, Reply(None)])  # type: ignore[arg-type]
 async def test_what_is_no_answer(answer: Any, caplog: pytest.LogCaptureFixture) -> None:
     async def give(request: Request) -> Any:

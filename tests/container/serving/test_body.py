@@ -146,36 +146,35 @@ async def test_who_has_given_up_waiting_for_all_may_have_what_comes(serve: Serve
 
 
 @pytest.mark.parametrize("read", [whole, items])
-async def test_a_body_that_does_not_come_in_time(
-    serve: Serve, read: Callable[[IncomingBody], Awaitable[Any]]
+@pytest.mark.parametrize(
+    ("sent", "limits", "refusal"),
+    [
+        (post(b"ab")[:-1], {"patience": 0.05}, (408, "the body did not come within 0.05 s")),
+        (
+            CHUNKED + b"1\r\na\r\nnonsense\r\n",
+            {},
+            (400, "the body is cut, or not framed as HTTP asks"),
+        ),
+        (
+            CHUNKED + b"2\r\nab\r\n1\r\nc\r\n0\r\n\r\n",
+            {"most": 2},
+            (413, "the body is larger than 2 bytes"),
+        ),
+    ],
+    ids=["too slow", "broken", "too large"],
+)
+async def test_a_body_that_cannot_be_taken(
+    serve: Serve,
+    read: Callable[[IncomingBody], Awaitable[Any]],
+    sent: bytes,
+    limits: dict[str, Any],
+    refusal: tuple[int, str],
 ) -> None:
-    answer, found = reading(read, patience=0.05)
+    answer, found = reading(read, **limits)
     async with serve(answer) as (_, client):
-        client.send(post(b"ab")[:-1])
+        client.send(sent)
         await client.head()
-    assert found == [(408, "the body did not come within 0.05 s")]
-
-
-@pytest.mark.parametrize("read", [whole, items])
-async def test_a_body_that_is_broken(
-    serve: Serve, read: Callable[[IncomingBody], Awaitable[Any]]
-) -> None:
-    answer, found = reading(read)
-    async with serve(answer) as (_, client):
-        client.send(CHUNKED + b"1\r\na\r\nnonsense\r\n")
-        await client.head()
-    assert found == [(400, "the body is cut, or not framed as HTTP asks")]
-
-
-@pytest.mark.parametrize("read", [whole, items])
-async def test_a_body_of_chunks_that_is_too_large(
-    serve: Serve, read: Callable[[IncomingBody], Awaitable[Any]]
-) -> None:
-    answer, found = reading(read, most=2)
-    async with serve(answer) as (_, client):
-        client.send(CHUNKED + b"2\r\nab\r\n1\r\nc\r\n0\r\n\r\n")
-        await client.head()
-    assert found == [(413, "the body is larger than 2 bytes")]
+    assert found == [refusal]
 
 
 async def test_a_body_that_is_stated_to_be_too_large_is_not_waited_for(serve: Serve) -> None:
