@@ -131,14 +131,13 @@ class RequestConnection(asyncio.Protocol):
     def pause_writing(self) -> None:
         self.writing_paused = True
         if self.transport is not None:
-            self._not_taken = TakingWatch(
-                self.transport, self._loop.call_later, self._server.taken_within
-            )
+            self._not_taken = self._watch(self.transport)
             self._weigh()
 
     def resume_writing(self) -> None:
         self.writing_paused = False
-        if self._not_taken is not None:
+        is_closing = self.transport is not None and self.transport.is_closing()
+        if self._not_taken is not None and not is_closing:  # else the rest is to be taken too
             self._not_taken.cancel()
             self._not_taken = None
             self._weigh()
@@ -476,9 +475,18 @@ class RequestConnection(asyncio.Protocol):
             self._close()
 
     def _close(self) -> None:
-        """Close behind what is sent."""
-        if self.transport is not None:
-            self.transport.close()
+        """Close behind what is sent, for as long as the client takes some of that."""
+        transport = self.transport
+        if transport is None:
+            return
+        transport.close()
+        if self._not_taken is None and transport.get_write_buffer_size():
+            self._not_taken = self._watch(transport)
+            self._weigh()
+
+    def _watch(self, transport: asyncio.Transport) -> TakingWatch:
+        """Give the client up if it takes nothing of what is unsent."""
+        return TakingWatch(transport, self._loop.call_later, self._server.taken_within)
 
     def abort(self) -> None:
         """End the connection at once."""
@@ -512,7 +520,7 @@ class RequestConnection(asyncio.Protocol):
         last = self._parser.last
         all_read = last is not None and last.complete and not last.head.upgrades and not self._deaf
         if (all_read and not self._unparsed) or not half_close(transport):
-            transport.close()
+            self._close()
             return
         self._deaf = True
         self._unparsed = b""

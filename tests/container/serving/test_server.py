@@ -168,6 +168,27 @@ async def test_a_client_that_takes_nothing_is_given_up(serve: Serve) -> None:
         assert not (await client.rest()).endswith(b"0\r\n\r\n")
 
 
+async def test_a_client_that_takes_nothing_of_the_last_answer_is_given_up(serve: Serve) -> None:
+    """What is unsent may be too little for the answer to have waited for room."""
+    answer, answered = bytes(40 * KIB), asyncio.Event()
+
+    async def once(exchange: RuntimeExchange) -> None:
+        transport = exchange.connection.transport
+        assert transport is not None
+        while not transport.get_write_buffer_size():  # what the systems hold is not in it
+            transport.write(answer)
+        assert not exchange.connection.writing_paused
+        exchange.closes = True
+        answered.set()
+
+    async with serve(once, taken_within=0.05) as (server, client):
+        client.writer.transport.pause_reading()
+        client.send(GET)
+        async with asyncio.timeout(20):
+            await answered.wait()
+            await server._none_left.wait()
+
+
 async def test_a_client_that_leaves_cancels_what_is_done_for_it_whatever_that_waits_for(
     serve: Serve,
 ) -> None:

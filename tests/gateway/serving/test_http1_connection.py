@@ -42,6 +42,9 @@ class Transport(asyncio.Transport):
     def is_closing(self):
         return self.closed
 
+    def get_write_buffer_size(self):
+        return 0
+
     def close(self):
         self.closed = True
 
@@ -185,6 +188,32 @@ async def test_a_client_that_takes_a_long_answer_slowly_is_not_cut_off():
     assert transport.closed
     protocol.connection_lost(None)
     assert clock.armed == []
+
+
+async def test_what_is_unsent_of_a_connection_that_closes_is_waited_for_while_some_is_taken():
+    """Whether its client was behind by then, or had taken all so far; or else it never ends."""
+    for was_behind in (True, False):
+        clock, transport, aborted = FakeClock(), Transport(), []
+        server = Http1Server(lambda exchange: asyncio.Event().wait())
+        protocol = server.protocol()
+        protocol.connection_made(transport)
+        protocol._loop = clock
+        unsent = 50_000
+        transport.get_write_buffer_size = lambda: unsent  # noqa: B023
+        transport.abort = lambda: aborted.append(unsent)  # noqa: B023
+        if was_behind:
+            protocol.pause_writing()
+        protocol.close_if_idle()
+        assert transport.closed
+        if was_behind:
+            protocol.resume_writing()
+        for unsent in range(40_000, 0, -10_000):  # noqa: B007 (the transport says so)
+            clock.advance(RESPONSE_TAKEN_TIMEOUT)
+        assert aborted == []
+        clock.advance(RESPONSE_TAKEN_TIMEOUT)
+        assert aborted == [10_000]
+        protocol.connection_lost(None)
+        assert clock.armed == []
 
 
 async def test_a_request_that_does_not_end_is_left_behind_at_the_servers_end(caplog):
