@@ -154,7 +154,7 @@ interop-grpc: grpc-python $(VENV)/installed-test  ## grpcio and Triton's client;
 grpc-python:
 	@[ -x "$(GRPC_PYTHON)" ] || { \
 		echo "make interop-grpc needs an interpreter with grpcio and Triton's client:" >&2; \
-		echo "  python3 -m venv grpc && grpc/bin/pip install 'tritonclient[grpc]==2.73.0' grpcio-health-checking==1.85.1" >&2; \
+		echo "  python3 -m venv grpc && grpc/bin/pip install 'tritonclient[grpc]==2.73.0' grpcio-health-checking==1.81.1" >&2; \
 		echo "  make interop-grpc GRPC_PYTHON=grpc/bin/python" >&2; exit 1; }
 
 interop-kubectl: $(VENV)/installed-test  ## kubectl, which is in PATH, or KUBECTL names it
