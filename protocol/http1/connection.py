@@ -131,8 +131,7 @@ class RequestConnection(asyncio.Protocol):
     def pause_writing(self) -> None:
         self.writing_paused = True
         if self.transport is not None:
-            self._not_taken = self._watch(self.transport)
-            self._weigh()
+            self._watch(self.transport)
 
     def resume_writing(self) -> None:
         self.writing_paused = False
@@ -481,12 +480,13 @@ class RequestConnection(asyncio.Protocol):
             return
         transport.close()
         if self._not_taken is None and transport.get_write_buffer_size():
-            self._not_taken = self._watch(transport)
-            self._weigh()
+            self._watch(transport)
 
-    def _watch(self, transport: asyncio.Transport) -> TakingWatch:
+    def _watch(self, transport: asyncio.Transport) -> None:
         """Give the client up if it takes nothing of what is unsent."""
-        return TakingWatch(transport, self._loop.call_later, self._server.taken_within)
+        call_later, interval = self._loop.call_later, self._server.taken_within
+        self._not_taken = TakingWatch(transport, call_later, interval)
+        self._weigh()
 
     def abort(self) -> None:
         """End the connection at once."""
