@@ -1,17 +1,17 @@
 """Model data unpacked: a gzipped tar becomes a folder that nobody may write to (clause 1.1-7).
 
 Whoever packed it is not trusted. Heads are read within bounds (:mod:`partway.gateway.archives`),
-and Python's own filter says what may be where (``tarfile.data_filter``, PEP 706). What it lets
-through is written here, in an order in which nothing can be written through a link, whatever hole
-the filter of a Python may have (CVE-2025-4517 and its kin): files first, as new ones each; then
-hard links, to files of the archive; symbolic links last, and each must lead to something inside.
+and what Python's filter of data refuses is refused (PEP 706), by names alone. The rest is written
+in an order in which nothing can be written through a link, which is where that filter had its holes
+(CVE-2025-4517 and its kin): files first, as new ones each; then hard links, to files of the
+archive; symbolic links last, and each must lead to something inside.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-import tarfile
+import posixpath
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -53,6 +53,9 @@ _OTHERS: Final = {
     b"\x28\xb5\x2f\xfd": "packed by zstd",
 }
 _USTAR_AT: Final = 257
+#: Kinds of members that are unpacked: files (of old tars and for contiguous storage too), links and
+#: folders.
+_TAKEN: Final = frozenset((*b"0\x007", HARD_LINK, SYMBOLIC_LINK, FOLDER))
 #: Of one member: its own, GNU tar's for a long name and a long link, and pax's.
 _HEADS: Final = 4
 #: Bytes of a file's name on Linux's file systems and on others.
@@ -100,8 +103,6 @@ def unpack(archive: Path, folder: Path, share: RoomShare, wanted: Wanted) -> str
         OSError: a file cannot be read or written.
         WorkStopped: it is not wanted any more.
     """
-    if not hasattr(tarfile, "data_filter"):
-        raise ArchiveError("this Python cannot unpack safely; run the gateway on 3.11.4 or newer")
     with open_regular(archive) as file:
         _check_beginning(file.read(_USTAR_AT + 5))
         file.seek(0)
@@ -174,13 +175,34 @@ def _path_of(name: bytes) -> str:
     return os.fsdecode(b"/".join(parts))
 
 
+def _target_of(name: str, member: Member) -> str:
+    """What a member that is a link leads to, as the archive words it.
+
+    Raises:
+        ArchiveError: it is too long for a path; or it is a symbolic link's, and absolute or up out
+            of the archive by its words alone.
+    """
+    target = os.fsdecode(member.link)
+    if len(target) > MODEL_DATA_PATH or "\0" in target:
+        raise ArchiveError(f"the archive's {name!r} links to more than a path can be")
+    if member.kind == SYMBOLIC_LINK:
+        path = posixpath.normpath(posixpath.join(posixpath.dirname(name), target))
+        if path.startswith("/") or path.split("/", 1)[0] == "..":
+            raise _leads_out(name, target)
+    return target
+
+
 def _leads_out(name: str, target: str) -> ArchiveError:
     link = f", a link to {target!r}," if target else ""
     return ArchiveError(f"the archive's {name!r}{link} leads out of it; leave it out")
 
 
+def _leads_nowhere(name: str, target: str) -> ArchiveError:
+    return ArchiveError(f"the archive's {name!r} links to {target!r}, which leads to nothing in it")
+
+
 def _new(name: str, make: Callable[[], _T]) -> _T:
-    """Make what must not be there yet, or look whether it may be made.
+    """Make what must not be there yet.
 
     Raises:
         ArchiveError: it is, or what should hold it is a file.
@@ -249,10 +271,10 @@ class _Unpacking:
     def _take(self, member: Member, tape: Tape) -> None:
         """Take one member in; the tape is at its content."""
         name = _path_of(member.name)
-        target = os.fsdecode(member.link)
-        if len(target) > MODEL_DATA_PATH or "\0" in target:
-            raise ArchiveError(f"the archive's {name!r} links to more than a path can be")
-        self._filter(name, member, target)
+        target = _target_of(name, member)
+        if member.kind not in _TAKEN:
+            what = "is a device, a pipe or of an unknown kind"
+            raise ArchiveError(f"the archive's {name!r} {what}; leave it out")
         parent, _, last = name.rpartition("/")
         if member.kind == FOLDER or (member.kind == 0 and member.name.endswith(b"/")):
             self._make_folder(name)
@@ -267,18 +289,6 @@ class _Unpacking:
             self._symbolic_links.append((name, target))
         else:
             self._write(name, member, tape)
-
-    def _filter(self, name: str, member: Member, target: str) -> None:
-        """Refuse what Python's filter of data refuses."""
-        info = tarfile.TarInfo(name)
-        info.type, info.linkname, info.mode = bytes([member.kind]), target, member.mode
-        try:
-            _new(name, lambda: tarfile.data_filter(info, str(self._top)))
-        except tarfile.SpecialFileError:
-            what = "is a device, a pipe or of an unknown kind"
-            raise ArchiveError(f"the archive's {name!r} {what}; leave it out") from None
-        except tarfile.FilterError:
-            raise _leads_out(name, target) from None
 
     def _make_folder(self, name: str) -> None:
         """Make a folder and those that hold it, where they are not made yet."""
@@ -308,7 +318,10 @@ class _Unpacking:
             ) from None
 
     def _link_symbolically(self, name: str, target: str) -> None:
-        _new(name, lambda: self._at(name).symlink_to(target))
+        try:
+            _new(name, lambda: self._at(name).symlink_to(target))
+        except FileNotFoundError:
+            raise _leads_nowhere(name, target) from None
 
     def _check_inside(self, name: str, target: str) -> None:
         """Refuse a symbolic link that leads nowhere, or through others out of the folder.
@@ -320,9 +333,7 @@ class _Unpacking:
             self._at(name).stat()
             inside = self._at(name).resolve(strict=True)
         except OSError:
-            raise ArchiveError(
-                f"the archive's {name!r} links to {target!r}, which leads to nothing in it"
-            ) from None
+            raise _leads_nowhere(name, target) from None
         if not inside.is_relative_to(self._top):
             raise _leads_out(name, target)
 

@@ -106,15 +106,18 @@ class ManifestInputs:
 
         async def look() -> None:
             for entry in left:
-                file = await bucket.look(key + entry)
+                try:
+                    file = await bucket.look(key + entry)
+                except ObjectFilesError as error:
+                    raise StorageFailed(f"{self._location}: {error}") from None
                 found[entry] = TransformInput(entry, file.size, file)
 
         try:
             async with asyncio.TaskGroup() as group:
                 for _ in range(FILES_AT_ONCE):
                     group.create_task(look())
-        except* ObjectFilesError as failed:
-            raise StorageFailed(f"{self._location}: {failed.exceptions[0]}") from None
+        except BaseExceptionGroup as failed:  # what except* raises is one before 3.11.4
+            raise failed.exceptions[0] from None  # the first; the others may be of its making
         return [found[each] for each in entries]
 
     async def pieces(self, file: TransformInput) -> AsyncGenerator[bytes, None]:

@@ -102,6 +102,10 @@ BAD: dict[str, tuple[bytes, str]] = {
         gzip.compress(tar([file("x"), link("l", "nothing")])),
         "'l' links to 'nothing', which leads to nothing in it",
     ),
+    "a link to no name": (
+        gzip.compress(tar([link("l", "")])),
+        "'l' links to '', which leads to nothing in it",
+    ),
     "links in a circle": (
         gzip.compress(tar([link("a", "b"), link("b", "a")])),
         "which leads to nothing in it",
