@@ -51,8 +51,13 @@ def hosts_file(directory: Path, address: str) -> Path:
 
 
 def environment(directory: Path, key: Key = KEY) -> dict[str, str]:
-    """Variables for pipecat's process: who signs, and a home that has nothing in it."""
+    """Variables for pipecat's process: who signs, and a home that has nothing in it.
+
+    The SDK's thread may still write of a cancelled read while the interpreter ends. A buffer whose
+    lock it holds then aborts a Python that has something to write too; without one, none does.
+    """
     return {
+        "PYTHONUNBUFFERED": "1",
         "AWS_ACCESS_KEY_ID": key.access_key_id,
         "AWS_SECRET_ACCESS_KEY": key.secret_access_key,
         "HOME": str(directory),
