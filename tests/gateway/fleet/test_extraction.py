@@ -152,6 +152,37 @@ def test_whatever_a_file_is_nothing_comes_out_beside_it(tmp_path_factory, data):
     assert names(path) <= {"model.tar.gz", "into"}
 
 
+_PATHS = st.lists(st.sampled_from(["a", "b", "c", ".."]), min_size=1, max_size=4).map("/".join)
+_MEMBERS = st.lists(
+    st.one_of(
+        st.builds(file, _PATHS, st.just(b"x")),
+        st.builds(folder, _PATHS),
+        st.builds(link, _PATHS, _PATHS, st.sampled_from([tarfile.SYMTYPE, tarfile.LNKTYPE])),
+    ),
+    max_size=6,
+)
+
+
+@given(members=_MEMBERS)
+def test_however_links_lie_nothing_leads_out(tmp_path_factory, members):
+    """With files outside that each name could mean."""
+    path = tmp_path_factory.mktemp("any")
+    top = path / "b" / "a"
+    top.mkdir(parents=True)
+    outside = [path / "a", path / "c", path / "b" / "b", path / "b" / "c"]
+    for each in outside:
+        each.write_bytes(b"outside")
+    (path / "model.tar.gz").write_bytes(gzip.compress(tar(members), 1))
+    with suppress(ArchiveError):
+        unpack(path / "model.tar.gz", top / "into", share(), Wanted())
+        unpacked = [*(top / "into").rglob("*")]
+        assert all(each.resolve().is_relative_to(top / "into") for each in unpacked)
+    assert names(top) <= {"into"}
+    for each in outside:
+        assert each.read_bytes() == b"outside"
+        assert each.stat().st_nlink == 1
+
+
 def test_a_link_lets_nothing_out_and_nothing_in(tmp_path):
     outside = tmp_path / "secret"
     outside.write_bytes(b"secret")
