@@ -177,6 +177,8 @@ class DecodesFragments(Stream):
 class FewFragments(Stream):
     """Takes a message in 100 fragments at most."""
 
+    count = 0
+
     async def on_data(self, fin: bool, opcode: int, payload: bytes) -> None:
         self.count = 0 if opcode != CONTINUATION else self.count + 1
         if self.count > 100:
@@ -263,6 +265,8 @@ class NothingIsNoMessage(Stream):
 @mutant("messages.many_fragments")
 class FewBinaryFragments(Stream):
     """Takes a binary message in 128 fragments at most."""
+
+    count = 0
 
     async def on_data(self, fin: bool, opcode: int, payload: bytes) -> None:
         self.count = 0 if opcode != CONTINUATION else self.count + 1
