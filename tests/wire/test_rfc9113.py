@@ -334,7 +334,7 @@ async def test_what_a_client_says(gateway_for, state, said, outcome):
         assert stream.ends[-1] == outcome
     await client.settled()
     expected = [1] if outcome.startswith("RST_STREAM") else []
-    assert resets(client, before) == expected
+    assert resets(client, before) == expected, client.seen[before:]
     assert client.goaway is None
     if state is is_open:  # a neighbour's answer needs a window
         client.send_bytes(settings((4, 65_535)))
