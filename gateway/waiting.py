@@ -165,6 +165,24 @@ async def in_turns(many: Iterable[_T], per_turn: int) -> AsyncGenerator[_T, None
             await asyncio.sleep(0)
 
 
+async def side_by_side(times: int, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Do a piece of work so many times at once, as when each takes from what is left to do.
+
+    Args:
+        times: how many there are.
+        work: one of them.
+
+    Raises:
+        BaseException: the first that one of them raised; the others were stopped by it.
+    """
+    try:
+        async with asyncio.TaskGroup() as several:
+            for _ in range(times):
+                several.create_task(work())
+    except BaseExceptionGroup as failed:
+        raise failed.exceptions[0] from None
+
+
 async def first_of(*events: asyncio.Event) -> None:
     """Wait until one of the events is set."""
     waits = [asyncio.create_task(event.wait()) for event in events]

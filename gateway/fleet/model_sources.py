@@ -10,7 +10,6 @@ a local ``*.tar.gz``    unpacked from where it is
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import os
 import re
@@ -31,6 +30,7 @@ from partway.gateway.object_files import (
     ObjectFilesError,
     split_url,
 )
+from partway.gateway.waiting import side_by_side
 
 _SUFFIX: Final = ".tar.gz"
 _WHAT: Final = (
@@ -243,10 +243,5 @@ async def download_folder(found: FolderAfar, into: Path, share: RoomShare, clock
         for name, file in left:
             await download(found.files, file, into / name, share, clock)
 
-    try:
-        async with asyncio.TaskGroup() as several:
-            for _ in range(OBJECTS_AT_ONCE):
-                several.create_task(one_after_the_other())
-    except BaseExceptionGroup as group:
-        raise group.exceptions[0] from None  # the first; the others may be of its making
+    await side_by_side(OBJECTS_AT_ONCE, one_after_the_other)
     await on_thread(clock, lambda _: make_read_only(folders))

@@ -27,7 +27,7 @@ from partway.gateway.transform.storage import (
     TransformInput,
     checked_name,
 )
-from partway.gateway.waiting import in_turns
+from partway.gateway.waiting import in_turns, side_by_side
 
 
 class ManifestError(ValueError):
@@ -106,18 +106,13 @@ class ManifestInputs:
 
         async def look() -> None:
             for entry in left:
-                try:
-                    file = await bucket.look(key + entry)
-                except ObjectFilesError as error:
-                    raise StorageFailed(f"{self._location}: {error}") from None
+                file = await bucket.look(key + entry)
                 found[entry] = TransformInput(entry, file.size, file)
 
         try:
-            async with asyncio.TaskGroup() as group:
-                for _ in range(FILES_AT_ONCE):
-                    group.create_task(look())
-        except BaseExceptionGroup as failed:  # what except* raises is one before 3.11.4
-            raise failed.exceptions[0] from None  # the first; the others may be of its making
+            await side_by_side(FILES_AT_ONCE, look)
+        except ObjectFilesError as error:
+            raise StorageFailed(f"{self._location}: {error}") from None
         return [found[each] for each in entries]
 
     async def pieces(self, file: TransformInput) -> AsyncGenerator[bytes, None]:

@@ -16,6 +16,7 @@ from partway.gateway.waiting import (
     in_turns,
     pause,
     set_or_over,
+    side_by_side,
     time_limit,
 )
 from tests.gateway.streams.fakes import FakeClock
@@ -329,3 +330,41 @@ async def test_others_have_their_turn_between_many_things():
         said.append(each)
     await task
     assert said == [0, 1, "other", 2, 3, "other", 4]
+
+
+async def test_what_is_left_is_done_side_by_side():
+    left, done, all_begun = iter(range(5)), [], asyncio.Event()
+    waiting = 0
+
+    async def work() -> None:
+        nonlocal waiting
+        waiting += 1
+        if waiting == 3:
+            all_begun.set()
+        await all_begun.wait()
+        done.extend(left)
+
+    async with asyncio.timeout(5):
+        await side_by_side(3, work)
+    assert done == [0, 1, 2, 3, 4]
+
+
+async def test_the_first_that_fails_side_by_side_stops_the_others_and_is_told_by_itself():
+    numbers, stopped = iter(range(3)), []
+
+    async def work() -> None:
+        number = next(numbers)
+        if number == 1:
+            await asyncio.sleep(0)
+            raise ValueError("its own")
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped.append(number)
+            if number == 2:
+                raise KeyError("of its making")
+
+    async with asyncio.timeout(5):
+        with pytest.raises(ValueError, match="its own"):
+            await side_by_side(3, work)
+    assert sorted(stopped) == [0, 2]
