@@ -179,13 +179,15 @@ def _target_of(name: str, member: Member) -> str:
     """What a member that is a link leads to, as the archive words it.
 
     Raises:
-        ArchiveError: it is too long for a path; or it is a symbolic link's, and absolute or up out
-            of the archive by its words alone.
+        ArchiveError: it is too long for a path; or it is a symbolic link's, and empty, absolute or
+            up out of the archive by its words alone.
     """
     target = os.fsdecode(member.link)
     if len(target) > MODEL_DATA_PATH or "\0" in target:
         raise ArchiveError(f"the archive's {name!r} links to more than a path can be")
     if member.kind == SYMBOLIC_LINK:
+        if not target:
+            raise _leads_nowhere(name, target)
         path = posixpath.normpath(posixpath.join(posixpath.dirname(name), target))
         if path.startswith("/") or path.split("/", 1)[0] == "..":
             raise _leads_out(name, target)
@@ -318,10 +320,7 @@ class _Unpacking:
             ) from None
 
     def _link_symbolically(self, name: str, target: str) -> None:
-        try:
-            _new(name, lambda: self._at(name).symlink_to(target))
-        except FileNotFoundError:
-            raise _leads_nowhere(name, target) from None
+        _new(name, lambda: self._at(name).symlink_to(target))
 
     def _check_inside(self, name: str, target: str) -> None:
         """Refuse a symbolic link that leads nowhere, or through others out of the folder.

@@ -80,10 +80,12 @@ class Container:
 
     async def connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer a connection's requests, one after the other."""
-        with suppress(ConnectionError, asyncio.IncompleteReadError):
-            while await self.serve(await self.read_request(reader), reader, writer):
-                pass
-        writer.close()
+        try:
+            with suppress(ConnectionError, asyncio.IncompleteReadError):
+                while await self.serve(await self.read_request(reader), reader, writer):
+                    pass
+        finally:
+            writer.close()  # before 3.11.4 asyncio leaves it open where this raises
 
     async def serve(
         self, request: Request, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
