@@ -51,6 +51,10 @@ VERTEX_PINGS_MISSED: Final = 4
 #: moment. A thousand that all hang are asked within as much time as one interval.
 HEALTH_PINGS_AT_ONCE: Final = 256
 
+#: Of those that are due at one moment so many are begun in a turn of the loop, a quarter of a
+#: millisecond with their answers; else a thousand endpoints would hold everybody's requests up.
+HEALTH_PINGS_A_TURN: Final = 2
+
 #: Pings that cannot be made, since no file descriptor is left, are told of so often at most.
 UNPINGED_LINE_INTERVAL: Final = 60.0
 

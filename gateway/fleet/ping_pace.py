@@ -10,7 +10,7 @@ from typing import Final
 from partway.gateway.clock import Clock, Timer
 from partway.gateway.fleet.limits import EXTRA_PING_AFTER
 
-#: Each wait is this share of the interval, or more (rule 1).
+#: Each wait but the first is this share of the interval, or more (rule 1).
 _EARLIEST: Final = 0.8
 
 #: So many times in an interval there are moments for pings (rule 2).
@@ -20,8 +20,9 @@ _MOMENTS: Final = 40
 class PingPace:
     """The waits between an instance's pings.
 
-    1. Those of many instances that began together are to part: so each wait is another share of the
-       interval, and never longer than it.
+    1. Those of many instances that began together are to part at once, and to stay apart: so the
+       first wait is any share of the interval, each one behind it another share of most of it, and
+       none is longer than it.
     2. Those of many are made together all the same, at moments that all instances with the same
        interval share: to wake for each by itself costs more than the ping does.
     3. One with which a connection has failed is pinged early, but not as soon after the last ping
@@ -36,6 +37,7 @@ class PingPace:
         self._clock = clock
         self._interval = interval
         self._grid = interval / _MOMENTS
+        self._shortest = 0.0  # as a share of the interval
         self._hurried = False
         self._earliest = 0.0
         self._due: asyncio.Future[None] | None = None
@@ -50,7 +52,8 @@ class PingPace:
     async def until_next(self) -> None:
         """Wait until it is to be pinged again; counted from now."""
         now = self._clock.time()
-        latest = now + self._interval * random.uniform(_EARLIEST, 1)  # noqa: S311 (no secret)
+        latest = now + self._interval * random.uniform(self._shortest, 1)  # noqa: S311 (no secret)
+        self._shortest = _EARLIEST
         moment = math.floor(latest / self._grid) * self._grid
         self._earliest = min(now + EXTRA_PING_AFTER, moment)
         self._due = asyncio.get_running_loop().create_future()

@@ -9,8 +9,13 @@ import math
 from partway.gateway.clock import Clock
 from partway.gateway.dialling import OutOfDescriptors
 from partway.gateway.fleet.endpoints import Place
-from partway.gateway.fleet.limits import HEALTH_PINGS_AT_ONCE, UNPINGED_LINE_INTERVAL
+from partway.gateway.fleet.limits import (
+    HEALTH_PINGS_A_TURN,
+    HEALTH_PINGS_AT_ONCE,
+    UNPINGED_LINE_INTERVAL,
+)
 from partway.gateway.fleet.ping import ping_place
+from partway.gateway.loop_turns import LoopTurns
 from partway.log_lines import LogLine
 
 log = logging.getLogger("partway.fleet")
@@ -25,7 +30,8 @@ class Pinging:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._turns = asyncio.Semaphore(HEALTH_PINGS_AT_ONCE)
+        self._room = asyncio.Semaphore(HEALTH_PINGS_AT_ONCE)
+        self._turns = LoopTurns(HEALTH_PINGS_A_TURN)
         self._quiet_until = -math.inf
 
     async def __call__(self, place: Place, seconds: float) -> str | None:
@@ -41,7 +47,8 @@ class Pinging:
         Raises:
             OutOfDescriptors: this process, or its machine, has no file descriptor left.
         """
-        async with self._turns:
+        async with self._room:
+            await self._turns.next()
             try:
                 return await ping_place(place, self._clock, seconds)
             except OutOfDescriptors as error:

@@ -22,22 +22,37 @@ async def waiting(pace):
     return task
 
 
-async def test_many_part_and_share_their_moments():
+async def behind_its_first_wait(clock):
+    pace = PingPace(clock, INTERVAL)
+    wait = await waiting(pace)
+    clock.advance(INTERVAL)
+    await wait
+    return pace
+
+
+async def test_many_part_at_once_stay_apart_and_share_their_moments():
     """Rules 1 and 2."""
     clock = FakeClock(now=1234.56)
-    waits = [await waiting(PingPace(clock, INTERVAL)) for _ in range(200)]
+    paces = [PingPace(clock, INTERVAL) for _ in range(400)]
+    first = [await waiting(pace) for pace in paces]
     moments = {timer.due for timer in clock.armed}
-    assert 5 <= len(moments) <= 9  # of a quarter of a second each, in two seconds
+    assert 35 <= len(moments) <= 41  # of a quarter of a second each, in ten seconds
+    assert all(0 <= moment - clock.now <= INTERVAL for moment in moments)
+    clock.advance(INTERVAL)
+    await asyncio.gather(*first)
+    further = [await waiting(pace) for pace in paces]
+    moments = {timer.due for timer in clock.armed}
+    assert 5 <= len(moments) <= 9  # in two seconds
     assert all(0.77 * INTERVAL <= moment - clock.now <= INTERVAL for moment in moments)
     clock.advance(INTERVAL)
-    await asyncio.gather(*waits)
+    await asyncio.gather(*further)
     assert not clock.armed
 
 
 async def test_a_failure_hastens_it_but_not_without_end():
     """Rule 3."""
     clock = FakeClock()
-    pace = PingPace(clock, INTERVAL)
+    pace = await behind_its_first_wait(clock)
     wait = await waiting(pace)
     pace.hurry()
     clock.advance(EXTRA_PING_AFTER / 2)
@@ -57,7 +72,7 @@ async def test_a_failure_hastens_it_but_not_without_end():
 
 async def test_a_failure_while_it_is_pinged_hastens_the_next():
     clock = FakeClock()
-    pace = PingPace(clock, INTERVAL)
+    pace = await behind_its_first_wait(clock)
     pace.hurry()
     wait = await waiting(pace)
     clock.advance(EXTRA_PING_AFTER)

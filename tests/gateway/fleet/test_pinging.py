@@ -9,7 +9,11 @@ import pytest
 from partway.gateway.dialling import Address, OutOfDescriptors
 from partway.gateway.fleet import pinging
 from partway.gateway.fleet.endpoints import Place
-from partway.gateway.fleet.limits import HEALTH_PINGS_AT_ONCE, UNPINGED_LINE_INTERVAL
+from partway.gateway.fleet.limits import (
+    HEALTH_PINGS_A_TURN,
+    HEALTH_PINGS_AT_ONCE,
+    UNPINGED_LINE_INTERVAL,
+)
 from partway.gateway.fleet.pinging import Pinging
 from partway.gateway.streams.policy import StreamPolicy
 from tests.gateway.fleet.fakes import turns
@@ -32,11 +36,28 @@ async def test_no_more_are_asked_at_a_time_than_that(monkeypatch):
     monkeypatch.setattr(pinging, "ping_place", ping)
     ask = Pinging(FakeClock())
     asking = [asyncio.create_task(ask(PLACE, 2)) for _ in range(HEALTH_PINGS_AT_ONCE + 1)]
-    await turns()
+    await turns(HEALTH_PINGS_AT_ONCE)
     assert asked == [2] * HEALTH_PINGS_AT_ONCE
     answer.set()
     assert set(await soon(asyncio.gather(*asking))) == {"refused"}
     assert len(asked) == HEALTH_PINGS_AT_ONCE + 1
+
+
+async def test_pings_that_are_due_together_leave_the_loop_to_others_in_between(monkeypatch):
+    asked = []
+
+    async def ping(*_):
+        asked.append(None)
+
+    monkeypatch.setattr(pinging, "ping_place", ping)
+    ask, begun = Pinging(FakeClock()), []
+    asking = [asyncio.create_task(ask(PLACE, 2)) for _ in range(5 * HEALTH_PINGS_A_TURN)]
+    while len(asked) < len(asking):
+        before = len(asked)
+        await asyncio.sleep(0)
+        begun.append(len(asked) - before)
+    await soon(asyncio.gather(*asking))
+    assert max(begun) == HEALTH_PINGS_A_TURN
 
 
 async def test_one_line_tells_that_nobody_can_be_asked(monkeypatch, caplog):
