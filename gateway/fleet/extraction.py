@@ -4,7 +4,8 @@ Whoever packed it is not trusted. Heads are read within bounds (:mod:`partway.ga
 and what Python's filter of data refuses is refused (PEP 706), by names alone. The rest is written
 in an order in which nothing can be written through a link, which is where that filter had its holes
 (CVE-2025-4517 and its kin): files first, as new ones each; then hard links, to files of the
-archive; symbolic links last, and each must lead to something inside.
+archive; symbolic links last, and each must lead to something inside, by no way that leaves the
+folder: one that comes back by the folder's name would lead out once that is another.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import BinaryIO, Final, TypeVar
 from partway.gateway.archives.heads import (
     FOLDER,
     HARD_LINK,
+    REGULAR,
     SYMBOLIC_LINK,
     ArchiveError,
     HeadBounds,
@@ -53,9 +55,8 @@ _OTHERS: Final = {
     b"\x28\xb5\x2f\xfd": "packed by zstd",
 }
 _USTAR_AT: Final = 257
-#: Kinds of members that are unpacked: files (of old tars and for contiguous storage too), links and
-#: folders.
-_TAKEN: Final = frozenset((*b"0\x007", HARD_LINK, SYMBOLIC_LINK, FOLDER))
+#: Kinds of members that are unpacked.
+_TAKEN: Final = REGULAR | {HARD_LINK, SYMBOLIC_LINK, FOLDER}
 #: Of one member: its own, GNU tar's for a long name and a long link, and pax's.
 _HEADS: Final = 4
 #: Bytes of a file's name on Linux's file systems and on others.
@@ -175,22 +176,21 @@ def _path_of(name: bytes) -> str:
     return os.fsdecode(b"/".join(parts))
 
 
-def _target_of(name: str, member: Member) -> str:
-    """What a member that is a link leads to, as the archive words it.
+def _symbolic_target(name: str, link: bytes) -> str:
+    """What a symbolic link leads to, as the archive words it.
 
     Raises:
-        ArchiveError: it is too long for a path; or it is a symbolic link's, and empty, absolute or
-            up out of the archive by its words alone.
+        ArchiveError: it is too long for a path, or empty, absolute or up out of the archive by its
+            words alone.
     """
-    target = os.fsdecode(member.link)
-    if len(target) > MODEL_DATA_PATH or "\0" in target:
+    if len(link) > MODEL_DATA_PATH or b"\0" in link:
         raise ArchiveError(f"the archive's {name!r} links to more than a path can be")
-    if member.kind == SYMBOLIC_LINK:
-        if not target:
-            raise _leads_nowhere(name, target)
-        path = posixpath.normpath(posixpath.join(posixpath.dirname(name), target))
-        if path.startswith("/") or path.split("/", 1)[0] == "..":
-            raise _leads_out(name, target)
+    target = os.fsdecode(link)
+    if not target:
+        raise _leads_nowhere(name, target)
+    path = posixpath.normpath(posixpath.join(posixpath.dirname(name), target))
+    if path.startswith("/") or path.split("/", 1)[0] == "..":
+        raise _leads_out(name, target)
     return target
 
 
@@ -273,7 +273,6 @@ class _Unpacking:
     def _take(self, member: Member, tape: Tape) -> None:
         """Take one member in; the tape is at its content."""
         name = _path_of(member.name)
-        target = _target_of(name, member)
         if member.kind not in _TAKEN:
             what = "is a device, a pipe or of an unknown kind"
             raise ArchiveError(f"the archive's {name!r} {what}; leave it out")
@@ -288,7 +287,7 @@ class _Unpacking:
         if member.kind == HARD_LINK:
             self._hard_links.append((name, _path_of(member.link)))
         elif member.kind == SYMBOLIC_LINK:
-            self._symbolic_links.append((name, target))
+            self._symbolic_links.append((name, _symbolic_target(name, member.link)))
         else:
             self._write(name, member, tape)
 
@@ -323,18 +322,23 @@ class _Unpacking:
         _new(name, lambda: self._at(name).symlink_to(target))
 
     def _check_inside(self, name: str, target: str) -> None:
-        """Refuse a symbolic link that leads nowhere, or through others out of the folder.
+        """Refuse a symbolic link that leads nowhere, or a step of whose way is out of the folder.
 
-        The kernel comes first: it gives up after 40 links, and what is left is resolved cheaply.
+        The steps of links on that way are looked at where these are checked themselves. The kernel
+        comes first: it gives up after 40 links, and what is left is resolved cheaply.
         """
         self._wanted.check()
+        at = self._at(name).parent
         try:
             self._at(name).stat()
-            inside = self._at(name).resolve(strict=True)
+            for part in target.split("/"):
+                at = at.parent if part == ".." else at / part
+                if at.is_symlink():
+                    at = at.resolve(strict=True)
+                if not at.is_relative_to(self._top):
+                    raise _leads_out(name, target)
         except OSError:
             raise _leads_nowhere(name, target) from None
-        if not inside.is_relative_to(self._top):
-            raise _leads_out(name, target)
 
     def _count(self, size: int) -> None:
         self._wanted.check()

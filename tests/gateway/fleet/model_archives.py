@@ -141,6 +141,10 @@ BAD: dict[str, tuple[bytes, str]] = {
         gzip.compress(tar([link("l", "./" * 600)])),
         "'l' links to more than a path can be",
     ),
+    "a link of too many bytes": (
+        gzip.compress(tar([link("l", "😀" * 1024)])),
+        "'l' links to more than a path can be",
+    ),
     "no name": (gzip.compress(tar([file("./", b"x", type=b"0")])), "a file without a name"),
     "cut": (packed(MODEL)[:-20], "the archive is cut"),
     "cut early": (packed(MODEL)[:200], "the archive is cut"),

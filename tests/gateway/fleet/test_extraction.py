@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from partway.gateway.archives.heads import ArchiveError
@@ -164,7 +164,7 @@ _MEMBERS = st.lists(
 
 
 @given(members=_MEMBERS)
-def test_however_links_lie_nothing_leads_out(tmp_path_factory, members):
+def test_whatever_lies_where_nothing_outside_is_touched(tmp_path_factory, members):
     """With files outside that each name could mean."""
     path = tmp_path_factory.mktemp("any")
     top = path / "b" / "a"
@@ -175,12 +175,39 @@ def test_however_links_lie_nothing_leads_out(tmp_path_factory, members):
     (path / "model.tar.gz").write_bytes(gzip.compress(tar(members), 1))
     with suppress(ArchiveError):
         unpack(path / "model.tar.gz", top / "into", share(), Wanted())
-        unpacked = [*(top / "into").rglob("*")]
-        assert all(each.resolve().is_relative_to(top / "into") for each in unpacked)
     assert names(top) <= {"into"}
     for each in outside:
         assert each.read_bytes() == b"outside"
         assert each.stat().st_nlink == 1
+
+
+#: Links on which ways lead up and down within an archive, so that many more lead nowhere else.
+_WAYS = [
+    *(folder("a/b"), file("x", b"x")),
+    *(link("a/b/up", ".."), link("a/b/top", "../.."), link("down", "a/b")),
+]
+_STEPS = st.lists(st.sampled_from(["..", "..", "..", "a", "b", "x", "into"]), max_size=5)
+_TARGETS = st.builds(
+    lambda begins, steps: "/".join([*begins, *steps]) or ".",
+    st.sampled_from([[], ["a/b/up"], ["a/b/top"], ["down"], ["down/up"]]),
+    _STEPS,
+)
+_NEW_LINKS = st.dictionaries(st.sampled_from(["l", "a/l"]), _TARGETS, min_size=1)
+
+
+@settings(max_examples=300)
+@given(links=_NEW_LINKS)
+def test_however_links_lie_nothing_leads_out(tmp_path_factory, links):
+    """Nor once the folder has another name, as it has when it is whole."""
+    path = tmp_path_factory.mktemp("any")
+    (path / "x").write_bytes(b"outside")
+    (path / "model.tar.gz").write_bytes(
+        gzip.compress(tar([*_WAYS, *(link(*each) for each in links.items())]), 1)
+    )
+    with suppress(ArchiveError):
+        unpack(path / "model.tar.gz", path / "into", share(), Wanted())
+        whole = (path / "into").rename(path / "whole")
+        assert all(each.resolve(strict=True).is_relative_to(whole) for each in whole.rglob("*"))
 
 
 def test_a_link_lets_nothing_out_and_nothing_in(tmp_path):
@@ -197,6 +224,11 @@ def test_a_link_lets_nothing_out_and_nothing_in(tmp_path):
             # By its words each of these stays inside; followed, the last one does not.
             [folder("a/b"), link("a/b/up", ".."), link("l", "a/b/up/../../secret")],
             [folder("a/b"), link("c", "a/b"), link("a/b/up", "../.."), link("l", "c/up/../secret")],
+            # This one comes back, by the folder's name; it would lead out once that is another.
+            [
+                *(folder("a/b"), file("x"), link("a/b/up", "..")),
+                link("l", "a/b/up/../../into8/x"),
+            ],
         ]
     ):
         (tmp_path / "model.tar.gz").write_bytes(of(*members))
