@@ -24,8 +24,8 @@ def _second(seconds: int) -> str:
 
 @lru_cache(maxsize=1)
 def _minute(minutes: int) -> str:
-    """A date up to its seconds; most responses that are far apart begin in a second of their own.
+    """A date up to its seconds, written once a minute.
 
-    To write all of it costs as much as all else of a head.
+    It costs as much as all else of a head, and most responses begin in a second of their own.
     """
     return formatdate(60 * minutes, usegmt=True).removesuffix("00 GMT")

@@ -10,7 +10,8 @@ from partway.gateway.limits import HTTP1_STUCK_BYTES, TLS_READ_HELD
 from partway.gateway.serving.crowd import Visitor
 from partway.gateway.serving.http1_duplex import Http1Duplex
 from partway.log_lines import LogLine
-from partway.protocol.http1.connection import Answerer, RequestConnection
+from partway.protocol.http1.answerer import Answerer
+from partway.protocol.http1.connection import RequestConnection
 from partway.protocol.http1.parser import RequestBroken
 
 log = logging.getLogger("partway.http1")

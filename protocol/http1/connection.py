@@ -3,48 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Any, Protocol, cast
+from collections.abc import Callable
+from typing import Protocol, cast
 
 from partway.protocol import limits
 from partway.protocol.connection import Cancellable
 from partway.protocol.errors import ClientLeft
 from partway.protocol.half_close import half_close
+from partway.protocol.http1.answerer import Answerer
+from partway.protocol.http1.head_wait import HeadWait
 from partway.protocol.http1.parser import RequestBroken, RequestParser
 from partway.protocol.http1.request import BodyBroken, Http1Head, Http1Request
 from partway.protocol.limits import HTTP1_BYTES_PER_TURN, HTTP1_HELD_BYTES, LONG_READ
 from partway.protocol.rounds import rounds
 from partway.protocol.taking import TakingWatch
-
-
-class Answerer(Protocol):
-    """Whoever has a connection's requests answered: see :mod:`partway.protocol.http1.server`.
-
-    Attributes:
-        head_timeout: seconds in which a request's head has to come whole.
-        taken_within: seconds in which a client has to take some of what it is sent.
-        ending: whether connections end with the response that is under way.
-        tasks: those in which requests are answered.
-    """
-
-    head_timeout: float
-    taken_within: float
-    ending: bool
-    tasks: set[asyncio.Task[None]]
-
-    # Each has connections of its own kind.
-
-    def begun(self, connection: Any) -> None:
-        """Note that a connection has begun."""
-
-    def over(self, connection: Any) -> None:
-        """Note that a connection is over."""
-
-    def answer(self, connection: Any, request: Http1Request) -> Awaitable[bool]:
-        """Answer a request; returns whether the connection may have another one."""
-
-    def refuse(self, connection: Any, broken: RequestBroken) -> None:
-        """Answer what is no request."""
 
 
 class RequestConnection(asyncio.Protocol):
@@ -68,8 +40,8 @@ class RequestConnection(asyncio.Protocol):
     """
 
     __slots__ = (
-        *("_broken", "_client_ended", "_current", "_deaf", "_head_due", "_head_timer", "_idle"),
-        *("_lingering", "_loop", "_not_taken", "_parser", "_paused", "_room", "_server", "_task"),
+        *("_broken", "_client_ended", "_current", "_deaf", "_head_wait", "_idle", "_lingering"),
+        *("_loop", "_not_taken", "_parser", "_paused", "_room", "_server", "_task"),
         *("_turn", "_unparsed", "_waiting", "encrypted", "peer", "transport", "writing_paused"),
     )
 
@@ -100,8 +72,8 @@ class RequestConnection(asyncio.Protocol):
         self._room: asyncio.Future[None] | None = None
         #: How many tasks wait for the client in one of the methods here.
         self._waiting = 0
-        self._head_due = 0.0
-        self._head_timer: asyncio.TimerHandle | None = None
+        call_later, now = self._loop.call_later, self._loop.time
+        self._head_wait = HeadWait(server.head_timeout, self._no_head_came, call_later, now)
         self._not_taken: TakingWatch | None = None
         self._lingering: asyncio.TimerHandle | None = None
 
@@ -113,7 +85,7 @@ class RequestConnection(asyncio.Protocol):
         peer = transport.get_extra_info("peername")
         self.peer = str(peer[0]) if isinstance(peer, tuple) else ""
         self._server.begun(self)
-        self._await_head()
+        self._head_wait.begin()
 
     def data_received(self, data: bytes) -> None:
         if self._deaf or (len(data) <= LONG_READ and self._begins_alike(data)):
@@ -172,7 +144,7 @@ class RequestConnection(asyncio.Protocol):
         self.transport = None
         self._deaf = True
         self._unparsed = b""
-        for each in (self._turn, self._head_timer, self._not_taken, self._lingering):
+        for each in (self._turn, self._head_wait, self._not_taken, self._lingering):
             if each is not None:
                 each.cancel()
         self._turn = self._not_taken = None
@@ -305,7 +277,7 @@ class RequestConnection(asyncio.Protocol):
                     if server.ending:
                         break
                     self._current = None
-                    self._await_head()
+                    self._head_wait.begin()
                     self._idle = self._loop.create_future()
                     try:
                         await self._idle
@@ -336,13 +308,20 @@ class RequestConnection(asyncio.Protocol):
         request.drop()
         request.tell()  # whoever waits for it still
         self._go_on()
-        with_time = self._loop.call_later(limits.LINGER_TIMEOUT, request.tell)
-        ends = self._loop.time() + limits.LINGER_TIMEOUT
+        # Not the loop's time: by uvloop's clock, of whole milliseconds, a timer may come early.
+        is_over = False
+
+        def over() -> None:
+            nonlocal is_over
+            is_over = True
+            request.tell()
+
+        timer = self._loop.call_later(limits.LINGER_TIMEOUT, over)
         try:
-            while not request.complete and not request.broken and self._loop.time() < ends:
+            while not (request.complete or request.broken or is_over):
                 await self._news(request)
         finally:
-            with_time.cancel()
+            timer.cancel()
         return request.complete
 
     def _wake(self) -> None:
@@ -493,20 +472,8 @@ class RequestConnection(asyncio.Protocol):
         if self.transport is not None:
             self.transport.abort()
 
-    def _await_head(self) -> None:
-        """Close unless a whole head has come in time, however its bytes dribble in (slowloris)."""
-        self._head_due = self._loop.time() + self._server.head_timeout
-        if self._head_timer is None:  # else it runs since an earlier wait, and looks
-            self._head_timer = self._loop.call_later(self._server.head_timeout, self._look_for_head)
-
-    def _look_for_head(self) -> None:
-        self._head_timer = None
-        if self._current is not None or self.transport is None:
-            return
-        left = self._head_due - self._loop.time()
-        if left > 0:
-            self._head_timer = self._loop.call_later(left, self._look_for_head)
-        else:
+    def _no_head_came(self) -> None:
+        if self._current is None and self.transport is not None:
             self._close()
 
     def _end(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import tracemalloc
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from typing import Any
 
 import pytest
@@ -109,6 +109,21 @@ async def test_a_body_that_nobody_read_is_not_kept(serve: Serve, *, chunked: boo
         (connection,) = server._connections
         await until(lambda: connection._idle is not None)
         assert connection._parser.last.held == 0
+
+
+async def test_a_body_that_does_not_end_and_nobody_reads_is_waited_for_so_long(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of many connections none is left: by uvloop's clock a timer may come early, at some times."""
+    monkeypatch.setattr("partway.protocol.limits.LINGER_TIMEOUT", 0.3)
+    async with serve(ok) as (server, client), AsyncExitStack() as others:
+        port = client.writer.get_extra_info("peername")[1]
+        clients = [await others.enter_async_context(raw_client(port)) for _ in range(100)]
+        for each in (client, *clients):
+            each.send(b"POST / HTTP/1.1\r\nHost: c\r\nContent-Length: 9\r\n\r\n1")
+            await asyncio.sleep(0.001)
+        async with asyncio.timeout(20):
+            await server._none_left.wait()
 
 
 async def test_what_is_no_request_is_answered_behind_those_that_are(

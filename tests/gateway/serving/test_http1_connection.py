@@ -348,8 +348,7 @@ async def test_a_response_that_is_held_back_leaves_before_its_connection_ends(ho
             case "dropped":
                 protocol.visitor.drop()
             case "no head":
-                protocol._head_due = 0.0
-                protocol._look_for_head()
+                protocol._no_head_came()
             case "closed":
                 protocol.close_if_idle()
             case _:
