@@ -12,11 +12,11 @@ class LoopTurns:
     Nobody waits by the clock: where the loop has nothing else to do, its turns follow each other.
 
     Args:
-        count: how many go on in a turn.
+        per_turn: how many go on in a turn.
     """
 
-    def __init__(self, count: int) -> None:
-        self._count = count
+    def __init__(self, per_turn: int) -> None:
+        self._per_turn = per_turn
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     async def next(self) -> None:
@@ -29,9 +29,11 @@ class LoopTurns:
         await turn
 
     def _take_turn(self) -> None:
-        for _ in range(min(self._count, len(self._waiting))):
+        left = self._per_turn
+        while left and self._waiting:
             turn = self._waiting.popleft()
             if not turn.done():  # else whoever waited has been cancelled
                 turn.set_result(None)
+                left -= 1
         if self._waiting:
             asyncio.get_running_loop().call_soon(self._take_turn)

@@ -165,22 +165,37 @@ async def in_turns(many: Iterable[_T], per_turn: int) -> AsyncGenerator[_T, None
             await asyncio.sleep(0)
 
 
-async def side_by_side(times: int, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+async def side_by_side(count: int, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
     """Do a piece of work so many times at once, as when each takes from what is left to do.
 
     Args:
-        times: how many there are.
+        count: how many there are.
         work: one of them.
 
     Raises:
-        BaseException: the first that one of them raised; the others were stopped by it.
+        BaseException: the first that one of them raised; the others were stopped by it, and what
+            they raised over that is dropped.
+        CancelledError: the caller was cancelled, and so were they, whatever they raised over that.
     """
+    # Not a TaskGroup: where its caller is cancelled and one of them fails over that, it tells the
+    # failure alone.
+    tasks = [asyncio.create_task(work()) for _ in range(count)]
     try:
-        async with asyncio.TaskGroup() as several:
-            for _ in range(times):
-                several.create_task(work())
-    except BaseExceptionGroup as failed:
-        raise failed.exceptions[0] from None
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+        errors = [_failure(task) for task in tasks if task.done()]
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        for task in tasks:
+            _failure(task)  # looked at, so that asyncio does not log it as lost
+    if (first := next(filter(None, errors), None)) is not None:
+        raise first
+
+
+def _failure(task: asyncio.Task[None]) -> BaseException | None:
+    """What a task that is over has raised; nothing if it was cancelled."""
+    return None if task.cancelled() else task.exception()
 
 
 async def first_of(*events: asyncio.Event) -> None:

@@ -47,13 +47,15 @@ HEALTH_PINGS_MISSED: Final = 3
 VERTEX_PING_TIMEOUT: Final = 10.0
 VERTEX_PINGS_MISSED: Final = 4
 
-#: Pings at a time of instances in service: each has a file descriptor, and many are due at one
-#: moment. A thousand that all hang are asked within as much time as one interval.
+#: Pings at a time, of instances that start and of those in service: each has a file descriptor, and
+#: many are due at one moment. A thousand that all hang are asked within as much time as one
+#: interval.
 HEALTH_PINGS_AT_ONCE: Final = 256
 
-#: Of those that are due at one moment so many are begun in a turn of the loop, a quarter of a
-#: millisecond with their answers; else a thousand endpoints would hold everybody's requests up.
-HEALTH_PINGS_A_TURN: Final = 2
+#: Of those that are due at one moment so many are begun in a turn of the loop, which takes about a
+#: tenth of a millisecond; else a thousand endpoints would hold everybody's requests up. Their
+#: answers come when they come.
+HEALTH_PINGS_PER_TURN: Final = 2
 
 #: Pings that cannot be made, since no file descriptor is left, are told of so often at most.
 UNPINGED_LINE_INTERVAL: Final = 60.0

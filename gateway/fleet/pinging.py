@@ -10,8 +10,8 @@ from partway.gateway.clock import Clock
 from partway.gateway.dialling import OutOfDescriptors
 from partway.gateway.fleet.endpoints import Place
 from partway.gateway.fleet.limits import (
-    HEALTH_PINGS_A_TURN,
     HEALTH_PINGS_AT_ONCE,
+    HEALTH_PINGS_PER_TURN,
     UNPINGED_LINE_INTERVAL,
 )
 from partway.gateway.fleet.ping import ping_place
@@ -31,7 +31,7 @@ class Pinging:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._room = asyncio.Semaphore(HEALTH_PINGS_AT_ONCE)
-        self._turns = LoopTurns(HEALTH_PINGS_A_TURN)
+        self._turns = LoopTurns(HEALTH_PINGS_PER_TURN)
         self._quiet_until = -math.inf
 
     async def __call__(self, place: Place, seconds: float) -> str | None:

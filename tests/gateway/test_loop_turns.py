@@ -53,13 +53,26 @@ async def test_whoever_comes_later_waits_behind_the_others():
     assert [name for name, _ in noted] == ["a", "b", "a2", "b2"]
 
 
-async def test_one_that_has_left_keeps_nobody():
+async def test_those_that_have_left_keep_nobody():
     turns, noted, counted = LoopTurns(1), [], Turns()
     tasks = [asyncio.create_task(passed(turns, name, noted, counted)) for name in "abc"]
     await asyncio.sleep(0)
+    tasks[0].cancel()
     tasks[1].cancel()
-    await asyncio.gather(tasks[0], tasks[2])
-    assert tasks[1].cancelled()
+    await asyncio.wait(tasks)
+    assert [task.cancelled() for task in tasks] == [True, True, False]
     await passed(turns, "d", noted, counted)  # nobody waits any more, so it begins anew
     counted.stop()
-    assert [name for name, _ in noted] == ["a", "c", "d"]
+    assert [name for name, _ in noted] == ["c", "d"]
+
+
+async def test_those_that_have_left_take_nobodys_place():
+    turns, noted, counted = LoopTurns(2), [], Turns()
+    tasks = [asyncio.create_task(passed(turns, name, noted, counted)) for name in "abcd"]
+    await asyncio.sleep(0)
+    tasks[0].cancel()
+    tasks[1].cancel()
+    await asyncio.wait(tasks)
+    counted.stop()
+    (_, third), (_, fourth) = noted
+    assert third == fourth

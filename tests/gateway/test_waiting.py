@@ -368,3 +368,21 @@ async def test_the_first_that_fails_side_by_side_stops_the_others_and_is_told_by
         with pytest.raises(ValueError, match="its own"):
             await side_by_side(3, work)
     assert sorted(stopped) == [0, 2]
+
+
+async def test_whoever_is_cancelled_side_by_side_is_cancelled_whatever_the_others_say():
+    begun = asyncio.Event()
+
+    async def work() -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            raise OSError("of its making")
+
+    task = asyncio.create_task(side_by_side(2, work))
+    async with asyncio.timeout(5):
+        await begun.wait()
+        task.cancel()
+        await asyncio.wait([task])
+    assert task.cancelled()

@@ -70,6 +70,19 @@ async def test_a_failure_hastens_it_but_not_without_end():
     await wait
 
 
+async def test_a_failure_hastens_the_first_too(monkeypatch):
+    monkeypatch.setattr("random.uniform", lambda *_: 0.9)
+    clock = FakeClock()
+    pace = PingPace(clock, INTERVAL)
+    wait = await waiting(pace)
+    pace.hurry()
+    clock.advance(EXTRA_PING_AFTER / 2)
+    await turns(3)
+    assert not wait.done()
+    clock.advance(EXTRA_PING_AFTER / 2)
+    await wait
+
+
 async def test_a_failure_while_it_is_pinged_hastens_the_next():
     clock = FakeClock()
     pace = await behind_its_first_wait(clock)

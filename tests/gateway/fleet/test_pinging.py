@@ -10,8 +10,8 @@ from partway.gateway.dialling import Address, OutOfDescriptors
 from partway.gateway.fleet import pinging
 from partway.gateway.fleet.endpoints import Place
 from partway.gateway.fleet.limits import (
-    HEALTH_PINGS_A_TURN,
     HEALTH_PINGS_AT_ONCE,
+    HEALTH_PINGS_PER_TURN,
     UNPINGED_LINE_INTERVAL,
 )
 from partway.gateway.fleet.pinging import Pinging
@@ -51,13 +51,13 @@ async def test_pings_that_are_due_together_leave_the_loop_to_others_in_between(m
 
     monkeypatch.setattr(pinging, "ping_place", ping)
     ask, begun = Pinging(FakeClock()), []
-    asking = [asyncio.create_task(ask(PLACE, 2)) for _ in range(5 * HEALTH_PINGS_A_TURN)]
+    asking = [asyncio.create_task(ask(PLACE, 2)) for _ in range(5 * HEALTH_PINGS_PER_TURN)]
     while len(asked) < len(asking):
         before = len(asked)
         await asyncio.sleep(0)
         begun.append(len(asked) - before)
     await soon(asyncio.gather(*asking))
-    assert max(begun) == HEALTH_PINGS_A_TURN
+    assert max(begun) == HEALTH_PINGS_PER_TURN
 
 
 async def test_one_line_tells_that_nobody_can_be_asked(monkeypatch, caplog):

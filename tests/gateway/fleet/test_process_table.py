@@ -25,7 +25,8 @@ from partway.gateway.fleet.process_table import (
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="Linux tells")
 
 #: Starts a child in a session of its own, which says its number, and waits. The child stops instead
-#: of sleeping: while it became another program, its environment could not be read.
+#: of sleeping: while it became another program, its environment could not be read. When a suite is
+#: killed, it is left.
 TWO = "setsid sh -c 'echo $$; kill -STOP $$' & wait"
 
 #: Listens, and says so.
