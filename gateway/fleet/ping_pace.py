@@ -10,7 +10,8 @@ from typing import Final
 from partway.gateway.clock import Clock, Timer
 from partway.gateway.fleet.limits import EXTRA_PING_AFTER
 
-#: Each wait but the first is this share of the interval, or more (rule 1).
+#: The first wait is this share of the interval, or more, and each one behind it that (rule 1).
+_EARLIEST_FIRST: Final = 0.5
 _EARLIEST: Final = 0.8
 
 #: So many times in an interval there are moments for pings (rule 2).
@@ -21,8 +22,8 @@ class PingPace:
     """The waits between an instance's pings.
 
     1. Those of many instances that began together are to part at once, and to stay apart: so the
-       first wait is any share of the interval, each one behind it another share of most of it, and
-       none is longer than it.
+       first wait is any share of the interval's second half, each one behind it another share of
+       most of it, and none is longer than it.
     2. Those of many are made together all the same, at moments that all instances with the same
        interval share: to wake for each by itself costs more than the ping does.
     3. One with which a connection has failed is pinged early, but not as soon after the last ping
@@ -37,7 +38,7 @@ class PingPace:
         self._clock = clock
         self._interval = interval
         self._grid = interval / _MOMENTS
-        self._shortest = 0.0  # as a share of the interval
+        self._shortest = _EARLIEST_FIRST
         self._hurried = False
         self._earliest = 0.0
         self._due: asyncio.Future[None] | None = None
