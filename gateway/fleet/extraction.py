@@ -10,6 +10,7 @@ folder: one that comes back by the folder's name would lead out once that is ano
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import posixpath
@@ -32,6 +33,7 @@ from partway.gateway.archives.heads import (
 )
 from partway.gateway.archives.inflating import Inflating, PackedTooMuch
 from partway.gateway.files import open_regular
+from partway.gateway.fleet.archive_links import LinkedWays, leads_nowhere, leads_out
 from partway.gateway.fleet.disk_room import RoomShare
 from partway.gateway.fleet.file_work import Wanted, make_read_only
 from partway.gateway.fleet.limits import (
@@ -162,7 +164,7 @@ def _path_of(name: bytes) -> str:
     """
     parts = [part for part in name.split(b"/") if part not in (b"", b".")]
     if name.startswith(b"/") or b".." in parts:
-        raise _leads_out(os.fsdecode(name), "")
+        raise leads_out(os.fsdecode(name), "")
     if (
         len(name) > MODEL_DATA_PATH
         or len(parts) > MODEL_DATA_DEPTH
@@ -183,24 +185,16 @@ def _symbolic_target(name: str, link: bytes) -> str:
         ArchiveError: it is too long for a path, or empty, absolute or up out of the archive by its
             words alone.
     """
-    if len(link) > MODEL_DATA_PATH or b"\0" in link:
+    too_many = link.count(b"/") > 2 * MODEL_DATA_DEPTH  # all the way up, and down again
+    if len(link) > MODEL_DATA_PATH or too_many or b"\0" in link:
         raise ArchiveError(f"the archive's {name!r} links to more than a path can be")
     target = os.fsdecode(link)
     if not target:
-        raise _leads_nowhere(name, target)
+        raise leads_nowhere(name, target)
     path = posixpath.normpath(posixpath.join(posixpath.dirname(name), target))
     if path.startswith("/") or path.split("/", 1)[0] == "..":
-        raise _leads_out(name, target)
+        raise leads_out(name, target)
     return target
-
-
-def _leads_out(name: str, target: str) -> ArchiveError:
-    link = f", a link to {target!r}," if target else ""
-    return ArchiveError(f"the archive's {name!r}{link} leads out of it; leave it out")
-
-
-def _leads_nowhere(name: str, target: str) -> ArchiveError:
-    return ArchiveError(f"the archive's {name!r} links to {target!r}, which leads to nothing in it")
 
 
 def _new(name: str, make: Callable[[], _T]) -> _T:
@@ -241,6 +235,7 @@ class _Unpacking:
         self._made = 0
         #: Those that have been made, by their paths in the archive.
         self._folders: dict[str, Path] = {}
+        self._files: set[str] = set()
         self._hard_links: list[tuple[str, str]] = []
         self._symbolic_links: list[tuple[str, str]] = []
 
@@ -264,8 +259,10 @@ class _Unpacking:
             self._link(name, target)
         for name, target in self._symbolic_links:
             self._link_symbolically(name, target)
-        for name, target in self._symbolic_links:
-            self._check_inside(name, target)
+        ways = LinkedWays(self._folders, self._files, dict(self._symbolic_links))
+        for name, _ in self._symbolic_links:
+            self._wanted.check()
+            ways.check(name)
         if len(self._folders) == self._made:
             raise ArchiveError(f"the archive holds no files; {_HOW}")
         make_read_only([*self._folders.values()])
@@ -309,36 +306,28 @@ class _Unpacking:
                 file.write(piece)
             file.flush()
             os.fchmod(file.fileno(), 0o555 if member.mode & 0o100 else 0o444)
+        self._files.add(name)
 
     def _link(self, name: str, target: str) -> None:
+        self._wanted.check()
         try:
             _new(name, lambda: self._at(name).hardlink_to(self._at(target)))
         except (FileNotFoundError, NotADirectoryError, PermissionError):
             raise ArchiveError(
                 f"the archive's {name!r} links to {target!r}, which is no file in it"
             ) from None
+        except OSError as error:
+            if error.errno != errno.EMLINK:
+                raise
+            raise ArchiveError(
+                f"the archive's {name!r} links to {target!r}, which has as many links by then as a "
+                "file may have; pack copies of it"
+            ) from None
+        self._files.add(name)
 
     def _link_symbolically(self, name: str, target: str) -> None:
-        _new(name, lambda: self._at(name).symlink_to(target))
-
-    def _check_inside(self, name: str, target: str) -> None:
-        """Refuse a symbolic link that leads nowhere, or a step of whose way is out of the folder.
-
-        The steps of links on that way are looked at where these are checked themselves. The kernel
-        comes first: it gives up after 40 links, and what is left is resolved cheaply.
-        """
         self._wanted.check()
-        at = self._at(name).parent
-        try:
-            self._at(name).stat()
-            for part in target.split("/"):
-                at = at.parent if part == ".." else at / part
-                if at.is_symlink():
-                    at = at.resolve(strict=True)
-                if not at.is_relative_to(self._top):
-                    raise _leads_out(name, target)
-        except OSError:
-            raise _leads_nowhere(name, target) from None
+        _new(name, lambda: self._at(name).symlink_to(target))
 
     def _count(self, size: int) -> None:
         self._wanted.check()

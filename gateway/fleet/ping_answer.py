@@ -12,8 +12,9 @@ from partway.protocol.limits import KIB
 #: An answer's first line (RFC 9112 §4).
 _STATUS_LINE: Final = re.compile(rb"HTTP/1\.[01] ([1-9][0-9][0-9])(?: |\r?$)")
 
-#: Of an answer so much is looked at.
+#: Of an answer so much is looked at, in so many pieces: each is looked at with what came before it.
 MAX_HEAD: Final = 16 * KIB
+MAX_PIECES: Final = 256
 
 
 class NoAnswer(Exception):
@@ -34,6 +35,7 @@ class PingAnswer:
     def __init__(self) -> None:
         self._head = b""
         self._taken = 0
+        self._pieces = 0
 
     def take(self, data: bytes) -> int | None:
         """Take the next bytes; returns the status once it is there.
@@ -41,6 +43,9 @@ class PingAnswer:
         Raises:
             NoAnswer: it will never be.
         """
+        self._pieces += 1
+        if self._pieces > MAX_PIECES:
+            raise NoAnswer("it comes a few bytes at a time")
         # No more is looked at: so interim answers without end come to an end too.
         self._head += data[: MAX_HEAD - self._taken]
         self._taken += len(data)

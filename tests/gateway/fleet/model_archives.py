@@ -141,6 +141,10 @@ BAD: dict[str, tuple[bytes, str]] = {
         gzip.compress(tar([link("l", "./" * 600)])),
         "'l' links to more than a path can be",
     ),
+    "a link of too many steps": (
+        gzip.compress(tar([folder("d"), file("x"), link("l", "d/../" * 100 + "x")])),
+        "'l' links to more than a path can be",
+    ),
     "a link of too many bytes": (
         gzip.compress(tar([link("l", "😀" * 1024)])),
         "'l' links to more than a path can be",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import hashlib
 import io
@@ -295,6 +296,32 @@ def test_too_many(tmp_path, monkeypatch, many):
 def test_empty_files_take_space_too(tmp_path):
     with pytest.raises(NoRoom):
         unpacked(tmp_path, of(*(file(f"{n}") for n in range(300))), share(1 << 20))
+
+
+def test_a_file_with_too_many_links(tmp_path, monkeypatch):
+    def refuse(*_):
+        raise OSError(errno.EMLINK, "Too many links")
+
+    monkeypatch.setattr(Path, "hardlink_to", refuse)
+    with pytest.raises(ArchiveError, match="'l' links to 'x', which has as many links by then"):
+        unpacked(tmp_path, of(file("x"), link("l", "x", tarfile.LNKTYPE)))
+
+
+@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE])
+def test_links_are_not_made_once_nobody_wants_them(tmp_path, monkeypatch, kind):
+    wanted, made = Wanted(), []
+
+    def make(path, target):
+        made.append(target)
+        wanted.stop()
+
+    monkeypatch.setattr(Path, "symlink_to", make)
+    monkeypatch.setattr(Path, "hardlink_to", make)
+    members = [file("x"), *(link(f"l{number}", "x", kind) for number in range(3))]
+    (tmp_path / "model.tar.gz").write_bytes(of(*members))
+    with pytest.raises(WorkStopped):
+        unpack(tmp_path / "model.tar.gz", tmp_path / "into", share(), wanted)
+    assert len(made) == 1
 
 
 @pytest.mark.parametrize("key", ["path", "comment"])

@@ -7,7 +7,13 @@ import ssl
 
 import pytest
 
-from partway.gateway.fleet.ping_answer import MAX_HEAD, NoAnswer, PingAnswer, cut
+from partway.gateway.fleet.ping_answer import (
+    MAX_HEAD,
+    MAX_PIECES,
+    NoAnswer,
+    PingAnswer,
+    cut,
+)
 
 EARLY = b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n"
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
@@ -47,3 +53,11 @@ def test_a_line_without_an_end_is_waited_for_only_so_long(first):
 )
 def test_what_is_said_of_an_end_before_it(error, said):
     assert said.strip("()',") in str(cut(error))
+
+
+def test_an_answer_in_tiny_pieces_is_waited_for_only_so_long():
+    answer = PingAnswer()
+    pieces = [b"HTTP/1.1 100 Continue\r\n", *[b"a"] * (MAX_PIECES - 1)]
+    assert [answer.take(piece) for piece in pieces] == [None] * MAX_PIECES
+    with pytest.raises(NoAnswer, match="a few bytes at a time"):
+        answer.take(b"a")
