@@ -101,8 +101,8 @@ class Case(NamedTuple):
     outcome: str
 
 
-#: Flags without padding, and the beginning of an event that is longer than a frame.
-BEGUN = b"\0" + part_event(bytes(20_000))[:16_383]
+#: The beginning of an event that is longer than a frame.
+BEGUN = part_event(bytes(20_000))[:16_384]
 REST = 2**31 - 1 - 65_535  # of the largest window, beyond what it begins with
 
 CASES = {
