@@ -46,15 +46,16 @@ class LinkedWays:
         known = self._ends.get(name)
         if known is not None:
             return known
+        target = self._links[name]
         if depth > _MOST_PASSED:
-            raise leads_nowhere(name, self._links[name])
+            raise leads_nowhere(name, target)
         at, passed = name.rpartition("/")[0], 1
-        for part in self._links[name].split("/"):
+        for part in target.split("/"):
             if at and at not in self._folders:  # a file holds nothing
-                raise leads_nowhere(name, self._links[name])
+                raise leads_nowhere(name, target)
             if part == "..":
                 if not at:
-                    raise leads_out(name, self._links[name])
+                    raise leads_out(name, target)
                 at = at.rpartition("/")[0]
             elif part not in ("", "."):
                 at = f"{at}/{part}" if at else part
@@ -62,9 +63,9 @@ class LinkedWays:
                     at, more = self._end(at, depth + 1)
                     passed += more
                 elif at not in self._folders and at not in self._files:
-                    raise leads_nowhere(name, self._links[name])
+                    raise leads_nowhere(name, target)
         if passed > _MOST_PASSED:
-            raise leads_nowhere(name, self._links[name])
+            raise leads_nowhere(name, target)
         self._ends[name] = at, passed
         return at, passed
 

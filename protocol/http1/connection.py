@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Protocol, cast
 
 from partway.protocol import limits
@@ -308,20 +309,10 @@ class RequestConnection(asyncio.Protocol):
         request.drop()
         request.tell()  # whoever waits for it still
         self._go_on()
-        # Not the loop's time: by uvloop's clock, of whole milliseconds, a timer may come early.
-        is_over = False
-
-        def over() -> None:
-            nonlocal is_over
-            is_over = True
-            request.tell()
-
-        timer = self._loop.call_later(limits.LINGER_TIMEOUT, over)
-        try:
-            while not (request.complete or request.broken or is_over):
-                await self._news(request)
-        finally:
-            timer.cancel()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(limits.LINGER_TIMEOUT):
+                while not (request.complete or request.broken):
+                    await self._news(request)
         return request.complete
 
     def _wake(self) -> None:

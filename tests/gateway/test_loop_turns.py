@@ -32,6 +32,16 @@ async def passed(turns, name, noted, counted):
     noted.append((name, counted.count))
 
 
+async def without_the_first_two(turns, names, noted, counted):
+    """All wait, and two leave before the first turn; returns when the others have had theirs."""
+    tasks = [asyncio.create_task(passed(turns, name, noted, counted)) for name in names]
+    await asyncio.sleep(0)
+    tasks[0].cancel()
+    tasks[1].cancel()
+    await asyncio.wait(tasks)
+    assert [task.cancelled() for task in tasks] == [True, True, *[False] * (len(names) - 2)]
+
+
 async def test_so_many_go_on_in_a_turn_and_the_others_in_the_next_ones():
     turns, noted, counted = LoopTurns(2), [], Turns()
     await asyncio.gather(*(passed(turns, name, noted, counted) for name in "abcde"))
@@ -55,12 +65,7 @@ async def test_whoever_comes_later_waits_behind_the_others():
 
 async def test_those_that_have_left_keep_nobody():
     turns, noted, counted = LoopTurns(1), [], Turns()
-    tasks = [asyncio.create_task(passed(turns, name, noted, counted)) for name in "abc"]
-    await asyncio.sleep(0)
-    tasks[0].cancel()
-    tasks[1].cancel()
-    await asyncio.wait(tasks)
-    assert [task.cancelled() for task in tasks] == [True, True, False]
+    await without_the_first_two(turns, "abc", noted, counted)
     await passed(turns, "d", noted, counted)  # nobody waits any more, so it begins anew
     counted.stop()
     assert [name for name, _ in noted] == ["c", "d"]
@@ -68,11 +73,7 @@ async def test_those_that_have_left_keep_nobody():
 
 async def test_those_that_have_left_take_nobodys_place():
     turns, noted, counted = LoopTurns(2), [], Turns()
-    tasks = [asyncio.create_task(passed(turns, name, noted, counted)) for name in "abcd"]
-    await asyncio.sleep(0)
-    tasks[0].cancel()
-    tasks[1].cancel()
-    await asyncio.wait(tasks)
+    await without_the_first_two(turns, "abcd", noted, counted)
     counted.stop()
     (_, third), (_, fourth) = noted
     assert third == fourth
