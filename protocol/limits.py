@@ -224,6 +224,9 @@ HTTP2_HEADER_BYTES_IN_A_FRAME: Final = 4
 #: After the closing handshake: no byte moved for this long and the connection is aborted.
 LINGER_TIMEOUT: Final = 5.0
 
+#: Between two looks whether the client has left a connection of HTTP/1.1 that is not read from.
+LEAVING_INTERVAL: Final = 1.0
+
 #: However steadily a peer takes its last bytes, it has them after this long: a part of 16 MiB at
 #: half a megabit a second.
 FINISH_TIMEOUT: Final = 300.0

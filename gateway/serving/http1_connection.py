@@ -100,6 +100,9 @@ class Http1Connection(RequestConnection):
     def _may_be_sent_to(self) -> bool:
         return self.duplex is not None and self.duplex.half_closed()
 
+    def _end_is_leaving(self) -> bool:
+        return self.duplex is None
+
     def _let_go(self) -> None:
         self._unsent = b""
         self.visitor.account.left(encrypted=self.encrypted)

@@ -13,6 +13,7 @@ from partway.protocol.errors import ClientLeft
 from partway.protocol.half_close import half_close
 from partway.protocol.http1.answerer import Answerer
 from partway.protocol.http1.head_wait import HeadWait
+from partway.protocol.http1.leaving import has_ended
 from partway.protocol.http1.parser import RequestBroken, RequestParser
 from partway.protocol.http1.request import BodyBroken, Http1Head, Http1Request
 from partway.protocol.limits import HTTP1_BYTES_PER_TURN, HTTP1_HELD_BYTES, LONG_READ
@@ -41,8 +42,8 @@ class RequestConnection(asyncio.Protocol):
     """
 
     __slots__ = (
-        *("_broken", "_client_ended", "_current", "_deaf", "_head_wait", "_idle", "_lingering"),
-        *("_loop", "_not_taken", "_parser", "_paused", "_room", "_server", "_task"),
+        *("_broken", "_client_ended", "_current", "_deaf", "_head_wait", "_idle", "_leaving"),
+        *("_lingering", "_loop", "_not_taken", "_parser", "_paused", "_room", "_server", "_task"),
         *("_turn", "_unparsed", "_waiting", "encrypted", "peer", "transport", "writing_paused"),
     )
 
@@ -76,6 +77,7 @@ class RequestConnection(asyncio.Protocol):
         call_later, now = self._loop.call_later, self._loop.time
         self._head_wait = HeadWait(server.head_timeout, self._no_head_came, call_later, now)
         self._not_taken: TakingWatch | None = None
+        self._leaving: asyncio.TimerHandle | None = None
         self._lingering: asyncio.TimerHandle | None = None
 
     # --- What the loop says ----------------------------------------------------------------------
@@ -140,12 +142,17 @@ class RequestConnection(asyncio.Protocol):
         """Whether the client, which sends nothing more, may still be sent to."""
         return False
 
+    def _end_is_leaving(self) -> bool:
+        """Whether a client that sends nothing more wants no more of what it has asked for."""
+        return True
+
     def _let_go(self) -> None:
         """Hold nothing of the connection any more, which is over."""
         self.transport = None
         self._deaf = True
         self._unparsed = b""
-        for each in (self._turn, self._head_wait, self._not_taken, self._lingering):
+        own = self._turn, self._head_wait, self._not_taken, self._leaving, self._lingering
+        for each in own:
             if each is not None:
                 each.cancel()
         self._turn = self._not_taken = None
@@ -259,6 +266,25 @@ class RequestConnection(asyncio.Protocol):
         if not self._paused and self.transport is not None and not self.transport.is_closing():
             self._paused = True
             self.transport.pause_reading()
+            if self._leaving is None:  # else it runs since an earlier pause
+                self._look_later()
+
+    def _look_later(self) -> None:
+        self._leaving = self._loop.call_later(limits.LEAVING_INTERVAL, self._look_who_left)
+
+    def _look_who_left(self) -> None:
+        """Close a connection whose client has left: while it is not read from, nobody is told.
+
+        What only waits for its turn is parsed first: it may be answered at once.
+        """
+        self._leaving = None
+        transport = self.transport
+        if not self._paused or transport is None or transport.is_closing():
+            return
+        if self._turn is None and self._end_is_leaving() and has_ended(transport):
+            self._close()
+        else:
+            self._look_later()
 
     def _resume(self) -> None:
         if self._paused and self.transport is not None and not self.transport.is_closing():

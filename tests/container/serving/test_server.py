@@ -11,11 +11,13 @@ import pytest
 
 from partway.container.serving.exchange import RuntimeExchange
 from partway.container.serving.server import ExchangeServer
+from partway.protocol.http1.leaving import has_ended
 from partway.protocol.limits import HTTP1_HELD_BYTES, KIB
 from tests.container.serving.conftest import Serve
 from tests.container.wire import raw_client, until
 
 GET = b"GET / HTTP/1.1\r\nHost: c\r\n\r\n"
+POST = b"POST / HTTP/1.1\r\nHost: c\r\nContent-Length: 1000000\r\n\r\n"
 
 
 async def ok(exchange: RuntimeExchange) -> None:
@@ -228,6 +230,70 @@ async def test_a_client_that_leaves_cancels_what_is_done_for_it_whatever_that_wa
             await ended.wait()
     with suppress(ConnectionError):
         await reading[0]
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        pytest.param(GET + GET, id="requests"),
+        pytest.param(POST + bytes(HTTP1_HELD_BYTES + 1), id="a body that nobody reads"),
+    ],
+)
+@pytest.mark.parametrize("resets", [False, True])
+async def test_a_client_that_leaves_is_noticed_where_nothing_is_read_of_what_it_sends(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, sent: bytes, *, resets: bool
+) -> None:
+    monkeypatch.setattr("partway.protocol.limits.LEAVING_INTERVAL", 0.02)
+    begun, ended = asyncio.Event(), asyncio.Event()
+
+    async def work(exchange: RuntimeExchange) -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    async with serve(work) as (server, client):
+        client.send(sent)
+        await begun.wait()
+        client.send(b"and more")
+        (connection,) = server._connections
+        await until(lambda: connection._paused and connection._turn is None)
+        if resets:
+            client.writer.transport.abort()
+        else:
+            client.writer.close()
+        async with asyncio.timeout(20):
+            await ended.wait()
+
+
+async def test_a_client_that_stays_is_waited_for_where_nothing_is_read_of_what_it_sends(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[bool] = []
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    def look(transport: asyncio.Transport) -> bool:
+        looks.append(has_ended(transport))
+        return looks[-1]
+
+    monkeypatch.setattr("partway.protocol.limits.LEAVING_INTERVAL", 0.02)
+    monkeypatch.setattr("partway.protocol.http1.connection.has_ended", look)
+
+    async def work(exchange: RuntimeExchange) -> None:
+        begun.set()
+        await go_on.wait()
+        exchange.respond(200)
+
+    async with serve(work) as (_, client):
+        client.send(GET + GET)
+        await begun.wait()
+        client.send(GET)
+        await until(lambda: len(looks) == 3)
+        go_on.set()
+        for _ in range(3):
+            assert (await client.head()).startswith(b"HTTP/1.1 200 OK")
+    assert not any(looks)
 
 
 async def test_what_is_cancelled_ends_its_connection(serve: Serve) -> None:

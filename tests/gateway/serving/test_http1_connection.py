@@ -16,8 +16,9 @@ from partway.gateway.serving.http1 import Http1Server
 from partway.gateway.serving.strangers import Account, Strangers
 from partway.gateway.tls.context import server_context
 from partway.gateway.tls.local_ca import LocalCa
+from partway.protocol.http1.leaving import has_ended
 from partway.protocol.http1.parser import RequestParser
-from partway.protocol.limits import HTTP1_BYTES_PER_TURN, JOIN_UP_TO, LONG_READ
+from partway.protocol.limits import HTTP1_BYTES_PER_TURN, HTTP1_HELD_BYTES, JOIN_UP_TO, LONG_READ
 from partway.protocol.rounds import rounds
 from tests.gateway.fleet.processes import eventually
 from tests.gateway.streams.fakes import FakeClock
@@ -278,6 +279,47 @@ async def test_what_a_stranger_has_sent_who_waits_is_known_to_be_held():
     assert visitor.held - empty == 10_000
     protocol.connection_lost(None)
     await server.shutdown(0)
+
+
+@pytest.mark.parametrize("both_ways", [False, True])
+async def test_a_client_that_has_ended_its_side_while_it_is_not_read_from(monkeypatch, both_ways):
+    """It has left, unless both bodies are open: then its own may be whole, and ours goes on."""
+    looks, over, left = [], asyncio.Event(), asyncio.Event()
+
+    def look(transport):
+        looks.append(transport)
+        return has_ended(transport)
+
+    monkeypatch.setattr("partway.protocol.limits.LEAVING_INTERVAL", 0.02)
+    monkeypatch.setattr("partway.protocol.http1.connection.has_ended", look)
+
+    async def answer(exchange):
+        if both_ways:
+            await exchange.open(200, {})
+        try:
+            await over.wait()
+        finally:
+            left.set()
+
+    server = Http1Server(answer)
+    listener = await asyncio.get_running_loop().create_server(server.protocol, "127.0.0.1", 0)
+    async with listener:
+        with socket.create_connection(listener.sockets[0].getsockname()) as client:
+            client.sendall(b"POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 900000\r\n\r\n")
+            client.sendall(bytes(HTTP1_HELD_BYTES + 1))
+            client.shutdown(socket.SHUT_WR)
+            await eventually(lambda: server._connections)
+            (protocol,) = server._connections
+            await eventually(lambda: protocol._paused and protocol._turn is None)
+            if both_ways:
+                first = protocol._leaving
+                await eventually(lambda: protocol._leaving is not first)
+                assert not looks
+                assert not left.is_set()
+                protocol.abort()
+                over.set()
+            await asyncio.wait_for(left.wait(), 20)
+            await server.shutdown(1)
 
 
 # --- Responses of one turn -----------------------------------------------------------------------
