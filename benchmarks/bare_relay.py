@@ -17,7 +17,7 @@ import uvloop
 
 
 class Side(asyncio.Protocol):
-    """One connection; a message that is whole goes to the other one."""
+    """One connection; what comes by it goes to the other one at once."""
 
     def __init__(
         self, kind: type[httptools.HttpRequestParser | httptools.HttpResponseParser]
@@ -25,7 +25,6 @@ class Side(asyncio.Protocol):
         self.other: Side | None = None
         self.transport: asyncio.Transport
         self.unsent = b""
-        self._data = b""
         self._headers: dict[bytes, bytes] = {}
         self._parser = kind(self)
 
@@ -33,8 +32,11 @@ class Side(asyncio.Protocol):
         self.transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
-        self._data += data
         self._parser.feed_data(data)
+        if self.other is None:
+            self.unsent += data
+        else:
+            self.other.transport.write(data)
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """A head says something."""
@@ -42,12 +44,7 @@ class Side(asyncio.Protocol):
 
     def on_message_complete(self) -> None:
         """A request or an answer is whole."""
-        data, self._data = self._data, b""
         self._headers = {}
-        if self.other is None:
-            self.unsent = data
-        else:
-            self.other.transport.write(data)
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self.other is not None:

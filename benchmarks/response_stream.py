@@ -1,4 +1,4 @@
-"""InvokeEndpointWithResponseStream beside HAProxy and nginx: when the first token comes.
+"""InvokeEndpointWithResponseStream beside HAProxy, nginx, a bare relay: the first token's delay.
 
 ``python -m benchmarks.response_stream`` prints a table in markdown. It fails when something does
 not run or a token is missing, never for being slow. How to read it:
@@ -109,15 +109,15 @@ def _of_events(body: bytes) -> bytes:
     return b"".join(parts)
 
 
-async def _measure(row: Row, clients: int, seconds: float, apart: float) -> float:
-    """The median of the first tokens' delays.
+async def _measure(row: Row, args: argparse.Namespace) -> float:
+    """The median of the first tokens' delays, in seconds.
 
     Args:
         row: what is asked.
-        clients: connections, each of which asks again as soon as it has its answer.
-        seconds: until none asks again.
-        apart: seconds between one connection's first request and the next one's. As all streams
-            take the same time, so it stays: with 0 all ask at once, each time.
+        args: the command's: how many connections there are, how far apart from each other they
+            begin to ask, how long each waits between an answer and its next request, and when
+            none asks again. As all streams take the same time, connections stay as far apart as
+            they began: with 0 all ask at once, each time.
     """
     assert row.peer is not None, "it runs"
     host, _, port = row.peer.address.rpartition(":")
@@ -126,15 +126,16 @@ async def _measure(row: Row, clients: int, seconds: float, apart: float) -> floa
     said = _of_events if row.events else bytes
     asking = [
         (await loop.create_connection(lambda: Client(head.encode() + _BODY, said), host, int(port)))
-        for _ in range(clients)
+        for _ in range(args.clients)
     ]
     delays = []
-    until = time.perf_counter() + seconds
+    until = time.perf_counter() + args.seconds
 
     async def go_on(client: Client, number: int) -> None:
-        await asyncio.sleep(number * apart)
+        await asyncio.sleep(number * args.apart / 1e3)
         await client.ask()  # it has the connections made
         while time.perf_counter() < until:
+            await asyncio.sleep(args.pause / 1e3)
             delays.append(await client.ask())
 
     try:
@@ -150,8 +151,7 @@ async def _rounds(rows: list[Row], args: argparse.Namespace) -> None:
     for _ in range(args.repeat):
         for row in rows:
             if row.peer is not None:
-                apart = args.apart / 1e3
-                row.delays.append(await _measure(row, args.clients, args.seconds, apart))
+                row.delays.append(await _measure(row, args))
 
 
 def _table(rows: list[Row], direct: Row) -> str:
@@ -178,6 +178,7 @@ def run(args: argparse.Namespace) -> str:
             direct,
             Row("HAProxy", stack.enter_context(peers.haproxy(container))),
             Row("nginx", stack.enter_context(peers.nginx(container))),
+            Row("bare relay", stack.enter_context(peers.bare_relay(container))),
             Row("gateway", gateway, path, events=True),
         ]
         uvloop.run(_rounds(rows, args))
@@ -191,6 +192,9 @@ def main() -> int:
     parser.add_argument("--repeat", type=int, default=5, help="rounds")
     parser.add_argument("--clients", type=int, default=4, help="connections")
     parser.add_argument("--apart", type=float, default=0.0, help="ms between their requests")
+    parser.add_argument(
+        "--pause", type=float, default=0.0, help="ms from an answer to the next request"
+    )
     print(run(parser.parse_args()))
     return 0
 
