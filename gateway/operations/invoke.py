@@ -9,6 +9,7 @@ from typing import Final
 
 from partway.gateway.access.authentication import Identity
 from partway.gateway.operations.container_failures import answer_too_large
+from partway.gateway.operations.invocation import Invoked
 from partway.gateway.operations.invocation_headers import (
     BEGIN_SESSION,
     CLOSED_SESSION,
@@ -25,7 +26,7 @@ from partway.gateway.operations.invocation_headers import (
     of_variant,
     passed_on,
 )
-from partway.gateway.operations.invocations import Invocations, Invoked, session_key
+from partway.gateway.operations.invocations import Invocations, session_key
 from partway.gateway.serving.error_dialects import aws_runtime
 from partway.gateway.serving.exchange import Exchange
 from partway.gateway.serving.payloads import StreamedPayload

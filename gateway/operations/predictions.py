@@ -10,7 +10,8 @@ from typing import Final, Generic, NamedTuple, ParamSpec, TypeVar
 
 from partway.gateway.access.authentication import Identity
 from partway.gateway.operations.container_failures import answer_too_large, model_error
-from partway.gateway.operations.invocations import Invocations, Invoked, UnreadBody
+from partway.gateway.operations.invocation import Invoked, UnreadBody
+from partway.gateway.operations.invocations import Invocations
 from partway.gateway.operations.prediction_routes import JSON
 from partway.gateway.operations.prepared_body import PreparedBody, UnreadInstances
 from partway.gateway.requests.bodies_read import FOUND

@@ -9,13 +9,14 @@ from typing import Final, NamedTuple
 from multidict import CIMultiDict
 
 from partway.gateway.access.authentication import Identity
+from partway.gateway.operations.invocation import Asking, Invoked
 from partway.gateway.operations.invocation_headers import (
     INVOKE_HEADERS,
     NO_PAGE,
     handed_back,
     passed_on,
 )
-from partway.gateway.operations.invocations import Asking, Invocations, Invoked
+from partway.gateway.operations.invocations import Invocations
 from partway.gateway.operations.invoke import pass_on
 from partway.gateway.operations.prediction_routes import (
     GRANTED_WITH,

@@ -13,6 +13,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Final
 
 from partway.gateway.access.authentication import Identity
+from partway.gateway.operations.invocation import Invoked
 from partway.gateway.operations.invocation_headers import (
     ACCEPT,
     BEGIN_SESSION,
@@ -30,7 +31,7 @@ from partway.gateway.operations.invocation_headers import (
     of_variant,
     passed_on,
 )
-from partway.gateway.operations.invocations import Invocations, Invoked
+from partway.gateway.operations.invocations import Invocations
 from partway.gateway.operations.response_relay import AnswerForm, Events, ResponseRelay
 from partway.gateway.serving.error_dialects import aws_runtime
 from partway.gateway.serving.exchange import Exchange

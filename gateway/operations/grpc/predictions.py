@@ -17,7 +17,7 @@ from partway.gateway.operations.grpc.calls import (
     streaming,
     unary,
 )
-from partway.gateway.operations.invocations import Invoked
+from partway.gateway.operations.invocation import Invoked
 from partway.gateway.operations.predict import Predict
 from partway.gateway.operations.prediction_resources import PredictionResources
 from partway.gateway.operations.prediction_routes import (

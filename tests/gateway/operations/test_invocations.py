@@ -16,12 +16,8 @@ from partway.gateway.fleet.endpoints import Attached, Endpoint, Variant
 from partway.gateway.fleet.launchers.process import free_port
 from partway.gateway.fleet.routing import Router
 from partway.gateway.fleet.sticky_sessions import NO_SESSION
-from partway.gateway.operations.invocations import (
-    Invocation,
-    Invocations,
-    model_error,
-    session_key,
-)
+from partway.gateway.operations.invocation import Invocation, model_error
+from partway.gateway.operations.invocations import Invocations, session_key
 from partway.gateway.requests.container_answer import ContainerAnswer
 from partway.gateway.serving.exchange import Exchange
 from partway.gateway.streams.policy import StreamPolicy

@@ -1,0 +1,486 @@
+"""One request that an instance is asked with, and its answer back.
+
+An operation brings headers and a body, and gets a container's answer of 2xx; everything else has
+become the error that its clients know (clause 4-5).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Mapping
+from dataclasses import dataclass, replace
+from math import inf
+from types import TracebackType
+from typing import Any, Final, NamedTuple, NoReturn, Protocol
+
+from partway.gateway.access.authentication import Identity
+from partway.gateway.arns import Arns
+from partway.gateway.fleet.endpoints import Place
+from partway.gateway.fleet.log_names import AskedNow, name_its_log
+from partway.gateway.fleet.routing import Lease, Router
+from partway.gateway.fleet.sticky_sessions import StickySession
+from partway.gateway.operations.container_failures import (
+    in_the_clients_words,
+    model_error,
+    stopped,
+    too_long,
+)
+from partway.gateway.operations.containers_asked import (
+    containers_asked,
+    first_headers,
+    handed_on,
+    next_headers,
+)
+from partway.gateway.operations.invocation_headers import TARGET_CONTAINER
+from partway.gateway.requests.answers import AnswerHead
+from partway.gateway.requests.bodies_read import FOUND
+from partway.gateway.requests.connections import ContainerConnections, ContainerExchange
+from partway.gateway.requests.container_answer import ContainerAnswer
+from partway.gateway.requests.container_requests import ContainerRequest, Destination, lines_of
+from partway.gateway.requests.limits import REFUSAL_BODY_TIMEOUT, WHOLE_CHUNK_BYTES
+from partway.gateway.requests.metrics import RequestMetrics
+from partway.gateway.requests.under_way import RequestsUnderWay
+from partway.gateway.serving.crowd import Visitor
+from partway.gateway.serving.peers import peer_of
+from partway.gateway.waiting import TimeLimit
+from partway.protocol.errors import (
+    ApiError,
+    ContainerError,
+    ContainerUnreachable,
+    InputValidationError,
+    UnknownEndpoint,
+)
+from partway.protocol.limits import KIB, MAX_PART_BYTES, REFUSAL_BODY_BYTES
+
+#: Tells a container which request it is.
+REQUEST_ID: Final = "X-Amzn-SageMaker-Request-Id"
+
+#: An unsigned body that is stated to be no longer than this goes along in one piece.
+_AT_ONCE: Final = 64 * KIB
+
+
+class Asking(Protocol):
+    """A request for a container: an exchange's, or one whose client has its answer already."""
+
+    peer: str
+    visitor: Visitor
+    request_id: str
+    noted: dict[str, str]
+
+    @property
+    def stated_length(self) -> int | None:
+        """The length of the body, where it is known; None where it is not."""
+
+    @property
+    def gathered(self) -> bool:
+        """Whether the whole body is there already."""
+
+    def body_at_hand(self, limit: int) -> bytes | None:
+        """Return the whole body, of so many bytes at most; None if it has to be waited for."""
+
+    async def body(self, limit: int) -> bytes:
+        """Return the whole body, of so many bytes at most."""
+
+    def chunks(self, limit: int) -> AsyncGenerator[bytes, None]:
+        """Yield the body as it comes, of so many bytes at most."""
+
+    def let_go_of_body(self) -> None:
+        """Hold the body no more; nobody asks for it again."""
+
+
+@dataclass(frozen=True, slots=True)
+class AdmittedAlready:
+    """Of a request that does not count as one under way: what holds in place of the settings.
+
+    Attributes:
+        most_bytes: of its body.
+        within: seconds for the container's answer to begin, and for all of it to come.
+    """
+
+    most_bytes: int
+    within: float
+
+
+class UnreadBody(NamedTuple):
+    """A body of predict that nobody has read.
+
+    Attributes:
+        body: as its client has sent it.
+        lines: what says so in the head of its request.
+    """
+
+    body: bytes
+    lines: str
+
+
+@dataclass(slots=True, eq=False)
+class Invoked:
+    """An instance's answer of 2xx, whose body is still to come.
+
+    Attributes:
+        lease: the place on the instance.
+        head: the answer's.
+        answer: whose body is to be taken.
+    """
+
+    lease: Lease
+    head: AnswerHead
+    answer: ContainerAnswer
+
+
+@dataclass(slots=True, eq=False)
+class MeansOfAsking:
+    """What all instances are asked with; see :class:`.Invocations`.
+
+    Attributes:
+        loop: the running one, once it has been asked for: 3.11 asks the system each time.
+    """
+
+    router: Router
+    connections: ContainerConnections
+    under_way: RequestsUnderWay
+    metrics: RequestMetrics
+    arns: Arns
+    loop: asyncio.AbstractEventLoop | None = None
+
+
+class Invocation(AskedNow):
+    """One request that an instance is asked with: a block that lasts as long as its answer does.
+
+    It knows which container of the instance is asked now, as errors name it.
+
+    What most requests need is at hand, and is done without a coroutine of its own.
+
+    Args:
+        means: what it is asked with.
+        exchange: whose body it is.
+        identity: who sends it.
+        endpoint: as of :meth:`.Invocations.answered`, and so are the others.
+        headers: those that go along to each container, checked.
+        variant: empty for any.
+        session: what it belongs to.
+        admitted: None for a request that counts as one under way.
+        target: the path at which each container is asked; None for the container's own.
+        most_bytes: of the request's body.
+        unread: the body as it has come, for a container that reads it itself; None for any other.
+        as_stream: whether the caller keeps it as a stream.
+    """
+
+    __slots__ = (
+        "_admitted",
+        "_as_stream",
+        "_began",
+        "_endpoint",
+        "_exchange",
+        "_exchanges",
+        "_headers",
+        "_identity",
+        "_lease",
+        "_lifetime",
+        "_longest",
+        "_means",
+        "_most_bytes",
+        "_sender",
+        "_session",
+        "_target",
+        "_task",
+        "_unread",
+        "_variant",
+    )
+
+    def __init__(
+        self,
+        means: MeansOfAsking,
+        exchange: Asking,
+        identity: Identity,
+        endpoint: str,
+        headers: Mapping[str, str],
+        variant: str,
+        session: StickySession,
+        admitted: AdmittedAlready | None,
+        target: str | None,
+        most_bytes: int,
+        unread: UnreadBody | None,
+        *,
+        as_stream: bool,
+    ) -> None:
+        super().__init__()
+        self._means = means
+        self._exchange = exchange
+        self._identity = identity
+        self._endpoint = endpoint
+        self._headers = headers
+        self._variant = variant
+        self._session = session
+        self._admitted = admitted
+        self._target = target
+        self._most_bytes = most_bytes
+        self._unread = unread
+        self._as_stream = as_stream
+        #: Those of the containers that have been asked, in their order.
+        self._exchanges: list[ContainerExchange] = []
+        #: Who has a share of the requests under way; None where it does not count as one.
+        self._sender: str | None = None
+        self._task: asyncio.Task[Any]
+        self._lease: Lease
+        self._lifetime: TimeLimit
+        self._longest = inf
+        self._began = 0.0
+
+    # A class, and few blocks in it: a generator costs a request as much as twenty calls.
+
+    async def __aenter__(self) -> Invoked:
+        self._begin()
+        try:
+            place, lines = self._first()
+            answer = self._asked_at_once(place, lines)
+            # What can wait until a container works on the request does.
+            self._lifetime.begin(self._task)
+            if answer is None:
+                answer = await self._asked(place, lines)
+            head = await answer.head()
+            if not 200 <= head.status < 300:  # 3xx is not followed
+                if self._unread is not None and FOUND.of(head) == 0:
+                    await _refuse_instances(answer)
+                await _refuse(answer, head, self)
+            while self.further:
+                answer, head = await self._next_answer(answer, head)
+            if self._session.id:
+                self._lease.answered()
+            # The container has it. Until then it is held here, or waits in the connection's buffer.
+            self._exchange.let_go_of_body()
+            if self._as_stream:
+                self._lifetime.lift()
+        except BaseException as error:
+            await self._over(error)
+            raise
+        return Invoked(self._lease, head, answer)
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        exchanges = self._exchanges
+        if len(exchanges) == 1 and (first := exchanges[0]).close_at_once():
+            self._end(error, first.answer)
+        else:
+            await self._over(error)
+
+    def _begin(self) -> None:
+        """Take a place among the requests under way, and one on an instance."""
+        means, admitted = self._means, self._admitted
+        loop = means.loop
+        if loop is None:
+            loop = means.loop = asyncio.get_running_loop()
+        task = asyncio.current_task(loop)
+        assert task is not None, "a request is answered in a task"
+        self._task = task
+        self._began = time.monotonic()
+        endpoint, as_stream = self._endpoint, self._as_stream
+        if admitted is None and not as_stream:
+            visitor, principal = self._exchange.visitor, self._identity.principal
+            anybody = principal is None and not visitor.trusted
+            peer = peer_of(self._exchange.peer) if anybody else ""
+            self._sender = means.under_way.admit(task, principal, peer)
+        try:
+            lease = means.router.lease(endpoint, self._variant, self._session, is_stream=as_stream)
+        except BaseException as error:
+            if self._sender is not None:
+                means.under_way.ended(task, self._sender, error)
+            if isinstance(error, UnknownEndpoint):
+                words = f"Endpoint {endpoint} of account {means.arns.account} not found."
+                raise UnknownEndpoint(words) from None
+            raise
+        self._lease = lease
+        self._exchange.noted["endpoint"] = endpoint
+        longest = lease.place.policy.request_lifetime if admitted is None else admitted.within
+        self._longest = longest
+        self._lifetime = TimeLimit(longest, means.connections.timers)
+
+    # --- Containers ------------------------------------------------------------------------------
+
+    def _first(self) -> tuple[Place, str]:
+        """The first container that is asked, and the headers that go along, as lines."""
+        place, headers = self._lease.place, self._headers
+        named = headers.get(TARGET_CONTAINER, "")
+        if named or place.containers:
+            place, *self.further = containers_asked(place, named)
+            if self.further:
+                headers = first_headers(headers)
+        return place, f"{lines_of(headers)}{REQUEST_ID}: {self._exchange.request_id}\r\n"
+
+    def _asked_at_once(self, place: Place, lines: str) -> ContainerAnswer | None:
+        """Ask it, if a connection is there and so is the body, as most are; else ask nobody."""
+        if (unread := self._unread) is not None and not self.further:
+            along = lines + unread.lines
+            request = ContainerRequest(self._at(place), along, unread.body, unread=True)
+            if (answer := self._ask_at_once(place, request)) is not None:
+                return answer
+        body = self._exchange.body_at_hand(self._most_bytes) if self._goes_whole() else None
+        if body is None:
+            return None
+        return self._ask_at_once(place, ContainerRequest(self._at(place), lines, body))
+
+    def _goes_whole(self) -> bool:
+        """Whether the body is sent in one piece, or refused before a container hears of it."""
+        length = self._exchange.stated_length
+        if length is not None and not _AT_ONCE < length <= self._most_bytes:
+            return True
+        return self._exchange.gathered
+
+    async def _asked(self, place: Place, lines: str) -> ContainerAnswer:
+        """Ask it in any case; another one if this takes no connection."""
+        lease, exchange, most_bytes = self._lease, self._exchange, self._most_bytes
+        if self._goes_whole():
+            request = ContainerRequest(self._at(place), lines, await exchange.body(most_bytes))
+        else:
+            length, chunks = exchange.stated_length, exchange.chunks(most_bytes)
+            request = ContainerRequest(self._at(place), lines, chunks, length)
+        try:
+            return self._ask_at_once(place, request) or await self._ask(place, request)
+        except ContainerUnreachable:
+            if not lease.move():
+                raise
+            named = self._headers.get(TARGET_CONTAINER, "")
+            place, *self.further = containers_asked(lease.place, named)
+            request = replace(request, target=self._at(place))
+            return self._ask_at_once(place, request) or await self._ask(place, request)
+
+    def _at(self, place: Place) -> str:
+        """The path at which a container is asked."""
+        return place.surface.requests if self._target is None else self._target
+
+    async def _next_answer(
+        self, answer: ContainerAnswer, head: AnswerHead
+    ) -> tuple[ContainerAnswer, AnswerHead]:
+        """Ask the next container of the instance, with what the one before has answered."""
+        exchange = self._exchange
+        before = self.place or self._lease.place
+        place, *self.further = self.further
+        handed = next_headers(self._headers, head, is_last=not self.further)
+        along = f"{lines_of(handed)}{REQUEST_ID}: {exchange.request_id}\r\n"
+        first = await answer.read()
+        if answer.ended:
+            request = ContainerRequest(self._at(place), along, first)
+        else:
+            body = handed_on(first, answer, before, self)
+            request = ContainerRequest(self._at(place), along, body, head.length)
+        try:
+            answer = self._ask_at_once(place, request) or await self._ask(place, request)
+        except ContainerUnreachable:  # no other instance has what this one has answered so far
+            self._lease.unreachable()
+            raise
+        head = await answer.head()
+        if not 200 <= head.status < 300:
+            await _refuse(answer, head, self)
+        return answer, head
+
+    def _ask_at_once(self, place: Place, request: ContainerRequest) -> ContainerAnswer | None:
+        """Ask a container by a connection that is there; None if there is none."""
+        self.place = place
+        # Where the container runs is for the operator to see, not for the client.
+        self._exchange.noted["container"] = place.url
+        where_and_how, corked = self._where_and_how(place, request), not self._as_stream
+        asked = self._means.connections.ask_at_once(*where_and_how, corked=corked)
+        return None if asked is None else self._begun(asked)
+
+    async def _ask(self, place: Place, request: ContainerRequest) -> ContainerAnswer:
+        """Ask a container by a connection that is dialled for it."""
+        asked = await self._means.connections.ask(*self._where_and_how(place, request))
+        return self._begun(asked)
+
+    def _where_and_how(
+        self, place: Place, request: ContainerRequest
+    ) -> tuple[Destination, ContainerRequest, float, int]:
+        """What :meth:`ContainerConnections.ask` is given."""
+        lease, admitted = self._lease, self._admitted
+        key: object = (Destination, place.hostname) if place.hostname else Destination
+        there: Destination | None = lease.facts.get(key)
+        if there is None:
+            instance, timeout = lease.instance.id, place.policy.connect_timeout
+            if place.tls is None:
+                there = lease.facts[key] = Destination(place.container, instance, timeout)
+            else:  # whose files may be renewed
+                there = Destination(place.container, instance, timeout, place.tls.context())
+        silence = place.policy.invocation_timeout if admitted is None else admitted.within
+        is_relayed = self._as_stream and not self.further
+        return there, request, silence, MAX_PART_BYTES if is_relayed else WHOLE_CHUNK_BYTES
+
+    def _begun(self, asked: ContainerExchange) -> ContainerAnswer:
+        self._exchanges.append(asked)
+        self._lease.ends_by(self._stop)
+        return asked.answer
+
+    def _stop(self) -> None:
+        """The instance ends: what it is asked has no answer."""
+        if self._exchanges:  # else they are being ended
+            self._exchanges[-1].answer.fail(stopped())
+
+    # --- The end ---------------------------------------------------------------------------------
+
+    async def _over(self, error: BaseException | None) -> None:
+        """Give all back, and raise what clients know in place of what has gone wrong."""
+        first = self._exchanges[0].answer if self._exchanges else None
+        if first is not None:
+            try:
+                await self._close()
+            except BaseException as failure:
+                self._end(failure, first)
+                raise
+        self._end(error, first)
+
+    async def _close(self) -> None:
+        """End the exchanges with containers, the last one first."""
+        try:
+            await self._exchanges.pop().close()
+        finally:
+            if self._exchanges:
+                await self._close()
+
+    def _end(self, error: BaseException | None, first: ContainerAnswer | None) -> None:
+        means, lease = self._means, self._lease
+        if error is None:
+            known, status = None, 200
+            self._lifetime.end(None)
+        else:
+            known = self._as_clients_know(error)
+            status = known.status if isinstance(known, ApiError) else 0
+        ended = time.monotonic()
+        sent = None if first is None else first.began_at
+        took, model = ended - self._began, None if sent is None else ended - sent
+        means.metrics.ended(self._endpoint, lease.variant, status, took, model)
+        lease.give_back()
+        if self._sender is not None:
+            means.under_way.ended(self._task, self._sender, known)
+        if known is not None and known is not error:
+            raise known from None
+
+    def _as_clients_know(self, error: BaseException) -> BaseException:
+        try:
+            self._lifetime.end(error)
+        except TimeoutError as late:
+            error = late
+        if isinstance(error, TimeoutError) and self._lifetime.expired:
+            return self._named(too_long(self._longest))
+        return self._named(error) if isinstance(error, ContainerError) else error
+
+    def _named(self, error: ContainerError) -> ContainerError:
+        """A container's failure as clients know it, with the name of the container's log."""
+        error = in_the_clients_words(error, self)
+        name_its_log(error, self._means.arns, self._lease, self)
+        return error
+
+
+async def _refuse_instances(answer: ContainerAnswer) -> NoReturn:
+    """Raise what a container says is wrong with a body that has gone to it unread."""
+    said = await answer.so_far(REFUSAL_BODY_BYTES, REFUSAL_BODY_TIMEOUT)
+    raise InputValidationError(said.decode("utf-8", "replace").rstrip("\n"), "InvalidInstances")
+
+
+async def _refuse(answer: ContainerAnswer, head: AnswerHead, now: AskedNow) -> NoReturn:
+    """Raise what clients know of an answer that has another status than 2xx."""
+    said = await answer.so_far(REFUSAL_BODY_BYTES, REFUSAL_BODY_TIMEOUT)
+    raise model_error(head.status, said.decode("utf-8", "replace"), name=now.name)
