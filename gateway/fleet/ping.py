@@ -41,9 +41,10 @@ async def ping(
 
     Args:
         address: the container's.
-        clock: measures the time of each of the two.
+        clock: measures the time.
         tls: the client's side of TLS; None for cleartext.
-        timeout: seconds for each of the two.
+        timeout: seconds for the answer, be it to the one or to the other: whoever refuses GET late
+            has what is left of them for POST.
         connect_timeout: seconds for the connection to be accepted.
         route: the path at which it is asked.
 
@@ -54,10 +55,12 @@ async def ping(
         OutOfDescriptors: this process, or its machine, has no file descriptor left: nothing is
             known of the container.
     """
+    ends = clock.time() + timeout
     try:
         status = await _ask("GET", route, address, clock, tls, timeout, connect_timeout)
         if status == _METHOD_NOT_ALLOWED:
-            status = await _ask("POST", route, address, clock, tls, timeout, connect_timeout)
+            left = max(0.0, ends - clock.time())
+            status = await _ask("POST", route, address, clock, tls, left, connect_timeout)
     except OutOfDescriptors:
         raise
     except Unreachable as error:
@@ -74,8 +77,8 @@ async def ping_place(place: Place, clock: Clock, timeout: float = PING_TIMEOUT) 
 
     Args:
         place: where the instance is, and within which time its connections are accepted.
-        clock: measures the time of each of the two questions.
-        timeout: seconds for each of them.
+        clock: measures the time.
+        timeout: seconds for the answer, as of :func:`ping`.
 
     Returns:
         None if the answer's status was 200, else what was wrong.

@@ -168,6 +168,33 @@ async def test_no_answer_in_time():
         assert await asking == "/ping was not answered within 2 s"
 
 
+@pytest.mark.clause("1.1-2")
+@pytest.mark.parametrize("host", [HOST, "localhost"])
+async def test_one_that_refuses_get_late_has_what_is_left_for_post(host):
+    clock, asked_for, late = FakeClock(), [], asyncio.Event()
+
+    async def hang(reader, writer):
+        asked_for.append((await reader.readuntil(b" ")).decode())
+        if asked_for[-1] == "GET ":
+            await late.wait()
+            writer.write(OK.replace(b"200", b"405"))
+        with suppress(ConnectionResetError):
+            await reader.read()
+        writer.close()
+
+    async with await asyncio.start_server(hang, HOST, 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        asking = asyncio.create_task(asked(host, port, clock))
+        await eventually(lambda: asked_for and clock.armed)
+        clock.advance(PING_TIMEOUT * 3 / 4)
+        late.set()
+        await eventually(lambda: len(asked_for) == 2)
+        clock.advance(PING_TIMEOUT / 4)
+        assert await asking == "/ping was not answered within 2 s"
+        assert clock.now == 1000 + PING_TIMEOUT
+    assert asked_for == ["GET ", "POST "]
+
+
 async def test_over_tls(tmp_path):
     files = LocalCa(tmp_path).ensure(["localhost"], datetime.now(UTC))
     async with Answering(OK, server_context(files)) as server:
