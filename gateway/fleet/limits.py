@@ -48,9 +48,15 @@ VERTEX_PING_TIMEOUT: Final = 10.0
 VERTEX_PINGS_MISSED: Final = 4
 
 #: Pings at a time, of instances that start and of those in service: each has a file descriptor, and
-#: many are due at one moment. A thousand that all hang are asked within as much time as one
-#: interval.
+#: many are due at one moment. A thousand of one endpoint that all hang are asked within as much
+#: time as one interval.
 HEALTH_PINGS_AT_ONCE: Final = 256
+
+#: Of these an endpoint has at most so many times as many as there is room left for. Where the
+#: instances of one endpoint hang, 51 are left to the others, whose pings wait for none of its. Of
+#: several that begin to hang one after the other the first has too much for as long as its first
+#: pings last; then two leave about 28, and ten about 6.
+HEALTH_PINGS_PER_ROOM_LEFT: Final = 4
 
 #: Of those that are due at one moment so many are begun in a turn of the loop, which takes about a
 #: tenth of a millisecond; else a thousand endpoints would hold everybody's requests up. Their

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import math
 
@@ -15,6 +14,7 @@ from partway.gateway.fleet.limits import (
     UNPINGED_LINE_INTERVAL,
 )
 from partway.gateway.fleet.ping import ping_place
+from partway.gateway.fleet.ping_room import PingRoom
 from partway.gateway.loop_turns import LoopTurns
 from partway.log_lines import LogLine
 
@@ -30,7 +30,7 @@ class Pinging:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._room = asyncio.Semaphore(HEALTH_PINGS_AT_ONCE)
+        self._room = PingRoom(HEALTH_PINGS_AT_ONCE)
         self._turns = LoopTurns(HEALTH_PINGS_PER_TURN)
         self._quiet_until = -math.inf
 
@@ -47,13 +47,15 @@ class Pinging:
         Raises:
             OutOfDescriptors: this process, or its machine, has no file descriptor left.
         """
-        async with self._room:
+        await self._room.enter(place.endpoint)
+        try:
             await self._turns.next()
-            try:
-                return await ping_place(place, self._clock, seconds)
-            except OutOfDescriptors as error:
-                self._tell(error)
-                raise
+            return await ping_place(place, self._clock, seconds)
+        except OutOfDescriptors as error:
+            self._tell(error)
+            raise
+        finally:
+            self._room.leave(place.endpoint)
 
     def _tell(self, error: OutOfDescriptors) -> None:
         now = self._clock.time()

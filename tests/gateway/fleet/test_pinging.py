@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+from dataclasses import replace
 
 import pytest
 
 from partway.gateway.dialling import Address, OutOfDescriptors
 from partway.gateway.fleet import pinging
 from partway.gateway.fleet.endpoints import Place
+from partway.gateway.fleet.launchers.process import HOST
 from partway.gateway.fleet.limits import (
     HEALTH_PINGS_AT_ONCE,
     HEALTH_PINGS_PER_TURN,
+    PING_TIMEOUT,
     UNPINGED_LINE_INTERVAL,
 )
 from partway.gateway.fleet.pinging import Pinging
 from partway.gateway.streams.policy import StreamPolicy
 from tests.gateway.fleet.fakes import turns
-from tests.gateway.fleet.processes import soon
+from tests.gateway.fleet.processes import eventually, soon
 from tests.gateway.streams.fakes import FakeClock
 
 pytestmark = pytest.mark.usefixtures("anyio_backend", "no_leaks")
@@ -35,12 +39,38 @@ async def test_no_more_are_asked_at_a_time_than_that(monkeypatch):
 
     monkeypatch.setattr(pinging, "ping_place", ping)
     ask = Pinging(FakeClock())
-    asking = [asyncio.create_task(ask(PLACE, 2)) for _ in range(HEALTH_PINGS_AT_ONCE + 1)]
+    each = [replace(PLACE, endpoint=f"e{n}") for n in range(HEALTH_PINGS_AT_ONCE + 1)]
+    asking = [asyncio.create_task(ask(place, 2)) for place in each]
     await turns(HEALTH_PINGS_AT_ONCE)
     assert asked == [2] * HEALTH_PINGS_AT_ONCE
     answer.set()
     assert set(await soon(asyncio.gather(*asking))) == {"refused"}
     assert len(asked) == HEALTH_PINGS_AT_ONCE + 1
+
+
+async def test_those_of_an_endpoint_that_hang_keep_no_other_waiting():
+    def answer(_, writer):
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+        writer.close()
+
+    clock = FakeClock()
+    ask, many = Pinging(clock), 2 * HEALTH_PINGS_AT_ONCE
+    # Its connections are accepted, as the system does that, and nobody reads what comes by them.
+    with socket.create_server((HOST, 0), backlog=many) as mute:
+        hangs = replace(PLACE, container=Address(HOST, mute.getsockname()[1]))
+        hanging = [asyncio.create_task(ask(hangs, PING_TIMEOUT)) for _ in range(many)]
+        await turns(many)
+        async with await asyncio.start_server(answer, HOST, 0) as server:
+            address = Address(HOST, server.sockets[0].getsockname()[1])
+            other = replace(PLACE, endpoint="other", container=address)
+            others = [ask(other, PING_TIMEOUT) for _ in range(100)]
+            assert await soon(asyncio.gather(*others)) == [None] * len(others)
+        assert not any(each.done() for each in hanging)  # the clock has stood still
+        while not all(each.done() for each in hanging):
+            await eventually(lambda: clock.armed or all(each.done() for each in hanging))
+            clock.advance(PING_TIMEOUT)
+            await turns(many)
+    assert {each.result() for each in hanging} == {"/ping was not answered within 2 s"}
 
 
 async def test_pings_that_are_due_together_leave_the_loop_to_others_in_between(monkeypatch):
