@@ -81,16 +81,6 @@ class DataFolder:
         """A name for something under way."""
         return self.path / f"{next(self._numbers)}.part"
 
-    def publish(self, made: Path, path: Path) -> None:
-        """Give what is whole its own name.
-
-        Raises:
-            OSError: it cannot be given it.
-        """
-        made.rename(path)
-        # Only now: some systems move no folder that may not be written to.
-        path.chmod(0o555)
-
     def remove(self, path: Path) -> None:
         """Remove something; its name is free at once.
 

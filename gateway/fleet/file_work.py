@@ -57,7 +57,12 @@ class Wanted:
         self._stopped.set()
 
 
-async def on_thread(clock: Clock, work: Callable[[Wanted], _T], slots: Slots | None = None) -> _T:
+async def on_thread(
+    clock: Clock,
+    work: Callable[[Wanted], _T],
+    slots: Slots | None = None,
+    left_behind: Callable[[asyncio.Event], None] | None = None,
+) -> _T:
     """Work on a thread of its own.
 
     Whoever is cancelled meanwhile waits until the thread has seen it, so that nothing is written
@@ -69,6 +74,7 @@ async def on_thread(clock: Clock, work: Callable[[Wanted], _T], slots: Slots | N
         work: looks at each of its steps whether it is wanted.
         slots: one for each thread that there may be, of whoever brings its own; otherwise there
             are MODEL_DATA_THREADS.
+        left_behind: is told of a thread that is, with what is set once that has ended.
 
     Raises:
         OSError: as many threads as there may be are at work, or the system gives no more.
@@ -93,9 +99,41 @@ async def on_thread(clock: Clock, work: Callable[[Wanted], _T], slots: Slots | N
         await over.wait()
     except asyncio.CancelledError:
         wanted.stop()
-        await set_or_over(over, clock, MODEL_DATA_STOP_TIMEOUT)
+        try:
+            await set_or_over(over, clock, MODEL_DATA_STOP_TIMEOUT)
+        finally:  # also for whoever is cancelled once more, and does not wait so long
+            if left_behind is not None and not over.is_set():
+                left_behind(over)
         raise
     return outcome.result()
+
+
+class WritingThreads:
+    """Threads that write to one place, and those of them that are left behind.
+
+    What lies there is not to be touched before these have ended: they may go on writing.
+
+    Args:
+        clock: measures how long one that is to stop is waited for.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._left_behind: list[asyncio.Event] = []
+
+    @property
+    def are_at_work(self) -> bool:
+        """Whether one that was left behind has not ended."""
+        return not all(over.is_set() for over in self._left_behind)
+
+    async def work(self, work: Callable[[Wanted], _T]) -> _T:
+        """Work on one of them, as :func:`on_thread`."""
+        return await on_thread(self._clock, work, left_behind=self._left_behind.append)
+
+    async def ended(self) -> None:
+        """Wait for those that were left behind, which may take for ever."""
+        for over in self._left_behind:
+            await over.wait()
 
 
 def _start(run: Callable[[], None], slots: Slots) -> None:

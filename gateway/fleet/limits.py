@@ -231,8 +231,12 @@ MODEL_DATA_TAKE_OVER_TIMEOUT: Final = 300.0
 #: its stack (8 MiB of addresses, 16 KiB of memory).
 MODEL_DATA_THREADS: Final = 256
 
-#: For a thread that works on files to see that it is not wanted any more.
+#: For a thread that works on files to see that it is not wanted any more; and for what it has
+#: written to be removed before others have its place, while the removal goes on.
 MODEL_DATA_STOP_TIMEOUT: Final = 5.0
+
+#: A gateway that stops waits so long for model data to be removed; the next one removes the rest.
+MODEL_DATA_CLOSE_TIMEOUT: Final = 30.0
 
 # --- A container engine --------------------------------------------------------------------------
 

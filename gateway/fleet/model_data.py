@@ -14,10 +14,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 from weakref import WeakValueDictionary
 
 from partway.gateway.archives.heads import ArchiveError
@@ -26,12 +27,14 @@ from partway.gateway.fleet.data_folder import DataFolder, DataFolderInUse
 from partway.gateway.fleet.disk_errors import disk_error_in_words
 from partway.gateway.fleet.disk_room import NoRoom, RoomShare
 from partway.gateway.fleet.extraction import digest_of, unpack
-from partway.gateway.fleet.file_work import Wanted, on_thread
+from partway.gateway.fleet.file_work import Wanted, WritingThreads, on_thread
 from partway.gateway.fleet.limits import (
     MODEL_DATA_AT_ONCE,
+    MODEL_DATA_CLOSE_TIMEOUT,
     MODEL_DATA_LIST_TIMEOUT,
     MODEL_DATA_LOOK_TIMEOUT,
     MODEL_DATA_QUOTA,
+    MODEL_DATA_STOP_TIMEOUT,
     MODEL_DATA_TAKE_OVER_TIMEOUT,
     MODEL_DATA_TIMEOUT,
 )
@@ -55,7 +58,7 @@ log = logging.getLogger("partway.model_data")
 
 _Unpackable = ArchiveInPlace | ArchiveAfar | FolderAfar
 #: Puts data into a new folder, and takes the space.
-_Fill = Callable[[Path, RoomShare], Awaitable[None]]
+_Fill = Callable[[Path, RoomShare, WritingThreads], Awaitable[None]]
 
 
 class ModelDataError(Exception):
@@ -96,7 +99,7 @@ class _Unpacked:
     """Model data in a folder of ours.
 
     Attributes:
-        path: the folder.
+        path: the folder, by the name that it has by now.
         share: what it takes of the disk.
         holders: how many use it.
         identities: of the sources that have brought it.
@@ -124,13 +127,17 @@ class ModelData:
         self._clock = clock or LoopClock()
         self._taking_over = asyncio.Lock()
         self._taken_over = False
+        #: Places, waited for without a limit: whoever has one is bounded, and so is how long it
+        #: waits for the removal of what it leaves.
         self._at_once = asyncio.Semaphore(MODEL_DATA_AT_ONCE)
         #: One at a time works on what has one path.
         self._turns: WeakValueDictionary[Path, asyncio.Lock] = WeakValueDictionary()
         self._by_path: dict[Path, _Unpacked] = {}
         self._by_identity: dict[str, _Unpacked] = {}
         self._work = SharedWork(self._let_go)
-        self._removals: set[asyncio.Task[None]] = set()
+        self._removals: set[asyncio.Task[object]] = set()
+        #: Those that wait for threads that hang.
+        self._late_removals: set[asyncio.Task[object]] = set()
         self._closing = False
 
     @property
@@ -215,11 +222,20 @@ class ModelData:
             raise self._in_words(source, error) from error
 
     async def aclose(self) -> None:
-        """Break off what is under way, and remove what nobody holds; what is held stays."""
+        """Break off what is under way, and remove what nobody holds; what is held stays.
+
+        What hangs is not removed within MODEL_DATA_CLOSE_TIMEOUT, and left to the next gateway.
+        """
         self._closing = True
         await self._work.aclose()
-        while self._removals:
-            await asyncio.wait(self._removals)
+        with suppress(TimeoutError):
+            async with time_limit(self._clock, MODEL_DATA_CLOSE_TIMEOUT):
+                while self._removals:
+                    await asyncio.wait(self._removals)
+        if left := self._removals | self._late_removals:
+            for removal in left:
+                removal.cancel()
+            await asyncio.wait(left)
         async with self._taking_over:
             self._taken_over = False
             self._folder.close()
@@ -231,9 +247,7 @@ class ModelData:
     def _let_go(self, data: _Unpacked) -> None:
         data.holders -= 1
         if not data.holders and self._taken_over:
-            removal = asyncio.create_task(self._remove(data))
-            self._removals.add(removal)
-            removal.add_done_callback(self._removals.discard)
+            _begin(self._remove(data), self._removals)
 
     async def _looked(self, source: str) -> Found:
         """What a source is right now."""
@@ -273,16 +287,24 @@ class ModelData:
                     return await self._from_prefix(source, found)
 
     async def _from_afar(self, source: str, found: ArchiveAfar) -> _Unpacked:
-        path, share = self._folder.temporary(), self._folder.room.share()
+        archive, threads = self._under_way(), WritingThreads(self._clock)
+        data = None
         try:
-            await download(found.files, found.file, path, share, self._clock)
-            return await self._from_archive(source, path, found.identity, share)
+            path, share = archive.path, archive.share
+            await download(found.files, found.file, path, share, threads)
+            data = await self._from_archive(source, path, found.identity, share)
+            return data
         finally:
-            await self._discard(path, share)
+            try:
+                await self._discard_unfinished(archive, threads)
+            except asyncio.CancelledError:
+                if data is not None:  # held for somebody who is not going to hear of it
+                    self._let_go(data)
+                raise
 
     async def _from_prefix(self, source: str, found: FolderAfar) -> _Unpacked:
-        async def fill(into: Path, share: RoomShare) -> None:
-            await download_folder(found, into, share, self._clock)
+        async def fill(into: Path, share: RoomShare, threads: WritingThreads) -> None:
+            await download_folder(found, into, share, threads)
 
         return await self._unpacked(source, found.identity, found.identity, fill)
 
@@ -291,11 +313,11 @@ class ModelData:
     ) -> _Unpacked:
         digest = await on_thread(self._clock, lambda wanted: digest_of(archive, wanted))
 
-        async def fill(into: Path, share: RoomShare) -> None:
+        async def fill(into: Path, share: RoomShare, threads: WritingThreads) -> None:
             def work(wanted: Wanted) -> str:
                 return unpack(archive, into, share, wanted)
 
-            if await on_thread(self._clock, work) != digest:
+            if await threads.work(work) != digest:
                 raise ModelDataError(
                     f"{source}: it has changed while it was read; try again", passing=True
                 )
@@ -333,17 +355,26 @@ class ModelData:
             return data
 
     async def _filled(self, path: Path, fill: _Fill, beside: RoomShare | None) -> _Unpacked:
-        into, share = self._folder.temporary(), self._folder.room.share(beside)
+        data, threads = self._under_way(beside), WritingThreads(self._clock)
+
+        def publish(_: Wanted) -> None:
+            data.path = data.path.rename(path)
+            # Only now: some systems move no folder that may not be written to.
+            data.path.chmod(0o555)
+
         whole = False
         try:
-            share.take_file(0)
-            await fill(into, share)
-            await on_thread(self._clock, lambda _: self._folder.publish(into, path))
+            data.share.take_file(0)
+            await fill(data.path, data.share, threads)
+            await threads.work(publish)
             whole = True
         finally:
             if not whole:
-                await self._discard(into, share)
-        return _Unpacked(path, share)
+                await self._discard_unfinished(data, threads)
+        return data
+
+    def _under_way(self, beside: RoomShare | None = None) -> _Unpacked:
+        return _Unpacked(self._folder.temporary(), self._folder.room.share(beside))
 
     async def _remove(self, data: _Unpacked) -> None:
         """Remove what nobody holds, unless somebody does by then."""
@@ -356,6 +387,27 @@ class ModelData:
                     del self._by_identity[identity]
             if await self._discard(data.path, data.share):
                 log.info(LogLine("model data removed", path=str(data.path)))
+
+    async def _discard_unfinished(self, data: _Unpacked, threads: WritingThreads) -> None:
+        """Remove what is not whole, or have it removed once nobody writes there any more.
+
+        The removal is waited for no longer than MODEL_DATA_STOP_TIMEOUT, and goes on then, also if
+        whoever waits is cancelled: that one has one of a few places, which others wait for.
+        """
+        if threads.are_at_work:
+            reason = "a thread that hangs may still write there; it is removed once that has ended"
+            log.warning(LogLine("model data not removed", path=str(data.path), reason=reason))
+            _begin(self._discard_late(data, threads), self._late_removals)
+            return
+        removal = _begin(self._discard(data.path, data.share), self._removals)
+        with suppress(TimeoutError):
+            async with time_limit(self._clock, MODEL_DATA_STOP_TIMEOUT):
+                await asyncio.wait([removal])
+
+    async def _discard_late(self, data: _Unpacked, threads: WritingThreads) -> None:
+        await threads.ended()
+        if await self._discard(data.path, data.share):
+            log.info(LogLine("model data removed", path=str(data.path)))
 
     async def _discard(self, path: Path, share: RoomShare) -> bool:
         """Remove what is not wanted; what cannot be goes on counting."""
@@ -373,6 +425,16 @@ class ModelData:
     def _in_words(self, source: str, error: OSError) -> ModelDataError:
         reason, passing = disk_error_in_words(source, self._folder.path, error)
         return ModelDataError(reason, passing=passing)
+
+
+def _begin(
+    removal: Coroutine[Any, Any, object], among: set[asyncio.Task[object]]
+) -> asyncio.Task[object]:
+    """Have a task, among others that are waited for."""
+    task = asyncio.create_task(removal)
+    among.add(task)
+    task.add_done_callback(among.discard)
+    return task
 
 
 def _stopping(source: str) -> ModelDataError:

@@ -21,7 +21,7 @@ from typing import Final
 
 from partway.gateway.clock import Clock
 from partway.gateway.fleet.disk_room import RoomShare
-from partway.gateway.fleet.file_work import Wanted, make_read_only, on_thread
+from partway.gateway.fleet.file_work import Wanted, WritingThreads, make_read_only, on_thread
 from partway.gateway.fleet.limits import MODEL_DATA_DEPTH, MODEL_DATA_FILES, OBJECTS_AT_ONCE
 from partway.gateway.object_files import (
     SCHEME,
@@ -176,7 +176,7 @@ def _parents(name: str) -> list[str]:
 
 
 async def download(
-    files: ObjectFiles, file: ObjectFile, into: Path, share: RoomShare, clock: Clock
+    files: ObjectFiles, file: ObjectFile, into: Path, share: RoomShare, threads: WritingThreads
 ) -> None:
     """Download a file, read-only.
 
@@ -185,7 +185,7 @@ async def download(
         file: which of them.
         into: is made; its folder must be there.
         share: takes the space.
-        clock: measures how long nothing comes.
+        threads: write it.
 
     Raises:
         NoRoom: there is no space for it.
@@ -193,34 +193,36 @@ async def download(
         OSError: it cannot be written.
     """
     share.take_file(file.size)
-    await on_thread(clock, lambda _: into.touch(0o600, exist_ok=False))
+    await threads.work(lambda _: into.touch(0o600, exist_ok=False))
     async with aclosing(files.pieces(file)) as pieces:
         waiting: list[bytes] = []
         async for piece in pieces:
             waiting.append(piece)
             if sum(map(len, waiting)) >= _WRITTEN:
-                await _append(into, waiting, clock)
+                await _append(into, waiting, threads)
                 waiting = []
-    await _append(into, waiting, clock)
-    await on_thread(clock, lambda _: into.chmod(0o444))
+    await _append(into, waiting, threads)
+    await threads.work(lambda _: into.chmod(0o444))
 
 
-async def _append(path: Path, pieces: list[bytes], clock: Clock) -> None:
+async def _append(path: Path, pieces: list[bytes], threads: WritingThreads) -> None:
     def append(_: Wanted) -> None:
         with path.open("ab") as file:
             file.writelines(pieces)
 
-    await on_thread(clock, append)
+    await threads.work(append)
 
 
-async def download_folder(found: FolderAfar, into: Path, share: RoomShare, clock: Clock) -> None:
+async def download_folder(
+    found: FolderAfar, into: Path, share: RoomShare, threads: WritingThreads
+) -> None:
     """Download the files of a prefix into a new folder, read-only but for the folder itself.
 
     Args:
         found: the files.
         into: is made; its parent must be there. After an error it holds what came before.
         share: takes the space.
-        clock: measures how long nothing comes.
+        threads: write it.
 
     Raises:
         NoRoom: there is no space for it.
@@ -230,18 +232,19 @@ async def download_folder(found: FolderAfar, into: Path, share: RoomShare, clock
     names = sorted({parent for name, _ in found.listing for parent in _parents(name)})
     folders = [into / name for name in names]
 
-    def make(_: Wanted) -> None:
+    def make(wanted: Wanted) -> None:
         into.mkdir(0o700)
         for folder in folders:
+            wanted.check()
             share.take_file(0)
             folder.mkdir(0o700)
 
-    await on_thread(clock, make)
+    await threads.work(make)
     left = iter(found.listing)
 
     async def one_after_the_other() -> None:
         for name, file in left:
-            await download(found.files, file, into / name, share, clock)
+            await download(found.files, file, into / name, share, threads)
 
     await side_by_side(OBJECTS_AT_ONCE, one_after_the_other)
-    await on_thread(clock, lambda _: make_read_only(folders))
+    await threads.work(lambda _: make_read_only(folders))

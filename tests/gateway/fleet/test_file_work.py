@@ -14,6 +14,7 @@ from partway.gateway.fleet import file_work
 from partway.gateway.fleet.file_work import (
     Wanted,
     WorkStopped,
+    WritingThreads,
     make_read_only,
     on_thread,
     remove_tree,
@@ -75,6 +76,39 @@ async def test_a_thread_that_hangs_is_left_behind():
         await task
     assert not go_on.is_set()
     go_on.set()
+
+
+@pytest.mark.parametrize("how", ["it takes too long", "cancelled once more"])
+async def test_the_end_of_a_thread_that_was_left_behind_is_told(how):
+    begun, go_on, clock = threading.Event(), threading.Event(), FakeClock()
+    threads = WritingThreads(clock)
+
+    def work(_: Wanted) -> None:
+        begun.set()
+        go_on.wait(30)
+
+    task = asyncio.create_task(threads.work(work))
+    assert await asyncio.to_thread(begun.wait, 10)
+    task.cancel()
+    await asyncio.sleep(0)
+    if how == "cancelled once more":
+        task.cancel()
+    else:
+        clock.advance(MODEL_DATA_STOP_TIMEOUT)
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert threads.are_at_work
+    go_on.set()
+    async with asyncio.timeout(10):
+        await threads.ended()
+    assert not threads.are_at_work
+
+
+async def test_threads_that_have_ended_are_not_at_work():
+    threads = WritingThreads(LoopClock())
+    assert await threads.work(lambda _: 1) == 1
+    await threads.ended()
+    assert not threads.are_at_work
 
 
 _HANGS = """

@@ -21,7 +21,13 @@ import pytest
 from partway.gateway.fleet import model_data, model_sources
 from partway.gateway.fleet.data_folder import DataFolder
 from partway.gateway.fleet.extraction import unpack
-from partway.gateway.fleet.limits import MODEL_DATA_STOP_TIMEOUT, MODEL_DATA_TIMEOUT
+from partway.gateway.fleet.file_work import remove_tree
+from partway.gateway.fleet.limits import (
+    MODEL_DATA_AT_ONCE,
+    MODEL_DATA_CLOSE_TIMEOUT,
+    MODEL_DATA_STOP_TIMEOUT,
+    MODEL_DATA_TIMEOUT,
+)
 from partway.gateway.fleet.model_data import ModelData, ModelDataError
 from tests.conftest import ROOT
 from tests.gateway.fleet.model_archives import BAD, MODEL, packed, tree
@@ -106,10 +112,20 @@ class Hanging:
     def __init__(self) -> None:
         self.begun = threading.Event()
         self.go_on = threading.Event()
+        self.times = 0
 
     def hang(self, *_: object, **__: object) -> None:
+        self.times += 1
         self.begun.set()
         self.go_on.wait(60)
+
+    def unpack(self, _: Path, into: Path, *more: object) -> str:
+        """An unpacking that goes on for one more step after that."""
+        self.hang()
+        into.mkdir()
+        (into / "half").touch()
+        more[-1].check()  # type: ignore[attr-defined]
+        raise AssertionError("nobody has stopped it")
 
 
 @pytest.fixture
@@ -276,6 +292,120 @@ async def test_who_gives_up_leaves_nothing(data, archive, held, folder):
         await asking
     assert whole(folder) == []
     assert data.used == 0
+
+
+async def left_behind(clock: FakeClock, data: ModelData, archive: Path, hanging: Hanging) -> None:
+    """Have somebody give up what hangs."""
+    asking = asyncio.create_task(data.acquire(str(archive)))
+    await until(hanging.begun)
+    asking.cancel()
+    await eventually(lambda: clock.armed and clock.armed[0].due < clock.time() + 10)
+    clock.advance(MODEL_DATA_STOP_TIMEOUT)
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+
+
+async def test_what_a_thread_that_was_left_behind_writes_is_removed_after_its_end(
+    folder, archive, hanging, monkeypatch, caplog
+):
+    clock = FakeClock()
+    data = ModelData(folder, clock=clock)
+    monkeypatch.setattr(model_data, "unpack", hanging.unpack)
+    with caplog.at_level(logging.INFO, "partway.model_data"):
+        await left_behind(clock, data, archive, hanging)
+        assert data.used > 0
+        hanging.go_on.set()
+        await eventually(lambda: data.used == 0)
+    assert whole(folder) == []
+    not_yet, removed = (record.getMessage() for record in caplog.records)
+    path = folder / "0.part"
+    assert not_yet.startswith(f'model data not removed path={path} reason="a thread that hangs may')
+    assert removed == f"model data removed path={path}"
+    await data.aclose()
+
+
+async def test_closing_leaves_what_hangs_to_the_next_gateway(folder, archive, hanging, monkeypatch):
+    clock = FakeClock()
+    data = ModelData(folder, clock=clock)
+    monkeypatch.setattr(model_data, "unpack", hanging.unpack)
+    await left_behind(clock, data, archive, hanging)
+    async with asyncio.timeout(10):
+        await data.aclose()
+    hanging.go_on.set()
+    await eventually(lambda: [path.name for path in whole(folder)] == ["0.part"])
+    after = ModelData(folder)
+    await after.take_over()
+    assert whole(folder) == []
+    await after.aclose()
+
+
+async def test_who_gives_up_while_it_gets_its_name_leaves_nothing(
+    data, archive, folder, hanging, monkeypatch
+):
+    rename = Path.rename
+
+    def hangs(path: Path, target: Path) -> Path:
+        renamed = rename(path, target)
+        hanging.hang()
+        return renamed
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "rename", hangs)
+        asking = asyncio.create_task(data.acquire(str(archive)))
+        await until(hanging.begun)
+        asking.cancel()
+        hanging.go_on.set()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+    assert whole(folder) == []
+    assert data.used == 0
+    assert tree((await data.acquire(str(archive))).path) == MODEL
+
+
+async def test_who_gives_up_once_it_is_whole_holds_nothing(
+    data, server, folder, hanging, monkeypatch
+):
+    """While its download is removed."""
+
+    def hangs(path: Path) -> None:
+        hanging.hang()
+        remove_tree(path)
+
+    monkeypatch.setattr("partway.gateway.fleet.data_folder.remove_tree", hangs)
+    asking = asyncio.create_task(data.acquire("s3://bucket/m/model.tar.gz"))
+    await until(hanging.begun)
+    asking.cancel()
+    hanging.go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    await eventually(lambda: data.used == 0)
+    assert whole(folder) == []
+
+
+async def test_a_removal_that_hangs_holds_up_nobody(
+    folder, archive, tmp_path, hanging, monkeypatch
+):
+    clock = FakeClock()
+    data = ModelData(folder, clock=clock)
+    with monkeypatch.context() as patched:
+        patched.setattr("partway.gateway.fleet.data_folder.remove_tree", hanging.hang)
+        for number in range(MODEL_DATA_AT_ONCE):
+            bad = tmp_path / f"{number}.tar.gz"
+            bad.write_bytes(packed(MODEL)[:-20])
+            asking = asyncio.create_task(refused(data, bad))
+            await eventually(lambda number=number: hanging.times == number + 1)
+            clock.advance(MODEL_DATA_STOP_TIMEOUT)
+            async with asyncio.timeout(10):
+                assert "the archive is cut" in str(await asking)
+        async with asyncio.timeout(10):
+            assert tree((await data.acquire(str(archive))).path) == MODEL
+        closing = asyncio.create_task(data.aclose())
+        await eventually(lambda: clock.armed)
+        clock.advance(MODEL_DATA_CLOSE_TIMEOUT)
+        await eventually(lambda: len(clock.armed) == MODEL_DATA_AT_ONCE)
+        clock.advance(MODEL_DATA_STOP_TIMEOUT)
+        async with asyncio.timeout(10):
+            await closing
 
 
 async def test_one_of_two_gives_up(data, archive, held):

@@ -8,6 +8,7 @@ import pytest
 
 from partway.gateway.clock import LoopClock
 from partway.gateway.fleet.disk_room import DiskRoom
+from partway.gateway.fleet.file_work import WritingThreads
 from partway.gateway.fleet.model_sources import (
     ArchiveAfar,
     ArchiveInPlace,
@@ -62,7 +63,9 @@ async def test_of_a_bucket(monkeypatch, tmp_path):
         assert isinstance(folder, FolderAfar)
         assert archive.file.size == 1
         assert [name for name, _ in folder.listing] == ["a.tar.gz", "d/x"]
-        await download_folder(folder, tmp_path / "into", DiskRoom(1 << 20).share(), LoopClock())
+        await download_folder(
+            folder, tmp_path / "into", DiskRoom(1 << 20).share(), WritingThreads(LoopClock())
+        )
         assert tree(tmp_path / "into") == {"a.tar.gz": b"1", "d/x": b"22"}
         bucket["p/a.tar.gz"] = b"2"
         changed = await find("s3://bucket/p/a.tar.gz", LoopClock())
