@@ -31,7 +31,7 @@ from partway.gateway.archives.heads import (
     members,
     padded,
 )
-from partway.gateway.archives.inflating import Inflating, PackedTooMuch
+from partway.gateway.archives.inflating import Inflating, PackedTooMuch, Readable
 from partway.gateway.files import open_regular
 from partway.gateway.fleet.archive_links import LinkedWays, leads_nowhere, leads_out
 from partway.gateway.fleet.disk_room import RoomShare
@@ -111,7 +111,7 @@ def unpack(archive: Path, folder: Path, share: RoomShare, wanted: Wanted) -> str
         file.seek(0)
         size = os.fstat(file.fileno()).st_size
         hashed = _Hashed(file, wanted)
-        inflating = Inflating(hashed, most=size)
+        inflating = _WhileWanted(Inflating(hashed, most=size), wanted)
         most = max(MODEL_DATA_RATIO_FROM, MODEL_DATA_RATIO * size)
         tape = Tape(inflating, most, f"the archive has more than {most} bytes unpacked, {_BOMB}")
         try:
@@ -142,6 +142,23 @@ class _Hashed:
 
     def digest(self) -> str:
         return self._hash.hexdigest()
+
+
+class _WhileWanted:
+    """What is inflated, as long as it is wanted: 64 KiB of the file may hold 100,000 heads.
+
+    Args:
+        source: the bytes.
+        wanted: is asked before each read.
+    """
+
+    def __init__(self, source: Readable, wanted: Wanted) -> None:
+        self._source = source
+        self._wanted = wanted
+
+    def read(self, size: int) -> bytes:
+        self._wanted.check()
+        return self._source.read(size)
 
 
 def _check_beginning(begins: bytes) -> None:
@@ -209,7 +226,7 @@ def _new(name: str, make: Callable[[], _T]) -> _T:
         raise ArchiveError(f"the archive has {name!r} twice; pack it anew") from None
 
 
-def _pass_end(inflating: Inflating) -> None:
+def _pass_end(inflating: Readable) -> None:
     """Read what stands behind the archive's end: zeros, as tapes have them, and gzip's sum."""
     passed = 0
     while piece := inflating.read(_PIECE):

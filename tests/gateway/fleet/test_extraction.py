@@ -373,6 +373,36 @@ def test_work_that_is_not_wanted_stops(tmp_path):
         digest_of(tmp_path / "model.tar.gz", wanted)
 
 
+@pytest.mark.parametrize("what", ["pax records", "heads", "zeros behind the end"])
+def test_what_packs_to_nothing_stops_as_soon(tmp_path, what):
+    """One piece of the file holds all of it, and reading it took 23 s."""
+    head = tarfile.TarInfo("x")
+    if what == "pax records":
+        records = b"4 =\n" * 4096
+        head.type, head.size = tarfile.XHDTYPE, len(records)
+        data = (head.tobuf() + records) * 200
+    elif what == "heads":
+        head.type = tarfile.XGLTYPE
+        data = head.tobuf() * 2000
+    else:
+        data = tar([file("x")]) + bytes(200 << 20)
+    (tmp_path / "model.tar.gz").write_bytes(gzip.compress(data))
+
+    class OfNoMoreUse(Wanted):
+        asked = 0
+
+        def check(self) -> None:
+            self.asked += 1
+            if self.asked == 100:
+                self.stop()
+            super().check()
+
+    wanted = OfNoMoreUse()
+    with pytest.raises(WorkStopped):
+        unpack(tmp_path / "model.tar.gz", tmp_path / "into", share(), wanted)
+    assert wanted.asked == 100
+
+
 def test_the_digest_is_of_the_file_as_it_is(tmp_path):
     (tmp_path / "model.tar.gz").write_bytes(b"1" * 3_000_000)
     digest = digest_of(tmp_path / "model.tar.gz", Wanted())
