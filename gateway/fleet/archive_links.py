@@ -32,6 +32,8 @@ class LinkedWays:
         self._links = links
         #: Of each link that has been looked at: where it leads, and how many are passed on the way.
         self._ends: dict[str, tuple[str, int]] = {}
+        #: One text for each path at which links end: many may end at one that is long.
+        self._texts: dict[str, str] = {}
 
     def check(self, name: str) -> None:
         """Look at a link, and at those on its way.
@@ -66,8 +68,9 @@ class LinkedWays:
                     raise leads_nowhere(name, target)
         if passed > _MOST_PASSED:
             raise leads_nowhere(name, target)
-        self._ends[name] = at, passed
-        return at, passed
+        end = self._texts.setdefault(at, at), passed
+        self._ends[name] = end
+        return end
 
 
 def leads_out(name: str, target: str) -> ArchiveError:

@@ -35,10 +35,11 @@ from partway.gateway.archives.inflating import Inflating, PackedTooMuch, Readabl
 from partway.gateway.files import open_regular
 from partway.gateway.fleet.archive_links import LinkedWays, leads_nowhere, leads_out
 from partway.gateway.fleet.disk_room import RoomShare
-from partway.gateway.fleet.file_work import Wanted, make_read_only
+from partway.gateway.fleet.file_work import Wanted
 from partway.gateway.fleet.limits import (
     MODEL_DATA_DEPTH,
     MODEL_DATA_FILES,
+    MODEL_DATA_NAMES_IN_ALL,
     MODEL_DATA_PATH,
     MODEL_DATA_RATIO,
     MODEL_DATA_RATIO_FROM,
@@ -250,8 +251,10 @@ class _Unpacking:
         self._top = folder.resolve(strict=True)
         self._share = share
         self._made = 0
-        #: Those that have been made, by their paths in the archive.
-        self._folders: dict[str, Path] = {}
+        self._names_bytes = 0
+        #: Those that have been made, by their paths in the archive; of two folders, what holds the
+        #: other comes first.
+        self._folders: dict[str, None] = {}
         self._files: set[str] = set()
         self._hard_links: list[tuple[str, str]] = []
         self._symbolic_links: list[tuple[str, str]] = []
@@ -282,7 +285,9 @@ class _Unpacking:
             ways.check(name)
         if len(self._folders) == self._made:
             raise ArchiveError(f"the archive holds no files; {_HOW}")
-        make_read_only([*self._folders.values()])
+        for name in reversed(self._folders):
+            self._wanted.check()
+            self._at(name).chmod(0o555)
 
     def _take(self, member: Member, tape: Tape) -> None:
         """Take one member in; the tape is at its content."""
@@ -297,7 +302,7 @@ class _Unpacking:
         if not last:
             raise ArchiveError("the archive has a file without a name")
         self._make_folder(parent)
-        self._count(member.size)
+        self._count(member.size, len(member.name) + len(member.link))
         if member.kind == HARD_LINK:
             self._hard_links.append((name, _path_of(member.link)))
         elif member.kind == SYMBOLIC_LINK:
@@ -310,9 +315,9 @@ class _Unpacking:
         if not name or name in self._folders:
             return
         self._make_folder(name.rpartition("/")[0])
-        self._count(0)
+        self._count(0, len(os.fsencode(name)))
         _new(name, lambda: self._at(name).mkdir(0o700))
-        self._folders[name] = self._at(name)
+        self._folders[name] = None
 
     def _write(self, name: str, member: Member, tape: Tape) -> None:
         def opened(path: str, flags: int) -> int:
@@ -346,9 +351,15 @@ class _Unpacking:
         self._wanted.check()
         _new(name, lambda: self._at(name).symlink_to(target))
 
-    def _count(self, size: int) -> None:
+    def _count(self, size: int, names_bytes: int) -> None:
         self._wanted.check()
         self._made += 1
+        self._names_bytes += names_bytes
+        if self._names_bytes > MODEL_DATA_NAMES_IN_ALL:
+            raise ArchiveError(
+                f"the archive's names have more than {MODEL_DATA_NAMES_IN_ALL} bytes in all; put "
+                "what belongs together into fewer files, or give it shorter names"
+            )
         if self._made > MODEL_DATA_FILES:
             raise ArchiveError(f"the archive has more than {MODEL_DATA_FILES} files and folders")
         self._share.take_file(size)

@@ -193,6 +193,10 @@ MODEL_DATA_FILES: Final = 100_000
 #: Bytes of one name in an archive; the system's bound is 4,096 for the whole path (Linux).
 MODEL_DATA_PATH: Final = 1 * KIB
 
+#: Bytes of all names of an archive, each with the folders on its way, and of what links lead to:
+#: 100,000 of 160 bytes. They are held until it is unpacked, and take up to four times as much then.
+MODEL_DATA_NAMES_IN_ALL: Final = 16 * MIB
+
 #: Folders within one another, which are removed with a descriptor open for each.
 MODEL_DATA_DEPTH: Final = 64
 

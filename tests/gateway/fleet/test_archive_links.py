@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import tracemalloc
 
 import pytest
 from hypothesis import given, settings
@@ -91,3 +92,16 @@ def test_links_that_are_followed_again_and_again_cost_little():
     for name in links:
         ways.check(name)
     assert time.process_time() - before < 5
+
+
+def test_a_long_path_at_which_many_links_end_is_held_once():
+    deep = "😀" + "/".join("d" * 240 for _ in range(4))
+    folders = {deep.rsplit("/", up)[0] for up in range(4)}
+    links = {"k": deep} | {f"l{n}": "k/x" for n in range(2000)}
+    ways = LinkedWays(folders, {f"{deep}/x"}, links)
+    tracemalloc.start()
+    for name in links:
+        ways.check(name)
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert held < 1 << 20

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tarfile
 import time
+import tracemalloc
 from contextlib import suppress
 from pathlib import Path
 
@@ -291,6 +292,38 @@ def test_too_many(tmp_path, monkeypatch, many):
     (tmp_path / "b").mkdir()
     with pytest.raises(ArchiveError, match="more than 10 files and folders"):
         unpacked(tmp_path / "b", of(*members))
+
+
+@pytest.mark.parametrize(
+    "member",
+    [
+        lambda n: file(f"{n:04}" * 25),
+        lambda n: folder(f"{n:04}" * 25),
+        lambda n: link(f"{n:04}", "./" * 47 + "0"),
+        lambda n: link(f"{n:04}", "f" * 100, tarfile.LNKTYPE),
+        lambda n: file(f"{n:02}/" * 7 + "x"),  # by the folders on its way
+    ],
+    ids=["files", "folders", "links", "hard links", "folders on the way"],
+)
+def test_names_are_bounded_all_together(tmp_path, monkeypatch, member):
+    monkeypatch.setattr(extraction, "MODEL_DATA_NAMES_IN_ALL", 1000)
+    first = [file("0"), file("f" * 100)]
+    assert (unpacked(tmp_path, of(*first, *map(member, range(6)))) / "0").exists()
+    (tmp_path / "b").mkdir()
+    with pytest.raises(ArchiveError, match="the archive's names have more than 1000 bytes in all"):
+        unpacked(tmp_path / "b", of(*first, *map(member, range(10))))
+
+
+def test_names_are_held_once(tmp_path):
+    """And those of folders; a character takes four bytes wherever one of a name does."""
+    long = "😀" + "/".join("d" * 240 for _ in range(4))
+    data = of(file("x"), *(folder(f"{long}{n}") for n in range(2000)))
+    (tmp_path / "model.tar.gz").write_bytes(data)
+    tracemalloc.start()
+    unpack(tmp_path / "model.tar.gz", tmp_path / "into", share(), Wanted())
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 2000 * 4 * 1000 + (3 << 20)
 
 
 def test_empty_files_take_space_too(tmp_path):
