@@ -183,17 +183,18 @@ def _path_of(name: bytes) -> str:
     parts = [part for part in name.split(b"/") if part not in (b"", b".")]
     if name.startswith(b"/") or b".." in parts:
         raise leads_out(os.fsdecode(name), "")
-    if (
-        len(name) > MODEL_DATA_PATH
-        or len(parts) > MODEL_DATA_DEPTH
-        or any(len(part) > _NAME_MAX for part in parts)
-        or b"\0" in name
-    ):
-        raise ArchiveError(
-            f"the archive has a path {os.fsdecode(name)[:100]!r}…; it must have at most "
-            f"{MODEL_DATA_PATH} bytes, {MODEL_DATA_DEPTH} folders and {_NAME_MAX} bytes of a name"
-        )
+    too_long = len(name) > MODEL_DATA_PATH or any(len(part) > _NAME_MAX for part in parts)
+    if too_long or b"\0" in name:
+        raise _no_path(os.fsdecode(name))
     return os.fsdecode(b"/".join(parts))
+
+
+def _no_path(name: str) -> ArchiveError:
+    """What is said of a member whose name is more than a path can be here."""
+    return ArchiveError(
+        f"the archive has a path {name[:100]!r}…; it must have at most {MODEL_DATA_PATH} bytes, "
+        f"{MODEL_DATA_DEPTH} folders and {_NAME_MAX} bytes of a name"
+    )
 
 
 def _symbolic_target(name: str, link: bytes) -> str:
@@ -314,6 +315,8 @@ class _Unpacking:
         """Make a folder and those that hold it, where they are not made yet."""
         if not name or name in self._folders:
             return
+        if name.count("/") >= MODEL_DATA_DEPTH:
+            raise _no_path(name)
         self._make_folder(name.rpartition("/")[0])
         self._count(0, len(os.fsencode(name)))
         _new(name, lambda: self._at(name).mkdir(0o700))

@@ -137,6 +137,7 @@ BAD: dict[str, tuple[bytes, str]] = {
     ),
     "a long name": (gzip.compress(tar([file("x" * 256)])), "255 bytes of a name"),
     "deep": (gzip.compress(tar([file("d/" * 65 + "x")])), "64 folders"),
+    "deep folders": (gzip.compress(tar([folder("d/" * 65)])), "64 folders"),
     "a long link": (
         gzip.compress(tar([link("l", "./" * 600)])),
         "'l' links to more than a path can be",

@@ -25,7 +25,11 @@ from partway.gateway.fleet import extraction
 from partway.gateway.fleet.disk_room import DiskRoom, NoRoom, RoomShare
 from partway.gateway.fleet.extraction import digest_of, unpack
 from partway.gateway.fleet.file_work import Wanted, WorkStopped, remove_tree
-from partway.gateway.fleet.limits import MODEL_DATA_RATIO, MODEL_DATA_RATIO_FROM
+from partway.gateway.fleet.limits import (
+    MODEL_DATA_DEPTH,
+    MODEL_DATA_RATIO,
+    MODEL_DATA_RATIO_FROM,
+)
 from tests.conftest import ROOT
 from tests.gateway.fleet.model_archives import (
     BAD,
@@ -106,6 +110,13 @@ def test_links_that_stay_inside(tmp_path):
     assert (into / "latest" / "model.bin").read_bytes() == b"weights"
     assert (into / "same").stat().st_ino == (into / "blobs" / "0").stat().st_ino
     assert (into / "here").resolve() == into
+
+
+def test_as_many_folders_within_one_another_as_are_said(tmp_path):
+    """The file in the last of them is none."""
+    deep = "d/" * MODEL_DATA_DEPTH
+    into = unpacked(tmp_path, of(folder(deep), file(f"{deep}x", b"1"), link(f"{deep}l", "x")))
+    assert (into / deep / "l").read_bytes() == b"1"
 
 
 def test_several_packed_one_after_another_are_one(tmp_path):
