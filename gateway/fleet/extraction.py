@@ -5,7 +5,8 @@ and what Python's filter of data refuses is refused (PEP 706), by names alone. T
 in an order in which nothing can be written through a link, which is where that filter had its holes
 (CVE-2025-4517 and its kin): files first, as new ones each; then hard links, to files of the
 archive; symbolic links last, and each must lead to something inside, by no way that leaves the
-folder: one that comes back by the folder's name would lead out once that is another.
+folder: one that comes back by the folder's name would lead out once that is another. A hard link to
+a symbolic link, which tar writes for one that has two names, is another symbolic link of its words.
 """
 
 from __future__ import annotations
@@ -197,23 +198,29 @@ def _no_path(name: str) -> ArchiveError:
     )
 
 
-def _symbolic_target(name: str, link: bytes) -> str:
+def _target_of(name: str, link: bytes) -> str:
     """What a symbolic link leads to, as the archive words it.
 
     Raises:
-        ArchiveError: it is too long for a path, or empty, absolute or up out of the archive by its
-            words alone.
+        ArchiveError: it is too long for a path.
     """
     too_many = link.count(b"/") > 2 * MODEL_DATA_DEPTH  # all the way up, and down again
     if len(link) > MODEL_DATA_PATH or too_many or b"\0" in link:
         raise ArchiveError(f"the archive's {name!r} links to more than a path can be")
-    target = os.fsdecode(link)
+    return os.fsdecode(link)
+
+
+def _check_target(name: str, target: str) -> None:
+    """Refuse what a symbolic link leads to by its words alone.
+
+    Raises:
+        ArchiveError: it is empty, absolute or up out of the archive.
+    """
     if not target:
         raise leads_nowhere(name, target)
     path = posixpath.normpath(posixpath.join(posixpath.dirname(name), target))
     if path.startswith("/") or path.split("/", 1)[0] == "..":
         raise leads_out(name, target)
-    return target
 
 
 def _new(name: str, make: Callable[[], _T]) -> _T:
@@ -225,7 +232,12 @@ def _new(name: str, make: Callable[[], _T]) -> _T:
     try:
         return make()
     except (FileExistsError, NotADirectoryError):
-        raise ArchiveError(f"the archive has {name!r} twice; pack it anew") from None
+        raise _twice(name) from None
+
+
+def _twice(name: str) -> ArchiveError:
+    """What is said of a name that several members have."""
+    return ArchiveError(f"the archive has {name!r} twice; pack it anew")
 
 
 def _pass_end(inflating: Readable) -> None:
@@ -258,7 +270,7 @@ class _Unpacking:
         self._folders: dict[str, None] = {}
         self._files: set[str] = set()
         self._hard_links: list[tuple[str, str]] = []
-        self._symbolic_links: list[tuple[str, str]] = []
+        self._symbolic_links: dict[str, str] = {}
 
     def all_of(self, tape: Tape) -> None:
         """Unpack a whole archive.
@@ -277,11 +289,14 @@ class _Unpacking:
             self._take(member, tape)
             tape.pass_to(end)
         for name, target in self._hard_links:
-            self._link(name, target)
-        for name, target in self._symbolic_links:
+            if target in self._symbolic_links:
+                self._take_symbolic_link(name, self._symbolic_links[target])
+            else:
+                self._link(name, target)
+        for name, target in self._symbolic_links.items():
             self._link_symbolically(name, target)
-        ways = LinkedWays(self._folders, self._files, dict(self._symbolic_links))
-        for name, _ in self._symbolic_links:
+        ways = LinkedWays(self._folders, self._files, self._symbolic_links)
+        for name in self._symbolic_links:
             self._wanted.check()
             ways.check(name)
         if len(self._folders) == self._made:
@@ -307,9 +322,16 @@ class _Unpacking:
         if member.kind == HARD_LINK:
             self._hard_links.append((name, _path_of(member.link)))
         elif member.kind == SYMBOLIC_LINK:
-            self._symbolic_links.append((name, _symbolic_target(name, member.link)))
+            self._take_symbolic_link(name, _target_of(name, member.link))
         else:
             self._write(name, member, tape)
+
+    def _take_symbolic_link(self, name: str, target: str) -> None:
+        self._wanted.check()
+        if name in self._symbolic_links:
+            raise _twice(name)
+        _check_target(name, target)
+        self._symbolic_links[name] = target
 
     def _make_folder(self, name: str) -> None:
         """Make a folder and those that hold it, where they are not made yet."""

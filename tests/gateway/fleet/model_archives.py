@@ -86,6 +86,32 @@ BAD: dict[str, tuple[bytes, str]] = {
         gzip.compress(tar([link("d", "."), link("l", "d/l2", tarfile.LNKTYPE)])),
         "which is no file in it",
     ),
+    "hard link to a link that leads out from there": (
+        gzip.compress(
+            tar([file("x"), link("a/l", "../x"), link("l2", "a/l", tarfile.LNKTYPE)]),
+        ),
+        "'l2', a link to '../x', leads out of it",
+    ),
+    "hard link to a link that leads to nothing from there": (
+        gzip.compress(
+            tar([file("x"), link("l", "x"), folder("a"), link("a/l", "l", tarfile.LNKTYPE)]),
+        ),
+        "'a/l' links to 'x', which leads to nothing in it",
+    ),
+    "hard link to one that comes later": (
+        gzip.compress(
+            tar([link("a", "b", tarfile.LNKTYPE), link("b", "x", tarfile.LNKTYPE), file("x")]),
+        ),
+        "'a' links to 'b', which is no file in it",
+    ),
+    "the same link twice": (
+        gzip.compress(tar([file("x"), link("l", "x"), link("l", "x")])),
+        "the archive has 'l' twice; pack it anew",
+    ),
+    "the same link twice, once as a hard one": (
+        gzip.compress(tar([file("x"), link("l", "x"), link("l", "l", tarfile.LNKTYPE)])),
+        "the archive has 'l' twice; pack it anew",
+    ),
     "file through a link": (
         gzip.compress(tar([link("d", "."), file("d/x", b"x")])),
         "the archive has 'd' twice",

@@ -6,6 +6,7 @@ import errno
 import gzip
 import hashlib
 import io
+import os
 import resource
 import signal
 import subprocess
@@ -85,6 +86,26 @@ def test_as_tar_packs_it(tmp_path):
     into = unpacked(tmp_path, archive.read_bytes())
     assert tree(into) == tree(source)
     assert (into / "link").readlink() == Path("a b/ä")
+
+
+def test_a_link_of_two_names_as_tar_packs_it(tmp_path):
+    """The second is a hard link to the first, and so is the second name of a file."""
+    source = tmp_path / "source"
+    (source / "a").mkdir(parents=True)
+    (source / "x").write_bytes(b"1")
+    (source / "a" / "x").write_bytes(b"2")
+    (source / "link").symlink_to("x")
+    for name in ("l", "m", "a/l"):
+        os.link(source / "link", source / name, follow_symlinks=False)
+    os.link(source / "x", source / "y")
+    archive = tmp_path / "model.tar.gz"
+    subprocess.run(["tar", "-czf", archive, "-C", source, "."], check=True)
+    with tarfile.open(archive) as tar_file:
+        assert [member.islnk() for member in tar_file].count(True) == 4
+    into = unpacked(tmp_path, archive.read_bytes())
+    assert tree(into) == tree(source)
+    assert {(into / name).readlink() for name in ("link", "l", "m", "a/l")} == {Path("x")}
+    assert (into / "x").stat().st_ino == (into / "y").stat().st_ino
 
 
 @pytest.mark.clause("1.1-6")
