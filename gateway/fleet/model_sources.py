@@ -156,15 +156,21 @@ async def _under(files: ObjectFiles, source: str, prefix: str) -> FolderAfar:
     """The files of a prefix; folders' own marks, as consoles make them, are none."""
     found = await files.listing(prefix, MODEL_DATA_FILES)
     listing = [(file.key.removeprefix(prefix), file) for file in found if file.key + "/" != prefix]
-    folders = {parent for name, _ in listing for parent in _parents(name)}
+    folders: set[str] = set()
+    for name, _ in listing:
+        if name.count("/") > MODEL_DATA_DEPTH:
+            raise SourceError(f"{name[:100]!r}… has more than {MODEL_DATA_DEPTH} folders")
+        folders.update(_parents(name))
+        if len(folders) > MODEL_DATA_FILES:
+            raise SourceError(
+                f"it has more than {MODEL_DATA_FILES} folders; put what belongs together into fewer"
+            )
     listing = [(name, file) for name, file in listing if file.size or name not in folders]
     if not listing:
         raise ObjectFilesError(f"{source}: nothing begins so in the bucket")
     for name, _ in listing:
         if name in folders:
             raise SourceError(f"{name!r} is both a file and a folder of files; move one of them")
-        if name.count("/") > MODEL_DATA_DEPTH:
-            raise SourceError(f"{name[:100]!r}… has more than {MODEL_DATA_DEPTH} folders")
     said = "\0".join(f"{file.key}\0{file.size}\0{file.tag}" for _, file in listing)
     digest = hashlib.sha256(f"{source}\0{said}".encode()).hexdigest()
     return FolderAfar(files, tuple(listing), digest)

@@ -7,6 +7,7 @@ import os
 import pytest
 
 from partway.gateway.clock import LoopClock
+from partway.gateway.fleet import model_sources
 from partway.gateway.fleet.disk_room import DiskRoom
 from partway.gateway.fleet.file_work import WritingThreads
 from partway.gateway.fleet.model_sources import (
@@ -14,6 +15,7 @@ from partway.gateway.fleet.model_sources import (
     ArchiveInPlace,
     FolderAfar,
     FolderInPlace,
+    SourceError,
     download_folder,
     find,
 )
@@ -74,3 +76,13 @@ async def test_of_a_bucket(monkeypatch, tmp_path):
     assert isinstance(changed_folder, FolderAfar)
     assert changed.identity != archive.identity
     assert changed_folder.identity != folder.identity
+
+
+async def test_folders_of_a_prefix_are_bounded(monkeypatch):
+    """Each key may name 64 of its own."""
+    monkeypatch.setattr(model_sources, "MODEL_DATA_FILES", 10)
+    async with serving_objects(monkeypatch) as server:
+        server.buckets["bucket"] = {"p/" + "d/" * 10 + "x": b"1", "q/" + "d/" * 11 + "x": b"1"}
+        await find("s3://bucket/p/", LoopClock())
+        with pytest.raises(SourceError, match="it has more than 10 folders"):
+            await find("s3://bucket/q/", LoopClock())
