@@ -43,6 +43,8 @@ class SharedWork(Generic[_T]):
     def __init__(self, let_go: Callable[[_T], None]) -> None:
         self._let_go = let_go
         self._jobs: dict[str, _Job[_T]] = {}
+        #: Those at work, also for nobody: who was the last to wait may not wait for their end.
+        self._tasks: set[asyncio.Task[_T]] = set()
 
     async def done(
         self, key: str, work: Callable[[], Coroutine[Any, Any, _T]], take: Callable[[_T], _R]
@@ -64,6 +66,8 @@ class SharedWork(Generic[_T]):
         job = self._jobs.get(key)
         if job is None:
             job = self._jobs[key] = _Job(asyncio.create_task(work()))
+            self._tasks.add(job.task)
+            job.task.add_done_callback(self._tasks.discard)
             job.task.add_done_callback(lambda _: self._settle(job))
         job.wanted += 1
         try:
@@ -83,11 +87,11 @@ class SharedWork(Generic[_T]):
 
     async def aclose(self) -> None:
         """Break all work off; to be called once nobody begins any more."""
-        tasks = [job.task for job in self._jobs.values()]
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        for task in self._tasks:
+            if not task.cancelling():  # else it is ending, which takes a while
+                task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
 
     def _settle(self, job: _Job[_T]) -> None:
         if not job.wanted and job.task.done() and not job.settled:

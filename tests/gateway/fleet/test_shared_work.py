@@ -143,3 +143,26 @@ async def test_who_waits_when_all_is_broken_off_hears_so():
     with pytest.raises(WorkEnded):
         await asking
     await trial.shared.aclose()
+
+
+async def test_what_nobody_waits_for_any_more_has_ended_when_all_has_been_broken_off():
+    """Also where the last one that waited was cancelled again, and has not waited for its end."""
+    trial, ended = Trial(), []
+
+    async def slow_to_end() -> Made:
+        try:
+            await trial.end.wait()
+        finally:
+            await turns()
+            ended.append(True)
+        return trial.made
+
+    asking = asyncio.create_task(trial.shared.done("key", slow_to_end, Made.take))
+    await turns()
+    for _ in range(2):
+        asking.cancel()
+        await asyncio.sleep(0)
+    await asyncio.wait([asking])
+    assert not ended
+    await trial.shared.aclose()
+    assert ended
