@@ -7,7 +7,7 @@ Another rate is made by libsoxr, which is loaded for such a file alone.
 from __future__ import annotations
 
 import wave
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from io import SEEK_CUR
@@ -27,6 +27,9 @@ PART_SECONDS: Final = 0.02
 
 #: Bytes of one sample: 16 bits, little-endian.
 _WIDTH: Final = 2
+
+#: The format of samples in floating point, which ``wave`` reads too from Python 3.15 on.
+_IEEE_FLOAT: Final = 3
 
 #: Frames of a file that are converted at a time, and their bytes: a file may have 65,535 channels.
 _BLOCK: Final = 4096
@@ -246,5 +249,17 @@ def opened_sound(path: Path, asked: AskedSound) -> Iterator[Sound]:
         except (EOFError, RuntimeError):  # the latter of a chunk that is longer than the file
             raise ValueError("it ends in the middle of its head") from None
         except wave.Error as error:
-            raise ValueError(f"{error}; it must be a WAV file with PCM samples") from None
+            raise _unusable(str(error)) from None
+        if _format_of(found) == _IEEE_FLOAT:
+            raise _unusable(f"unknown format: {_IEEE_FLOAT}")
         yield Sound(found, asked)
+
+
+def _unusable(why: str) -> ValueError:
+    return ValueError(f"{why}; it must be a WAV file with PCM samples")
+
+
+def _format_of(found: wave.Wave_read) -> int | None:
+    """The format of a file's samples; None where ``wave`` reads but PCM, and does not say."""
+    said: Callable[[], int] | None = getattr(found, "getformat", None)
+    return None if said is None else said()

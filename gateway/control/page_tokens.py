@@ -5,10 +5,14 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from typing import Any
+import re
+from typing import Any, Final
 
 from partway.gateway.control.errors import ValidationException
 from partway.gateway.control.limits import MAX_PAGE_TOKEN
+
+#: Base64's characters for URLs, all of which a token has; Python's decoder takes others too.
+_TOKEN: Final = re.compile("[A-Za-z0-9_-]*")
 
 
 def token_of(list_asked_for: Any, position: Any) -> str:
@@ -34,12 +38,14 @@ def position_of(list_asked_for: Any, token: str) -> Any:
     Raises:
         ValidationException: it is none that this list has answered.
     """
-    padded = token[: MAX_PAGE_TOKEN + 1] + "=" * (-len(token) % 4)
+    if len(token) > MAX_PAGE_TOKEN or not _TOKEN.fullmatch(token):
+        raise bad_token()
     try:
-        position, digest = json.loads(base64.b64decode(padded, b"-_", validate=True))
+        padded = token + "=" * (-len(token) % 4)
+        position, digest = json.loads(base64.urlsafe_b64decode(padded))
     except (ValueError, TypeError, RecursionError):
         raise bad_token() from None
-    if len(token) > MAX_PAGE_TOKEN or digest != _digest(list_asked_for, position):
+    if digest != _digest(list_asked_for, position):
         raise bad_token()
     return position
 
