@@ -129,7 +129,7 @@ async def _measure(row: Row, args: argparse.Namespace) -> float:
         for _ in range(args.clients)
     ]
     delays = []
-    until = time.perf_counter() + args.seconds
+    until = time.perf_counter() + args.seconds - args.pause / 1e3
 
     async def go_on(client: Client, number: int) -> None:
         await asyncio.sleep(number * args.apart / 1e3)

@@ -98,11 +98,13 @@ class FolderAfar:
     Attributes:
         files: the bucket's.
         listing: each file's path in the folder, and the file.
+        folders: their paths; of two, what holds the other comes first.
         identity: changes with the content of any, and is 64 hexadecimal digits.
     """
 
     files: ObjectFiles
     listing: tuple[tuple[str, ObjectFile], ...]
+    folders: tuple[str, ...]
     identity: str
 
 
@@ -160,7 +162,8 @@ async def _under(files: ObjectFiles, source: str, prefix: str) -> FolderAfar:
     for name, _ in listing:
         if name.count("/") > MODEL_DATA_DEPTH:
             raise SourceError(f"{name[:100]!r}… has more than {MODEL_DATA_DEPTH} folders")
-        folders.update(_parents(name))
+        if name.rpartition("/")[0] not in folders:  # else those of that one are known too
+            folders.update(_parents(name))
         if len(folders) > MODEL_DATA_FILES:
             raise SourceError(
                 f"it has more than {MODEL_DATA_FILES} folders; put what belongs together into fewer"
@@ -173,7 +176,7 @@ async def _under(files: ObjectFiles, source: str, prefix: str) -> FolderAfar:
             raise SourceError(f"{name!r} is both a file and a folder of files; move one of them")
     said = "\0".join(f"{file.key}\0{file.size}\0{file.tag}" for _, file in listing)
     digest = hashlib.sha256(f"{source}\0{said}".encode()).hexdigest()
-    return FolderAfar(files, tuple(listing), digest)
+    return FolderAfar(files, tuple(listing), tuple(sorted(folders)), digest)
 
 
 def _parents(name: str) -> list[str]:
@@ -235,8 +238,7 @@ async def download_folder(
         ObjectFilesError: a file does not come.
         OSError: something cannot be written.
     """
-    names = sorted({parent for name, _ in found.listing for parent in _parents(name)})
-    folders = [into / name for name in names]
+    folders = [into / name for name in found.folders]
 
     def make(wanted: Wanted) -> None:
         into.mkdir(0o700)

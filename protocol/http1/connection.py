@@ -273,7 +273,7 @@ class RequestConnection(asyncio.Protocol):
         self._leaving = self._loop.call_later(limits.LEAVING_INTERVAL, self._look_who_left)
 
     def _look_who_left(self) -> None:
-        """Close a connection whose client has left: while it is not read from, nobody is told.
+        """Read up to the end of a client that has left: while it is not read from, nobody is told.
 
         What only waits for its turn is parsed first: it may be answered at once.
         """
@@ -282,9 +282,15 @@ class RequestConnection(asyncio.Protocol):
         if not self._paused or transport is None or transport.is_closing():
             return
         if self._turn is None and self._end_is_leaving() and has_ended(transport):
-            self._close()
+            self._drop_the_rest()
         else:
             self._look_later()
+
+    def _drop_the_rest(self) -> None:
+        """Read on, and pass over all that comes: left unread, it would make TCP send RST."""
+        self._deaf = True
+        self._unparsed = b""
+        self._resume()
 
     def _resume(self) -> None:
         if self._paused and self.transport is not None and not self.transport.is_closing():
@@ -448,6 +454,7 @@ class RequestConnection(asyncio.Protocol):
         if self._turn is not None:
             self._turn.cancel()
             self._turn = None
+        self._paused = False  # whoever reads from here on resumes, and sees the end
         behind, self._unparsed = self._parser.tail + self._unparsed, b""
         self._deaf = True
         if behind:
@@ -474,7 +481,10 @@ class RequestConnection(asyncio.Protocol):
         transport = self.transport
         if transport is None:
             return
-        transport.close()
+        if self.encrypted and self._paused:  # asyncio's TLS does not end while it is paused
+            self._drop_the_rest()
+        if not transport.is_closing():  # it breaks when that is closed again
+            transport.close()
         if self._not_taken is None and transport.get_write_buffer_size():
             self._watch(transport)
 
@@ -506,9 +516,7 @@ class RequestConnection(asyncio.Protocol):
         if (all_read and not self._unparsed) or not half_close(transport):
             self._close()
             return
-        self._deaf = True
-        self._unparsed = b""
-        self._resume()
+        self._drop_the_rest()
         self._lingering = self._loop.call_later(limits.LINGER_TIMEOUT, transport.abort)
 
 

@@ -25,7 +25,7 @@ def has_ended(transport: Connected) -> bool:
         transport: the connection's, which must not be closing.
     """
     connection = transport.get_extra_info("socket")
-    if connection is None:
+    if connection is None or connection.fileno() < 0:
         return False
     poll = select.poll()
     poll.register(connection.fileno(), _ENDED)

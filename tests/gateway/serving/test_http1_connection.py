@@ -281,14 +281,21 @@ async def test_what_a_stranger_has_sent_who_waits_is_known_to_be_held():
     await server.shutdown(0)
 
 
+LONG_POST = b"POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 900000\r\n\r\n"
+
+
 @pytest.mark.parametrize("both_ways", [False, True])
 async def test_a_client_that_has_ended_its_side_while_it_is_not_read_from(monkeypatch, both_ways):
     """It has left, unless both bodies are open: then its own may be whole, and ours goes on."""
-    looks, over, left = [], asyncio.Event(), asyncio.Event()
+    looks, connections, over, left = [], [], asyncio.Event(), asyncio.Event()
 
     def look(transport):
         looks.append(transport)
         return has_ended(transport)
+
+    def connection():
+        connections.append(server.protocol())
+        return connections[0]
 
     monkeypatch.setattr("partway.protocol.limits.LEAVING_INTERVAL", 0.02)
     monkeypatch.setattr("partway.protocol.http1.connection.has_ended", look)
@@ -302,24 +309,145 @@ async def test_a_client_that_has_ended_its_side_while_it_is_not_read_from(monkey
             left.set()
 
     server = Http1Server(answer)
-    listener = await asyncio.get_running_loop().create_server(server.protocol, "127.0.0.1", 0)
+    listener = await asyncio.get_running_loop().create_server(connection, "127.0.0.1", 0)
     async with listener:
         with socket.create_connection(listener.sockets[0].getsockname()) as client:
-            client.sendall(b"POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 900000\r\n\r\n")
-            client.sendall(bytes(HTTP1_HELD_BYTES + 1))
+            client.sendall(LONG_POST + bytes(HTTP1_HELD_BYTES + 1))
             client.shutdown(socket.SHUT_WR)
-            await eventually(lambda: server._connections)
-            (protocol,) = server._connections
-            await eventually(lambda: protocol._paused and protocol._turn is None)
             if both_ways:
-                first = protocol._leaving
-                await eventually(lambda: protocol._leaving is not first)
+                await eventually(lambda: connections and connections[0]._leaving)
+                first = connections[0]._leaving
+                await eventually(lambda: connections[0]._leaving is not first)
                 assert not looks
                 assert not left.is_set()
-                protocol.abort()
+                connections[0].abort()
                 over.set()
             await asyncio.wait_for(left.wait(), 20)
             await server.shutdown(1)
+
+
+async def test_a_client_that_leaves_unread_has_the_answers_that_were_sent(monkeypatch):
+    """With something left unread, TCP would send RST, which erases them."""
+    monkeypatch.setattr("partway.protocol.limits.LEAVING_INTERVAL", 0.02)
+    begun, left = asyncio.Event(), asyncio.Event()
+
+    async def answer(exchange):
+        exchange.respond(200, b"x" * 10_000)
+        if exchange.path == "/last":
+            begun.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                left.set()
+
+    server = Http1Server(answer)
+    listener = await asyncio.get_running_loop().create_server(server.protocol, "127.0.0.1", 0)
+    async with listener:
+        with socket.create_connection(listener.sockets[0].getsockname(), 20) as client:
+            client.sendall(HEALTHZ + HEALTHZ.replace(b"/healthz", b"/last") + HEALTHZ)
+            await begun.wait()
+            (protocol,) = server._connections
+            client.sendall(HEALTHZ)
+            await eventually(lambda: protocol._paused)
+            client.sendall(HEALTHZ * 1000)
+            client.shutdown(socket.SHUT_WR)
+            await asyncio.wait_for(left.wait(), 20)
+            said = await asyncio.to_thread(_all_of, client)
+            assert said.count(b"200 OK") == 1
+            assert said.endswith(b"x" * 10_000)
+        await server.shutdown(1)
+
+
+def _all_of(client):
+    said = b""
+    while data := client.recv(65536):
+        said += data
+    return said
+
+
+@pytest.fixture
+async def by_tls(tmp_path):
+    """Serve what is answered so; gives the server, and a client that has asked."""
+    files = LocalCa(tmp_path).ensure(["localhost"], datetime.now(UTC))
+    loop, opened = asyncio.get_running_loop(), []
+
+    async def asked(server, request):
+        listening = await loop.create_server(
+            server.protocol, "127.0.0.1", 0, ssl=server_context(files)
+        )
+        address = listening.sockets[0].getsockname()
+        context = ssl.create_default_context(cafile=files.ca)
+        _, writer = await asyncio.open_connection(
+            *address, ssl=context, server_hostname="localhost"
+        )
+        opened.append((listening, writer))
+        writer.write(request)
+        return writer
+
+    yield asked
+    for listening, writer in opened:
+        writer.transport.abort()
+        listening.close()
+
+
+@pytest.mark.parametrize("closes", [False, True])
+async def test_by_tls_too_a_client_that_leaves_unread_is_noticed(by_tls, monkeypatch, closes):
+    """And where the connection ends with the response, which asyncio's does not while paused."""
+    monkeypatch.setattr("partway.protocol.limits.LEAVING_INTERVAL", 60 if closes else 0.02)
+    begun, go_on, left = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def answer(exchange):
+        begun.set()
+        try:
+            await go_on.wait()
+            exchange.respond(200)
+        finally:
+            left.set()
+
+    server = Http1Server(answer)
+    head = LONG_POST.replace(b"Host: a", b"Host: a\r\nConnection: close") if closes else LONG_POST
+    writer = await by_tls(server, head + bytes(HTTP1_HELD_BYTES + 1))
+    await begun.wait()
+    (protocol,) = server._connections
+    await eventually(lambda: protocol._paused and protocol._turn is None)
+    writer.transport.abort()
+    if closes:
+        await eventually(lambda: has_ended(protocol.transport))
+        go_on.set()
+    await asyncio.wait_for(left.wait(), 20)
+    await eventually(lambda: not server._connections)
+    await server.shutdown(1)
+
+
+async def test_a_server_that_ends_while_a_connection_by_tls_is_closing(by_tls):
+    """asyncio's TLS breaks where it is closed twice."""
+    server = Http1Server(lambda exchange: asyncio.Event().wait())
+    writer = await by_tls(server, b"")
+    await eventually(lambda: server._connections)
+    (protocol,) = server._connections
+    writer.transport.pause_reading()  # so that it does not answer close_notify
+    protocol.close_if_idle()
+    async with asyncio.timeout(20):
+        await server.shutdown(0)
+    await eventually(lambda: not server._connections)
+
+
+async def test_a_transport_that_is_somebody_elses_is_not_looked_at(monkeypatch):
+    """Where it was paused when it was handed over, whoever has it resumes it."""
+    ended = []
+    monkeypatch.setattr("partway.protocol.limits.LEAVING_INTERVAL", 0)
+    monkeypatch.setattr("partway.protocol.http1.connection.has_ended", lambda _: bool(ended))
+    server = Http1Server(lambda exchange: asyncio.Event().wait())
+    protocol, transport = server.protocol(), Transport()
+    protocol.connection_made(transport)
+    protocol.data_received(LONG_POST + bytes(HTTP1_HELD_BYTES + 1))
+    await eventually(lambda: protocol._paused and protocol._turn is None)
+    protocol.set_parser(None)
+    ended.append(True)
+    await eventually(lambda: protocol._leaving is None)
+    assert not transport.reading
+    protocol.connection_lost(None)
+    await server.shutdown(0)
 
 
 # --- Responses of one turn -----------------------------------------------------------------------

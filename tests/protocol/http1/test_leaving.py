@@ -52,5 +52,8 @@ def test_a_client_that_has_ended_it_behind_what_it_has_sent(ends, sent, how):
         assert own.recv(100) == sent
 
 
-def test_who_has_no_socket_is_not_looked_at():
+def test_who_has_no_socket_is_not_looked_at(ends):
+    own, _ = ends
+    own.close()
+    assert not has_ended(Transport(own))
     assert not has_ended(Transport(None))
