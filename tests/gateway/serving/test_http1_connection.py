@@ -7,6 +7,7 @@ import socket
 import ssl
 from contextlib import suppress
 from datetime import UTC, datetime
+from types import SimpleNamespace
 
 import pytest
 
@@ -412,7 +413,7 @@ async def test_by_tls_too_a_client_that_leaves_unread_is_noticed(by_tls, monkeyp
     await eventually(lambda: protocol._paused and protocol._turn is None)
     writer.transport.abort()
     if closes:
-        await eventually(lambda: has_ended(protocol.transport))
+        await eventually(lambda: protocol.transport is None or has_ended(protocol.transport))
         go_on.set()
     await asyncio.wait_for(left.wait(), 20)
     await eventually(lambda: not server._connections)
@@ -442,7 +443,7 @@ async def test_a_transport_that_is_somebody_elses_is_not_looked_at(monkeypatch):
     protocol.connection_made(transport)
     protocol.data_received(LONG_POST + bytes(HTTP1_HELD_BYTES + 1))
     await eventually(lambda: protocol._paused and protocol._turn is None)
-    protocol.set_parser(None)
+    protocol.set_parser(SimpleNamespace(feed_data=lambda data: None))
     ended.append(True)
     await eventually(lambda: protocol._leaving is None)
     assert not transport.reading
