@@ -36,7 +36,7 @@ from partway.gateway.archives.inflating import Inflating, PackedTooMuch, Readabl
 from partway.gateway.files import open_regular
 from partway.gateway.fleet.archive_links import LinkedWays, leads_nowhere, leads_out
 from partway.gateway.fleet.disk_room import RoomShare
-from partway.gateway.fleet.file_work import Wanted
+from partway.gateway.fleet.file_work import Wanted, make_read_only
 from partway.gateway.fleet.limits import (
     MODEL_DATA_DEPTH,
     MODEL_DATA_FILES,
@@ -301,9 +301,7 @@ class _Unpacking:
             ways.check(name)
         if len(self._folders) == self._made:
             raise ArchiveError(f"the archive holds no files; {_HOW}")
-        for name in reversed(self._folders):
-            self._wanted.check()
-            self._at(name).chmod(0o555)
+        make_read_only(map(self._at, reversed(self._folders)), self._wanted)
 
     def _take(self, member: Member, tape: Tape) -> None:
         """Take one member in; the tape is at its content."""

@@ -7,7 +7,7 @@ import errno
 import os
 import shutil
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from contextlib import suppress
 from pathlib import Path
@@ -147,9 +147,15 @@ def _start(run: Callable[[], None], slots: Slots) -> None:
         raise OSError(errno.EAGAIN, str(error)) from None
 
 
-def make_read_only(folders: Sequence[Path]) -> None:
-    """Take from everybody that may write to folders; of two, what holds the other comes first."""
-    for folder in reversed(folders):
+def make_read_only(folders: Iterable[Path], wanted: Wanted) -> None:
+    """Take from everybody that may write to folders.
+
+    Args:
+        folders: of two, what is in the other comes first.
+        wanted: is asked before each.
+    """
+    for folder in folders:
+        wanted.check()
         folder.chmod(0o555)
 
 

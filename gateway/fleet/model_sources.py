@@ -255,4 +255,4 @@ async def download_folder(
             await download(found.files, file, into / name, share, threads)
 
     await side_by_side(OBJECTS_AT_ONCE, one_after_the_other)
-    await threads.work(lambda _: make_read_only(folders))
+    await threads.work(lambda wanted: make_read_only(reversed(folders), wanted))

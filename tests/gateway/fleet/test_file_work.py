@@ -204,7 +204,7 @@ def test_a_tree_that_may_not_be_written_to_is_removed(tmp_path):
     inner.mkdir(parents=True)
     (inner / "file").touch(0o444)
     (inner / "link").symlink_to(outside)
-    make_read_only([top, inner])
+    make_read_only([inner, top], Wanted())
     assert [each.stat().st_mode & 0o777 for each in (top, inner)] == [0o555, 0o555]
     remove_tree(top)
     assert not top.exists()

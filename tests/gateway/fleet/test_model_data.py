@@ -20,8 +20,9 @@ import pytest
 
 from partway.gateway.fleet import model_data, model_sources
 from partway.gateway.fleet.data_folder import DataFolder
+from partway.gateway.fleet.disk_room import RoomShare
 from partway.gateway.fleet.extraction import unpack
-from partway.gateway.fleet.file_work import remove_tree
+from partway.gateway.fleet.file_work import Wanted, remove_tree
 from partway.gateway.fleet.limits import (
     MODEL_DATA_AT_ONCE,
     MODEL_DATA_CLOSE_TIMEOUT,
@@ -87,16 +88,16 @@ class Held:
         self.times = 0
         monkeypatch.setattr(model_data, "unpack", self.unpack)
 
-    def unpack(self, archive: Path, into: Path, *more: object) -> str:
+    def unpack(self, archive: Path, into: Path, share: RoomShare, wanted: Wanted) -> str:
         self.times += 1
         into.mkdir()
         (into / "half").touch()
         self.begun.set()
         while not self.go_on.wait(0.005):
-            more[-1].check()  # type: ignore[attr-defined]
+            wanted.check()
         (into / "half").unlink()
         into.rmdir()
-        return unpack(archive, into, *more)  # type: ignore[arg-type]
+        return unpack(archive, into, share, wanted)
 
 
 @pytest.fixture
@@ -119,12 +120,12 @@ class Hanging:
         self.begun.set()
         self.go_on.wait(60)
 
-    def unpack(self, _: Path, into: Path, *more: object) -> str:
+    def unpack(self, _: Path, into: Path, __: RoomShare, wanted: Wanted) -> str:
         """An unpacking that goes on for one more step after that."""
         self.hang()
         into.mkdir()
         (into / "half").touch()
-        more[-1].check()  # type: ignore[attr-defined]
+        wanted.check()
         raise AssertionError("nobody has stopped it")
 
 
