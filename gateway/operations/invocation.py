@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass, replace
 from math import inf
 from types import TracebackType
-from typing import Any, Final, NamedTuple, NoReturn, Protocol
+from typing import Any, Final, NamedTuple, NoReturn, Protocol, Self
 
 from partway.gateway.access.authentication import Identity
 from partway.gateway.arns import Arns
@@ -114,8 +114,7 @@ class UnreadBody(NamedTuple):
     lines: str
 
 
-@dataclass(slots=True, eq=False)
-class Invoked:
+class Invoked(Protocol):
     """An instance's answer of 2xx, whose body is still to come.
 
     Attributes:
@@ -127,6 +126,13 @@ class Invoked:
     lease: Lease
     head: AnswerHead
     answer: ContainerAnswer
+
+    def kept_as_stream(self, end: Callable[[], object]) -> None:
+        """Note that the answer is a stream from here on, which may take any time.
+
+        Args:
+            end: ends it, where the instance stops.
+        """
 
 
 @dataclass(slots=True, eq=False)
@@ -150,7 +156,8 @@ class Invocation(AskedNow):
 
     It knows which container of the instance is asked now, as errors name it.
 
-    What most requests need is at hand, and is done without a coroutine of its own.
+    What most requests need is at hand, and is done without a coroutine of its own. What can wait
+    until a container works on the request, or its client has the answer's first part, does.
 
     Args:
         means: what it is asked with.
@@ -164,7 +171,7 @@ class Invocation(AskedNow):
         target: the path at which each container is asked; None for the container's own.
         most_bytes: of the request's body.
         unread: the body as it has come, for a container that reads it itself; None for any other.
-        as_stream: whether the caller keeps it as a stream.
+        as_stream: whether the caller keeps it as a stream, and says so (:meth:`kept_as_stream`).
     """
 
     __slots__ = (
@@ -176,7 +183,6 @@ class Invocation(AskedNow):
         "_exchanges",
         "_headers",
         "_identity",
-        "_lease",
         "_lifetime",
         "_longest",
         "_means",
@@ -187,6 +193,9 @@ class Invocation(AskedNow):
         "_task",
         "_unread",
         "_variant",
+        "answer",
+        "head",
+        "lease",
     )
 
     def __init__(
@@ -205,7 +214,8 @@ class Invocation(AskedNow):
         *,
         as_stream: bool,
     ) -> None:
-        super().__init__()
+        # super() would make an object for each request.
+        AskedNow.__init__(self)
         self._means = means
         self._exchange = exchange
         self._identity = identity
@@ -223,20 +233,19 @@ class Invocation(AskedNow):
         #: Who has a share of the requests under way; None where it does not count as one.
         self._sender: str | None = None
         self._task: asyncio.Task[Any]
-        self._lease: Lease
-        self._lifetime: TimeLimit
+        #: Of the whole, from when a container is asked; of a stream, until that is kept.
+        self._lifetime: TimeLimit | None = None
         self._longest = inf
         self._began = 0.0
 
     # A class, and few blocks in it: a generator costs a request as much as twenty calls.
 
-    async def __aenter__(self) -> Invoked:
+    async def __aenter__(self) -> Self:
         self._begin()
         try:
             place, lines = self._first()
             answer = self._asked_at_once(place, lines)
-            # What can wait until a container works on the request does.
-            self._lifetime.begin(self._task)
+            self._limit_time()
             if answer is None:
                 answer = await self._asked(place, lines)
             head = await answer.head()
@@ -247,15 +256,14 @@ class Invocation(AskedNow):
             while self.further:
                 answer, head = await self._next_answer(answer, head)
             if self._session.id:
-                self._lease.answered()
-            # The container has it. Until then it is held here, or waits in the connection's buffer.
-            self._exchange.let_go_of_body()
-            if self._as_stream:
-                self._lifetime.lift()
+                self.lease.answered()
+            if not self._as_stream:
+                self._let_go_of_body()
         except BaseException as error:
             await self._over(error)
             raise
-        return Invoked(self._lease, head, answer)
+        self.head, self.answer = head, answer
+        return self
 
     async def __aexit__(
         self,
@@ -272,39 +280,58 @@ class Invocation(AskedNow):
     def _begin(self) -> None:
         """Take a place among the requests under way, and one on an instance."""
         means, admitted = self._means, self._admitted
-        loop = means.loop
-        if loop is None:
-            loop = means.loop = asyncio.get_running_loop()
-        task = asyncio.current_task(loop)
-        assert task is not None, "a request is answered in a task"
-        self._task = task
         self._began = time.monotonic()
         endpoint, as_stream = self._endpoint, self._as_stream
         if admitted is None and not as_stream:
             visitor, principal = self._exchange.visitor, self._identity.principal
             anybody = principal is None and not visitor.trusted
             peer = peer_of(self._exchange.peer) if anybody else ""
+            task = self._task = self._current_task()
             self._sender = means.under_way.admit(task, principal, peer)
         try:
             lease = means.router.lease(endpoint, self._variant, self._session, is_stream=as_stream)
         except BaseException as error:
             if self._sender is not None:
-                means.under_way.ended(task, self._sender, error)
+                means.under_way.ended(self._task, self._sender, error)
             if isinstance(error, UnknownEndpoint):
                 words = f"Endpoint {endpoint} of account {means.arns.account} not found."
                 raise UnknownEndpoint(words) from None
             raise
-        self._lease = lease
-        self._exchange.noted["endpoint"] = endpoint
-        longest = lease.place.policy.request_lifetime if admitted is None else admitted.within
-        self._longest = longest
-        self._lifetime = TimeLimit(longest, means.connections.timers)
+        self.lease = lease
+
+    def _current_task(self) -> asyncio.Task[Any]:
+        means = self._means
+        loop = means.loop
+        if loop is None:
+            loop = means.loop = asyncio.get_running_loop()
+        task = asyncio.current_task(loop)
+        assert task is not None, "a request is answered in a task"
+        return task
+
+    def _limit_time(self) -> None:
+        """Have the request's time begin."""
+        admitted, policy = self._admitted, self.lease.place.policy
+        self._longest = policy.request_lifetime if admitted is None else admitted.within
+        task = self._current_task() if self._sender is None else self._task
+        limit = self._lifetime = TimeLimit(self._longest, self._means.connections.timers)
+        limit.begin(task)
+
+    def kept_as_stream(self, end: Callable[[], object]) -> None:
+        lifetime = self._lifetime
+        assert lifetime is not None, "it has begun"
+        lifetime.lift()
+        self._let_go_of_body()
+        self.lease.ends_by(end)
+
+    def _let_go_of_body(self) -> None:
+        """The container has it. Until then it is held here, or waits in the connection's buffer."""
+        self._exchange.let_go_of_body()
 
     # --- Containers ------------------------------------------------------------------------------
 
     def _first(self) -> tuple[Place, str]:
         """The first container that is asked, and the headers that go along, as lines."""
-        place, headers = self._lease.place, self._headers
+        place, headers = self.lease.place, self._headers
         named = headers.get(TARGET_CONTAINER, "")
         if named or place.containers:
             place, *self.further = containers_asked(place, named)
@@ -333,7 +360,7 @@ class Invocation(AskedNow):
 
     async def _asked(self, place: Place, lines: str) -> ContainerAnswer:
         """Ask it in any case; another one if this takes no connection."""
-        lease, exchange, most_bytes = self._lease, self._exchange, self._most_bytes
+        lease, exchange, most_bytes = self.lease, self._exchange, self._most_bytes
         if self._goes_whole():
             request = ContainerRequest(self._at(place), lines, await exchange.body(most_bytes))
         else:
@@ -358,7 +385,7 @@ class Invocation(AskedNow):
     ) -> tuple[ContainerAnswer, AnswerHead]:
         """Ask the next container of the instance, with what the one before has answered."""
         exchange = self._exchange
-        before = self.place or self._lease.place
+        before = self.place or self.lease.place
         place, *self.further = self.further
         handed = next_headers(self._headers, head, is_last=not self.further)
         along = f"{lines_of(handed)}{REQUEST_ID}: {exchange.request_id}\r\n"
@@ -371,7 +398,7 @@ class Invocation(AskedNow):
         try:
             answer = self._ask_at_once(place, request) or await self._ask(place, request)
         except ContainerUnreachable:  # no other instance has what this one has answered so far
-            self._lease.unreachable()
+            self.lease.unreachable()
             raise
         head = await answer.head()
         if not 200 <= head.status < 300:
@@ -381,8 +408,6 @@ class Invocation(AskedNow):
     def _ask_at_once(self, place: Place, request: ContainerRequest) -> ContainerAnswer | None:
         """Ask a container by a connection that is there; None if there is none."""
         self.place = place
-        # Where the container runs is for the operator to see, not for the client.
-        self._exchange.noted["container"] = place.url
         where_and_how, corked = self._where_and_how(place, request), not self._as_stream
         asked = self._means.connections.ask_at_once(*where_and_how, corked=corked)
         return None if asked is None else self._begun(asked)
@@ -396,7 +421,7 @@ class Invocation(AskedNow):
         self, place: Place, request: ContainerRequest
     ) -> tuple[Destination, ContainerRequest, float, int]:
         """What :meth:`ContainerConnections.ask` is given."""
-        lease, admitted = self._lease, self._admitted
+        lease, admitted = self.lease, self._admitted
         key: object = (Destination, place.hostname) if place.hostname else Destination
         there: Destination | None = lease.facts.get(key)
         if there is None:
@@ -411,7 +436,7 @@ class Invocation(AskedNow):
 
     def _begun(self, asked: ContainerExchange) -> ContainerAnswer:
         self._exchanges.append(asked)
-        self._lease.ends_by(self._stop)
+        self.lease.ends_by(self._stop)
         return asked.answer
 
     def _stop(self) -> None:
@@ -441,10 +466,15 @@ class Invocation(AskedNow):
                 await self._close()
 
     def _end(self, error: BaseException | None, first: ContainerAnswer | None) -> None:
-        means, lease = self._means, self._lease
+        means, lease = self._means, self.lease
+        noted = self._exchange.noted
+        noted["endpoint"] = self._endpoint
+        if self.place is not None:  # for the operator to see, not for the client
+            noted["container"] = self.place.url
         if error is None:
             known, status = None, 200
-            self._lifetime.end(None)
+            if self._lifetime is not None:
+                self._lifetime.end(None)
         else:
             known = self._as_clients_know(error)
             status = known.status if isinstance(known, ApiError) else 0
@@ -459,18 +489,20 @@ class Invocation(AskedNow):
             raise known from None
 
     def _as_clients_know(self, error: BaseException) -> BaseException:
-        try:
-            self._lifetime.end(error)
-        except TimeoutError as late:
-            error = late
-        if isinstance(error, TimeoutError) and self._lifetime.expired:
-            return self._named(too_long(self._longest))
+        lifetime = self._lifetime
+        if lifetime is not None:
+            try:
+                lifetime.end(error)
+            except TimeoutError as late:
+                error = late
+            if isinstance(error, TimeoutError) and lifetime.expired:
+                return self._named(too_long(self._longest))
         return self._named(error) if isinstance(error, ContainerError) else error
 
     def _named(self, error: ContainerError) -> ContainerError:
         """A container's failure as clients know it, with the name of the container's log."""
         error = in_the_clients_words(error, self)
-        name_its_log(error, self._means.arns, self._lease, self)
+        name_its_log(error, self._means.arns, self.lease, self)
         return error
 
 

@@ -191,21 +191,17 @@ def passed_on(
     return found
 
 
-def of_variant(
-    facts: Facts, form: object, variant: str, make: Callable[[], Mapping[str, str]]
-) -> KnownHeaders:
-    """The headers of a response; those to an answer that has come before are made once.
+def known_of_variant(facts: Facts, form: object, variant: str) -> KnownHeaders | None:
+    """The headers of a response, if they were made for an answer that has come before.
 
     Args:
-        facts: what is known of the answer's head.
-        form: tells these headers from those that other operations make of the same head.
+        facts: what is known of the answer's head: under ``form`` these headers, INVOKED_VARIANT
+            among them, that follow from head and variant alone.
+        form: tells them from those that other operations make of the same head.
         variant: whose answer it is, which no head says.
-        make: makes them, INVOKED_VARIANT among them, of what follows from head and variant alone.
     """
     known: KnownHeaders | None = facts.get(form)
-    if known is None or known[INVOKED_VARIANT] != variant:
-        known = facts[form] = KnownHeaders(make())
-    return known
+    return known if known is not None and known[INVOKED_VARIANT] == variant else None
 
 
 def is_session(text: str) -> bool:

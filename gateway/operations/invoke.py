@@ -23,7 +23,7 @@ from partway.gateway.operations.invocation_headers import (
     begun_session,
     handed_back,
     is_session,
-    of_variant,
+    known_of_variant,
     passed_on,
 )
 from partway.gateway.operations.invocations import Invocations, session_key
@@ -123,11 +123,12 @@ def _response_headers(invoked: Invoked, said: Mapping[str, str]) -> Mapping[str,
         invoked: the container's answer.
         said: what its client gets of its headers, which follows from these alone.
     """
-    variant = invoked.lease.variant
-    return of_variant(
-        *(invoked.head.facts, _response_headers, variant),
-        lambda: {**said, INVOKED_VARIANT: variant, **NO_PAGE},
-    )
+    facts, variant = invoked.head.facts, invoked.lease.variant
+    known = known_of_variant(facts, _response_headers, variant)
+    if known is None:
+        made = {**said, INVOKED_VARIANT: variant, **NO_PAGE}
+        known = facts[_response_headers] = KnownHeaders(made)
+    return known
 
 
 async def pass_on(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import Protocol
+from typing import Final, Protocol
 
 from partway.gateway.many_timers import ManyTimers
 from partway.gateway.requests.answers import AnswerPiece
@@ -54,14 +54,16 @@ class AnswerForm(Protocol):
 class Events:
     """Events, of which one says what has gone wrong."""
 
-    def chunk(self, data: bytes) -> bytes:
-        """An event with these bytes."""
-        return encode_chunk(data)
+    chunk = staticmethod(encode_chunk)
 
     async def end(self, exchange: Exchange, error: StreamError | None) -> None:
         """End the response in good order whatever has happened."""
         last = b"" if error is None else encode_error(error)
         await exchange.end(last, last or NOT_TAKEN)
+
+
+#: They have no state.
+EVENTS: Final = Events()
 
 
 class ResponseRelay:
@@ -91,7 +93,7 @@ class ResponseRelay:
         exchange: Exchange,
         timers: ManyTimers,
         longest: float,
-        form: AnswerForm = Events(),  # noqa: B008 (it has no state)
+        form: AnswerForm = EVENTS,
         first: int = 0,
     ) -> None:
         self.endpoint = endpoint

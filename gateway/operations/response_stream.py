@@ -28,11 +28,11 @@ from partway.gateway.operations.invocation_headers import (
     TARGET_MODEL,
     TARGET_VARIANT,
     handed_back,
-    of_variant,
+    known_of_variant,
     passed_on,
 )
 from partway.gateway.operations.invocations import Invocations
-from partway.gateway.operations.response_relay import AnswerForm, Events, ResponseRelay
+from partway.gateway.operations.response_relay import EVENTS, AnswerForm, ResponseRelay
 from partway.gateway.serving.error_dialects import aws_runtime
 from partway.gateway.serving.exchange import Exchange
 from partway.gateway.serving.payloads import StreamedPayload
@@ -95,9 +95,7 @@ class ResponseStream:
             session=headers.get(SESSION, ""),
             as_stream=True,
         )
-        await relay_answer(
-            self._streams, exchange, identity, answered, lambda invoked: (_head(invoked), Events())
-        )
+        await relay_answer(self._streams, exchange, identity, answered, _as_events)
 
 
 async def relay_answer(
@@ -119,18 +117,19 @@ async def relay_answer(
     with streams.opening(identity.principal) as opening:
         async with answered as invoked:
             head, form = response(invoked)
-            answer, place = invoked.answer, invoked.lease.place
+            answer = invoked.answer
             # Whatever else there is to do for a stream is done once its client has the first part.
             piece = answer.piece_at_hand()
             first = b"" if piece is None else piece.data
             await exchange.begin(200, head, form.chunk(first) if first else b"")
+            place = invoked.lease.place
             longest = place.policy.response_lifetime
             relay = ResponseRelay(
                 place.endpoint, answer, exchange, streams.timers, longest, form, len(first)
             )
             opening.started(relay, lambda: identity.stands(None))
             try:
-                invoked.lease.ends_by(relay.drain)
+                invoked.kept_as_stream(relay.drain)
                 await relay.run()
             finally:
                 streams.ended(relay, may_wait=True)
@@ -152,12 +151,12 @@ def _passed_on(headers: Mapping[str, str]) -> KnownHeaders:
 _PASSED_ON: Final = Fact(_passed_on)
 
 
-def _head(invoked: Invoked) -> Mapping[str, str]:
-    """The headers of a response; those to an answer that has come before are made once."""
-    variant = invoked.lease.variant
-
-    def make() -> dict[str, str]:
-        back = handed_back(invoked.head.headers, _HANDED_BACK)
-        return {"Content-Type": EVENT_STREAM, INVOKED_VARIANT: variant, **NO_PAGE, **back}
-
-    return of_variant(invoked.head.facts, _head, variant, make)
+def _as_events(invoked: Invoked) -> tuple[Mapping[str, str], AnswerForm]:
+    """The head of a response, made once for answers that are alike, and the form of its body."""
+    head, variant = invoked.head, invoked.lease.variant
+    known = known_of_variant(head.facts, _as_events, variant)
+    if known is None:
+        back = handed_back(head.headers, _HANDED_BACK)
+        made = {"Content-Type": EVENT_STREAM, INVOKED_VARIANT: variant, **NO_PAGE, **back}
+        known = head.facts[_as_events] = KnownHeaders(made)
+    return known, EVENTS

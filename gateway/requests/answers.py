@@ -313,7 +313,8 @@ class AnswerParser:
             data: what has come.
             at: where in it a chunk begins.
         """
-        while line := _CHUNK_LINE.match(data, at):
+        size = len(data)
+        while at < size and (line := _CHUNK_LINE.match(data, at)):
             begins = line.end()
             ends = begins + int(line[1], 16)
             if not data.startswith(_LINE_ENDS, ends):
@@ -323,7 +324,7 @@ class AnswerParser:
                 self._in_chunks, self.complete = False, True
                 break
             self._hand_over(data[begins:ends], ends_chunk=True)
-        if at == len(data):
+        if at == size:
             return
         if self._in_chunks:
             self._in_chunks, self._begun = False, True

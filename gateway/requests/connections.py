@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import select
-from collections.abc import Sequence
+import time
 from functools import partial
 from types import TracebackType
 from typing import cast
@@ -25,7 +25,7 @@ from partway.gateway.requests.limits import (
     WHOLE_CHUNK_BYTES,
 )
 from partway.protocol.errors import ContainerUnreachable, ServiceUnavailable
-from partway.protocol.limits import WRITE_HIGH_WATER
+from partway.protocol.limits import JOIN_UP_TO, WRITE_HIGH_WATER
 
 
 class ContainerConnection(asyncio.Protocol):
@@ -84,13 +84,24 @@ class ContainerConnection(asyncio.Protocol):
         if not self._transport.is_closing():
             self._transport.write(data)
 
-    def write_corked(self, data: bytes) -> None:
-        assert not self._unsent, "one request at a time"
-        if self._encrypted:  # whatever comes of TLS itself would look like an answer below
-            self.write(data)
-            return
-        self._unsent = data
-        self._cork.hold(self)
+    def write_whole(self, head: bytes, body: bytes, *, corked: bool = False) -> None:
+        """Send a whole request.
+
+        Args:
+            head: the request's.
+            body: all of it.
+            corked: whether a small one may leave soon, together with those of others.
+        """
+        if len(body) > JOIN_UP_TO:  # of which megabytes would be there twice
+            if not self._transport.is_closing():
+                self._transport.writelines((head, body))
+        elif corked and not self._encrypted:
+            assert not self._unsent, "one request at a time"
+            self._unsent = head + body
+            self._cork.hold(self)
+        elif not self._transport.is_closing():
+            # Of TLS whatever comes of itself would look like an answer, were it held back.
+            self._transport.write(head + body)
 
     def uncork(self) -> None:
         data, self._unsent = self._unsent, b""
@@ -98,10 +109,6 @@ class ContainerConnection(asyncio.Protocol):
             self.write(data)
         else:  # it has spoken, or left, meanwhile, though nobody has asked it yet
             self.abort()
-
-    def write_all(self, pieces: Sequence[bytes]) -> None:
-        if not self._transport.is_closing():
-            self._transport.writelines(pieces)
 
     async def room(self) -> None:
         if not self._full or self._ended:
@@ -355,12 +362,21 @@ class ContainerConnections:
         *,
         corked: bool = False,
     ) -> ContainerExchange:
+        began_at, body = time.monotonic(), request.body
+        # The container has it before what is kept of the exchange is made.
+        if isinstance(body, bytes):
+            connection.write_whole(head, body, corked=corked)
+        else:
+            connection.write(head)
         parser, connection.parser = connection.parser, None
         if parser is not None:
             parser.begin_anew(whole_chunk)
-        answer = ContainerAnswer(connection, self.timers, timeout, whole_chunk, parser)
+        answer = ContainerAnswer(connection, self.timers, began_at, timeout, whole_chunk, parser)
         connection.answer = answer
-        answer.send(head, request, corked=corked)
+        if isinstance(body, bytes):
+            answer.is_sent()
+        else:
+            answer.send(body, request.length)
         return ContainerExchange(self, kept, connection, answer)
 
     def close(self) -> None:

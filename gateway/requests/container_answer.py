@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
 from typing import Final, Protocol
 
 from partway.gateway.limits import INVOCATION_TIMEOUT
 from partway.gateway.many_timers import Line, ManyTimers
 from partway.gateway.requests.answers import AnswerBroken, AnswerHead, AnswerParser, AnswerPiece
-from partway.gateway.requests.container_requests import ContainerRequest
 from partway.gateway.requests.limits import ANSWER_TURN_BYTES, WHOLE_CHUNK_BYTES
 from partway.gateway.waiting import time_limit
 from partway.protocol.errors import (
@@ -20,7 +18,7 @@ from partway.protocol.errors import (
     ContainerLate,
     InputValidationError,
 )
-from partway.protocol.limits import FRAMES_PER_TURN, JOIN_UP_TO, WRITE_HIGH_WATER, WRITE_LOW_WATER
+from partway.protocol.limits import FRAMES_PER_TURN, WRITE_HIGH_WATER, WRITE_LOW_WATER
 
 _NO_BYTES: Final = memoryview(b"")
 
@@ -36,12 +34,6 @@ class RequestWire(Protocol):
 
     def write(self, data: bytes) -> None:
         """Send bytes; dropped once the connection is gone."""
-
-    def write_corked(self, data: bytes) -> None:
-        """Send a whole request together with those of others, soon; dropped like others."""
-
-    def write_all(self, pieces: Sequence[bytes]) -> None:
-        """Send pieces behind one another, at once."""
 
     async def room(self) -> None:
         """Return when there is room for more bytes."""
@@ -65,13 +57,14 @@ class ContainerAnswer:
     Args:
         wire: the connection that the exchange is on.
         timers: measure the times.
+        began_at: when the request was given to be sent, by :func:`time.monotonic`.
         timeout: seconds from the request's end to the answer's head, and of silence in its body.
         whole_chunk: bytes up to which a chunk of the body is one piece.
         parser: reads the answer, if it has read others on the connection.
 
     Attributes:
         parser: reads the answer; once that is over in good order, it can read another.
-        began_at: when the request was given to be sent, by :func:`time.monotonic`; None until then.
+        began_at: the same.
         sender: sends the body of a request that comes bit by bit; None for another.
         sent: whether the whole request has been handed to the connection.
     """
@@ -97,11 +90,12 @@ class ContainerAnswer:
         self,
         wire: RequestWire,
         timers: ManyTimers,
+        began_at: float = 0.0,
         timeout: float = INVOCATION_TIMEOUT,
         whole_chunk: int = WHOLE_CHUNK_BYTES,
         parser: AnswerParser | None = None,
     ) -> None:
-        self.began_at: float | None = None
+        self.began_at = began_at
         self.sent = False
         self._wire = wire
         self._timers = timers
@@ -120,29 +114,15 @@ class ContainerAnswer:
 
     # --- The request -----------------------------------------------------------------------------
 
-    def send(self, head: bytes, request: ContainerRequest, *, corked: bool = False) -> None:
-        """Send the request; a body that comes bit by bit is sent by a task of this object's.
+    def send(self, body: AsyncGenerator[bytes, None], length: int | None) -> None:
+        """Send a body as it comes, by a task of this object's; the head has been sent.
 
         Args:
-            head: the request's.
-            request: what is asked.
-            corked: whether a small one may wait, so as to leave together with those of others.
+            body: the request's.
+            length: of the body, where it is known; else it goes in chunks.
         """
-        self.began_at = time.monotonic()
-        body = request.body
-        if isinstance(body, bytes):
-            if len(body) <= JOIN_UP_TO:
-                if corked:
-                    self._wire.write_corked(head + body)
-                else:
-                    self._wire.write(head + body)
-            else:  # of which megabytes would be there twice
-                self._wire.write_all((head, body))
-            self._sent()
-        else:
-            self._wire.write(head)
-            work = self._send(body, request.length)
-            self.sender = asyncio.create_task(work, name="body of a request of a container")
+        work = self._send(body, length)
+        self.sender = asyncio.create_task(work, name="body of a request of a container")
 
     async def _send(self, body: AsyncGenerator[bytes, None], length: int | None) -> None:
         """Send a body as it comes; what goes wrong with it is what goes wrong with the exchange."""
@@ -171,9 +151,10 @@ class ContainerAnswer:
         except Exception as error:  # raised where the answer is waited for
             self.fail(error)
         else:
-            self._sent()
+            self.is_sent()
 
-    def _sent(self) -> None:
+    def is_sent(self) -> None:
+        """Note that the whole request is handed to the connection: the answer has its time."""
         self.sent = True
         if self.parser.head is None:
             self._line = self._timers.stand(self, self._timeout)

@@ -50,9 +50,9 @@ _REMEMBERED_OWNERS: Final = 1024
 _Found: TypeAlias = tuple[Route, Mapping[str, str], Deed]
 
 _TARGET: Final = istr("X-Amz-Target")
-_TARGET_OF: Final = Fact(lambda headers: headers.get(_TARGET, ""))
 _ORIGIN: Final = istr("Origin")
-_HAS_ORIGIN: Final = Fact(lambda headers: _ORIGIN in headers)
+#: A request's X-Amz-Target, and whether it has an Origin.
+_SAYS: Final = Fact(lambda headers: (headers.get(_TARGET, ""), _ORIGIN in headers))
 _UNWATCHED: Final = nullcontext()
 #: To look a member up in an enumeration takes as long as ten lines of this.
 _ANYONE: Final = Access.ANYONE
@@ -106,7 +106,9 @@ class Dispatcher:
         owners_of = self._owners
         exchange.holding = HeldBytes(self._gathered, owners_of(exchange.peer))
         try:
-            route, named, deed = self._route_of(exchange)
+            check_head(exchange)
+            target, has_origin = _SAYS.of(exchange)
+            route, named, deed = self._route_of(exchange, target)
             errors = route.errors
             if visitor.reserved and not route.reserved:
                 visitor.admit()
@@ -116,7 +118,7 @@ class Dispatcher:
                         request = _AskedRequest(exchange, route.payload, deed)
                         at_once = self._authenticator.authenticate_at_once
                         identity = at_once(request) or await self._authenticated(request, route)
-                    if route.control or _HAS_ORIGIN.of(exchange):
+                    if has_origin or route.control:
                         self._check_origin(exchange, route, identity)
                     recognised = True
                     exchange.recognised()
@@ -154,10 +156,9 @@ class Dispatcher:
             for route in self._routes
         )
 
-    def _route_of(self, exchange: Exchange) -> _Found:
-        """Find the route of a request whose head is in order."""
-        check_head(exchange)
-        path, target = exchange.path, _TARGET_OF.of(exchange)
+    def _route_of(self, exchange: Exchange, target: str) -> _Found:
+        """Find the route of a request, which has an X-Amz-Target, or an empty one."""
+        path = exchange.path
         is_short = len(path) + len(target) <= _LONGEST_REMEMBERED
         find_route = self._find if is_short else self._find_anew
         found = find_route(exchange.method, path, target)

@@ -93,7 +93,7 @@ class Exchange(ABC):
         self.facts = {} if facts is None else facts
         self.version = version
         self.peer = peer
-        self.request_id = _new_id()
+        self.request_id = _unused.pop() if _unused else _new_id()
         self.visitor = visitor or uncounted()
         self.encrypted = encrypted
         account = self.visitor.account
@@ -155,10 +155,11 @@ class Exchange(ABC):
 
     def recognised(self) -> None:
         """Note that it is known who sends the request, and that they may."""
-        if self._visit is None:
-            self.visitor.account.recognised()
-        else:
-            self._visit.recognised()
+        visit, account = self._visit, self.visitor.account
+        if visit is not None:
+            visit.recognised()
+        elif account.measured or not account.known:  # else it was so by the request before
+            account.recognised()
 
     # --- The request's body ----------------------------------------------------------------------
 
@@ -502,10 +503,9 @@ def stated_length(headers: Mapping[str, str], name: str = _LENGTH) -> int | None
 
 def _new_id() -> str:
     """A random UUID (RFC 9562 §5.4); many are made at a time, for a tenth of what Python's cost."""
-    if not _unused:
-        drawn = int.from_bytes(os.urandom(16 * _DRAWN))
-        pairs = (drawn & _RANDOM_BITS | _VERSION_BITS).to_bytes(16 * _DRAWN).hex(" ", 2).split()
-        _unused.extend((_UUIDS % tuple(pairs)).split())
+    drawn = int.from_bytes(os.urandom(16 * _DRAWN))
+    pairs = (drawn & _RANDOM_BITS | _VERSION_BITS).to_bytes(16 * _DRAWN).hex(" ", 2).split()
+    _unused.extend((_UUIDS % tuple(pairs)).split())
     return _unused.pop()
 
 

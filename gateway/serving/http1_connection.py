@@ -51,7 +51,8 @@ class Http1Connection(RequestConnection):
         if self.encrypted and len(data) > self._tls_read:
             self._tls_read = len(data)
             self._weigh()
-        super().data_received(data)
+        # super() would make an object for each read.
+        RequestConnection.data_received(self, data)
 
     def pause_writing(self) -> None:
         if self.duplex is None:

@@ -49,7 +49,9 @@ class Http1Exchange(UpgradableExchange):
         head = request.head
         self._protocol = connection
         self._request = request
-        super().__init__(
+        # super() would make an object for each request.
+        UpgradableExchange.__init__(
+            self,
             head.method,
             head.path,
             head.query,

@@ -53,11 +53,15 @@ class Streams:
         self.draining = False
         self._max_streams = max_streams
         self._per_principal = max_streams if per_principal is None else per_principal
-        self._principals: dict[OpenStream, str | None] = {}
-        self._of_principals: dict[str | None, int] = {}
+        #: Of streams whose principal has a name, that name; and how many each name has, with those
+        #: that are being opened.
+        self._principals: dict[OpenStream, str] = {}
+        self._of_principals: dict[str, int] = {}
         self._stands: dict[OpenStream, Callable[[], bool]] = {}
         self._looking: Timer | None = None
         self._opening: set[asyncio.Task[object]] = set()
+        #: The running one, once it has been asked for: 3.11 asks the system each time.
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._clock = clock or LoopClock()
         self.timers = ManyTimers(self._clock)
         self._late_ends = LateEnds(self._tell, self._clock)
@@ -90,22 +94,28 @@ class Streams:
             raise _draining()
         if len(self._opening) + len(self.sessions) >= self._max_streams:
             raise ServiceUnavailable(f"all {self._max_streams} streams of this gateway are in use")
-        own = self._of_principals.get(principal, 0)
-        if principal is not None and own >= self._per_principal:
-            raise ServiceUnavailable(
-                f"{principal!r} has {own} streams open, as many as one principal may have "
-                "(max_streams_per_principal); try again when one of them has ended"
-            )
-        task = asyncio.current_task()
+        if principal is not None:
+            own = self._of_principals.get(principal, 0)
+            if own >= self._per_principal:
+                raise ServiceUnavailable(
+                    f"{principal!r} has {own} streams open, as many as one principal may have "
+                    "(max_streams_per_principal); try again when one of them has ended"
+                )
+        loop = self._loop
+        if loop is None:
+            loop = self._loop = asyncio.get_running_loop()
+        task = asyncio.current_task(loop)
         assert task is not None, "a request is answered in a task"
         self._opening.add(task)
-        self._count(principal, 1)
+        if principal is not None:
+            self._count(principal, 1)
         return task
 
     def _end_opening(self, task: asyncio.Task[object], principal: str | None) -> None:
         """The stream is open and kept, or is not to be."""
         self._opening.discard(task)
-        self._count(principal, -1)
+        if principal is not None:
+            self._count(principal, -1)
         self._check_idle()
 
     def started(
@@ -121,7 +131,8 @@ class Streams:
             principal: who has opened it; None where nobody is asked who they are.
             stands: whether it may still go on; asked every STANDING_CHECK_INTERVAL.
         """
-        self._count(principal, 1)
+        if principal is not None:
+            self._count(principal, 1)
         self._keep(session, principal, stands)
 
     def _keep(
@@ -129,10 +140,11 @@ class Streams:
     ) -> None:
         """Keep a stream that is about to run, and counts among its principal's already."""
         self.sessions.add(session)
-        if principal is not None and stands is not None:
-            self._stands[session] = stands
-            self._look_soon()
-        self._principals[session] = principal
+        if principal is not None:
+            self._principals[session] = principal
+            if stands is not None:
+                self._stands[session] = stands
+                self._look_soon()
         if self.ending:  # it was not there to be told; it is heard once it has started
             self._clock.call_later(0, session.drain)
 
@@ -148,8 +160,8 @@ class Streams:
         if self._stands.pop(session, None) is not None and not self._stands and self._looking:
             self._looking.cancel()
             self._looking = None
-        if session in self._principals:
-            self._count(self._principals.pop(session), -1)
+        if (principal := self._principals.pop(session, None)) is not None:
+            self._count(principal, -1)
         self._check_idle()
         if may_wait and not self.draining:
             self._late_ends.add(session)
@@ -195,7 +207,7 @@ class Streams:
             if self._stands:
                 self._look_soon()
 
-    def _count(self, principal: str | None, more: int) -> None:
+    def _count(self, principal: str, more: int) -> None:
         """Count one stream more, or one less, of a principal."""
         if count := self._of_principals.pop(principal, 0) + more:
             self._of_principals[principal] = count

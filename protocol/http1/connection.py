@@ -181,7 +181,11 @@ class RequestConnection(asyncio.Protocol):
             return False
         now = parser.last
         # Of two heads that weigh the same nobody need be told.
-        if before is None or now is None or not now.head.weighs_as(before.head):
+        if (
+            before is None
+            or now is None
+            or not (now.head is before.head or now.head.weighs_as(before.head))
+        ):
             self._weigh()
         self._wake()
         return True

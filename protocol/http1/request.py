@@ -138,7 +138,7 @@ class Http1Head:
 
         So does all else that is remembered of heads there: it changes with these alone.
         """
-        return self is other or (self.held == other.held and self.size == other.size)
+        return self.held == other.held and self.size == other.size
 
     @property
     def first(self) -> Http1Head:

@@ -18,7 +18,7 @@ from partway.gateway.fleet.routing import Router
 from partway.gateway.fleet.sticky_sessions import NO_SESSION
 from partway.gateway.operations.invocation import Invocation, model_error
 from partway.gateway.operations.invocations import Invocations, session_key
-from partway.gateway.requests.container_answer import ContainerAnswer
+from partway.gateway.requests.connections import ContainerConnection
 from partway.gateway.serving.exchange import Exchange
 from partway.gateway.streams.policy import StreamPolicy
 from tests.gateway.conftest import container, gateway_for
@@ -124,13 +124,13 @@ async def test_what_is_asked_for_a_stream_leaves_at_once(
     gateway_for, monkeypatch, operation, waits
 ):
     """What else is small leaves together with other requests."""
-    sent, send = [], ContainerAnswer.send
+    sent, write_whole = [], ContainerConnection.write_whole
 
-    def noting(answer, head, request, *, corked):
+    def noting(connection, head, body, *, corked):
         sent.append(corked)
-        send(answer, head, request, corked=corked)
+        write_whole(connection, head, body, corked=corked)
 
-    monkeypatch.setattr(ContainerAnswer, "send", noting)
+    monkeypatch.setattr(ContainerConnection, "write_whole", noting)
     request = REQUEST.replace(b"/invocations ", f"/{operation} ".encode())
     async with ScriptedContainer(answering) as there:
         gateway = await gateway_for(container_port=there.port)

@@ -10,7 +10,7 @@ from multidict import CIMultiDict
 
 from partway.gateway.access.authentication import ANYBODY
 from partway.gateway.operations import response_stream
-from partway.gateway.operations.response_relay import Events
+from partway.gateway.operations.response_relay import EVENTS
 from partway.gateway.operations.response_stream import relay_answer
 from partway.gateway.requests.answers import AnswerHead, AnswerPiece
 from partway.gateway.streams.registry import Streams
@@ -24,8 +24,9 @@ def test_the_headers_of_a_response_are_made_once_for_each_variant():
     made = []
     for variant in ("one", "one", "two"):
         invoked = SimpleNamespace(head=head, lease=SimpleNamespace(variant=variant))
-        made.append(response_stream._head(invoked))
-        assert made[-1] == {
+        headers, _ = response_stream._as_events(invoked)
+        made.append(headers)
+        assert headers == {
             "Content-Type": "application/vnd.amazon.eventstream",
             "x-Amzn-Invoked-Production-Variant": variant,
             "X-Content-Type-Options": "nosniff",
@@ -87,7 +88,7 @@ def answering(*chunks, at_hand):
 
     @asynccontextmanager
     async def block():
-        yield SimpleNamespace(answer=answer, lease=SimpleNamespace(place=place, ends_by=id))
+        yield SimpleNamespace(answer=answer, lease=SimpleNamespace(place=place), kept_as_stream=id)
 
     return block()
 
@@ -97,7 +98,7 @@ async def test_the_first_part_goes_before_the_stream_is_kept(at_hand, kept):
     streams = Streams(1)
     client = Client(streams)
     answered = answering(b"one", b"two", at_hand=at_hand)
-    await relay_answer(streams, client, ANYBODY, answered, lambda _: ({}, Events()))
+    await relay_answer(streams, client, ANYBODY, answered, lambda _: ({}, EVENTS))
     assert client.kept == kept
     status, *parts, _, end = client.said
     assert (status, end) == (200, "end")
@@ -113,6 +114,6 @@ async def test_a_client_that_leaves_with_the_first_part_leaves_no_stream():
     answered = answering(b"one", at_hand=True)
     client = Client(streams, leaves=True)
     with pytest.raises(ClientLeft):
-        await relay_answer(streams, client, ANYBODY, answered, lambda _: ({}, Events()))
+        await relay_answer(streams, client, ANYBODY, answered, lambda _: ({}, EVENTS))
     assert streams.idle
     assert streams._late_ends._waiting == []

@@ -6,13 +6,16 @@ import asyncio
 import dataclasses
 import os
 import select
+import socket
+from contextlib import closing
 from datetime import UTC, datetime
 
 import pytest
 
+from partway.gateway.cork import Cork
 from partway.gateway.dialling import Address
 from partway.gateway.fleet.launchers.process import free_port
-from partway.gateway.requests.connections import ContainerConnections
+from partway.gateway.requests.connections import ContainerConnection, ContainerConnections
 from partway.gateway.requests.container_requests import Destination
 from partway.gateway.requests.limits import (
     CONTAINER_IDLE_TIMEOUT,
@@ -23,6 +26,7 @@ from partway.gateway.tls.context import server_context
 from partway.gateway.tls.local_ca import LocalCa
 from partway.gateway.tls.trust import Trust
 from partway.protocol.errors import ContainerBroke, ContainerUnreachable, InputValidationError
+from partway.protocol.limits import JOIN_UP_TO
 from tests.gateway.fleet.processes import eventually, soon
 from tests.gateway.requests.containers import (
     HOST,
@@ -229,6 +233,49 @@ async def test_a_container_that_speaks_without_being_asked_is_cut(connections):
         may.clear()
         assert await ask(connections, container) == b"ok"
         assert len(container.calls) == 2
+
+
+class NotingTransport:
+    """Notes what is written at a time."""
+
+    def __init__(self):
+        self.writes = []
+        self._socket, self._other_side = socket.socketpair()
+
+    def get_extra_info(self, name):
+        return self._socket if name == "socket" else None
+
+    def set_write_buffer_limits(self, high):
+        pass
+
+    def is_closing(self):
+        return False
+
+    def write(self, data):
+        self.writes.append((data,))
+
+    def writelines(self, pieces):
+        self.writes.append(tuple(pieces))
+
+    def close(self):
+        self._socket.close()
+        self._other_side.close()
+
+
+@pytest.mark.parametrize("is_corked", [True, False])
+@pytest.mark.parametrize(("length", "is_small"), [(JOIN_UP_TO, True), (JOIN_UP_TO + 1, False)])
+async def test_a_whole_request_leaves_in_one_write(length, is_small, is_corked):
+    """A small one soon, with those of others, where it may."""
+    cork = Cork()
+    connection, body = ContainerConnection(cork), bytes(length)
+    with closing(NotingTransport()) as transport:
+        connection.connection_made(transport)
+        connection.write_whole(b"head", body, corked=is_corked)
+        waits = is_small and is_corked
+        assert cork._waiting == ([connection] if waits else [])
+        assert len(transport.writes) == (not waits)
+        await asyncio.sleep(0)
+        assert transport.writes == [(b"head" + body,) if is_small else (b"head", body)]
 
 
 def corked(connections, container):

@@ -8,13 +8,11 @@ import struct
 
 import pytest
 
-from partway.gateway.many_timers import ManyTimers
 from partway.gateway.requests.answers import AnswerPiece
 from partway.gateway.requests.connections import ContainerConnections
-from partway.gateway.requests.container_answer import ContainerAnswer
 from partway.gateway.requests.limits import ANSWER_TURN_BYTES
 from partway.protocol.errors import ContainerBroke, ContainerLate, InputValidationError
-from partway.protocol.limits import FRAMES_PER_TURN, JOIN_UP_TO, PART_OVERHEAD, WRITE_HIGH_WATER
+from partway.protocol.limits import FRAMES_PER_TURN, PART_OVERHEAD, WRITE_HIGH_WATER
 from tests.gateway.fleet.processes import eventually, soon
 from tests.gateway.requests.containers import OK, ScriptedContainer, asked, pieces_of, whole
 from tests.gateway.streams.fakes import FakeClock
@@ -40,53 +38,12 @@ def connection_of(answer):
     return answer._wire
 
 
-class NotingWire:
-    """A connection that notes what is written at a time."""
-
-    def __init__(self):
-        self.loop = asyncio.get_running_loop()
-        self.writes = []
-
-    def write(self, data):
-        self.writes.append((data,))
-
-    def write_corked(self, data):
-        self.writes.append(("corked", data))
-
-    def write_all(self, pieces):
-        self.writes.append(tuple(pieces))
-
-    def abort(self):
-        pass
-
-
 async def silent(call):
     await call.request()
     await call.end()
 
 
 # --- The request ---------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("length", "is_copied"), [(JOIN_UP_TO, True), (JOIN_UP_TO + 1, False)])
-async def test_a_whole_body_leaves_with_its_head(clock, length, is_copied):
-    wire, body = NotingWire(), bytes(length)
-    answer = ContainerAnswer(wire, ManyTimers(clock))
-    answer.send(b"head", asked(body))
-    answer.end()
-    assert wire.writes == [(b"head" + body,) if is_copied else (b"head", body)]
-
-
-@pytest.mark.parametrize("length", [JOIN_UP_TO, JOIN_UP_TO + 1])
-async def test_a_small_request_leaves_with_those_of_others_where_it_may(clock, length):
-    wire, request = NotingWire(), asked(bytes(length))
-    answer = ContainerAnswer(wire, ManyTimers(clock))
-    answer.send(b"head", request, corked=True)
-    answer.end()
-    is_small = length == JOIN_UP_TO
-    assert wire.writes == [
-        ("corked", b"head" + request.body) if is_small else (b"head", request.body)
-    ]
 
 
 async def test_what_a_container_gets(connections):
