@@ -82,6 +82,14 @@ class InstanceLoad:
         for lease in list(self.leases):
             lease.cut()
 
+    def take(self, lease: Lease) -> None:
+        """Note that a place is taken."""
+        leases = self.leases
+        leases.add(lease)
+        self.served += 1
+        if self.among is not None:
+            self.among.has(self.instance, len(leases))
+
     def give_back(self, lease: Lease) -> None:
         """Note that a place is given back; said again, it means nothing."""
         leases = self.leases
@@ -215,11 +223,8 @@ class Lease:
         self.variant = chosen.variant
         self._is_cut = False
         # Kept, for the router forgets an instance that is over while places on it are still taken.
-        self._load = load = chosen.load
-        load.leases.add(self)
-        load.served += 1
-        if load.among is not None:
-            load.among.has(load.instance, len(load.leases))
+        self._load = chosen.load
+        self._load.take(self)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -130,8 +130,11 @@ class Invoked(Protocol):
     def kept_as_stream(self, end: Callable[[], object]) -> None:
         """Note that the answer is a stream from here on, which may take any time.
 
+        The request's time is over, and its body let go of. To be called once, and before anything
+        is waited for in the block: the time of a request that has its response is nobody's.
+
         Args:
-            end: ends it, where the instance stops.
+            end: called where the instance stops, in place of what ends a request then.
         """
 
 
@@ -157,7 +160,8 @@ class Invocation(AskedNow):
     It knows which container of the instance is asked now, as errors name it.
 
     What most requests need is at hand, and is done without a coroutine of its own. What can wait
-    until a container works on the request, or its client has the answer's first part, does.
+    until a container works on the request, or its client has the answer's first part, does. In the
+    block it is an :class:`Invoked`.
 
     Args:
         means: what it is asked with.
@@ -324,7 +328,11 @@ class Invocation(AskedNow):
         self.lease.ends_by(end)
 
     def _let_go_of_body(self) -> None:
-        """The container has it. Until then it is held here, or waits in the connection's buffer."""
+        """Hold the request's body no more: the container has it.
+
+        Until it has answered, the body is held here, or waits in the connection's buffer.
+        """
+        self._unread = None
         self._exchange.let_go_of_body()
 
     # --- Containers ------------------------------------------------------------------------------
@@ -473,8 +481,8 @@ class Invocation(AskedNow):
             noted["container"] = self.place.url
         if error is None:
             known, status = None, 200
-            if self._lifetime is not None:
-                self._lifetime.end(None)
+            assert self._lifetime is not None, "it has been asked"
+            self._lifetime.end(None)
         else:
             known = self._as_clients_know(error)
             status = known.status if isinstance(known, ApiError) else 0

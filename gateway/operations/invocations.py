@@ -72,6 +72,8 @@ class Invocations:
             session: the id of the session that it belongs to; empty for none.
             as_stream: whether the caller keeps it as a stream, and has admitted it as one: how it
                 ends is the caller's, and a chunk of the answer is one piece, up to MAX_PART_BYTES.
+                The caller says so by :meth:`.Invoked.kept_as_stream`; until then the request's time
+                runs, and its body is held.
             admitted: given by a caller that has requests of its own under way, with bounds of their
                 own.
             target: the path at which its containers are asked; None for where each takes requests.

@@ -85,7 +85,7 @@ class ContainerConnection(asyncio.Protocol):
             self._transport.write(data)
 
     def write_whole(self, head: bytes, body: bytes, *, corked: bool = False) -> None:
-        """Send a whole request.
+        """Send a whole request; dropped once the connection is gone.
 
         Args:
             head: the request's.

@@ -7,10 +7,9 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
 from typing import Final, Protocol
 
-from partway.gateway.limits import INVOCATION_TIMEOUT
 from partway.gateway.many_timers import Line, ManyTimers
 from partway.gateway.requests.answers import AnswerBroken, AnswerHead, AnswerParser, AnswerPiece
-from partway.gateway.requests.limits import ANSWER_TURN_BYTES, WHOLE_CHUNK_BYTES
+from partway.gateway.requests.limits import ANSWER_TURN_BYTES
 from partway.gateway.waiting import time_limit
 from partway.protocol.errors import (
     ContainerBroke,
@@ -57,14 +56,14 @@ class ContainerAnswer:
     Args:
         wire: the connection that the exchange is on.
         timers: measure the times.
-        began_at: when the request was given to be sent, by :func:`time.monotonic`.
+        began_at: as the attribute.
         timeout: seconds from the request's end to the answer's head, and of silence in its body.
         whole_chunk: bytes up to which a chunk of the body is one piece.
         parser: reads the answer, if it has read others on the connection.
 
     Attributes:
         parser: reads the answer; once that is over in good order, it can read another.
-        began_at: the same.
+        began_at: when the request was given to be sent, by :func:`time.monotonic`.
         sender: sends the body of a request that comes bit by bit; None for another.
         sent: whether the whole request has been handed to the connection.
     """
@@ -90,10 +89,10 @@ class ContainerAnswer:
         self,
         wire: RequestWire,
         timers: ManyTimers,
-        began_at: float = 0.0,
-        timeout: float = INVOCATION_TIMEOUT,
-        whole_chunk: int = WHOLE_CHUNK_BYTES,
-        parser: AnswerParser | None = None,
+        began_at: float,
+        timeout: float,
+        whole_chunk: int,
+        parser: AnswerParser | None,
     ) -> None:
         self.began_at = began_at
         self.sent = False

@@ -158,7 +158,7 @@ class Exchange(ABC):
         visit, account = self._visit, self.visitor.account
         if visit is not None:
             visit.recognised()
-        elif account.measured or not account.known:  # else it was so by the request before
+        elif account.measured or not account.known:  # else it changes nothing
             account.recognised()
 
     # --- The request's body ----------------------------------------------------------------------
@@ -502,7 +502,10 @@ def stated_length(headers: Mapping[str, str], name: str = _LENGTH) -> int | None
 
 
 def _new_id() -> str:
-    """A random UUID (RFC 9562 §5.4); many are made at a time, for a tenth of what Python's cost."""
+    """A random UUID (RFC 9562 §5.4), asked for where none is unused.
+
+    Many are made at a time, for a tenth of what Python's cost.
+    """
     drawn = int.from_bytes(os.urandom(16 * _DRAWN))
     pairs = (drawn & _RANDOM_BITS | _VERSION_BITS).to_bytes(16 * _DRAWN).hex(" ", 2).split()
     _unused.extend((_UUIDS % tuple(pairs)).split())

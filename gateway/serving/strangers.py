@@ -127,7 +127,10 @@ class Account:
         return Visit(self)
 
     def recognised(self) -> None:
-        """Note that it is known who has sent a request, and that they may."""
+        """Note that it is known who has sent a request, and that they may.
+
+        Changes nothing where somebody is known, and the next request is not measured.
+        """
         self.known = True
         self.measured = False
 

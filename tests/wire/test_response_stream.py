@@ -7,11 +7,12 @@ import logging
 
 import pytest
 
+from partway.gateway.streams.policy import StreamPolicy
 from partway.protocol.limits import KIB, WRITE_HIGH_WATER
 from tests import event_factory as raw
 from tests.gateway.streams.fakes import FakeClock
 from tests.wire.chunked_peers import chunk
-from tests.wire.peers import MAX_SOCKET_READ, PATIENCE, eventually, soon
+from tests.wire.peers import ENDPOINT, MAX_SOCKET_READ, PATIENCE, eventually, soon
 from tests.wire.plain_requests import FORMS, VERSIONS
 from tests.wire.response_streams import (
     HEAD,
@@ -254,6 +255,16 @@ async def test_an_answer_that_comes_to_no_end(streaming, clock):
     await left(invocation)
 
 
+async def test_it_may_take_longer_than_a_request(streaming, clock):
+    client, invocation, _ = await streaming(policy=StreamPolicy(request_lifetime=60))
+    for _ in range(4):
+        clock.advance(29.9)
+        invocation.send(chunk(b"on"))
+        assert await client.part() == b"on"
+    invocation.send(LAST_CHUNK)
+    assert await client.parts() == []
+
+
 async def test_a_connection_of_http_1_1_goes_on_behind_an_exception(gateway_for, container):
     gateway = await gateway_for()
     client = await StreamClient.ask(VERSIONS["chunked"], gateway, b"prompt")
@@ -281,10 +292,15 @@ async def test_a_client_that_leaves_cancels_the_containers_request(streaming):
     await eventually(lambda: gateway.causes() == {"client_lost": 1})
 
 
-async def test_a_client_that_leaves_before_the_head(streaming):
+async def test_a_client_that_leaves_before_the_head(streaming, caplog):
+    """The operator's log says whom it had asked."""
+    caplog.set_level(logging.INFO, "partway.gateway")
     client, invocation, _ = await streaming(head=None)
     client.client.leave()
     await left(invocation)
+    await eventually(lambda: "client left" in caplog.text)
+    (line,) = (each.getMessage() for each in caplog.records if "client left" in each.getMessage())
+    assert f"endpoint={ENDPOINT} container=http://" in line
 
 
 async def test_a_client_that_does_not_read_holds_the_container_back(streaming):

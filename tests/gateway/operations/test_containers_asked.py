@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from contextlib import AsyncExitStack
 
 import pytest
@@ -233,7 +234,7 @@ async def test_who_refuses_is_named(asking, scripts, name, heard):
     assert [sum(len(call.heads) for call in each.calls) for each in there] == heard
 
 
-async def test_whose_answer_breaks_off_is_named_though_the_next_is_asked(asking):
+async def test_whose_answer_breaks_off_is_named_though_the_next_is_asked(asking, caplog):
     async def half(call):
         while True:
             head = await call.head()
@@ -245,11 +246,12 @@ async def test_whose_answer_breaks_off_is_named_though_the_next_is_asked(asking)
             await call.writer.drain()
             return
 
-    running, _ = await asking(half, adding(b""))
+    running, (first, _) = await asking(half, adding(b""))
     response = await soon(running.request(request()))
     assert response.status == 424
     assert b"from pre with message" in response.body
     assert b"the connection ended in the middle of the body" in response.body
+    assert f"container=http://{HOST}:{first.port} " in caplog.text
 
 
 async def test_who_is_silent_is_named(asking):
@@ -288,11 +290,14 @@ async def test_the_one_that_is_named_and_no_other(asking):
 
 
 @pytest.mark.parametrize("operation", ["invocations", "invocations-response-stream"])
-async def test_where_one_must_be_named_nobody_is_asked_without(asking, operation):
+async def test_where_one_must_be_named_nobody_is_asked_without(asking, operation, caplog):
+    caplog.set_level(logging.INFO, "partway.gateway")
     running, there = await asking(adding(b""), adding(b""), execution="direct")
     for headers in ({}, {TARGET: "other"}):
         response = await soon(running.request(request(operation=operation, **headers)))
         assert response.status == 400
         assert response.headers["x-amzn-errortype"] == "ValidationError"
         assert b"pre, model" in response.body
+        refused = caplog.messages[-1]
+        assert (f"endpoint={ENDPOINT}" in refused, "container=" in refused) == (True, False)
     assert not any(call.heads for each in there for call in each.calls)

@@ -167,6 +167,30 @@ async def test_a_body_counts_as_held_until_its_container_answers(gateway_for):
         assert (await soon(gateway.request(request))).status == 200
 
 
+async def test_the_body_of_a_stream_counts_as_held_until_that_is_open(gateway_for):
+    opens = asyncio.Event()
+
+    async def patient(call):
+        await call.request()
+        await opens.wait()
+        call.say(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n")
+        await call.end()
+
+    request = REQUEST.replace(b"Length: 2\r\n\r\nhi", b"Length: 900\r\n\r\n" + bytes(900))
+    request = request.replace(b"/invocations ", b"/invocations-response-stream ")
+    async with ScriptedContainer(patient) as there:
+        gateway = await gateway_for(container_port=there.port, max_gathered_bytes=2000)
+        _, writer = await asyncio.open_connection(HOST, gateway.port)
+        writer.write(request)
+        await eventually(lambda: there.calls and there.calls[0].heads)
+        assert (await soon(gateway.request(request))).status == 503
+        opens.set()
+        await eventually(lambda: gateway.gateway.streams.sessions)
+        assert (await soon(gateway.request(request))).status == 200
+        assert gateway.gateway.streams.sessions
+        writer.close()
+
+
 async def test_what_is_counted_of_an_endpoint_goes_with_it(gateway_for):
     async with ScriptedContainer(answering) as there:
         running = await gateway_for(container_port=there.port)

@@ -73,7 +73,7 @@ class Client(Recorded):
             await self._write(first)
 
 
-def answering(*chunks, at_hand):
+def answering(*chunks, at_hand, kept_as_stream=id):
     """A block that has an answer of these chunks, of which the first may be there by then."""
     said = [AnswerPiece(each, ends_chunk=True) for each in chunks]
 
@@ -88,16 +88,21 @@ def answering(*chunks, at_hand):
 
     @asynccontextmanager
     async def block():
-        yield SimpleNamespace(answer=answer, lease=SimpleNamespace(place=place), kept_as_stream=id)
+        lease = SimpleNamespace(place=place)
+        yield SimpleNamespace(answer=answer, lease=lease, kept_as_stream=kept_as_stream)
 
     return block()
 
 
 @pytest.mark.parametrize(("at_hand", "kept"), [(True, [0, 1]), (False, [1, 1])])
 async def test_the_first_part_goes_before_the_stream_is_kept(at_hand, kept):
-    streams = Streams(1)
+    streams, told = Streams(1), []
     client = Client(streams)
-    answered = answering(b"one", b"two", at_hand=at_hand)
+    answered = answering(
+        *(b"one", b"two"),
+        at_hand=at_hand,
+        kept_as_stream=lambda end: told.append((end, len(client.kept))),
+    )
     await relay_answer(streams, client, ANYBODY, answered, lambda _: ({}, EVENTS))
     assert client.kept == kept
     status, *parts, _, end = client.said
@@ -105,6 +110,7 @@ async def test_the_first_part_goes_before_the_stream_is_kept(at_hand, kept):
     assert [each.payload for each in raw.read(b"".join(parts))] == [b"one", b"two"]
     assert streams.idle
     (late,) = streams._late_ends._waiting
+    assert told == [(late.drain, int(at_hand))]
     assert (late.from_container.parts, late.from_container.bytes) == (2, 6)
     assert late.started_at <= late.first_part_at <= late.ended_at
 

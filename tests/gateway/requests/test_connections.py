@@ -16,6 +16,7 @@ from partway.gateway.cork import Cork
 from partway.gateway.dialling import Address
 from partway.gateway.fleet.launchers.process import free_port
 from partway.gateway.requests.connections import ContainerConnection, ContainerConnections
+from partway.gateway.requests.container_answer import ContainerAnswer
 from partway.gateway.requests.container_requests import Destination
 from partway.gateway.requests.limits import (
     CONTAINER_IDLE_TIMEOUT,
@@ -240,6 +241,7 @@ class NotingTransport:
 
     def __init__(self):
         self.writes = []
+        self.is_gone = False
         self._socket, self._other_side = socket.socketpair()
 
     def get_extra_info(self, name):
@@ -249,7 +251,7 @@ class NotingTransport:
         pass
 
     def is_closing(self):
-        return False
+        return self.is_gone
 
     def write(self, data):
         self.writes.append((data,))
@@ -260,6 +262,29 @@ class NotingTransport:
     def close(self):
         self._socket.close()
         self._other_side.close()
+
+
+async def test_a_request_leaves_before_what_is_kept_of_it_is_made(connections, monkeypatch):
+    """And its body, where that comes bit by bit, behind it."""
+    made = []
+
+    def noting(write):
+        def wrapped(connection, *data, **how):
+            made.append(connection.answer)
+            write(connection, *data, **how)
+
+        return wrapped
+
+    for name in ("write", "write_whole"):
+        write = getattr(ContainerConnection, name)
+        monkeypatch.setattr(ContainerConnection, name, noting(write))
+    async with ScriptedContainer(answering) as container:
+        for request in (asked(), asked(), asked(pieces_of([b"a"]))):
+            assert await ask(connections, container, request) == b"ok"
+    *of_heads, of_body, of_end = made
+    assert of_heads == [None] * 3
+    assert isinstance(of_body, ContainerAnswer)
+    assert of_body is of_end
 
 
 @pytest.mark.parametrize("is_corked", [True, False])
@@ -276,6 +301,9 @@ async def test_a_whole_request_leaves_in_one_write(length, is_small, is_corked):
         assert len(transport.writes) == (not waits)
         await asyncio.sleep(0)
         assert transport.writes == [(b"head" + body,) if is_small else (b"head", body)]
+        transport.writes, transport.is_gone = [], True
+        connection.write_whole(b"head", body)
+        assert transport.writes == []
 
 
 def corked(connections, container):
