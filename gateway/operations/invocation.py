@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from math import inf
 from types import TracebackType
-from typing import Any, Final, NamedTuple, NoReturn, Protocol, Self
+from typing import Any, Final, NoReturn, Self
 
 from partway.gateway.access.authentication import Identity
 from partway.gateway.arns import Arns
 from partway.gateway.fleet.endpoints import Place
 from partway.gateway.fleet.log_names import AskedNow, name_its_log
-from partway.gateway.fleet.routing import Lease, Router
+from partway.gateway.fleet.routing import Router
 from partway.gateway.fleet.sticky_sessions import StickySession
+from partway.gateway.operations.asking import AdmittedAlready, Asking, UnreadBody
 from partway.gateway.operations.container_failures import (
     in_the_clients_words,
     model_error,
@@ -41,7 +42,6 @@ from partway.gateway.requests.container_requests import ContainerRequest, Destin
 from partway.gateway.requests.limits import REFUSAL_BODY_TIMEOUT, WHOLE_CHUNK_BYTES
 from partway.gateway.requests.metrics import RequestMetrics
 from partway.gateway.requests.under_way import RequestsUnderWay
-from partway.gateway.serving.crowd import Visitor
 from partway.gateway.serving.peers import peer_of
 from partway.gateway.waiting import TimeLimit
 from partway.protocol.errors import (
@@ -58,84 +58,6 @@ REQUEST_ID: Final = "X-Amzn-SageMaker-Request-Id"
 
 #: An unsigned body that is stated to be no longer than this goes along in one piece.
 _AT_ONCE: Final = 64 * KIB
-
-
-class Asking(Protocol):
-    """A request for a container: an exchange's, or one whose client has its answer already."""
-
-    peer: str
-    visitor: Visitor
-    request_id: str
-    noted: dict[str, str]
-
-    @property
-    def stated_length(self) -> int | None:
-        """The length of the body, where it is known; None where it is not."""
-
-    @property
-    def gathered(self) -> bool:
-        """Whether the whole body is there already."""
-
-    def body_at_hand(self, limit: int) -> bytes | None:
-        """Return the whole body, of so many bytes at most; None if it has to be waited for."""
-
-    async def body(self, limit: int) -> bytes:
-        """Return the whole body, of so many bytes at most."""
-
-    def chunks(self, limit: int) -> AsyncGenerator[bytes, None]:
-        """Yield the body as it comes, of so many bytes at most."""
-
-    def let_go_of_body(self) -> None:
-        """Hold the body no more; nobody asks for it again."""
-
-
-@dataclass(frozen=True, slots=True)
-class AdmittedAlready:
-    """Of a request that does not count as one under way: what holds in place of the settings.
-
-    Attributes:
-        most_bytes: of its body.
-        within: seconds for the container's answer to begin, and for all of it to come.
-    """
-
-    most_bytes: int
-    within: float
-
-
-class UnreadBody(NamedTuple):
-    """A body of predict that nobody has read.
-
-    Attributes:
-        body: as its client has sent it.
-        lines: what says so in the head of its request.
-    """
-
-    body: bytes
-    lines: str
-
-
-class Invoked(Protocol):
-    """An instance's answer of 2xx, whose body is still to come.
-
-    Attributes:
-        lease: the place on the instance.
-        head: the answer's.
-        answer: whose body is to be taken.
-    """
-
-    lease: Lease
-    head: AnswerHead
-    answer: ContainerAnswer
-
-    def kept_as_stream(self, end: Callable[[], object]) -> None:
-        """Note that the answer is a stream from here on, which may take any time.
-
-        The request's time is over, and its body let go of. To be called once, and before anything
-        is waited for in the block: the time of a request that has its response is nobody's.
-
-        Args:
-            end: called where the instance stops, in place of what ends a request then.
-        """
 
 
 @dataclass(slots=True, eq=False)

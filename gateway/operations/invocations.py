@@ -8,13 +8,8 @@ from partway.gateway.access.authentication import Identity
 from partway.gateway.arns import Arns
 from partway.gateway.fleet.routing import Router
 from partway.gateway.fleet.sticky_sessions import NO_SESSION, StickySession
-from partway.gateway.operations.invocation import (
-    AdmittedAlready,
-    Asking,
-    Invocation,
-    MeansOfAsking,
-    UnreadBody,
-)
+from partway.gateway.operations.asking import AdmittedAlready, Asking, UnreadBody
+from partway.gateway.operations.invocation import Invocation, MeansOfAsking
 from partway.gateway.requests.connections import ContainerConnections
 from partway.gateway.requests.metrics import RequestMetrics
 from partway.gateway.requests.under_way import RequestsUnderWay

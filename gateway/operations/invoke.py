@@ -8,8 +8,8 @@ from math import inf
 from typing import Final
 
 from partway.gateway.access.authentication import Identity
+from partway.gateway.operations.asking import Invoked
 from partway.gateway.operations.container_failures import answer_too_large
-from partway.gateway.operations.invocation import Invoked
 from partway.gateway.operations.invocation_headers import (
     BEGIN_SESSION,
     CLOSED_SESSION,

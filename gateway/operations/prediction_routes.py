@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping
 from typing import Final
 from urllib.parse import parse_qsl
 
-from partway.gateway.operations.invocation import Invoked
+from partway.gateway.operations.asking import Invoked
 from partway.protocol.limits import is_name
 
 #: Whose leave it takes: who may invoke an endpoint may ask it for predictions.

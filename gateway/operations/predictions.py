@@ -9,8 +9,8 @@ from io import BytesIO
 from typing import Final, Generic, NamedTuple, ParamSpec, TypeVar
 
 from partway.gateway.access.authentication import Identity
+from partway.gateway.operations.asking import Invoked, UnreadBody
 from partway.gateway.operations.container_failures import answer_too_large, model_error
-from partway.gateway.operations.invocation import Invoked, UnreadBody
 from partway.gateway.operations.invocations import Invocations
 from partway.gateway.operations.prediction_routes import JSON
 from partway.gateway.operations.prepared_body import PreparedBody, UnreadInstances

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from multidict import CIMultiDict
 
 from partway.gateway.access.authentication import Identity
-from partway.gateway.operations.invocation import Asking, Invoked
+from partway.gateway.operations.asking import Asking, Invoked
 from partway.gateway.operations.invocation_headers import (
     INVOKE_HEADERS,
     NO_PAGE,

@@ -13,7 +13,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Final
 
 from partway.gateway.access.authentication import Identity
-from partway.gateway.operations.invocation import Invoked
+from partway.gateway.operations.asking import Invoked
 from partway.gateway.operations.invocation_headers import (
     ACCEPT,
     BEGIN_SESSION,

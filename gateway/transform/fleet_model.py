@@ -21,8 +21,9 @@ from partway.gateway.fleet.instance_maker import Means
 from partway.gateway.fleet.limits import START_TIMEOUT
 from partway.gateway.fleet.routing import Router
 from partway.gateway.fleet.status import EndpointState
+from partway.gateway.operations.asking import AdmittedAlready
 from partway.gateway.operations.containers_asked import containers_asked
-from partway.gateway.operations.invocation import REQUEST_ID, AdmittedAlready
+from partway.gateway.operations.invocation import REQUEST_ID
 from partway.gateway.operations.invocations import Invocations
 from partway.gateway.requests.answers import AnswerHead
 from partway.gateway.requests.connections import ContainerConnections

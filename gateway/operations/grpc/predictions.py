@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 from partway.gateway.access.authentication import Identity
 from partway.gateway.access.origins import asked_host
 from partway.gateway.arns import Arns
+from partway.gateway.operations.asking import Invoked
 from partway.gateway.operations.grpc.calls import (
     CallAnswer,
     LoadedLater,
@@ -17,7 +18,6 @@ from partway.gateway.operations.grpc.calls import (
     streaming,
     unary,
 )
-from partway.gateway.operations.invocation import Invoked
 from partway.gateway.operations.predict import Predict
 from partway.gateway.operations.prediction_resources import PredictionResources
 from partway.gateway.operations.prediction_routes import (
