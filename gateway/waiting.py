@@ -17,6 +17,24 @@ _T = TypeVar("_T")
 _NOWHERE: Final[Line] = {}
 
 
+class RunningTask:
+    """Finds the running task of one loop; 3.11 asks the system each time which loop runs."""
+
+    __slots__ = ("_loop",)
+
+    def __init__(self) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def get(self) -> asyncio.Task[Any]:
+        """Return it; called in a task alone, and in those of the same loop."""
+        loop = self._loop
+        if loop is None:
+            loop = self._loop = asyncio.get_running_loop()
+        task = asyncio.current_task(loop)
+        assert task is not None, "a task alone asks for itself"
+        return task
+
+
 class TimeLimit:
     """As :func:`asyncio.timeout`, for a fraction of what it costs; entered once, by a task.
 

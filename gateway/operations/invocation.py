@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import inf
 from types import TracebackType
 from typing import Any, Final, NoReturn, Self
@@ -43,7 +43,7 @@ from partway.gateway.requests.limits import REFUSAL_BODY_TIMEOUT, WHOLE_CHUNK_BY
 from partway.gateway.requests.metrics import RequestMetrics
 from partway.gateway.requests.under_way import RequestsUnderWay
 from partway.gateway.serving.peers import peer_of
-from partway.gateway.waiting import TimeLimit
+from partway.gateway.waiting import RunningTask, TimeLimit
 from partway.protocol.errors import (
     ApiError,
     ContainerError,
@@ -62,18 +62,14 @@ _AT_ONCE: Final = 64 * KIB
 
 @dataclass(slots=True, eq=False)
 class MeansOfAsking:
-    """What all instances are asked with; see :class:`.Invocations`.
-
-    Attributes:
-        loop: the running one, once it has been asked for: 3.11 asks the system each time.
-    """
+    """What all instances are asked with; see :class:`.Invocations`."""
 
     router: Router
     connections: ContainerConnections
     under_way: RequestsUnderWay
     metrics: RequestMetrics
     arns: Arns
-    loop: asyncio.AbstractEventLoop | None = None
+    running: RunningTask = field(default_factory=RunningTask)
 
 
 class Invocation(AskedNow):
@@ -212,7 +208,7 @@ class Invocation(AskedNow):
             visitor, principal = self._exchange.visitor, self._identity.principal
             anybody = principal is None and not visitor.trusted
             peer = peer_of(self._exchange.peer) if anybody else ""
-            task = self._task = self._current_task()
+            task = self._task = means.running.get()
             self._sender = means.under_way.admit(task, principal, peer)
         try:
             lease = means.router.lease(endpoint, self._variant, self._session, is_stream=as_stream)
@@ -225,21 +221,12 @@ class Invocation(AskedNow):
             raise
         self.lease = lease
 
-    def _current_task(self) -> asyncio.Task[Any]:
-        means = self._means
-        loop = means.loop
-        if loop is None:
-            loop = means.loop = asyncio.get_running_loop()
-        task = asyncio.current_task(loop)
-        assert task is not None, "a request is answered in a task"
-        return task
-
     def _limit_time(self) -> None:
         """Have the request's time begin."""
-        admitted, policy = self._admitted, self.lease.place.policy
+        means, admitted, policy = self._means, self._admitted, self.lease.place.policy
         self._longest = policy.request_lifetime if admitted is None else admitted.within
-        task = self._current_task() if self._sender is None else self._task
-        limit = self._lifetime = TimeLimit(self._longest, self._means.connections.timers)
+        task = means.running.get() if self._sender is None else self._task
+        limit = self._lifetime = TimeLimit(self._longest, means.connections.timers)
         limit.begin(task)
 
     def kept_as_stream(self, end: Callable[[], object]) -> None:

@@ -15,6 +15,7 @@ from partway.gateway.streams.ends import ClientFault
 from partway.gateway.streams.late_ends import LateEnds
 from partway.gateway.streams.metrics import Metrics
 from partway.gateway.streams.open_stream import OpenStream
+from partway.gateway.waiting import RunningTask
 from partway.log_lines import LogLine
 from partway.protocol.draining import Departures
 from partway.protocol.errors import ServiceUnavailable
@@ -60,8 +61,7 @@ class Streams:
         self._stands: dict[OpenStream, Callable[[], bool]] = {}
         self._looking: Timer | None = None
         self._opening: set[asyncio.Task[object]] = set()
-        #: The running one, once it has been asked for: 3.11 asks the system each time.
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._running = RunningTask()
         self._clock = clock or LoopClock()
         self.timers = ManyTimers(self._clock)
         self._late_ends = LateEnds(self._tell, self._clock)
@@ -101,11 +101,7 @@ class Streams:
                     f"{principal!r} has {own} streams open, as many as one principal may have "
                     "(max_streams_per_principal); try again when one of them has ended"
                 )
-        loop = self._loop
-        if loop is None:
-            loop = self._loop = asyncio.get_running_loop()
-        task = asyncio.current_task(loop)
-        assert task is not None, "a request is answered in a task"
+        task = self._running.get()
         self._opening.add(task)
         if principal is not None:
             self._count(principal, 1)
