@@ -17,10 +17,14 @@ TEXT_CHECKS := $(wildcard tests/container/models/text/*_check.py) \
 # compiles every module that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test explore test-text mutants mutants-whole mutated good-servers tutorial lint format formats bench bench-codecs bench-http2 bench-invoke bench-idle bench-predict \
+.PHONY: help demo test explore test-text mutants mutants-whole mutated good-servers tutorial lint format formats bench bench-codecs bench-http2 bench-invoke bench-idle bench-predict \
 	bench-response-stream bench-changes bench-container bench-formats bench-transform bench-speech bench-text browser interop interop-boto3 interop-google interop-grpc interop-kserve interop-kubectl interop-sagemaker interop-transform interop-js interop-pipecat \
 	answers sdk-python boto3-python google-python grpc-python kserve-python sagemaker-python pipecat-python \
 	image image-tools engine engine-tools wheel clean
+
+help:  ## list the targets of this file
+	@sed -n 's/^\([a-z0-9-]*\):.*  ## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | \
+		while IFS='|' read -r name purpose; do printf '%-22s %s\n' "make $$name" "$$purpose"; done
 
 demo: $(VENV)/installed  ## start a gateway and an echo container, hold one conversation, stop
 	$(BIN)/python docs/examples/first_stream.py
@@ -39,7 +43,7 @@ lint: $(VENV)/installed-lint  ## ruff and mypy
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 
-format: $(VENV)/installed-lint
+format: $(VENV)/installed-lint  ## mend what ruff can mend
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
@@ -212,7 +216,7 @@ image-tools:
 wheel: $(VENV)/installed  ## dist/partway-*.whl
 	$(BIN)/pip wheel --quiet --no-deps --wheel-dir dist .
 
-clean:
+clean:  ## remove environments, builds and caches
 	rm -rf .venv .venv-newest .venv-text .pythons build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 $(VENV)/bin/pip:
@@ -229,9 +233,11 @@ $(VENV)/bin/pip:
 	@touch $@
 
 $(VENV)/installed: $(VENV)/bin/pip pyproject.toml
-	$(BIN)/pip install --quiet --disable-pip-version-check --editable .
+	@echo "installing Partway and its packages into $(VENV); this happens once, and takes about a minute"
+	$(BIN)/pip install --disable-pip-version-check --editable .
 	@touch $@
 
 $(VENV)/installed-%: $(VENV)/bin/pip pyproject.toml
-	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[$*]'
+	@echo "installing Partway with the packages of its extra '$*' into $(VENV); this happens once"
+	$(BIN)/pip install --disable-pip-version-check --editable '.[$*]'
 	@touch $@

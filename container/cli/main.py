@@ -29,7 +29,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     0 after an orderly end, 1 when something failed, 2 when it was asked wrongly.
     """
     given = sys.argv[1:] if arguments is None else arguments
-    options = _parser(next((word for word in given if word in COMMANDS), None)).parse_args(given)
+    parser = _parser(next((word for word in given if word in COMMANDS), None))
+    options = parser.parse_args(given)
+    if options.command is None:
+        parser.print_help()
+        return 0
     try:
         status: int = options.run(options)
     except CommandError as error:
@@ -54,7 +58,7 @@ def _parser(*asked: str | None) -> argparse.ArgumentParser:
         version=f"{_PROG} {__version__}",
         help="say which one this is",
     )
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     for name, purpose in COMMANDS.items():
         if name in asked:
             import_to_stay(f"partway.container.cli.{name}").add_to(commands)

@@ -238,7 +238,7 @@ class _Progress:
     def show(self, status: tuple[EndpointStatus, ...]) -> None:
         """Show how the endpoint is now."""
         if self._live is not None:
-            self._live.update(table(status), refresh=True)
+            self._live.update(table(status, time.time()), refresh=True)
             return
         for line in self._changes.lines(status, datetime.now(UTC)):
             print(line, file=sys.stderr, flush=True)

@@ -121,7 +121,7 @@ def _show(endpoints: tuple[EndpointStatus, ...], *, as_json: bool) -> None:
     if as_json:
         print(to_json(endpoints, indent=2))
     else:
-        print_table(sys.stdout, endpoints)
+        print_table(sys.stdout, endpoints, time.time())
 
 
 def _watch(directory: Path, *, as_json: bool) -> None:
@@ -130,7 +130,7 @@ def _watch(directory: Path, *, as_json: bool) -> None:
     if console.is_terminal and not as_json:
         with Live(console=console, auto_refresh=False) as live:
             for endpoints in _looks(directory):
-                live.update(table(endpoints), refresh=True)
+                live.update(table(endpoints, time.time()), refresh=True)
     changes = ChangesSeen()
     before = ""
     for endpoints in _looks(directory):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Final, TextIO
 
 from rich.console import Group, RenderableType
@@ -37,45 +37,66 @@ _COLOURS: Final = {
     EndpointState.FAILED: "bold red",
 }
 
-_TEXTS: Final = ("endpoint", "variant", "instances", "state", "health")
-#: There where an instance of any endpoint has several.
+#: Columns that are shown only where an endpoint has several of the thing.
+_VARIANT: Final = "variant"
 _CONTAINERS: Final = "containers"
-_NUMBERS: Final = ("streams", "requests", "restarts")
+#: Columns that fold onto more lines in a narrow terminal. The others keep their width.
+_FOLDING: Final = frozenset({"endpoint", _VARIANT, "health", _CONTAINERS})
+_NUMBERS: Final = frozenset({"streams", "requests", "restarts", "age"})
+
+#: Units of an age, largest first, in seconds.
+_UNITS: Final = (("d", 86400), ("h", 3600), ("m", 60), ("s", 1))
 
 
-def print_table(file: TextIO, endpoints: Iterable[EndpointStatus]) -> None:
-    """Print the table; where nobody watches each row is one line, however long its names are."""
-    console_for(file, _PLAIN_ROW).print(table(endpoints))
+def print_table(file: TextIO, endpoints: Iterable[EndpointStatus], now: float) -> None:
+    """Print the table; outside a terminal each row is one line, however long its names are."""
+    console_for(file, _PLAIN_ROW).print(table(endpoints, now))
 
 
-def table(endpoints: Iterable[EndpointStatus]) -> RenderableType:
-    """Make a table with a row for each variant, and below it why something is not as it should be.
+def table(endpoints: Iterable[EndpointStatus], now: float) -> RenderableType:
+    """Make a table with a row for each variant, and the reasons of failures below it.
+
+    A terminal of 80 columns shows each state and number whole.
 
     Args:
-        endpoints: how they are.
+        endpoints: the endpoints' states.
+        now: the time in epoch seconds, for ages.
     """
     rows = Table(box=None, pad_edge=False, header_style="dim")
     there = tuple(endpoints)
-    several = any(_containers(variant) for endpoint in there for variant in endpoint.variants)
-    for name in (*_TEXTS, _CONTAINERS) if several else _TEXTS:
-        rows.add_column(name)
-    for name in _NUMBERS:
-        rows.add_column(name, justify="right")
-    rows.add_column("since")
+    shown = _columns(there)
+    for name in shown:
+        folds = name in _FOLDING
+        rows.add_column(
+            name,
+            justify="right" if name in _NUMBERS else "left",
+            no_wrap=not folds,
+            overflow="fold" if folds else "ellipsis",
+        )
     reasons = []
     for endpoint in there:
-        since = _time(datetime.fromtimestamp(endpoint.since, UTC))
-        state = Text(endpoint.state.value, _COLOURS[endpoint.state])
         for variant in endpoint.variants:
-            row = _Row(variant)
-            containers = (_containers(variant) or "-",) if several else ()
-            cells = (variant.name, row.instances, state, row.health, *containers)
-            numbers = map(str, (row.streams, row.requests, variant.restarts))
-            rows.add_row(endpoint.name, *cells, *numbers, since)
+            cells = _cells(endpoint, variant, now)
+            rows.add_row(*(cells[name] for name in shown))
         reasons += list(_reasons(endpoint))
     if not rows.row_count:
         return Text("the gateway has no endpoint")
     return Group(rows, *([Text()] if reasons else []), *reasons)
+
+
+def age(seconds: float) -> str:
+    """An age in its two largest units, as kubectl writes it: ``45s``, ``3m20s``, ``5h``, ``12d4h``.
+
+    Clocks may have been set back, so an age below 0 is shown as 0.
+    """
+    rest = max(0, int(seconds))
+    parts = []
+    for unit, size in _UNITS:
+        number, rest = divmod(rest, size)
+        parts.append((number, unit))
+    first = next((place for place, (number, _) in enumerate(parts) if number), len(parts) - 1)
+    two = parts[first : first + 2]
+    return "".join(f"{number}{unit}" for number, unit in two if number) or "0s"
 
 
 class ChangesSeen:
@@ -118,6 +139,35 @@ class _Row:
         self.health = _health(alive)
         self.streams = sum(each.streams for each in alive)
         self.requests = sum(each.requests for each in alive)
+
+
+def _columns(endpoints: Iterable[EndpointStatus]) -> list[str]:
+    variants = [endpoint.variants for endpoint in endpoints]
+    several_variants = any(len(each) > 1 for each in variants)
+    several_containers = any(_containers(variant) for each in variants for variant in each)
+    return [
+        "endpoint",
+        *([_VARIANT] if several_variants else []),
+        *("instances", "state", "health"),
+        *([_CONTAINERS] if several_containers else []),
+        *("streams", "requests", "restarts", "age"),
+    ]
+
+
+def _cells(endpoint: EndpointStatus, variant: VariantStatus, now: float) -> dict[str, str | Text]:
+    row = _Row(variant)
+    return {
+        "endpoint": endpoint.name,
+        _VARIANT: variant.name,
+        "instances": row.instances,
+        "state": Text(endpoint.state.value, _COLOURS[endpoint.state]),
+        "health": row.health,
+        _CONTAINERS: _containers(variant) or "-",
+        "streams": str(row.streams),
+        "requests": str(row.requests),
+        "restarts": str(variant.restarts),
+        "age": age(now - endpoint.since),
+    }
 
 
 def _containers(variant: VariantStatus) -> str:

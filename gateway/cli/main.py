@@ -27,7 +27,11 @@ _PROG: Final = "partway"
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the process's exit status."""
     given = sys.argv[1:] if arguments is None else arguments
-    options = _parser(next((word for word in given if word in COMMANDS), None)).parse_args(given)
+    parser = _parser(next((word for word in given if word in COMMANDS), None))
+    options = parser.parse_args(given)
+    if options.command is None:
+        parser.print_help()
+        return 0
     if options.command == "serve":
         start_logging_as_asked(getattr(options, "log_format", None), os.environ)
     if options.command in _READERS and (unknown := unknown_variables(os.environ)):
@@ -53,7 +57,7 @@ def _parser(*asked: str | None) -> argparse.ArgumentParser:
         version=f"{_PROG} {__version__}",
         help="print the version and exit",
     )
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     for name, purpose in COMMANDS.items():
         if name in asked:
             import_to_stay(f"partway.gateway.cli.{name}").add_to(commands)

@@ -8,15 +8,19 @@ from datetime import UTC, datetime
 
 import pytest
 
-from partway.gateway.cli.endpoints_shown import _NUMBERS, _TEXTS, ChangesSeen, print_table
+from rich.console import Console
+
+from partway.gateway.cli.endpoints_shown import ChangesSeen, age, print_table, table
 from partway.gateway.fleet.states import InstanceState
 from partway.gateway.fleet.status import EndpointState, InstanceHealth
-from tests.gateway.fleet.statuses import a_variant, an_endpoint, an_instance
+from tests.gateway.fleet.statuses import SINCE, a_variant, an_endpoint, an_instance
+
+COLUMNS = ["endpoint", "instances", "state", "health", "streams", "requests", "restarts", "age"]
 
 
 def shown(*endpoints) -> list[str]:
     output = io.StringIO()
-    print_table(output, endpoints)
+    print_table(output, endpoints, SINCE + 200)
     return [line.rstrip() for line in output.getvalue().splitlines()]
 
 
@@ -43,21 +47,61 @@ def test_a_row_for_each_variant():
         state=EndpointState.UPDATING,
     )
     rows = [re.split(" {2,}", line) for line in shown(an_endpoint("echo"), voice)]
-    since = "2026-11-22T16:31:15Z"
     assert rows == [
-        [*_TEXTS, *_NUMBERS, "since"],
-        ["echo", "AllTraffic", "1/1", "InService", "healthy", "0", "0", "0", since],
-        ["voice", "A", "2/3", "Updating", "1 unknown, 2 healthy", "7", "1", "2", since],
-        ["voice", "B", "0/0", "Updating", "-", "0", "0", "0", since],
+        ["endpoint", "variant", *COLUMNS[1:]],
+        ["echo", "AllTraffic", "1/1", "InService", "healthy", "0", "0", "0", "3m20s"],
+        ["voice", "A", "2/3", "Updating", "1 unknown, 2 healthy", "7", "1", "2", "3m20s"],
+        ["voice", "B", "0/0", "Updating", "-", "0", "0", "0", "3m20s"],
     ]
+
+
+def test_the_only_variant_of_each_endpoint_has_no_column():
+    rows = [re.split(" {2,}", line) for line in shown(an_endpoint("echo"))]
+    assert rows == [COLUMNS, ["echo", "1/1", "InService", "healthy", "0", "0", "0", "3m20s"]]
+
+
+@pytest.mark.parametrize("several", [False, True], ids=["plain", "variants-and-containers"])
+@pytest.mark.parametrize("state", EndpointState)
+def test_80_columns_show_each_state_and_number_whole(state, several):
+    both = {"pre": "http://127.0.0.1:1", "model": "http://127.0.0.1:2"} if several else {}
+    instances = [an_instance(f"i-{number}", containers=both) for number in range(100)]
+    ill = an_instance("ill", health=InstanceHealth.UNHEALTHY, requests=123_456, streams=654_321)
+    long = a_variant(*instances, ill, name="v" * 63, restarts=1_000)
+    endpoint = an_endpoint("e" * 63, long, *[a_variant()] * several, state=state)
+    output = io.StringIO()
+    Console(file=output, width=80).print(table([endpoint], SINCE + 3600 * 23 + 60 * 59))
+    text = output.getvalue()
+    assert max(map(len, text.splitlines())) <= 80
+    for whole in ("101/101", state.value, "654321", "123456", "1000", "23h59m"):
+        assert re.search(rf"(^| ){whole}($| )", text, re.MULTILINE), f"{whole} in:\n{text}"
+    assert text.count("e" * 3) and "…" not in text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [
+        (-5, "0s"),
+        (0, "0s"),
+        (59.9, "59s"),
+        (60, "1m"),
+        (200, "3m20s"),
+        (3600, "1h"),
+        (3661, "1h1m"),
+        (86_399, "23h59m"),
+        (86_401, "1d"),
+        (86_400 * 400 + 3_600 * 5, "400d5h"),
+    ],
+)
+def test_an_age_has_at_most_two_units(seconds, said):
+    assert age(seconds) == said
 
 
 def test_containers_are_named_where_an_instance_has_several():
     both = {"pre": "http://127.0.0.1:1", "model": "http://127.0.0.1:2"}
     scored = an_endpoint("scored", a_variant(an_instance("scored-A-1", containers=both), name="A"))
     rows = [re.split(" {2,}", line) for line in shown(an_endpoint("echo"), scored)]
-    assert rows[0][:6] == [*_TEXTS, "containers"]
-    assert [row[5] for row in rows[1:]] == ["-", "pre, model"]
+    assert rows[0][:5] == [*COLUMNS[:4], "containers"]
+    assert [row[4] for row in rows[1:]] == ["-", "pre, model"]
 
 
 def test_why_something_is_not_as_it_should_be_stands_below():
@@ -93,8 +137,8 @@ def test_what_containers_say_is_bounded_and_is_no_markup():
 
 
 def test_the_longest_names_fit_into_a_line():
-    long = an_endpoint("e" * 63, a_variant(an_instance("x"), name="v" * 63))
-    assert len(shown(long)) == 2
+    long = an_endpoint("e" * 63, a_variant(an_instance("x"), name="v" * 63), a_variant(name="w"))
+    assert len(shown(long)) == 3
     assert shown(long)[1].startswith(f"{'e' * 63}  {'v' * 63}  1/1 ")
 
 

@@ -27,7 +27,14 @@ def test_help_names_every_command(capsys):
     assert [name for name in (*COMMANDS, "completion") if f"\n    {name}" not in text] == []
 
 
-@pytest.mark.parametrize("words", [[], ["sreve"], ["--port", "1"]], ids=str)
+def test_the_command_alone_prints_its_help(capsys):
+    assert main([]) == 0
+    said = capsys.readouterr()
+    assert said.out.startswith("usage: partway ") and "\n    serve " in said.out
+    assert said.err == ""
+
+
+@pytest.mark.parametrize("words", [["sreve"], ["--port", "1"]], ids=str)
 def test_what_is_no_command(capsys, words):
     with pytest.raises(SystemExit) as ended:
         main(words)
