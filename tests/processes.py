@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import selectors
 import signal
@@ -38,5 +39,8 @@ def ready_url(process: subprocess.Popen[bytes], timeout: float = 50) -> str:
         if not selector.select(timeout):
             raise TimeoutError("no ready line")
     line = os.read(process.stdout.fileno(), 4096).decode()
+    if line.startswith("{"):
+        assert json.loads(line)["event"] == "listening", line
+        return str(json.loads(line)["url"])
     assert line.startswith("listening on "), line
     return line.split()[-1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
@@ -12,15 +13,16 @@ from partway.container.cli import COMMANDS
 from partway.container.cli.errors import CommandError
 from partway.documentation import page
 from partway.importing import import_to_stay
-from partway.log_lines import say_failure
+from partway.log_lines import say_failure, start_logging_as_asked
 
 _PROG = "partway-container"
 
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        """One line, without the usage above it; the status is argparse's."""
-        self.exit(2, f"{_PROG}: {message}; see {self.prog} --help\n")
+        """Say what is wrong in one line, without the usage above it; the status is argparse's."""
+        say_failure(_PROG, f"{message}; see {self.prog} --help")
+        self.exit(2)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -29,7 +31,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     0 after an orderly end, 1 when something failed, 2 when it was asked wrongly.
     """
     given = sys.argv[1:] if arguments is None else arguments
-    parser = _parser(next((word for word in given if word in COMMANDS), None))
+    command = next((word for word in given if word in COMMANDS), None)
+    if command == "serve":
+        start_logging_as_asked(given, os.environ)
+    parser = _parser(command)
     options = parser.parse_args(given)
     if options.command is None:
         parser.print_help()

@@ -35,7 +35,7 @@ from partway.container.model import Model
 from partway.container.models import MODELS
 from partway.container.server import MODEL_DIR, ModelServer
 from partway.freed_blocks import keep_freed_blocks
-from partway.log_lines import LOG_FORMATS, LogLine, start_logging, start_logging_as_asked
+from partway.log_lines import LOG_FORMATS, LogLine, say_listening, start_logging
 from partway.variables import unknown_variables
 
 try:
@@ -147,7 +147,6 @@ def run(options: argparse.Namespace) -> int:
         CommandError: the command cannot do what it was asked.
     """
     environ = os.environ
-    start_logging_as_asked(options.log_format, environ)
     if unknown := unknown_variables(environ, VARIABLES):
         raise CommandError(unknown)
     level = given.level(options.log_level, environ)
@@ -230,8 +229,7 @@ async def _serve(
         _tune_garbage_collection()
         if not stopping:
             shown = f"[{address.host}]" if ":" in address.host else address.host
-            sys.stdout.write(f"listening on http://{shown}:{port}\n")  # in one piece, for who waits
-            sys.stdout.flush()
+            say_listening(f"http://{shown}:{port}")
         await server.stopped()
     except BaseException:
         await server.aclose()

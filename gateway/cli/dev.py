@@ -155,6 +155,7 @@ def _command(options: argparse.Namespace, port: int) -> Command:
     # module counts as fresh when its size and its second are the same, and edits come quickly.
     command = [sys.executable, "-P", "-B", "-m", "partway.container", "serve"]
     command += ["--host", _HOST, "--port", str(port), "--log-level", options.log_level]
+    command += ["--log-format", "text"]  # the supervisor waits for the text line "listening on"
     for name in ("model", "app", "script", "model_dir"):
         value = getattr(options, name)
         if value is not None:

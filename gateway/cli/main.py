@@ -6,13 +6,13 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NoReturn
 
 from partway import __version__, completion
 from partway.documentation import page
 from partway.gateway.cli import COMMANDS
 from partway.importing import import_to_stay
-from partway.log_lines import say_failure, start_logging_as_asked
+from partway.log_lines import format_of_log, say_failure, start_logging_as_asked
 from partway.variables import unknown_variables
 
 #: Those that read variables, or hand them on to a container that they start.
@@ -24,16 +24,28 @@ _READERS: Final = frozenset(
 _PROG: Final = "partway"
 
 
+class _Parser(argparse.ArgumentParser):
+    """A parser whose errors have the form of the log."""
+
+    def error(self, message: str) -> NoReturn:
+        """Say what is wrong with the command line, and exit with status 2."""
+        if format_of_log() == "json":
+            say_failure(self.prog, f"{message}; see {self.prog} --help")
+            self.exit(2)
+        super().error(message)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the process's exit status."""
     given = sys.argv[1:] if arguments is None else arguments
-    parser = _parser(next((word for word in given if word in COMMANDS), None))
+    command = next((word for word in given if word in COMMANDS), None)
+    if command == "serve":
+        start_logging_as_asked(given, os.environ)
+    parser = _parser(command)
     options = parser.parse_args(given)
     if options.command is None:
         parser.print_help()
         return 0
-    if options.command == "serve":
-        start_logging_as_asked(getattr(options, "log_format", None), os.environ)
     if options.command in _READERS and (unknown := unknown_variables(os.environ)):
         say_failure(f"{_PROG} {options.command}", unknown)
         return 2
@@ -46,7 +58,7 @@ def _parser(*asked: str | None) -> argparse.ArgumentParser:
 
     Only these are imported: one takes up to a third of a second.
     """
-    parser = argparse.ArgumentParser(
+    parser: argparse.ArgumentParser = _Parser(
         prog=_PROG,
         description="The open gateway for bidirectional model streams.",
         epilog=f"documentation: {page('README.md')}",

@@ -48,7 +48,7 @@ from partway.gateway.store.sqlite import SqliteStore
 from partway.gateway.store.store import Store, StoreError
 from partway.gateway.tls.errors import TlsError
 from partway.gateway.waiting import before
-from partway.log_lines import LogLine, say_failure, start_logging
+from partway.log_lines import LogLine, say_failure, say_listening, start_logging
 
 log = logging.getLogger("partway.serve")
 
@@ -274,7 +274,7 @@ async def _serve(
         # What is there now stays: no collection of garbage looks at it again, 40 ms each time.
         gc.freeze()
         for url, authority in zip(urls, ("", "" if tls is None else tls.authority), strict=False):
-            print(f"listening on {url}{authority}", flush=True)
+            say_listening(url, authority)
         if tls is not None:
             tls.watch.start()
             up.callback(tls.watch.stop)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sized
 from functools import partial
 from pathlib import Path
 
@@ -38,7 +38,8 @@ def check(loaded: Settings) -> list[str]:
         loaded: the settings, each of which is right by itself.
 
     Returns:
-        A line for each endpoint, with what would run.
+        A line for each endpoint and for each command of ``[images]``, with the program that would
+        run, and a last line that says that all is well.
 
     Raises:
         SettingsError: files or programs are not there, or not what they must be; a line for each.
@@ -46,7 +47,11 @@ def check(loaded: Settings) -> list[str]:
     faults = list(_faults(loaded))
     if faults:
         raise SettingsError("\n".join(faults))
-    return [_described(endpoint) for endpoint in loaded.endpoints]
+    return [
+        *(_described(endpoint) for endpoint in loaded.endpoints),
+        *(f"image {name}: {_of_source(program)}" for name, program in loaded.images.items()),
+        f"all is well: {_number(loaded.endpoints, 'endpoint')}, {_number(loaded.images, 'image')}",
+    ]
 
 
 def _faults(loaded: Settings) -> Iterator[str]:
@@ -68,6 +73,12 @@ def _faults(loaded: Settings) -> Iterator[str]:
             for number, each in enumerate(variant.containers, 1):
                 place = f"{where}.containers#{number}: "
                 yield from _faults_of_variant(variant.of(each), place)
+    for name, program in loaded.images.items():
+        yield from _refusals(partial(find_program, program, {}), f'images."{name}": ')
+
+
+def _number(things: Sized, name: str) -> str:
+    return f"{len(things)} {name}" + ("" if len(things) == 1 else "s")
 
 
 def _refusals(made: Callable[[], object], where: str = "") -> Iterator[str]:

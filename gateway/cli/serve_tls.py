@@ -18,7 +18,7 @@ class Tls:
     Attributes:
         reloaded: the TLS context, which follows the certificate's files.
         watch: sees to the certificate's renewal.
-        authority: what the ready line says of who signed the certificate.
+        authority: the path of the local CA's certificate; empty where the user gave a certificate.
 
     Raises:
         SettingsError: a name in ``tls_names`` is neither a DNS name nor an IP address.
@@ -43,4 +43,4 @@ class Tls:
                 raise SettingsError(f"tls_names: {error}") from None
         self.reloaded = ReloadedContext(files)
         self.watch = CertificateWatch(self.reloaded, LoopClock(), renew)
-        self.authority = "" if files.ca is None else f" (CA: {files.ca})"
+        self.authority = "" if files.ca is None else str(files.ca)

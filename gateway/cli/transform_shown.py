@@ -44,12 +44,12 @@ def progress_line(progress: JobProgress, seconds: float) -> str:
     parts = [
         f"{over} of {_counted(progress.files, 'file')}",
         _counted(progress.records, "record"),
-        f"{progress.bytes_read / MIB:,.1f} of {progress.bytes / MIB:,.1f} MB",
+        f"{progress.bytes_done / MIB:,.1f} of {progress.bytes / MIB:,.1f} MB",
     ]
     if seconds > 0 and progress.records:
         parts.append(f"{progress.records / seconds:,.0f} records/s")
-    if progress.bytes_read and seconds >= _TELLING:
-        left = seconds * (progress.bytes - progress.bytes_read) / progress.bytes_read
+    if progress.bytes_done and seconds >= _TELLING:
+        left = seconds * (progress.bytes - progress.bytes_done) / progress.bytes_done
         parts.append(f"{_time(left)} left")
     return ", ".join(parts)
 
@@ -117,8 +117,8 @@ class TransformShown:
 
     @property
     def share(self) -> float:
-        """How much of the bytes is read."""
-        return self._progress.bytes_read / self._progress.bytes if self._progress.bytes else 1.0
+        """The share of the bytes that is done, from 0 to 1."""
+        return self._progress.bytes_done / self._progress.bytes if self._progress.bytes else 1.0
 
     def end(self) -> None:
         """Name again what has failed, where there is much between, and say what it came to."""

@@ -86,9 +86,12 @@ class FileTransform:
         self._work = work
         self._split = work.options.split_type
         self._assemble = work.options.assemble_with
-        self._read = 0
+        self._read = 0  # bytes, as they lie in the file
+        self._unpacked = 0  # bytes that these have become
+        self._answered = 0  # bytes of these whose records are answered
         self._sent = False
-        self._counted = 0  # records, in the progress
+        self._counted_records = 0  # in the progress
+        self._counted_bytes = 0  # in the progress, as they lie in the file
 
     async def into(self, output: OutputFile) -> None:
         """Write all of the output, and have it appear.
@@ -108,9 +111,9 @@ class FileTransform:
         except (StorageFailed, MediaFault) as error:
             raise FileFailed(str(error)) from error
         finally:
-            progress.bytes_read += self._file.size - self._read
+            self._count_bytes(self._file.size)
             if not whole:
-                progress.records -= self._counted
+                progress.records -= self._counted_records
 
     # --- By bodies of whole records ---------------------------------------------------------------
 
@@ -140,6 +143,7 @@ class FileTransform:
         cutting = splitter(self._split, plan.most_bytes, plan.strategy)
         async with aclosing(self._pieces()) as pieces:
             async for piece in pieces:
+                self._unpacked += len(piece)
                 for batch in cutting.feed(piece):
                     yield batch
         for batch in cutting.finish():
@@ -158,6 +162,9 @@ class FileTransform:
                     answer = await asyncio.to_thread(work.processing.answered, batch, answer)
             except AskFailed as error:
                 raise FileFailed(f"{batch.place(self._split)}: {error}") from None
+        self._answered += len(batch.data)
+        self._count_records(batch.records)
+        self._count_bytes(self._read * self._answered // max(1, self._unpacked))
         answer = assembled(answer, self._assemble)
         place.holds(len(answer))
         return answer
@@ -185,7 +192,6 @@ class FileTransform:
             place.free()
             places.discard(place)
             self.records += records
-            self._count()
             if len(held) >= WRITE_BYTES:
                 await output.write(bytes(held))
                 held.clear()
@@ -196,9 +202,14 @@ class FileTransform:
         """A body of whole records; in chunks where bodies have no limit."""
         return (lambda: _one_piece(data)) if self._work.plan.unlimited else data
 
-    def _count(self) -> None:
-        self._work.progress.records += self.records - self._counted
-        self._counted = self.records
+    def _count_records(self, answered: int) -> None:
+        self._work.progress.records += answered
+        self._counted_records += answered
+
+    def _count_bytes(self, done: int) -> None:
+        """Count the file's bytes that are done, as they lie in the file."""
+        self._work.progress.bytes_done += done - self._counted_bytes
+        self._counted_bytes = done
 
     # --- As one body ------------------------------------------------------------------------------
 
@@ -222,7 +233,7 @@ class FileTransform:
             await self._work.requests.answered(self._as_it_comes, take)
         except AskFailed as error:
             raise FileFailed(f"the whole file: {error}") from None
-        self._count()
+        self._count_records(self.records)
 
     async def _as_it_comes(self) -> AsyncGenerator[bytes, None]:
         """The file's bytes, whose frames are looked at on the way; its records are counted."""
@@ -262,13 +273,12 @@ class FileTransform:
                 yield piece
 
     async def _as_it_lies(self) -> AsyncGenerator[bytes, None]:
-        progress = self._work.progress
-        progress.bytes_read -= self._read  # it is read again
-        self._read = 0
+        self._read = 0  # a request that is tried again reads the file again
         async with aclosing(self._work.inputs.pieces(self._file)) as pieces:
             async for piece in pieces:
                 self._read += len(piece)
-                progress.bytes_read += len(piece)
+                if self._work.streams:
+                    self._count_bytes(self._read)  # its only answer comes at its end
                 yield piece
 
 

@@ -39,16 +39,18 @@ class Progress:
 
     Attributes:
         files: how many there are.
-        bytes: of all that are to be done, as they lie there.
-        bytes_read: of these.
-        records: that are in outputs, of files under way too.
+        bytes: of all files that are to be done, as they lie there.
+        bytes_done: of these, the bytes whose records are answered. A file that is one request counts
+            by the bytes that are sent.
+        records: that are answered, in files under way too. The records of a failed file are taken
+            out again.
         outcomes: of files that are over, in the order of their ends.
         on_outcome: told of each.
     """
 
     files: int = 0
     bytes: int = 0
-    bytes_read: int = 0
+    bytes_done: int = 0
     records: int = 0
     outcomes: list[FileOutcome] = field(default_factory=list)
     on_outcome: Callable[[FileOutcome], object] = lambda _: None

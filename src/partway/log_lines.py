@@ -23,7 +23,7 @@ import logging
 import math
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import Final, Literal
@@ -119,18 +119,28 @@ class JsonFormatter(_Formatter):
         return json.dumps(said, allow_nan=False)
 
 
-def start_logging_as_asked(flag: str | None, environment: Mapping[str, str]) -> None:
-    """Log in JSON from here on if that is asked for, before anything else of what is asked is read.
+def start_logging_as_asked(words: Sequence[str], environment: Mapping[str, str]) -> None:
+    """Log in JSON from here on if the command line or the environment asks for it.
 
-    What is wrong with the rest is then said in JSON too. A wrong format is left to whoever reads
-    the rest, and calls :func:`start_logging`, which takes this call's place.
+    A command calls this before it parses its words, so that an error in them is JSON too. A later
+    :func:`start_logging` replaces this call.
 
     Args:
-        flag: what ``--log-format`` says, if it is given.
+        words: the command line, without the program's name.
         environment: ``os.environ``, as a rule.
     """
-    if (flag or environment.get("PARTWAY_LOG_FORMAT")) == "json":
+    if (_format_flag(words) or environment.get("PARTWAY_LOG_FORMAT")) == "json":
         start_logging("info", "json")
+
+
+def _format_flag(words: Sequence[str]) -> str | None:
+    """Return the last value of ``--log-format``; None if the flag is not there."""
+    value = None
+    for word, following in zip(words, (*words[1:], None), strict=True):
+        name, equals, text = word.partition("=")
+        if name == "--log-format":
+            value = text if equals else following
+    return value
 
 
 def start_logging(level: str | int, kind: LogFormat, *, process: bool = False) -> None:
@@ -177,6 +187,24 @@ def say_failure(command: str, what: str) -> None:
         return
     for line in what.splitlines():
         sys.stderr.write(f"{command}: {_printable(line)}\n")
+
+
+def say_listening(url: str, authority: str = "") -> None:
+    """Say on standard output that the process serves, in the form that its log has.
+
+    Args:
+        url: where the process listens.
+        authority: the path of the CA that signed the certificate; empty if there is none to trust.
+    """
+    if format_of_log() == "json":
+        line = LogLine("listening", url=url, **({"ca": authority} if authority else {}))
+        record = _log.makeRecord(_log.name, logging.INFO, "", 0, line, (), None)
+        text = JsonFormatter().format(record)
+    else:
+        text = f"listening on {url}" + (f" (CA: {authority})" if authority else "")
+    # One write: a reader that waits for the line never sees half of it.
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
 
 
 def _time(record: logging.LogRecord) -> str:

@@ -14,7 +14,8 @@ from partway.container.cli.main import main
 def test_the_command_alone_prints_its_help(capsys):
     assert main([]) == 0
     said = capsys.readouterr()
-    assert said.out.startswith("usage: partway-container ") and "\n    serve " in said.out
+    assert said.out.startswith("usage: partway-container ")
+    assert "\n    serve " in said.out
     assert said.err == ""
 
 

@@ -193,7 +193,6 @@ def status(port: int, path: str = "/ping") -> int:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ([], "required: COMMAND"),
         (["serve", "--log-level", "loud"], "choose from"),
         (["serve", "--nope"], "--nope"),
         (["new"], "required: DIR"),
@@ -400,7 +399,8 @@ def test_the_log_in_json_is_one_object_a_line(tmp_path: Path, how: tuple[str, ..
         with connect(url, additional_headers=whose) as client, pytest.raises(ConnectionClosed):
             client.recv(PATIENCE)
         process.send_signal(signal.SIGTERM)
-        _, _, errors = ended(process)
+        _, output, errors = ended(process)
+    assert output == "", "the ready line was the only one"
     said = [json.loads(line) for line in errors.splitlines()]
     for line in said:
         assert list(line)[:4] == ["time", "level", "logger", "event"]
@@ -428,6 +428,16 @@ def test_what_is_asked_wrongly_is_said_in_json_too(how: tuple[str, ...], wrong: 
         code, _, errors = ended(process)
     assert code == 2
     assert json.loads(errors)["reason"].startswith(wrong)
+
+
+@pytest.mark.parametrize("how", [("--log-format", "json"), ()], ids=["flag", "environment"])
+def test_a_wrong_command_line_is_said_in_json_too(how: tuple[str, ...]) -> None:
+    with started(
+        "--prot", "80", *how, **({} if how else {"PARTWAY_LOG_FORMAT": "json"})
+    ) as process:
+        code, output, errors = ended(process)
+    assert (code, output) == (2, "")
+    assert "--prot" in json.loads(errors)["reason"]
 
 
 def test_a_format_that_nobody_knows() -> None:

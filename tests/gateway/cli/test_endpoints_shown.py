@@ -7,7 +7,6 @@ import re
 from datetime import UTC, datetime
 
 import pytest
-
 from rich.console import Console
 
 from partway.gateway.cli.endpoints_shown import ChangesSeen, age, print_table, table
@@ -74,7 +73,8 @@ def test_80_columns_show_each_state_and_number_whole(state, several):
     assert max(map(len, text.splitlines())) <= 80
     for whole in ("101/101", state.value, "654321", "123456", "1000", "23h59m"):
         assert re.search(rf"(^| ){whole}($| )", text, re.MULTILINE), f"{whole} in:\n{text}"
-    assert text.count("e" * 3) and "…" not in text
+    assert text.count("e" * 3)
+    assert "…" not in text
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,8 @@ def test_help_names_every_command(capsys):
 def test_the_command_alone_prints_its_help(capsys):
     assert main([]) == 0
     said = capsys.readouterr()
-    assert said.out.startswith("usage: partway ") and "\n    serve " in said.out
+    assert said.out.startswith("usage: partway ")
+    assert "\n    serve " in said.out
     assert said.err == ""
 
 

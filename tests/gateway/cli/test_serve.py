@@ -477,7 +477,10 @@ def test_the_line_at_the_end_of_a_stream(start):
 @pytest.mark.parametrize("how", [("--log-format", "json"), ()], ids=["flag", "environment"])
 def test_the_log_in_json_is_one_object_a_line(start, how):
     process = start(*how, **({} if how else {"PARTWAY_LOG_FORMAT": "json"}))
-    url = ready_url(process)
+    ready = json.loads(process.stdout.readline())
+    assert list(ready)[:4] == ["time", "level", "logger", "event"]
+    assert ready["event"] == "listening"
+    url = ready["url"]
     with stream(url) as connection:
         connection.send("four")
         assert connection.recv(PATIENCE) == "four"
@@ -485,7 +488,8 @@ def test_the_log_in_json_is_one_object_a_line(start, how):
     with pytest.raises(InvalidStatus):
         connect(f"{url.replace('http', 'ws')}{STREAM}".replace("echo", "nobody"))
     process.send_signal(signal.SIGTERM)
-    _, _, errors = ended(process)
+    _, output, errors = ended(process)
+    assert output == ""
     said = [json.loads(line) for line in errors.splitlines()]
     for line in said:
         assert list(line)[:4] == ["time", "level", "logger", "event"]
@@ -506,6 +510,20 @@ def test_a_gateway_that_cannot_start_says_so_in_json_too(start):
     assert (code, output) == (1, "")
     said = json.loads(errors.splitlines()[-1])
     assert said["reason"].startswith("cannot listen on 192.0.2.1:")
+
+
+@pytest.mark.parametrize(
+    "how",
+    [("--log-format", "json"), ("--log-format=json",), ()],
+    ids=["flag", "one-word", "environment"],
+)
+def test_a_wrong_command_line_is_said_in_json_too(start, how):
+    settings = {} if how else {"PARTWAY_LOG_FORMAT": "json"}
+    code, output, errors = ended(start("--prot", "80", *how, **settings))
+    assert (code, output) == (2, "")
+    said = json.loads(errors)
+    assert "--prot" in said["reason"]
+    assert "--help" in said["reason"]
 
 
 @pytest.mark.parametrize("how", [("--log-format", "json"), ()], ids=["flag", "environment"])
@@ -578,13 +596,6 @@ def test_help(command, capsys):
     assert output.startswith(f"usage: partway {command} ")
     assert "example" in output
     assert errors == ""
-
-
-def test_without_a_command(capsys):
-    with pytest.raises(SystemExit) as caught:
-        main([])
-    assert caught.value.code == 2
-    assert "COMMAND" in capsys.readouterr().err
 
 
 def test_where_nothing_can_be_kept_it_serves_all_the_same(monkeypatch, capsys):

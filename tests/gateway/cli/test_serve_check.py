@@ -72,7 +72,31 @@ def test_each_endpoint_has_a_line_with_what_would_run(checked, tmp_path):
             f"with {tmp_path / 'model'}, container-2: http://h:3"
         ),
         "line: 1 instance of ./chat",
+        f"image chat:1: {program} 'a b', in {tmp_path}",
+        "all is well: 7 endpoints, 1 image",
     ]
+
+
+def test_settings_without_endpoints_are_well_too(checked):
+    assert checked("") == (0, ["all is well: 0 endpoints, 0 images"], [])
+
+
+def test_the_programs_of_images_are_looked_up(checked, tmp_path):
+    """A caller of the API may deploy them at any time, long after the gateway's start."""
+    (tmp_path / "readme").touch(0o644)
+    text = """
+        [images]
+        "chat:1" = "no-such-program serve"
+        "chat:2" = "./readme"
+        "chat:3" = "cat"
+    """
+    code, output, errors = checked(text)
+    assert (code, output) == (2, [])
+    assert len(errors) == 2
+    assert errors[0].startswith(
+        "partway serve: images.\"chat:1\": there is no program 'no-such-program'"
+    )
+    assert errors[1].startswith('partway serve: images."chat:2": ')
 
 
 def test_a_container_that_ships_is_there(checked):
@@ -144,8 +168,4 @@ def test_folders_of_callers_are_there(checked, tmp_path):
     )
     (tmp_path / "asked").mkdir(0o700)
     (tmp_path / "answers").mkdir(0o700)
-    assert checked(text) == (0, [], [])
-
-
-def test_no_endpoint_has_no_line(checked):
-    assert checked("") == (0, [], [])
+    assert checked(text) == (0, ["all is well: 0 endpoints, 0 images"], [])

@@ -24,7 +24,7 @@ MIB = 2**20
 def test_how_far_it_is():
     progress = Progress(files=1, bytes=0)
     assert progress_line(progress, 0.0) == "0 of 1 file, 0 records, 0.0 of 0.0 MB"
-    progress = Progress(files=3000, bytes=2048 * MIB, bytes_read=512 * MIB, records=1_200_000)
+    progress = Progress(files=3000, bytes=2048 * MIB, bytes_done=512 * MIB, records=1_200_000)
     assert progress_line(progress, 60.0) == (
         "0 of 3,000 files, 1,200,000 records, 512.0 of 2,048.0 MB, 20,000 records/s, "
         "3 min 00 s left"
@@ -66,7 +66,7 @@ def test_lines_where_nobody_watches(shown):
     with shown.running():
         shown.clock.advance(9.9)
         assert shown.file.getvalue() == ""
-        shown.progress.bytes_read = MIB // 2
+        shown.progress.bytes_done = MIB // 2
         shown.clock.advance(10.2)
         shown.progress.over(outcome(FileState.DONE))
         shown.progress.over(outcome(FileState.FAILED, "x" * 300, "record 3 (line 4): no"))
@@ -112,7 +112,7 @@ def test_on_a_terminal_it_is_one_line_that_is_drawn_again(shown, monkeypatch):
     one = TransformShown(shown.progress, shown.clock, file)
     with one.running():
         shown.progress.over(outcome(FileState.DONE))
-        shown.progress.bytes_read = MIB // 2
+        shown.progress.bytes_done = MIB // 2
         shown.clock.advance(5)
         assert shown.clock.armed == []
     assert "1 of 40 files, 0 records, 0.5 of 1.0 MB, 5.0 s left" in file.getvalue()

@@ -13,7 +13,7 @@ from partway.gateway.clock import LoopClock
 from partway.gateway.transform.execution_parameters import settled
 from partway.gateway.transform.job import TransformJob
 from partway.gateway.transform.options import TransformOptions
-from partway.gateway.transform.outcomes import FileState
+from partway.gateway.transform.outcomes import FileState, Progress
 from partway.gateway.transform.places import places
 
 
@@ -25,7 +25,10 @@ class SaidModel:
         chunked: whether each came in chunks.
         at_once: how many were asked at a time, at most.
         waits: called by whoever finds nobody there.
+        progress: of the job that asks it.
     """
+
+    progress: Progress
 
     def __init__(self, answer=lambda body: body, said=b"", instances=1):
         self.instances = instances
@@ -107,6 +110,7 @@ async def transformed(folder, files, model=None, processing=None, clock=None, **
     source, target = str(folder / "in"), str(folder / "out")
     inputs, outputs = places(source, target, "", clock, manifest=False)
     job = TransformJob(options, inputs, outputs, clock, processing)
+    model.progress = job.progress
     if await job.look():
         await job.run(model, settled(options, await model.parameters()))
     return Transformed(folder / "out", job, model)

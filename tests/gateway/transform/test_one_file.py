@@ -63,7 +63,7 @@ async def test_every_combination(
     (outcome,) = done.progress.outcomes
     assert (outcome.state, outcome.records) == (FileState.DONE, 1 if split == "None" else 4)
     assert done.progress.records == outcome.records
-    assert done.progress.bytes_read == done.progress.bytes == len(lying)
+    assert done.progress.bytes_done == done.progress.bytes == len(lying)
 
 
 async def test_lines_keep_their_ends_and_the_last_may_have_none(tmp_path):
@@ -184,6 +184,30 @@ async def test_a_record_that_fails_fails_its_file_alone(tmp_path, given, said):
     assert done.progress.records == 3
 
 
+@pytest.mark.parametrize("compression", ["None", "Gzip"])
+async def test_progress_counts_what_is_answered_and_not_what_is_read(tmp_path, compression):
+    """All of a small file is read at once; its first record is answered last here."""
+    data = b"".join(b"%03d\n" % number for number in range(5))
+    lying = packed(data) if compression == "Gzip" else data
+
+    async def answer(body):
+        if body == b"000\n":
+            assert (model.progress.records, model.progress.bytes_done) == (0, 0)
+            async with asyncio.timeout(30):
+                while model.progress.records < 4:
+                    await asyncio.sleep(0)
+            assert model.progress.bytes_done == len(lying) * 4 // 5
+        return body
+
+    model = SaidModel(answer)
+    done = await transformed(
+        tmp_path, {"f": lying}, model, split_type="Line", batch_strategy="SingleRecord",
+        max_concurrent=2, compression_type=compression,
+    )  # fmt: skip
+    assert done.outputs == {"f.out": data}
+    assert (done.progress.records, done.progress.bytes_done) == (5, len(lying))
+
+
 async def test_a_body_that_fails_is_named_by_all_its_records(tmp_path):
     done = await transformed(tmp_path, {"f": b"1\n2\n3"}, refusing(b"1\n2\n3"), split_type="Line")
     assert done.reason("f") == "records 0 to 2 (lines 1 to 3): the container answered 400: no"
@@ -227,7 +251,7 @@ async def test_of_an_answer_that_broke_off_nothing_stays(tmp_path):
     done = await transformed(tmp_path, {"f": b"abc"}, model, max_payload_mb=0)
     assert done.model.asked == [b"abc", b"abc"]
     assert done.outputs == {"f.out": b"whole"}
-    assert done.progress.bytes_read == 3
+    assert done.progress.bytes_done == 3
 
 
 async def test_an_answer_that_is_over_before_the_body_is_no_answer(tmp_path):
