@@ -40,8 +40,8 @@ class Progress:
     Attributes:
         files: how many there are.
         bytes: of all files that are to be done, as they lie there.
-        bytes_done: of these, the bytes whose records are answered. A file that is one request counts
-            by the bytes that are sent.
+        bytes_done: of these, the bytes whose records are answered. Of a file that is one request,
+            the bytes that are sent.
         records: that are answered, in files under way too. The records of a failed file are taken
             out again.
         outcomes: of files that are over, in the order of their ends.

@@ -7,7 +7,11 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from partway.gateway.control.json_rpc import CONTENT_TYPE
-from partway.gateway.operations.invocation_headers import ASYNC_HEADERS, INVOKE_HEADERS
+from partway.gateway.operations.invocation_headers import (
+    ASYNC_HEADERS,
+    INPUT_LOCATION,
+    INVOKE_HEADERS,
+)
 from partway.gateway.operations.openapi.schemas import TEXT, Schema, ref
 from partway.protocol.open_inference import HEADER_LENGTH
 
@@ -25,6 +29,29 @@ STATUS: Final = "Status"
 
 
 @dataclass(frozen=True, slots=True)
+class Sample:
+    """A request that works, as an example.
+
+    Attributes:
+        body: the request's body; empty where it has none.
+        headers: of the request, beside those of authentication.
+        command: a whole shell command, for operations that curl cannot ask for.
+    """
+
+    body: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    command: str = ""
+
+
+_ROW: Final = Sample("1.0,2.0", {"Content-Type": "text/csv"})
+_INSTANCES: Final = Sample('{"instances": [[1.0, 2.0]]}', {"Content-Type": JSON})
+_TENSOR: Final = Sample(
+    '{"inputs": [{"name": "x", "datatype": "FP64", "shape": [1, 2], "data": [1.0, 2.0]}]}',
+    {"Content-Type": JSON},
+)
+
+
+@dataclass(frozen=True, slots=True)
 class Description:
     """One operation at one path.
 
@@ -39,6 +66,7 @@ class Description:
         status: of the answer.
         headers: of the request, each with what it must be.
         also: other statuses that are no errors, with what they mean.
+        sample: headers and the body of a request that works, for :mod:`.sample_requests`.
         id: the operation's in the document; its name unless it is given.
     """
 
@@ -52,6 +80,7 @@ class Description:
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
     also: Mapping[int, str] = field(default_factory=dict)
+    sample: Sample = Sample()
     id: str = ""
 
 
@@ -107,12 +136,14 @@ DESCRIPTIONS: Final = (
         "Ask a container, and have its whole answer.",
         *({ANY: {}}, {ANY: {}}, "post"),
         headers=_INVOKE,
+        sample=_ROW,
     ),
     Description(
         *("InvokeEndpointWithResponseStream", f"{_ENDPOINT}/invocations-response-stream", RUNTIME),
         "Ask a container, and have each chunk of its answer as an event, at once.",
         *({EVENTS: {}}, {ANY: {}}, "post"),
         headers=_INVOKE,
+        sample=_ROW,
     ),
     Description(
         *("InvokeEndpointAsync", f"{_ENDPOINT}/async-invocations", RUNTIME),
@@ -122,6 +153,7 @@ DESCRIPTIONS: Final = (
         "post",
         202,
         headers={name: rule.must_be for name, rule in ASYNC_HEADERS.items()},
+        sample=Sample(headers={INPUT_LOCATION: "s3://bucket/input.csv"}),
     ),
     Description(
         "InvokeEndpointWithBidirectionalStream",
@@ -130,6 +162,9 @@ DESCRIPTIONS: Final = (
         "Parts both ways, by event streams over HTTP/2, or HTTP/1.1 in chunks.",
         *({EVENTS: {}}, {EVENTS: {}}, "post"),
         headers=_STREAM_HEADERS,
+        sample=Sample(
+            command='partway invoke kmeans --text hello --transport http2 --url "$GATEWAY"'
+        ),
     ),
     Description(
         "InvokeEndpointWithBidirectionalStream",
@@ -139,17 +174,20 @@ DESCRIPTIONS: Final = (
         {},
         status=101,
         headers=_STREAM_HEADERS,
+        sample=Sample(command='partway invoke kmeans --text hello --url "$GATEWAY"'),
         id="OpenWebSocket",
     ),
     Description(
         *("Predict", f"{_PARENT}:predict", PREDICTION),
         "Ask with instances, as on Vertex AI: one prediction for each.",
         *({JSON: ref("Predictions")}, {JSON: ref("Instances")}, "post"),
+        sample=_INSTANCES,
     ),
     Description(
         *("Predict", "/v1/model:predict", PREDICTION),
         "The same, of the endpoint that the first label of the host names.",
         *({JSON: ref("Predictions")}, {JSON: ref("Instances")}, "post"),
+        sample=Sample(_INSTANCES.body, {**_INSTANCES.headers, "Host": "kmeans.example.com"}),
         id="PredictByHost",
     ),
     *(
@@ -157,6 +195,7 @@ DESCRIPTIONS: Final = (
             *("Predict", f"{_MODEL}{what}:predict", PREDICTION),
             "Ask with instances or columns, as of KServe and TF Serving.",
             *(_PREDICTED, _ASKED, "post"),
+            sample=_INSTANCES,
             id=f"PredictByModel{suffix}",
         )
         for what, suffix in (
@@ -168,11 +207,13 @@ DESCRIPTIONS: Final = (
         *("RawPredict", f"{_PARENT}:rawPredict", PREDICTION),
         "Any bytes to a container, and its own back.",
         *({ANY: {}}, {ANY: {}}, "post"),
+        sample=_ROW,
     ),
     Description(
         *("StreamRawPredict", f"{_PARENT}:streamRawPredict", PREDICTION),
         "Any bytes to a container, and each chunk of its answer, at once.",
         *({ANY: {}}, {ANY: {}}, "post"),
+        sample=_ROW,
     ),
     Description(
         *("GetPredictionEndpoint", _PARENT, PREDICTION),
@@ -197,6 +238,7 @@ DESCRIPTIONS: Final = (
             {JSON: ref("InferResponse"), OCTETS: {}},
             {JSON: ref("InferRequest"), OCTETS: {}},
             "post",
+            sample=_TENSOR,
             headers={HEADER_LENGTH: "the length of the body's JSON, where binary data follow it"},
             id="ModelInferOfVersion" if version else "",
         )
@@ -247,6 +289,7 @@ DESCRIPTIONS: Final = (
 BY_TARGET: Final = Description(
     *("ByTarget", "/", CONTROL, "An operation of the control plane's, or of CloudWatch Logs'."),
     *({CONTENT_TYPE: ref("Members")}, {CONTENT_TYPE: ref("Members")}, "post"),
+    sample=Sample("{}", {"Content-Type": CONTENT_TYPE, "X-Amz-Target": "SageMaker.ListEndpoints"}),
 )
 
 #: Routes that have nothing to say but that something is not here.

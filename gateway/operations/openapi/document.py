@@ -11,10 +11,10 @@ from partway.gateway.operations.openapi.descriptions import (
     BY_TARGET,
     DESCRIPTIONS,
     ELSEWHERE,
-    EXAMPLES,
     REFUSING,
     Description,
 )
+from partway.gateway.operations.openapi.sample_requests import path_of, sample_request
 from partway.gateway.operations.openapi.schemas import ERRORS, SCHEMAS, TEXT
 from partway.gateway.serving.routes import Access, Route
 
@@ -43,7 +43,8 @@ _SCHEMES: Final = {
 _ABOUT: Final = (
     "Without authentication (`--auth none`) nobody is asked who they are, and the control plane "
     "answers this machine alone. gRPC is on the same ports, and so is an API for kubectl, which "
-    "describes itself at `/kubernetes/openapi/v3`."
+    "describes itself at `/kubernetes/openapi/v3`. Each operation has a request for a shell: "
+    "`$GATEWAY` is this gateway's address, and `$TOKEN` a token of the principals' file."
 )
 
 
@@ -56,7 +57,7 @@ def described(route: Route) -> list[Description]:
         for each in DESCRIPTIONS
         if each.name == route.name
         and each.method.upper() in route.methods
-        and route.path.fullmatch(_IN_BRACES.sub(lambda name: EXAMPLES[name[1]], each.path))
+        and route.path.fullmatch(path_of(each))
     ]
 
 
@@ -120,6 +121,8 @@ def _operation(route: Route, each: Description, *, asks: bool) -> dict[str, Any]
     answer: dict[str, Any] = {"description": "The answer."}
     if each.answer:
         answer["content"] = _content(each.answer)
+    sample = sample_request(each, route.access, asks=asks)
+    operation["x-codeSamples"] = [{"lang": "Shell", "source": sample}]
     operation["responses"] = {
         str(each.status): answer,
         **{str(status): {"description": means} for status, means in each.also.items()},

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import re
 from collections.abc import Iterator, Mapping
 from html import escape
 from typing import Any, Final
@@ -21,6 +22,8 @@ _STYLE: Final = (
     "@media(prefers-color-scheme:dark){body{color:#e8e8e8;background:#161616}"
     "pre{background:#242424}details{border-color:#3a3a3a}a{color:#8ab4f8}}"
 )
+
+_CODE: Final = re.compile("`([^`]+)`")
 
 #: No script at all, and this one style.
 POLICY: Final = (
@@ -43,11 +46,16 @@ def page(document: Mapping[str, Any]) -> str:
             '<meta name="viewport" content="width=device-width">',
             f"<title>{escape(info['title'])}: HTTP</title><style>{_STYLE}</style></head><body>",
             f"<h1>{escape(info['title'])} {escape(info['version'])}</h1>",
-            f'<p>{escape(info["description"])}</p><p><a href="/openapi.json">openapi.json</a></p>',
+            f'<p>{_prose(info["description"])}</p><p><a href="/openapi.json">openapi.json</a></p>',
             *(part for tag in document["tags"] for part in _family(document, tag["name"])),
             f"<h2>Forms</h2>{_forms(document['components'])}</body></html>",
         )
     )
+
+
+def _prose(text: str) -> str:
+    """A sentence as HTML. Of Markdown our sentences have code between backquotes, and no more."""
+    return _CODE.sub(r"<code>\1</code>", escape(text))
 
 
 def _family(document: Mapping[str, Any], tag: str) -> Iterator[str]:
@@ -59,17 +67,19 @@ def _family(document: Mapping[str, Any], tag: str) -> Iterator[str]:
 
 
 def _operation(path: str, method: str, operation: Mapping[str, Any]) -> str:
-    parts = [f"<p>{escape(operation['summary'])}</p><dl>"]
+    parts = [f"<p>{_prose(operation['summary'])}</p><dl>"]
     asks = " or a ".join(name for each in operation["security"] for name in each)
     parts.append(f"<dt>Who asks</dt><dd>{f'a {escape(asks)}' if asks else 'anyone'}</dd>")
     for each in operation.get("parameters", ()):
         allowed = ", ".join(each["schema"].get("enum", ()))
-        words = escape(each.get("description", allowed))
+        words = _prose(each.get("description", allowed))
         parts.append(f"<dt><code>{escape(each['name'])}</code></dt><dd>{words} ({each['in']})</dd>")
     body = operation.get("requestBody", {}).get("content", {})
     parts += [f"<dt>Request</dt><dd>{_content(body)}</dd>"] if body else []
+    for sample in operation.get("x-codeSamples", ()):
+        parts.append(f"<dt>Example</dt><dd><pre>{escape(sample['source'])}</pre></dd>")
     for status, answer in operation["responses"].items():
-        shown = _content(answer.get("content", {})) or escape(answer.get("description", ""))
+        shown = _content(answer.get("content", {})) or _prose(answer.get("description", ""))
         if "$ref" in answer:
             status, shown = "Errors", _reference(answer["$ref"])
         parts.append(f"<dt>{escape(status)}</dt><dd>{shown}</dd>")
@@ -99,8 +109,12 @@ def _reference(to: str) -> str:
 
 def _forms(components: Mapping[str, Any]) -> str:
     found = {**components["schemas"], **components["responses"]}
-    return "".join(
-        f'<h3 id="{escape(name)}">{escape(name)}</h3>'
-        f"<pre>{escape(json.dumps(each, indent=2, ensure_ascii=False))}</pre>"
-        for name, each in found.items()
+    return "".join(_form(name, each) for name, each in found.items())
+
+
+def _form(name: str, form: Mapping[str, Any]) -> str:
+    members = {member: each for member, each in form.items() if member != "description"}
+    return (
+        f'<h3 id="{escape(name)}">{escape(name)}</h3><p>{_prose(form.get("description", ""))}</p>'
+        f"<pre>{escape(json.dumps(members, indent=2, ensure_ascii=False))}</pre>"
     )

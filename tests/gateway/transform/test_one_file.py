@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from anyio.lowlevel import checkpoint
 
 from partway.gateway.transform.model import AskFailed, ModelGone
 from partway.gateway.transform.outcomes import FileState
@@ -195,7 +196,7 @@ async def test_progress_counts_what_is_answered_and_not_what_is_read(tmp_path, c
             assert (model.progress.records, model.progress.bytes_done) == (0, 0)
             async with asyncio.timeout(30):
                 while model.progress.records < 4:
-                    await asyncio.sleep(0)
+                    await checkpoint()
             assert model.progress.bytes_done == len(lying) * 4 // 5
         return body
 

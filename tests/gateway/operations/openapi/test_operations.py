@@ -62,8 +62,11 @@ async def test_the_page_has_all_of_it_and_runs_nothing(asking):
         if tag == "a" and attributes["href"].startswith("#")
     }
     assert anchors <= ids
+    assert "`" not in elements.text, "Markdown of a description is rendered"
+    assert "<code>/kubernetes/openapi/v3</code>" in said.decode()
     for path, methods in made["paths"].items():
         assert path in elements.text
         for operation in methods.values():
             assert operation["summary"] in elements.text
+            assert operation["x-codeSamples"][0]["source"] in elements.text
             assert operation["operationId"] in ids
