@@ -287,7 +287,7 @@ def test_both_commands_run_there(installed, project, there):
         endpoint = ("--endpoint", f"chat={model}")
         with running(installed / "partway", *serve, *endpoint, **there) as gateway:
             said = subprocess.run(
-                [installed / "partway", "invoke", "chat", "--url", gateway, "--text", "hello"],
+                [installed / "partway", "invoke", "chat", "--gateway", gateway, "--text", "hello"],
                 capture_output=True,
                 timeout=60,
                 check=False,

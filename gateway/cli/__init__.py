@@ -7,6 +7,7 @@ from typing import Final
 #: What each command is for, by its name.
 COMMANDS: Final = {
     "serve": "run the gateway",
+    "wait": "return once the gateway or an endpoint is ready",
     "deploy": "make an endpoint of an image or a command, or update it",
     "delete": "delete an endpoint, with what was deployed for it",
     "endpoints": "show how endpoints are, start one anew",

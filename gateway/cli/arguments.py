@@ -1,8 +1,9 @@
-"""Reads the values of flags that several commands have."""
+"""Flags that several commands have, and the values of flags."""
 
 from __future__ import annotations
 
 import argparse
+import os
 from contextlib import suppress
 
 
@@ -18,4 +19,14 @@ def seconds(text: str) -> float:
             return value
     raise argparse.ArgumentTypeError(
         f"{text!r} was given; it must be a number of seconds over 0 and at most 3600"
+    )
+
+
+def add_gateway(parser: argparse.ArgumentParser) -> None:
+    """Add ``--gateway URL``, the gateway that a command is a client of."""
+    parser.add_argument(
+        "--gateway",
+        metavar="URL",
+        default=os.environ.get("PARTWAY_URL", "http://127.0.0.1:8090"),
+        help="the gateway's URL, http:// or https:// (PARTWAY_URL, else http://127.0.0.1:8090)",
     )

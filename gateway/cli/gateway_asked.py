@@ -53,7 +53,7 @@ def say_why(command: str, error: GatewayNotAsked) -> int:
     return error.status
 
 
-def add_data_dir(parser: argparse.ArgumentParser) -> None:
+def add_data_dir(parser: argparse._ActionsContainer) -> None:
     """Add ``--data-dir``, by which :func:`find_gateway` finds the gateway that is meant."""
     parser.add_argument(
         "--data-dir",

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, cast
 
 from partway.documentation import page
 from partway.gateway.cli import COMMANDS
-from partway.gateway.cli.arguments import seconds
+from partway.gateway.cli.arguments import add_gateway, seconds
 from partway.gateway.cli.environment import region
 from partway.gateway.cli.invoke_input import opened_input
 from partway.gateway.cli.invoke_output import FramePrinter, ReplyPrinter, Timing
@@ -43,7 +43,7 @@ examples:
   partway invoke echo --text "Hello " --text world --partial --frames
   partway invoke echo < questions.txt
   partway invoke voice --wav call.wav --rate 16000 --channels 1 --pace realtime --path v1/listen
-  partway invoke echo --text hi --transport http2 --sign --url https://localhost:8443 --ca ca.pem
+  partway invoke echo --text hi --transport http2 --sign --gateway https://localhost:8443
 """
 
 
@@ -60,11 +60,7 @@ def add_to(commands: Commands) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("endpoint", metavar="NAME", help="the endpoint's name")
-    parser.add_argument(
-        "--url",
-        default=os.environ.get("PARTWAY_URL", "http://127.0.0.1:8090"),
-        help="the gateway's URL (%(default)s)",
-    )
+    add_gateway(parser)
     parser.add_argument(
         "--transport",
         choices=["websocket", "http2"],
@@ -163,7 +159,7 @@ async def invoke(options: argparse.Namespace) -> int:
     """Hold one conversation; returns the exit status."""
     with opened_input(options, _note) as parts:
         opened = connect(
-            options.url,
+            options.gateway,
             options.endpoint,
             transport=options.transport,
             path=options.path,

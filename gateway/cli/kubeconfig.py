@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 from partway.documentation import page
 from partway.gateway.cli import COMMANDS
+from partway.gateway.cli.arguments import add_gateway
 from partway.gateway.kubernetes.kinds import PREFIX
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ _MAX_CA: Final = 4 * 1024 * 1024
 _EXAMPLES: Final = """\
 examples:
   partway kubeconfig --output kubeconfig
-  PARTWAY_TOKEN=… partway kubeconfig --url https://localhost:8443 --output kubeconfig
+  PARTWAY_TOKEN=… partway kubeconfig --gateway https://localhost:8443 --output kubeconfig
   kubectl --kubeconfig kubeconfig get deployedmodels,endpoints
 """
 
@@ -62,11 +63,7 @@ def add_to(commands: Commands) -> None:
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument(
-        "--url",
-        default=os.environ.get("PARTWAY_URL", "http://127.0.0.1:8090"),
-        help="the gateway's URL (%(default)s)",
-    )
+    add_gateway(parser)
     parser.add_argument(
         "--ca",
         type=Path,
@@ -92,7 +89,7 @@ def run(options: argparse.Namespace) -> int:
     """Run the command; returns 0, 1 when a file cannot be read or written, 2 on bad usage."""
     try:
         token = options.token or os.environ.get("PARTWAY_TOKEN") or None
-        text = kubeconfig(options.url, _roots(options), token, options.namespace)
+        text = kubeconfig(options.gateway, _roots(options), token, options.namespace)
         if options.output is None:
             sys.stdout.write(text)
         else:
@@ -117,9 +114,9 @@ def kubeconfig(url: str, roots: bytes | None, token: str | None, namespace: str)
     """
     if "@" in url:  # which is not repeated: terminals are read, and logged
         raise _Unusable(
-            "--url: it has an @, as behind a user's name and password; it must be http://HOST:PORT "
-            "or https://…: the gateway reads neither, and the file would keep them. Who asks is "
-            "said by PARTWAY_TOKEN"
+            "--gateway: it has an @, as behind a user's name and password; it must be "
+            "http://HOST:PORT or https://…. The gateway reads neither, and the file would keep "
+            "them; set PARTWAY_TOKEN to a token instead"
         )
     try:
         parts = urlsplit(url)
@@ -127,10 +124,10 @@ def kubeconfig(url: str, roots: bytes | None, token: str | None, namespace: str)
     except ValueError:
         parts = urlsplit("")
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.query:
-        raise _Unusable(f"--url: {url!r} was given; it must be http://HOST:PORT or https://…")
+        raise _Unusable(f"--gateway: {url!r} was given; it must be http://HOST:PORT or https://…")
     if token is not None and parts.scheme != "https":
         raise _Unusable(
-            "--token: kubectl sends a token over TLS alone; --url must be https://, as with "
+            "--token: kubectl sends a token over TLS alone; --gateway must be https://, as with "
             "partway serve --tls-port, or the token be left out"
         )
     if token is not None and not _TOKEN.fullmatch(token):
@@ -166,7 +163,7 @@ def _roots(options: argparse.Namespace) -> bytes | None:
     """The roots that are named; else those of the local CA; None where there is neither."""
     named: Path | None = options.ca
     if named is None:
-        if not options.url.startswith("https:"):
+        if not options.gateway.startswith("https:"):
             return None
         from partway.gateway.tls.local_ca import default_directory
 

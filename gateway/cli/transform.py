@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from partway.documentation import page
 from partway.gateway.cli import COMMANDS
+from partway.gateway.cli.arguments import add_gateway
 from partway.gateway.cli.environment import region
 from partway.gateway.cli.process import INTERRUPTED, run_loop, stop_on_signals
 from partway.gateway.clock import LoopClock
@@ -77,7 +78,7 @@ def add_to(commands: Commands) -> None:
     )
     model = parser.add_mutually_exclusive_group(required=True)
     model.add_argument(
-        "--endpoint", metavar="NAME", help="an endpoint of the gateway that runs (PARTWAY_URL)"
+        "--endpoint", metavar="NAME", help="an endpoint of the gateway, see --gateway"
     )
     model.add_argument("--url", metavar="CONTAINER", help="a container that runs, http://HOST:PORT")
     model.add_argument(
@@ -86,6 +87,7 @@ def add_to(commands: Commands) -> None:
     model.add_argument(
         "--command", dest="entrypoint", metavar="COMMAND", help="a command that starts a container"
     )
+    add_gateway(parser)
     parser.add_argument(
         "--input",
         required=True,
@@ -295,8 +297,7 @@ async def _model(
     if options.endpoint:
         from partway.gateway.transform.gateway_model import GatewayModel
 
-        url = os.environ.get("PARTWAY_URL", "http://127.0.0.1:8090")
-        there = GatewayModel(url, options.endpoint, region(), os.environ, asked, clock)
+        there = GatewayModel(options.gateway, options.endpoint, region(), os.environ, asked, clock)
         async with there as gateway:
             yield gateway
         return

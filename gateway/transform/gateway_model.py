@@ -112,7 +112,7 @@ class GatewayModel:
         try:
             await self._exchanges.look(self._there, "/healthz")  # in front there may be a proxy
         except ApiError as error:
-            raise ModelGone(f"{_in_words(error)}; PARTWAY_URL must be the gateway's URL") from None
+            raise ModelGone(f"{_in_words(error)}; --gateway must be the gateway's URL") from None
         return b""
 
     async def ask(self, body: RequestBody, take: Callable[[ModelAnswer], Awaitable[_T]]) -> _T:

@@ -194,7 +194,7 @@ def say_listening(url: str, authority: str = "") -> None:
 
     Args:
         url: where the process listens.
-        authority: the path of the CA that signed the certificate; empty if there is none to trust.
+        authority: the path of the local CA's certificate; empty without one.
     """
     if format_of_log() == "json":
         line = LogLine("listening", url=url, **({"ca": authority} if authority else {}))

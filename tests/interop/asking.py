@@ -217,7 +217,7 @@ def invoke(url: str) -> Opener:
     async def opener(container: str) -> AsyncIterator[Talk]:
         process = await asyncio.create_subprocess_exec(
             sys.executable,
-            *("-m", "partway.gateway.cli.main", "invoke", container, "--url", url),
+            *("-m", "partway.gateway.cli.main", "invoke", container, "--gateway", url),
             stdin=PIPE, stdout=PIPE, stderr=PIPE, cwd=ROOT,
         )  # fmt: skip
         try:

@@ -60,7 +60,7 @@ async def gateway(anyio_backend: str, tmp_path: Path) -> AsyncIterator[ServedGat
 
 def kubeconfig(gateway: ServedGateway, file: Path, token: str = TOKEN) -> Path:
     """The file as the command writes it."""
-    flags = ["--url", gateway.https, "--ca", str(gateway.ca), "--token", token]
+    flags = ["--gateway", gateway.https, "--ca", str(gateway.ca), "--token", token]
     assert main(["kubeconfig", *flags, "--output", str(file)]) == 0
     return file
 
@@ -230,7 +230,7 @@ async def test_objects_outlive_the_gateway(tmp_path: Path, anyio_backend: str) -
         config = f'data_dir = "{tmp_path / "kept"}"\n'
         async with ServedGateway.start(tmp_path, config, None) as gateway:
             file = tmp_path / "open"
-            assert main(["kubeconfig", "--url", gateway.http, "--output", str(file)]) == 0
+            assert main(["kubeconfig", "--gateway", gateway.http, "--output", str(file)]) == 0
             kubectl = asking(tmp_path, file)
             assert "my-tf-model" in await said(kubectl, *commands)
             await until(kubectl, ready, "True")

@@ -29,7 +29,7 @@ STATUS: Final = "Status"
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class SampleParts:
     """A request that works, as an example.
 
     Attributes:
@@ -43,9 +43,9 @@ class Sample:
     command: str = ""
 
 
-_ROW: Final = Sample("1.0,2.0", {"Content-Type": "text/csv"})
-_INSTANCES: Final = Sample('{"instances": [[1.0, 2.0]]}', {"Content-Type": JSON})
-_TENSOR: Final = Sample(
+_ROW: Final = SampleParts("1.0,2.0", {"Content-Type": "text/csv"})
+_INSTANCES: Final = SampleParts('{"instances": [[1.0, 2.0]]}', {"Content-Type": JSON})
+_TENSOR: Final = SampleParts(
     '{"inputs": [{"name": "x", "datatype": "FP64", "shape": [1, 2], "data": [1.0, 2.0]}]}',
     {"Content-Type": JSON},
 )
@@ -80,7 +80,7 @@ class Description:
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
     also: Mapping[int, str] = field(default_factory=dict)
-    sample: Sample = Sample()
+    sample: SampleParts = SampleParts()
     id: str = ""
 
 
@@ -153,7 +153,7 @@ DESCRIPTIONS: Final = (
         "post",
         202,
         headers={name: rule.must_be for name, rule in ASYNC_HEADERS.items()},
-        sample=Sample(headers={INPUT_LOCATION: "s3://bucket/input.csv"}),
+        sample=SampleParts(headers={INPUT_LOCATION: "s3://bucket/input.csv"}),
     ),
     Description(
         "InvokeEndpointWithBidirectionalStream",
@@ -162,8 +162,8 @@ DESCRIPTIONS: Final = (
         "Parts both ways, by event streams over HTTP/2, or HTTP/1.1 in chunks.",
         *({EVENTS: {}}, {EVENTS: {}}, "post"),
         headers=_STREAM_HEADERS,
-        sample=Sample(
-            command='partway invoke kmeans --text hello --transport http2 --url "$GATEWAY"'
+        sample=SampleParts(
+            command='partway invoke kmeans --text hello --transport http2 --gateway "$GATEWAY"'
         ),
     ),
     Description(
@@ -174,7 +174,7 @@ DESCRIPTIONS: Final = (
         {},
         status=101,
         headers=_STREAM_HEADERS,
-        sample=Sample(command='partway invoke kmeans --text hello --url "$GATEWAY"'),
+        sample=SampleParts(command='partway invoke kmeans --text hello --gateway "$GATEWAY"'),
         id="OpenWebSocket",
     ),
     Description(
@@ -187,7 +187,7 @@ DESCRIPTIONS: Final = (
         *("Predict", "/v1/model:predict", PREDICTION),
         "The same, of the endpoint that the first label of the host names.",
         *({JSON: ref("Predictions")}, {JSON: ref("Instances")}, "post"),
-        sample=Sample(_INSTANCES.body, {**_INSTANCES.headers, "Host": "kmeans.example.com"}),
+        sample=SampleParts(_INSTANCES.body, {**_INSTANCES.headers, "Host": "kmeans.example.com"}),
         id="PredictByHost",
     ),
     *(
@@ -289,7 +289,9 @@ DESCRIPTIONS: Final = (
 BY_TARGET: Final = Description(
     *("ByTarget", "/", CONTROL, "An operation of the control plane's, or of CloudWatch Logs'."),
     *({CONTENT_TYPE: ref("Members")}, {CONTENT_TYPE: ref("Members")}, "post"),
-    sample=Sample("{}", {"Content-Type": CONTENT_TYPE, "X-Amz-Target": "SageMaker.ListEndpoints"}),
+    sample=SampleParts(
+        "{}", {"Content-Type": CONTENT_TYPE, "X-Amz-Target": "SageMaker.ListEndpoints"}
+    ),
 )
 
 #: Routes that have nothing to say but that something is not here.

@@ -44,10 +44,9 @@ def test_a_table_of_the_only_gateway_that_runs(tmp_path, gateway):
     assert (ended.status, ended.errors) == (0, "")
     head, row = ended.output.decode().splitlines()
     assert re.split(" {2,}", head.rstrip()) == [
-        *("endpoint", "variant", "instances", "state", "health"),
-        *("streams", "requests", "restarts", "since"),
+        *("endpoint", "instances", "state", "health", "streams", "requests", "restarts", "age"),
     ]
-    assert re.split(" {2,}", row)[:5] == ["echo", "AllTraffic", "1/1", "InService", "healthy"]
+    assert re.split(" {2,}", row)[:4] == ["echo", "1/1", "InService", "healthy"]
 
 
 def test_json(tmp_path, gateway):

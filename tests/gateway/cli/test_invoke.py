@@ -259,7 +259,7 @@ def test_a_file_goes_in_binary_parts(invoke, tmp_path):
 @pytest.mark.parametrize("flag", ["--file", "--wav"])
 def test_a_file_that_is_not_there(asked_wrongly, flag):
     """That is said before anything is asked of a gateway."""
-    ended = asked_wrongly("echo", flag, "/no/such/file", "--url", "http://127.0.0.1:1")
+    ended = asked_wrongly("echo", flag, "/no/such/file", "--gateway", "http://127.0.0.1:1")
     assert (ended.status, ended.output) == (2, b"")
     assert ended.errors == f"partway invoke: {flag} /no/such/file: No such file or directory\n"
 
@@ -312,7 +312,7 @@ def test_without_a_pace_sound_is_sent_at_once(invoke, tmp_path):
 def test_a_file_that_is_no_sound(asked_wrongly, tmp_path):
     path = tmp_path / "call.wav"
     path.write_bytes(b"ID3\x03 and so on")
-    ended = asked_wrongly("echo", "--wav", str(path), "--url", "http://127.0.0.1:1")
+    ended = asked_wrongly("echo", "--wav", str(path), "--gateway", "http://127.0.0.1:1")
     assert ended.status == 2
     assert ended.errors.startswith(f"partway invoke: --wav {path}: file does not start with RIFF")
 
@@ -375,7 +375,7 @@ async def test_what_a_platform_that_closes_would_lose_is_told(
 
     async with RawContainer(grant) as server:
         url = f"http://127.0.0.1:{server.port}"
-        words = ["invoke", "echo", "--url", url, "--text", "hi"]
+        words = ["invoke", "echo", "--gateway", url, "--text", "hi"]
         words += ["--wait", "1"] if before else []
         asking = asyncio.create_task(invoke_command(_parser("invoke").parse_args(words)))
         at_gateway = await server.stream()
@@ -532,7 +532,7 @@ def test_refused_by_the_container(invoke):
 
 
 def test_no_gateway_there(asked_wrongly):
-    ended = asked_wrongly("echo", "--text", "hi", "--url", "http://127.0.0.1:1")
+    ended = asked_wrongly("echo", "--text", "hi", "--gateway", "http://127.0.0.1:1")
     assert ended.status == 1
     last = ended.errors.splitlines()[-1]
     assert last.startswith(
@@ -543,7 +543,7 @@ def test_no_gateway_there(asked_wrongly):
 
 @pytest.mark.parametrize("url", ["127.0.0.1:8090", "ftp://h", "http://h:99999", "http://"])
 def test_a_url_that_is_none(asked_wrongly, url):
-    ended = asked_wrongly("echo", "--text", "hi", "--url", url)
+    ended = asked_wrongly("echo", "--text", "hi", "--gateway", url)
     assert (ended.status, ended.output) == (2, b"")
     assert "partway invoke: " in ended.errors
 

@@ -105,7 +105,10 @@ def test_a_token_from_the_environment_or_the_flag(secured):
         (["--sign"], "AWS_ACCESS_KEY_ID is not set, or empty; it must be set in order to sign"),
         (["--token", "t", "--transport", "http2"], "token: one was given for an event stream"),
         (["--ca", "ca.pem"], "ca: a file was given for http://; the URL must be https://"),
-        (["--url", "https://localhost:1", "--ca", "/no/such.pem"], "/no/such.pem: No such file"),
+        (
+            ["--gateway", "https://localhost:1", "--ca", "/no/such.pem"],
+            "/no/such.pem: No such file",
+        ),
         (["--region", "EU"], "region: 'EU' was given; it must be a region"),
     ],
 )

@@ -56,7 +56,7 @@ def test_a_gateway_with_tls_that_asks_who_asks(capsys, tmp_path, monkeypatch):
     file.write_text("what was there")
     file.chmod(0o644)
     monkeypatch.setenv("PARTWAY_TOKEN", TOKEN)
-    flags = ("--url", "https://gw.example:8443/behind/", "--ca", ca, "--namespace", "team")
+    flags = ("--gateway", "https://gw.example:8443/behind/", "--ca", ca, "--namespace", "team")
     assert printed(capsys, *flags, "--output", file) == ""
     text = file.read_text()
     assert '    server: "https://gw.example:8443/behind/kubernetes"\n' in text
@@ -69,28 +69,52 @@ def test_a_gateway_with_tls_that_asks_who_asks(capsys, tmp_path, monkeypatch):
 
 def test_the_local_ca_is_trusted_where_there_is_one(capsys, tmp_path):
     url = "https://localhost:8443"
-    assert "certificate-authority-data" not in printed(capsys, "--url", url)
+    assert "certificate-authority-data" not in printed(capsys, "--gateway", url)
     folder = tmp_path / "home" / ".local" / "share" / "partway" / "tls"
     folder.mkdir(parents=True)
     (folder / "ca.pem").write_text(PEM)
-    assert "certificate-authority-data" in printed(capsys, "--url", url)
+    assert "certificate-authority-data" in printed(capsys, "--gateway", url)
     assert "certificate-authority-data" not in printed(capsys)
 
 
 @pytest.mark.parametrize(
     ("flags", "status", "said"),
     [
-        (["--url", "gw.example"], 2, "--url: 'gw.example' was given; it must be http://HOST:PORT"),
-        (["--url", "http://[::1"], 2, "--url: 'http://[::1' was given; it must be http://HOST"),
-        (["--url", "http://h:1x"], 2, "--url: 'http://h:1x' was given; it must be http://HOST"),
-        (["--url", "http://h:65536"], 2, "--url: 'http://h:65536' was given; it must be http:"),
-        (["--url", "http://me:passwort@h"], 2, "--url: it has an @, as behind a user's name"),
-        (["--url", "https://me:pass/wort@h"], 2, "--url: it has an @, as behind a user's name"),
+        (
+            ["--gateway", "gw.example"],
+            2,
+            "--gateway: 'gw.example' was given; it must be http://HOST:PORT",
+        ),
+        (
+            ["--gateway", "http://[::1"],
+            2,
+            "--gateway: 'http://[::1' was given; it must be http://HOST",
+        ),
+        (
+            ["--gateway", "http://h:1x"],
+            2,
+            "--gateway: 'http://h:1x' was given; it must be http://HOST",
+        ),
+        (
+            ["--gateway", "http://h:65536"],
+            2,
+            "--gateway: 'http://h:65536' was given; it must be http:",
+        ),
+        (
+            ["--gateway", "http://me:passwort@h"],
+            2,
+            "--gateway: it has an @, as behind a user's name",
+        ),
+        (
+            ["--gateway", "https://me:pass/wort@h"],
+            2,
+            "--gateway: it has an @, as behind a user's name",
+        ),
         (["--token", TOKEN], 2, "kubectl sends a token over TLS alone"),
-        (["--url", "https://h", "--token", "a b"], 2, "--token: it must be letters"),
+        (["--gateway", "https://h", "--token", "a b"], 2, "--token: it must be letters"),
         (["--namespace", "A"], 2, "--namespace: 'A' was given"),
-        (["--url", "https://h", "--ca", "none.pem"], 1, "--ca: none.pem: No such file"),
-        (["--url", "https://h", "--ca", os.devnull], 1, "must have certificates in PEM"),
+        (["--gateway", "https://h", "--ca", "none.pem"], 1, "--ca: none.pem: No such file"),
+        (["--gateway", "https://h", "--ca", os.devnull], 1, "must have certificates in PEM"),
         (["--output", "."], 2, "--output: '.' was given; it must be a file's path"),
         (["--output", f"{os.devnull}/file"], 1, f"--output: {os.devnull}/file: Not a directory"),
         (["--output", "a" * 300], 1, "File name too long"),

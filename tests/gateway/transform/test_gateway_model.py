@@ -125,7 +125,7 @@ async def test_whether_it_is_there():
         await gateway.model.there()
     async with Gateway() as gateway:
         gateway.container._server.close()
-        with pytest.raises(ModelGone, match=r"no connection with the gateway: .*; PARTWAY_URL mus"):
+        with pytest.raises(ModelGone, match=r"no connection with the gateway: .*; --gateway mus"):
             await soon(gateway.model.parameters())
 
 
