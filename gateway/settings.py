@@ -235,7 +235,8 @@ class Settings(_TopLevel):
         max_transform_jobs: transform jobs that run at a time; others wait.
         transform_quota: bytes of their outputs that are gathered on disk at a time.
         endpoints: the endpoints.
-        images: commands that stand for images, by the images' names.
+        images: commands, or running containers, that stand for images, by the images' names. A
+            settings file has commands alone.
         local_roots: folders below which callers of the API may name files.
         local_results: folders below which they may have answers put.
         topics: webhooks of topics, which hear of asynchronous requests' ends, by the topics' ARNs.
@@ -246,7 +247,7 @@ class Settings(_TopLevel):
     """
 
     endpoints: tuple[Endpoint, ...] = ()
-    images: Mapping[str, Program] = field(default_factory=dict)
+    images: Mapping[str, Program | Attached] = field(default_factory=dict)
     local_roots: tuple[Path, ...] = ()
     local_results: tuple[Path, ...] = ()
     topics: Mapping[str, str] = field(default_factory=dict)

@@ -74,7 +74,8 @@ def _faults(loaded: Settings) -> Iterator[str]:
                 place = f"{where}.containers#{number}: "
                 yield from _faults_of_variant(variant.of(each), place)
     for name, program in loaded.images.items():
-        yield from _refusals(partial(find_program, program, {}), f'images."{name}": ')
+        if isinstance(program, Program):
+            yield from _refusals(partial(find_program, program, {}), f'images."{name}": ')
 
 
 def _number(things: Sized, name: str) -> str:

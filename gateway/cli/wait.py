@@ -47,7 +47,7 @@ examples:
 
 
 class _NotReady(Exception):
-    """What is waited for is not ready yet; the message says why."""
+    """The gateway or the endpoint is not ready yet; the message says why."""
 
 
 def add_to(commands: Commands) -> None:

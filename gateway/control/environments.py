@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from partway.gateway.control.errors import ValidationException
-from partway.gateway.fleet.endpoints import Image, Program
+from partway.gateway.fleet.endpoints import OneSource, Program
 from partway.gateway.fleet.launchers.process import PORT_VARIABLE
 from partway.gateway.fleet.launchers.programs import OF_THE_GATEWAY
 
@@ -27,7 +27,7 @@ _NEVER: Final = OF_THE_GATEWAY | {_PORT_RANGE}
 
 
 def environment_of(
-    model: str, container: Mapping[str, Any], source: Program | Image, listed: Iterable[str]
+    model: str, container: Mapping[str, Any], source: OneSource, listed: Iterable[str]
 ) -> tuple[tuple[str, str], ...]:
     """The variables that a container's definition gives to what runs it.
 

@@ -18,12 +18,14 @@ from partway.gateway.control.local_paths import LocalRoots, is_local
 from partway.gateway.control.operator_models import command_of
 from partway.gateway.control.vertex_models import vertex_of, without_what_it_says
 from partway.gateway.fleet.endpoints import (
+    Attached,
     Containers,
     Endpoint,
     Execution,
     Image,
     InstanceTimes,
     OneContainer,
+    OneSource,
     Program,
     Variant,
 )
@@ -135,7 +137,7 @@ class ApiSurroundings:
     Attributes:
         policy: of their streams.
         times: of their instances, where a configuration says nothing.
-        images: commands that stand for images.
+        images: commands, or running containers, that stand for images.
         roots: below which model data of this machine may be.
         gpus: how many there are on this machine.
         environment: patterns of the variables that programs may be given.
@@ -143,7 +145,7 @@ class ApiSurroundings:
 
     policy: StreamPolicy
     times: InstanceTimes
-    images: Mapping[str, Program]
+    images: Mapping[str, Program | Attached]
     roots: LocalRoots
     gpus: int = 0
     environment: tuple[str, ...] = ()
@@ -203,7 +205,9 @@ def _container_of(
     of_operator: Members | None,
 ) -> OneContainer:
     source = command_of(of_operator or {}) or _source_of(model, container, around)
-    model_data = model_data_of(container, around.roots)
+    # A container that runs already has its model.
+    attached = isinstance(source, Attached)
+    model_data = None if attached else model_data_of(container, around.roots)
     if (vertex := vertex_of(container)) is not None:
         container = without_what_it_says(container)
     return OneContainer(
@@ -239,7 +243,7 @@ def _checked_count(variant: str, count: int) -> int:
     return count
 
 
-def _source_of(model: str, container: Members, around: ApiSurroundings) -> Program | Image:
+def _source_of(model: str, container: Members, around: ApiSurroundings) -> OneSource:
     uri = container.get("Image", "")
     if uri not in around.images and not is_image(uri):
         raise ValidationException(

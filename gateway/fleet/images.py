@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping
 from typing import Final
 
-from partway.gateway.fleet.endpoints import Image, Program, Pull
+from partway.gateway.fleet.endpoints import Attached, Image, OneSource, Program, Pull
 
 #: Containers that ship with this project, by the names of their models.
 SHIPPED: Final = ("echo", "kmeans", "linear", "pca", "speech", "text")
@@ -26,13 +26,13 @@ def is_image(uri: str) -> bool:
 
 
 def resolve_image(
-    uri: str, images: Mapping[str, Program], pull: Pull = "missing"
-) -> Program | Image:
+    uri: str, images: Mapping[str, Program | Attached], pull: Pull = "missing"
+) -> OneSource:
     """What runs an image: its entry in a table, else a container that ships, else the engine.
 
     Args:
         uri: the image's name; with ``docker://`` before it, it is the engine's in any case.
-        images: commands that stand for images, by the images' names.
+        images: commands, or running containers, that stand for images, by the images' names.
         pull: when the engine is to pull it.
     """
     if uri.startswith(ENGINE_SCHEME):

@@ -19,7 +19,7 @@ import json
 import logging
 import secrets
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import AsyncExitStack, contextmanager, suppress
 from datetime import UTC, datetime
@@ -30,7 +30,9 @@ from typing import Any, Final, Self
 from urllib.parse import quote, urlencode
 
 from partway.gateway.configuration.messages import SettingsError
-from partway.gateway.fleet.endpoints import Endpoint
+from partway.gateway.dialling import Address
+from partway.gateway.fleet.endpoints import Attached, Endpoint
+from partway.gateway.fleet.limits import MAX_INSTANCES
 from partway.gateway.gateway import Gateway, Listening
 from partway.gateway.settings import Settings, changed_policy
 from partway.gateway.streams.policy import StreamPolicy
@@ -52,7 +54,7 @@ from partway.gateway.workbench.intermediary.faults import (
     Stall,
     Throttle,
 )
-from partway.gateway.workbench.testing.script import CloseWith, Fragmented
+from partway.gateway.workbench.testing.script import CloseWith, FailWith, Fragmented
 from partway.gateway.workbench.testing.scripted import ReceivedStream, ScriptedContainer
 from partway.protocol.sigv4 import Credentials
 
@@ -63,6 +65,7 @@ __all__ = [
     "Delay",
     "DropPongs",
     "Empty",
+    "FailWith",
     "Faults",
     "Fragmented",
     "GatewayDidNotRun",
@@ -102,6 +105,22 @@ def log_shown() -> Iterator[None]:
     finally:
         if unset:
             gateway.setLevel(logging.NOTSET)
+
+
+class _EveryImage(Mapping[str, Attached]):
+    """Has the scripted container stand for every image, so that any model can be deployed."""
+
+    def __init__(self, container: Address) -> None:
+        self._source = Attached((container,) * MAX_INSTANCES)
+
+    def __getitem__(self, image: str) -> Attached:
+        return self._source
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(())
+
+    def __len__(self) -> int:
+        return 0
 
 
 class GatewayDidNotRun(Exception):
@@ -224,6 +243,8 @@ class RunningGateway:
         return {
             "AWS_ENDPOINT_URL_SAGEMAKER_RUNTIME_HTTP2": self.url,
             "AWS_ENDPOINT_URL_SAGEMAKER_RUNTIME": self.url,
+            "AWS_ENDPOINT_URL_SAGEMAKER": self.url,
+            "AWS_ENDPOINT_URL_CLOUDWATCH_LOGS": self.url,
             "AWS_REGION": self.region,
             "AWS_DEFAULT_REGION": self.region,
             "AWS_ACCESS_KEY_ID": self.access_key_id,
@@ -334,6 +355,7 @@ class RunningGateway:
                 shutdown_hard=_LAST_BYTES,
                 region=self.region,
                 endpoints=(Endpoint.attached(self.endpoint_name, container, self._policy),),
+                images=_EveryImage(container),
             )
             gateway = Gateway(settings, server_context(files), dialler=dialler)
             listening = await gateway.start()
@@ -350,6 +372,7 @@ class RunningGateway:
         path.touch(0o600)
         path.write_text(
             '[[principals]]\nname = "test"\n'
+            'actions = ["sagemaker:*", "logs:*", "s3:*"]\n'
             f"tokens = [{json.dumps(self.token)}]\n"
             "[[principals.keys]]\n"
             f"access_key_id = {json.dumps(self.access_key_id)}\n"

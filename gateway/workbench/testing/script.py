@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from partway.protocol.closing import INTERNAL_ERROR, NO_STATUS, NORMAL, Close, encode_close
@@ -76,8 +76,35 @@ class CloseWith:
         return Close(None if self.code == NO_STATUS else self.code, self.reason)
 
 
+@dataclass(frozen=True, slots=True)
+class FailWith:
+    """An HTTP status with which the container refuses a request. A stream ends with Close(1011).
+
+    Args:
+        status: of the answer, from 400 to 599.
+        body: of the answer.
+        headers: of the answer, such as ``{"Retry-After": "1"}``.
+
+    Raises:
+        ValueError: the status is no error.
+    """
+
+    status: int
+    body: str | bytes = ""
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not 400 <= self.status <= 599:
+            raise ValueError(f"status: {self.status} was given; it must be from 400 to 599")
+
+    @property
+    def close(self) -> Close:
+        """The Close with which a stream ends in its place."""
+        return Close(INTERNAL_ERROR, f"the script answered with status {self.status}")
+
+
 #: What a container may say.
-ScriptedReply = str | bytes | Fragmented | CloseWith
+ScriptedReply = str | bytes | Fragmented | CloseWith | FailWith
 #: What a container may answer: a reply, or a function that makes one of the message.
 ScriptedAnswer = ScriptedReply | Callable[[Message], ScriptedReply]
 #: Which messages a rule is for: those equal to a message, those in which a pattern has a match, or
@@ -131,8 +158,11 @@ class ContainerScript:
     """What a container says; a change holds for streams that open afterwards.
 
     A reply is a message (``str`` or ``bytes``), a message in fragments (:class:`Fragmented`), or
-    ``CloseWith(code, reason)``, which is the last reply. An answer may also be a function that
-    makes a reply of the message that came.
+    the last reply, ``CloseWith(code, reason)`` or ``FailWith(status, body)``. An answer may also be
+    a function that makes a reply of the message that came.
+
+    The same script answers requests: a request's body is one message, and its replies are the
+    answer, each fragment a chunk.
     """
 
     def __init__(self) -> None:
@@ -178,17 +208,17 @@ def _checked(answers: tuple[_A, ...]) -> tuple[_A, ...]:
     for answer in answers:
         if not callable(answer):
             _reply(answer)
-    if any(isinstance(answer, CloseWith) for answer in answers[:-1]):
-        raise ValueError("nothing can be said after a CloseWith")
+    if any(isinstance(answer, CloseWith | FailWith) for answer in answers[:-1]):
+        raise ValueError("nothing can be said after a CloseWith or a FailWith")
     return answers
 
 
 def _reply(value: object) -> ScriptedReply:
-    if isinstance(value, str | bytes | Fragmented | CloseWith):
+    if isinstance(value, ScriptedReply):
         return value
     raise TypeError(
-        f"{value!r} was given; a reply must be text, bytes, Fragmented(…) or CloseWith(…), and "
-        "several replies must be several arguments"
+        f"{value!r} was given; a reply must be text, bytes, Fragmented(…), CloseWith(…) or "
+        "FailWith(…), and several replies must be several arguments"
     )
 
 

@@ -16,9 +16,11 @@ from multidict import CIMultiDict, CIMultiDictProxy
 from partway.gateway.dialling import Address
 from partway.gateway.serving.exchange import Exchange, UpgradableExchange
 from partway.gateway.serving.http1 import Http1Server
+from partway.gateway.workbench.testing.requests import ReceivedRequest, answer_request
 from partway.gateway.workbench.testing.script import (
     CloseWith,
     ContainerScript,
+    FailWith,
     Lines,
     Message,
     ScriptedReply,
@@ -92,12 +94,13 @@ class ReceivedStream:
 
 
 class ScriptedContainer(ContainerScript):
-    """A container that takes streams on every path, and answers ``/ping``."""
+    """A container that takes streams and requests on every path, and answers ``/ping``."""
 
     def __init__(self) -> None:
         super().__init__()
         self._changed = threading.Condition()
         self._streams: list[ReceivedStream] = []
+        self._requests: list[ReceivedRequest] = []
         self._remembered = 0
         self._conversations: set[_Conversation] = set()
         self._http: Http1Server | None = None
@@ -109,6 +112,11 @@ class ScriptedContainer(ContainerScript):
     def streams(self) -> list[ReceivedStream]:
         """Every stream that reached the container, in the order of their upgrades."""
         return list(self._streams)
+
+    @property
+    def requests(self) -> list[ReceivedRequest]:
+        """Every request that reached the container with its whole body, in this order."""
+        return list(self._requests)
 
     @property
     def received(self) -> list[Message]:
@@ -156,8 +164,11 @@ class ScriptedContainer(ContainerScript):
         if exchange.path == "/ping":
             exchange.respond(200)
             return
+        if exchange.method == "POST":
+            await self._answer_request(exchange)
+            return
         if not isinstance(exchange, UpgradableExchange) or not is_upgrade(exchange.headers):
-            exchange.fail(NotFound("there is /ping, and streams on every path"))
+            exchange.fail(NotFound("there is /ping, and on every path POST and streams"))
             return
         try:
             key = check_upgrade(exchange.method, exchange.headers)
@@ -182,6 +193,21 @@ class ScriptedContainer(ContainerScript):
         finally:
             conversation.abort()
             self._conversations.discard(conversation)
+
+    async def _answer_request(self, exchange: Exchange) -> None:
+        lines = self._lines
+        body = await exchange.body(MEMORY_BYTES - self._remembered)
+        headers = CIMultiDictProxy(CIMultiDict(exchange.headers))
+        path = exchange.path.removeprefix("/")
+        request = ReceivedRequest(path, exchange.query, headers, body)
+        if not self._remember(_STREAM_OVERHEAD + len(body) + sum(map(len, headers.values()))):
+            exchange.fail(ServiceUnavailable("the scripted container's memory is full"))
+            return
+        with self._changed:
+            self._requests.append(request)
+            self._changed.notify_all()
+        answers = lines.answers(request.message)
+        await answer_request(exchange, [body] if answers is None else answers)
 
     def _remember(self, size: int) -> bool:
         """Whether there is room for ``size`` more bytes; if so, they are counted."""
@@ -283,7 +309,7 @@ class _Conversation:
 
     def _say(self, replies: Iterable[ScriptedReply]) -> None:
         for reply in replies:
-            if isinstance(reply, CloseWith):
+            if isinstance(reply, CloseWith | FailWith):
                 self._finish(reply.close)
                 return
             for frame in frames_of(reply):
