@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
 from typing import Any
 
 import boto3
@@ -20,13 +21,18 @@ ROLE = "arn:aws:iam::123456789012:role/any"
 
 
 @pytest.fixture
-def client(partway_gateway: RunningGateway, monkeypatch: pytest.MonkeyPatch) -> Client:
+def client(partway_gateway: RunningGateway, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
     """Makes clients as code under test makes them: the environment says where the gateway is."""
     monkeypatch.delenv("AWS_SESSION_TOKEN", raising=False)
     for name, value in partway_gateway.environment.items():
         monkeypatch.setenv(name, value)
     config = Config(retries={"total_max_attempts": 1})
-    return lambda service: boto3.Session().client(service, config=config)
+    with ExitStack() as clients:
+
+        def made(service: str) -> Any:
+            return clients.enter_context(closing(boto3.Session().client(service, config=config)))
+
+        yield made
 
 
 def invoked(client: Client, body: bytes | str = b"hi", **more: Any) -> Any:
