@@ -17,7 +17,7 @@ TEXT_CHECKS := $(wildcard tests/container/models/text/*_check.py) \
 # compiles every module that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test explore test-text mutants mutants-whole mutated good-servers tutorial lint format formats bench bench-codecs bench-http2 bench-invoke bench-idle bench-predict \
+.PHONY: help demo test explore test-text mutants mutants-whole mutated good-servers readme tutorial lint format formats bench bench-codecs bench-http2 bench-invoke bench-idle bench-predict \
 	bench-response-stream bench-changes bench-container bench-formats bench-transform bench-speech bench-text browser interop interop-boto3 interop-google interop-grpc interop-kserve interop-kubectl interop-sagemaker interop-transform interop-js interop-pipecat \
 	answers sdk-python boto3-python google-python grpc-python kserve-python sagemaker-python pipecat-python \
 	image image-tools engine engine-tools wheel clean
@@ -60,6 +60,9 @@ mutated: $(VENV)/installed-test  ## 4,000 requests of scripts and of AWS's clien
 
 good-servers: $(VENV)/installed-test  ## containers in Go and Java pass; needs Go with gorilla, a JDK and Tomcat
 	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/gateway/workbench/conformance/good_servers_check.py
+
+readme: $(VENV)/installed-test  ## the README's blocks as they stand, in an empty environment; ports 8090, 8091, 8443
+	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/readme_check.py
 
 tutorial: $(VENV)/installed-test  ## the conformant container's tutorial: each step as it is printed
 	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/tutorial_check.py
