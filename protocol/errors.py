@@ -202,6 +202,7 @@ class ContainerError(ApiError):
         original_message: the beginning of the container's own body.
         for_operator: what happened, where that names the container's place; else the message.
         passing: whether what happened may be over by itself; not so a wrong certificate.
+        retry_after: the container's own ``Retry-After``; empty if it sent none.
     """
 
     name = "ModelError"
@@ -215,6 +216,7 @@ class ContainerError(ApiError):
         for_operator: str | None = None,
         *,
         passing: bool = True,
+        retry_after: str = "",
     ) -> None:
         super().__init__(
             message,
@@ -224,6 +226,9 @@ class ContainerError(ApiError):
             ErrorCode="ModelError",
         )
         self._for_operator = for_operator
+        self.original_status = original_status
+        self.original_message = original_message
+        self.retry_after = retry_after
         if not passing:
             self.headers = {RETRY_HEADER: NEVER}
 

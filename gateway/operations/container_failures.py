@@ -23,16 +23,19 @@ def in_the_clients_words(error: ContainerError, now: AskedNow) -> ContainerError
     match error:
         case ContainerLate():
             waited = "Your invocation timed out while waiting for a response from container"
-            return _failed(error, f"{waited} {now.name}: {error.message}", now.name)
+            why = f"{waited} {now.name}: {error.message}"
+            return _failed(error, why, now.name, ContainerLate)
         case ContainerBroke() | ContainerUnreachable():
             return _failed(error, error.message, now.name)
         case _:  # it has answered, and is in these words already
             return error
 
 
-def _failed(error: ContainerError, why: str, name: str) -> ContainerError:
+def _failed(
+    error: ContainerError, why: str, name: str, kind: type[ContainerError] = ContainerError
+) -> ContainerError:
     retries = "x-partway-retry" not in error.headers
-    return model_error(0, why, error.for_operator, retries=retries, name=name)
+    return model_error(0, why, error.for_operator, retries=retries, name=name, kind=kind)
 
 
 def model_error(
@@ -42,6 +45,8 @@ def model_error(
     *,
     retries: bool = True,
     name: str = "primary",
+    retry_after: str = "",
+    kind: type[ContainerError] = ContainerError,
 ) -> ContainerError:
     """A container's failure in AWS's words, by which clients know it (section 5).
 
@@ -51,10 +56,14 @@ def model_error(
         for_operator: the same for the log, where that names the container's place.
         retries: whether another attempt may fare better.
         name: of the container: its host name, where its instance has several.
+        retry_after: the container's own ``Retry-After``.
+        kind: the class of the error.
     """
     whose = "client" if 400 <= status < 500 else "server"
     message = f'Received {whose} error ({status}) from {name} with message "{said}"'
-    return ContainerError(message, status, said, for_operator or message, passing=retries)
+    return kind(
+        *(message, status, said, for_operator or message), passing=retries, retry_after=retry_after
+    )
 
 
 def answer_too_large(most_bytes: float) -> ContainerError:

@@ -33,7 +33,7 @@ from partway.gateway.operations.containers_asked import (
     handed_on,
     next_headers,
 )
-from partway.gateway.operations.invocation_headers import TARGET_CONTAINER
+from partway.gateway.operations.invocation_headers import TARGET_CONTAINER, handed_back
 from partway.gateway.requests.answers import AnswerHead
 from partway.gateway.requests.bodies_read import FOUND
 from partway.gateway.requests.connections import ContainerConnections, ContainerExchange
@@ -55,6 +55,8 @@ from partway.protocol.limits import KIB, MAX_PART_BYTES, REFUSAL_BODY_BYTES
 
 #: Tells a container which request it is.
 REQUEST_ID: Final = "X-Amzn-SageMaker-Request-Id"
+
+_RETRY_AFTER: Final = {"Retry-After": "Retry-After"}
 
 #: An unsigned body that is stated to be no longer than this goes along in one piece.
 _AT_ONCE: Final = 64 * KIB
@@ -432,4 +434,9 @@ async def _refuse_instances(answer: ContainerAnswer) -> NoReturn:
 async def _refuse(answer: ContainerAnswer, head: AnswerHead, now: AskedNow) -> NoReturn:
     """Raise what clients know of an answer that has another status than 2xx."""
     said = await answer.so_far(REFUSAL_BODY_BYTES, REFUSAL_BODY_TIMEOUT)
-    raise model_error(head.status, said.decode("utf-8", "replace"), name=now.name)
+    raise model_error(
+        head.status,
+        said.decode("utf-8", "replace"),
+        name=now.name,
+        retry_after=handed_back(head.headers, _RETRY_AFTER).get("Retry-After", ""),
+    )

@@ -105,11 +105,11 @@ async def asking(gateway_for, anyio_backend) -> AsyncIterator:
     """Starts a container and a gateway; yields a function that gives a client."""
     running, sessions = [], []
 
-    async def start(endpoints=(ENDPOINT,), policy=None, script=None, **settings):
+    async def start(endpoints=(ENDPOINT,), policy=None, script=None, streams=None, **settings):
         told = Told()
         container = await ScriptedContainer(script or told.script).__aenter__()
         running.append(container)
-        streams = StreamPolicy(connect_timeout=PATIENCE)
+        streams = streams or StreamPolicy(connect_timeout=PATIENCE)
         made = (
             Endpoint.attached(name, Address(HOST, container.port), streams) for name in endpoints
         )

@@ -221,7 +221,7 @@ async def test_a_container_that_speaks_the_protocol_gets_the_body_as_it_is(askin
     )  # fmt: skip
     assert "X-Of-Its-Own" not in back
     client.told.says = answer(b'{"error": "no such tensor"}', status=b"400 Bad Request")
-    assert await client.json(INFER, body) == (502, {"error": "no such tensor"})
+    assert await client.json(INFER, body) == (400, {"error": "no such tensor"})
 
 
 async def test_who_may_invoke_may_infer(asking, authenticated):

@@ -238,7 +238,6 @@ async def test_the_host_names_the_endpoint(asking):
         ),
         (answer(b"[NaN]"), 502, "the container's answer: the body is not JSON: NaN is not a"),
         (answer(b'{"error": "Divide by zero"}', status=b"500 No"), 502, "Divide by zero"),
-        (answer(b"no idea", status=b"400 No"), 502, "no idea"),
         (answer(b"x" * 1001), 502, "the container's answer is over 1000 bytes"),
     ],
 )  # fmt: skip

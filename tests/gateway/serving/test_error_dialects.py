@@ -14,6 +14,7 @@ from partway.gateway.serving.error_dialects import (
 from partway.protocol.errors import (
     AccessDenied,
     ContainerError,
+    ContainerLate,
     DeadlineExceeded,
     InputValidationError,
     InternalServerError,
@@ -25,6 +26,8 @@ from partway.protocol.errors import (
     UnrecognizedClient,
     UpgradeRefused,
 )
+
+SAID_NOTHING = "the container answered 500 and said nothing"
 
 
 @pytest.fixture(autouse=True)
@@ -130,7 +133,9 @@ def test_calls_of_grpc(error, code, text):
         (ServiceUnavailable("no"), 503, "UNAVAILABLE", "no"),
         (UpgradeRefused("no", 426, {}), 426, "UNKNOWN", "no"),
         (ContainerError("no", 500, "who?\n"), 502, "INTERNAL", "who?"),
-        (ContainerError("no", 500, " "), 502, "INTERNAL", "no"),
+        (ContainerError("no", 500, " "), 502, "INTERNAL", SAID_NOTHING),
+        (ContainerError("no"), 502, "INTERNAL", "no"),
+        (ContainerLate("late"), 504, "DEADLINE_EXCEEDED", "late"),
         (ContainerError("no", 500, '{"error": "Divide"}'), 502, "INTERNAL", "Divide"),
         (ContainerError("no", 500, '{"error": 5}'), 502, "INTERNAL", '{"error": 5}'),
         (ContainerError("no", 500, "[" * 4096), 502, "INTERNAL", "[" * 4096),
