@@ -176,7 +176,12 @@ class ObjectFiles:
             )
 
     async def put(
-        self, key: str, content: bytes | Path | IO[bytes], size: int, content_type: str = ""
+        self,
+        key: str,
+        content: bytes | Path | IO[bytes],
+        size: int,
+        content_type: str = "",
+        coding: str = "",
     ) -> None:
         """Put a file there, whole or not at all; in the place of the one that has its key.
 
@@ -185,12 +190,14 @@ class ObjectFiles:
             content: all of it, or a file that it is in, by its path or opened.
             size: bytes of it, by which it has its time.
             content_type: what it is; empty if that is not known.
+            coding: its ``Content-Encoding``; empty if it has none.
 
         Raises:
             ObjectFilesError: it is not there, or that is not known in time.
         """
         import obstore
 
+        attributes = {"Content-Type": content_type, "Content-Encoding": coding}
         store = await self._store()
         await self._soon(
             key,
@@ -198,7 +205,7 @@ class ObjectFiles:
                 store,
                 key,
                 content,
-                attributes={"Content-Type": content_type} if content_type else None,
+                attributes={name: value for name, value in attributes.items() if value},
                 max_concurrency=OBJECT_PARTS_AT_ONCE,
             ),
             OBJECT_PAUSE + size / OBJECT_PUT_RATE,

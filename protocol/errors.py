@@ -173,10 +173,16 @@ class UnsupportedMediaType(ApiError):
 
 
 class UnsupportedCoding(UnsupportedMediaType):
-    """The request's body has a content coding that is not read here (RFC 9110 §15.5.16)."""
+    """The request's body has a content coding that is not read here (RFC 9110 §15.5.16).
 
-    known: ClassVar[tuple[str, ...]] = ("gzip", "deflate")
-    headers: Mapping[str, str] = MappingProxyType({"Accept-Encoding": ", ".join(known)})
+    Args:
+        message: what was wrong.
+        known: the codings that are read, for ``Accept-Encoding`` of the response.
+    """
+
+    def __init__(self, message: str, known: tuple[str, ...] = ("gzip", "deflate")) -> None:
+        super().__init__(message)
+        self.headers = {"Accept-Encoding": ", ".join(known)}
 
 
 class UnsupportedHttpVersion(ApiError):

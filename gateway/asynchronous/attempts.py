@@ -27,6 +27,7 @@ from partway.gateway.asynchronous.spool_room import SpoolFull
 from partway.gateway.clock import Clock
 from partway.gateway.operations.asking import AdmittedAlready, Invoked
 from partway.gateway.operations.invocations import Invocations
+from partway.gateway.serving.content_codings import CONTENT_ENCODING
 from partway.gateway.serving.crowd import uncounted
 from partway.gateway.waiting import time_limit
 from partway.protocol.errors import (
@@ -189,8 +190,10 @@ class Attempts:
                 file, held = await self._append(request, held), bytearray()
         if file is not None and held:
             file = await self._append(request, held)
-        content_type = invoked.head.headers.get("Content-Type", "")
-        return AsyncAnswer(bytes(held) if file is None else file, size, content_type)
+        content = bytes(held) if file is None else file
+        headers = invoked.head.headers
+        content_type, coding = headers.get("Content-Type", ""), headers.get(CONTENT_ENCODING, "")
+        return AsyncAnswer(content, size, content_type, coding)
 
     async def _append(self, request: AsyncRequest, held: bytearray) -> Path:
         return await self._spool.append_answer(request, bytes(held))

@@ -163,7 +163,7 @@ class Locations:
             else:
                 bucket, key = split_url(location)
                 await self._bucket(bucket).put(
-                    key, answer.content, answer.size, answer.content_type
+                    key, answer.content, answer.size, answer.content_type, answer.coding
                 )
         except (OSError, ValueError, ObjectFilesError) as error:
             raise _failed(location, error) from error

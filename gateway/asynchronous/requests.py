@@ -82,11 +82,13 @@ class AsyncAnswer:
         content: all of it, or the file that it is in.
         size: its bytes.
         content_type: what the container calls it; empty if it does not say.
+        coding: its ``Content-Encoding``; empty if it has none.
     """
 
     content: bytes | Path
     size: int
     content_type: str = ""
+    coding: str = ""
 
 
 class AttemptFailed(Exception):

@@ -14,11 +14,17 @@ from partway.gateway.control.json_bodies import members_of
 from partway.gateway.control.limits import MAX_CONTROL_BODY
 from partway.gateway.control.query_errors import FORM, UnknownQuery, aws_query
 from partway.gateway.plain_text import cut, safe
+from partway.gateway.serving.content_codings import decoded_body
 from partway.gateway.serving.error_dialects import ErrorResponse
 from partway.gateway.serving.exchange import Exchange
 from partway.gateway.serving.payloads import GatheredPayload
 from partway.gateway.serving.routes import Access, Leave, Route
-from partway.protocol.errors import ApiError, InternalServerError, ServiceUnavailable
+from partway.protocol.errors import (
+    ApiError,
+    InternalServerError,
+    ServiceUnavailable,
+    UnsupportedCoding,
+)
 from partway.protocol.sigv4 import SERVICE
 
 CONTENT_TYPE: Final = "application/x-amz-json-1.1"
@@ -65,12 +71,15 @@ def changes_something(operation: str) -> bool:
 
 
 def aws_json(error: ApiError) -> ErrorResponse:
-    """AWS's JSON 1.1 protocol: name and message in the body, 400 for all but faults (clause 5)."""
+    """AWS's JSON 1.1 protocol: name and message in the body, 400 for all but faults (clause 5).
+
+    A content coding that is not known here keeps HTTP's own status (RFC 9110 §15.5.16).
+    """
     if isinstance(error, UnknownQuery):
         return aws_query(error)
     name = _NAMES.get(error.name, error.name)
     status = max(error.status, HTTPStatus.BAD_REQUEST)
-    if status < HTTPStatus.INTERNAL_SERVER_ERROR:
+    if status < HTTPStatus.INTERNAL_SERVER_ERROR and not isinstance(error, UnsupportedCoding):
         status = HTTPStatus.BAD_REQUEST
     body = json.dumps({"__type": name, "message": error.message, "Message": error.message})
     return ErrorResponse(status, {**_JSON, **error.headers}, body.encode())
@@ -148,7 +157,7 @@ class _Call:
 
     async def __call__(self, exchange: Exchange, identity: Identity, _: Mapping[str, str]) -> None:
         _check_content_type(exchange)
-        members = members_of(await exchange.body(MAX_CONTROL_BODY))
+        members = members_of(await decoded_body(exchange, MAX_CONTROL_BODY))
         checked = await self._inputs.checked(self._name, members)
         answer = await self._operation(checked, identity, exchange.request_id)
         body = b"" if answer is None else json.dumps(answer, separators=(",", ":")).encode()

@@ -138,6 +138,7 @@ _BY_STATUS: Final[Mapping[int, str]] = {
     404: "NotFound",
     408: "Timeout",
     413: "RequestEntityTooLarge",
+    415: "UnsupportedMediaType",
     500: "InternalError",
     503: "ServiceUnavailable",
 }

@@ -40,6 +40,7 @@ from partway.gateway.kubernetes.selectors import selector_of
 from partway.gateway.kubernetes.tables import IncludeObject, table, table_head, table_row
 from partway.gateway.kubernetes.watching import WatchAsked, Watches
 from partway.gateway.plain_text import cut, safe
+from partway.gateway.serving.content_codings import decoded_body
 from partway.gateway.serving.exchange import Exchange
 from partway.gateway.serving.payloads import GatheredPayload
 from partway.gateway.serving.routes import READING, Access, Leave, Operation, Route
@@ -329,7 +330,7 @@ async def _refuse(*_: object) -> None:
 
 
 async def _body(exchange: Exchange) -> tuple[str, bytes]:
-    body = await exchange.body(MAX_CONTROL_BODY)
+    body = await decoded_body(exchange, MAX_CONTROL_BODY)
     return exchange.headers.get("content-type", ""), body
 
 

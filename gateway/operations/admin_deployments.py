@@ -9,6 +9,7 @@ from typing import Any, Final, Protocol
 from partway.gateway.control.deployments import DeploymentAsked
 from partway.gateway.control.json_bodies import members_of
 from partway.gateway.control.limits import MAX_CONTROL_BODY
+from partway.gateway.serving.content_codings import decoded_body
 from partway.gateway.serving.exchange import Exchange
 from partway.protocol.errors import NotFound
 
@@ -47,7 +48,7 @@ async def answer_of_deployments(
         case "GET":
             said: Mapping[str, Any] = {"endpoint": await deployments.describe(name)}
         case "PUT":
-            asked = DeploymentAsked.read(members_of(await exchange.body(MAX_CONTROL_BODY)))
+            asked = DeploymentAsked.read(members_of(await decoded_body(exchange, MAX_CONTROL_BODY)))
             said = await deployments.deploy(name, asked)
         case "DELETE":
             said = await deployments.delete(name)

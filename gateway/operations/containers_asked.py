@@ -14,10 +14,13 @@ from partway.gateway.operations.invocation_headers import (
 )
 from partway.gateway.requests.answers import AnswerHead
 from partway.gateway.requests.container_answer import ContainerAnswer
+from partway.gateway.serving.content_codings import CONTENT_ENCODING
 from partway.protocol.errors import ContainerError, InputValidationError
 
 #: Of a container's answer, and so of the next one's request.
-_HANDED_ON: Final[Mapping[str, str]] = {name: name for name in (CONTENT_TYPE, CUSTOM_ATTRIBUTES)}
+_HANDED_ON: Final[Mapping[str, str]] = {
+    name: name for name in (CONTENT_TYPE, CONTENT_ENCODING, CUSTOM_ATTRIBUTES)
+}
 
 _NO_SUCH: Final = "ContainerNotFound"
 
@@ -97,7 +100,8 @@ def next_headers(
         is_last: whether its own answer is the client's.
     """
     found = dict(headers if is_last else first_headers(headers))
-    found.pop("Content-Type", None)
+    for name in (CONTENT_TYPE, CONTENT_ENCODING):  # of the body that the first container had
+        found.pop(name, None)
     return found | handed_back(head.headers, _HANDED_ON)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 from partway.gateway.clock import Clock
 from partway.gateway.operations.asked import Asked, asked_by_headers
+from partway.gateway.serving.content_codings import check_uncoded
 from partway.gateway.serving.duplex import Duplex
 from partway.gateway.serving.exchange import Exchange
 from partway.gateway.streams.event_stream_leg import EventStreamClientLeg
@@ -41,6 +42,7 @@ class EventStreamFront:
                 "HTTP/1.0 cannot carry both bodies at once: use HTTP/2, or HTTP/1.1 with chunks",
                 "InvalidHttpVersion",
             )
+        check_uncoded(exchange)
         self._exchange = exchange
         self._check = check
         self._duplex: Duplex

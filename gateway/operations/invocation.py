@@ -42,6 +42,7 @@ from partway.gateway.requests.container_requests import ContainerRequest, Destin
 from partway.gateway.requests.limits import REFUSAL_BODY_TIMEOUT, WHOLE_CHUNK_BYTES
 from partway.gateway.requests.metrics import RequestMetrics
 from partway.gateway.requests.under_way import RequestsUnderWay
+from partway.gateway.serving.content_codings import CONTENT_ENCODING, decoded_beginning
 from partway.gateway.serving.peers import peer_of
 from partway.gateway.waiting import RunningTask, TimeLimit
 from partway.protocol.errors import (
@@ -434,6 +435,8 @@ async def _refuse_instances(answer: ContainerAnswer) -> NoReturn:
 async def _refuse(answer: ContainerAnswer, head: AnswerHead, now: AskedNow) -> NoReturn:
     """Raise what clients know of an answer that has another status than 2xx."""
     said = await answer.so_far(REFUSAL_BODY_BYTES, REFUSAL_BODY_TIMEOUT)
+    coding = head.headers.get(CONTENT_ENCODING, "")
+    said = decoded_beginning(said, coding, REFUSAL_BODY_BYTES)
     raise model_error(
         head.status,
         said.decode("utf-8", "replace"),

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 from multidict import istr
 
+from partway.gateway.serving.content_codings import CONTENT_ENCODING
 from partway.protocol.errors import InputValidationError
 from partway.protocol.http1.facts import Facts, KnownHeaders
 from partway.protocol.limits import is_name
@@ -42,6 +43,10 @@ INVOCATION_TIMEOUT: Final = istr("X-Amzn-SageMaker-InvocationTimeoutSeconds")
 #: What HTTP calls Accept and Content-Type, of an answer that does not come as this response.
 ACCEPT: Final = istr("X-Amzn-SageMaker-Accept")
 PAYLOAD_TYPE: Final = istr("X-Amzn-SageMaker-Content-Type")
+
+#: The coding of a response stream's chunks, which the response's own ``Content-Encoding`` cannot
+#: say: that is of the events around them. AWS has no such header.
+PAYLOAD_CODING: Final = istr("X-Amzn-SageMaker-Content-Encoding")
 
 #: In place of a session's id: begin one.
 BEGIN_SESSION: Final = "NEW_SESSION"
@@ -95,6 +100,7 @@ _ASCII_WORDS: Final = "of visible ASCII, spaces and tabs"
 #: Those of InvokeEndpoint, in the order in which a container gets them.
 INVOKE_HEADERS: Final[Mapping[str, _Rule]] = {
     CONTENT_TYPE: _text("ContentType", _LONG, _ASCII, _ASCII_WORDS),
+    CONTENT_ENCODING: _text("Content-Encoding", _LONG, _ASCII, _ASCII_WORDS),
     istr("Accept"): _text("Accept", _LONG, _ASCII, _ASCII_WORDS),
     CUSTOM_ATTRIBUTES: _text("CustomAttributes", _LONG, _ASCII, _ASCII_WORDS),
     TARGET_MODEL: _text("TargetModel", _LONG, _PRINTED, _PRINTED_WORDS),
@@ -114,7 +120,7 @@ INVOKE_HEADERS: Final[Mapping[str, _Rule]] = {
 OPEN_INFERENCE_HEADERS: Final[Mapping[str, _Rule]] = {
     name: _text(name, _LONG, _ASCII, _ASCII_WORDS)
     for name in (
-        *("Content-Type", "Accept", "Content-Encoding", "Accept-Encoding"),
+        *(CONTENT_TYPE, "Accept", CONTENT_ENCODING, "Accept-Encoding"),
         "Inference-Header-Content-Length",
     )
 }
@@ -131,6 +137,7 @@ def _whole(member: str, least: int, most: int) -> _Rule:
 #: Those of InvokeEndpointAsync.
 ASYNC_HEADERS: Final[Mapping[str, _Rule]] = {
     PAYLOAD_TYPE: INVOKE_HEADERS[CONTENT_TYPE],
+    CONTENT_ENCODING: INVOKE_HEADERS[CONTENT_ENCODING],
     ACCEPT: INVOKE_HEADERS["Accept"],
     CUSTOM_ATTRIBUTES: INVOKE_HEADERS[CUSTOM_ATTRIBUTES],
     INFERENCE_ID: INVOKE_HEADERS[INFERENCE_ID],

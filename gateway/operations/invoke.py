@@ -27,6 +27,7 @@ from partway.gateway.operations.invocation_headers import (
     passed_on,
 )
 from partway.gateway.operations.invocations import Invocations, session_key
+from partway.gateway.serving.content_codings import CONTENT_ENCODING
 from partway.gateway.serving.error_dialects import aws_runtime
 from partway.gateway.serving.exchange import Exchange
 from partway.gateway.serving.payloads import StreamedPayload
@@ -43,7 +44,8 @@ _PASSED_ON: Final = Fact(lambda headers: KnownHeaders(passed_on(headers)))
 
 #: Of a container's answer, as the client knows them too.
 _HANDED_BACK: Final[Mapping[str, str]] = {
-    name: name for name in (CONTENT_TYPE, CUSTOM_ATTRIBUTES, NEW_SESSION, CLOSED_SESSION)
+    name: name
+    for name in (CONTENT_TYPE, CONTENT_ENCODING, CUSTOM_ATTRIBUTES, NEW_SESSION, CLOSED_SESSION)
 }
 _SAID: Final = Fact(lambda headers: handed_back(headers, _HANDED_BACK))
 

@@ -30,6 +30,7 @@ from partway.gateway.operations.invocation_headers import (
     TTL,
     passed_on,
 )
+from partway.gateway.serving.content_codings import CONTENT_ENCODING
 from partway.gateway.serving.error_dialects import aws_runtime
 from partway.gateway.serving.exchange import Exchange
 from partway.gateway.serving.payloads import GatheredPayload
@@ -185,11 +186,18 @@ class InvokeEndpointAsync:
             failure=failure,
             headers={
                 **{name: said[header] for header, name in _ALONG.items() if header in said},
+                **({} if location else _of_the_body(said)),
                 **({INFERENCE_ID: said[INFERENCE_ID]} if INFERENCE_ID in said else {}),
             },
             on_success=config.on_success,
             on_failure=config.on_failure,
         )
+
+
+def _of_the_body(said: Mapping[str, str]) -> dict[str, str]:
+    """Headers of a body that came with its request; an object at S3 may be coded otherwise."""
+    coding = said.get(CONTENT_ENCODING)
+    return {} if coding is None else {CONTENT_ENCODING: coding}
 
 
 def _check_names_no_container(endpoint: str, config: AsyncConfig) -> None:

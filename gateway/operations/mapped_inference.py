@@ -11,7 +11,7 @@ from partway.gateway.operations.invocations import Invocations
 from partway.gateway.operations.prediction_routes import JSON, VERSION
 from partway.gateway.operations.predictions import Predictions, beside
 from partway.gateway.requests.prediction import PredictionPolicy
-from partway.gateway.serving.content_codings import asked_for, packed, unpacked
+from partway.gateway.serving.content_codings import asked_for, decoded_body, packed
 from partway.gateway.serving.exchange import Exchange
 from partway.protocol.errors import InputValidationError
 from partway.protocol.open_inference import HEADER_LENGTH
@@ -41,13 +41,9 @@ class MappedInference:
         self, exchange: Exchange, identity: Identity, endpoint: str, policy: PredictionPolicy
     ) -> None:
         """Answer one request."""
-        body = await exchange.body(self._most_bytes)
-        coding = exchange.headers.get("Content-Encoding", "")
+        body = await decoded_body(exchange, self._most_bytes)
         header_length = _header_length(exchange.headers)
         try:
-            size = self._most_bytes if coding else len(body)
-            body = await beside(size, unpacked, body, coding, self._most_bytes)
-            exchange.holding.draw(len(body) if coding else 0)
             request = await beside(len(body), read_request, body, header_length)
             outputs = await self.infer(exchange, identity, endpoint, policy, request)
             size = sum(each.elements.nbytes for each in outputs)

@@ -34,6 +34,7 @@ from partway.gateway.operations.predictions import (
 )
 from partway.gateway.requests.bodies_read import FOUND
 from partway.gateway.requests.prediction import PredictionPolicy
+from partway.gateway.serving.content_codings import decoded_body
 from partway.gateway.serving.error_dialects import prediction_object, prediction_text
 from partway.gateway.serving.exchange import Exchange
 from partway.gateway.serving.payloads import GatheredPayload
@@ -149,7 +150,8 @@ class Predict:
         endpoint = named["endpoint"]
         there = self._table()  # an endpoint that is not there is refused where it is asked
         label = checked_label(named, there[endpoint]) if endpoint in there else ""
-        request = await self._request(endpoint, await exchange.body(self._most_bytes), columns=True)
+        body = await decoded_body(exchange, self._most_bytes)
+        request = await self._request(endpoint, body, columns=True)
         by_columns = isinstance(request, PredictRequest) and request.columns
         made = as_outputs if by_columns else _as_they_are
         found = await self._asked(exchange, identity, endpoint, request, made, label)
@@ -196,7 +198,7 @@ class Predict:
     async def _predicted(
         self, exchange: Exchange, identity: Identity, endpoint: str
     ) -> Predicted[bytes]:
-        body = await exchange.body(self._most_bytes)
+        body = await decoded_body(exchange, self._most_bytes)
         return await self.predicted(exchange, identity, endpoint, body, _as_they_are)
 
     async def _asked(

@@ -15,6 +15,12 @@ from partway.gateway.operations.invocations import Invocations
 from partway.gateway.operations.prediction_routes import JSON
 from partway.gateway.operations.prepared_body import PreparedBody, UnreadInstances
 from partway.gateway.requests.bodies_read import FOUND
+from partway.gateway.serving.content_codings import (
+    CONTENT_ENCODING,
+    CodingFault,
+    decoded,
+    is_coded,
+)
 from partway.gateway.serving.exchange import Exchange
 from partway.protocol.limits import KIB
 from partway.protocol.prediction import PredictionFault, PredictRequest
@@ -138,10 +144,13 @@ def _read_there(invoked: Invoked) -> int:
 
 
 async def whole_answer(exchange: Exchange, invoked: Invoked, most_bytes: int) -> bytes:
-    """A container's answer, all of it; what of it is held counts as the request's.
+    """A container's answer, all of it, without its content coding.
+
+    The bytes that are held of the answer count as the request's.
 
     Raises:
-        ContainerError: it does not come, or not whole, or has more bytes.
+        ContainerError: it does not come, or not whole, has more bytes, or a coding that is not
+            known here.
         ServiceUnavailable: the gateway has no room for it.
     """
     whole = BytesIO()
@@ -150,7 +159,15 @@ async def whole_answer(exchange: Exchange, invoked: Invoked, most_bytes: int) ->
             raise answer_too_large(most_bytes)
         exchange.holding.draw(len(piece))
         whole.write(piece)
-    return whole.getvalue()
+    coding = invoked.head.headers.get(CONTENT_ENCODING, "")
+    if not is_coded(coding):
+        return whole.getvalue()
+    try:
+        found = await beside(most_bytes, decoded, whole.getvalue(), coding, most_bytes)
+    except CodingFault as fault:
+        raise model_error(0, f"the container's answer: {fault}", retries=False) from None
+    exchange.holding.draw(len(found))
+    return found
 
 
 async def beside(size: int, work: Callable[_P, _T], *args: _P.args, **options: _P.kwargs) -> _T:

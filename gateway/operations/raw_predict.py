@@ -10,7 +10,9 @@ from multidict import CIMultiDict
 
 from partway.gateway.access.authentication import Identity
 from partway.gateway.operations.asking import Asking, Invoked
+from partway.gateway.operations.container_failures import model_error
 from partway.gateway.operations.invocation_headers import (
+    CONTENT_TYPE,
     INVOKE_HEADERS,
     NO_PAGE,
     handed_back,
@@ -31,6 +33,7 @@ from partway.gateway.operations.prepared_body import PreparedBody
 from partway.gateway.operations.response_relay import AnswerForm
 from partway.gateway.operations.response_stream import relay_answer
 from partway.gateway.requests.prediction import PredictionPolicy
+from partway.gateway.serving.content_codings import CONTENT_ENCODING, decoded_body, is_coded
 from partway.gateway.serving.error_dialects import prediction_object
 from partway.gateway.serving.exchange import Exchange
 from partway.gateway.serving.payloads import StreamedPayload
@@ -43,8 +46,9 @@ from partway.protocol.parts import StreamError
 OPERATION: Final = "RawPredict"
 STREAM_OPERATION: Final = "StreamRawPredict"
 
-_RULES: Final = {name: INVOKE_HEADERS[name] for name in ("Content-Type", "Accept")}
-_HANDED_BACK: Final = {"Content-Type": "Content-Type"}
+_RULES: Final = {name: INVOKE_HEADERS[name] for name in (CONTENT_TYPE, CONTENT_ENCODING, "Accept")}
+_HANDED_BACK: Final[Mapping[str, str]] = {CONTENT_TYPE: CONTENT_TYPE}
+_OF_PLAIN: Final[Mapping[str, str]] = {CONTENT_ENCODING: CONTENT_ENCODING}
 
 
 class RawAsked(NamedTuple):
@@ -107,6 +111,7 @@ class RawPredict:
         async with self.answered(asked, identity, named["endpoint"]) as invoked:
             back = answer_head(named["parent"], invoked)
             if not asked.is_wrapped:
+                back |= handed_back(invoked.head.headers, _OF_PLAIN)
                 await pass_on(exchange, invoked, back, self._most_bytes)
                 return
             wrapped = write_http_body(await self.whole(exchange, invoked))
@@ -121,7 +126,8 @@ class RawPredict:
         def response(invoked: Invoked) -> tuple[Mapping[str, str], AnswerForm]:
             back = answer_head(named["parent"], invoked)
             if not asked.is_wrapped:
-                return back, Chunks()
+                return back | handed_back(invoked.head.headers, _OF_PLAIN), Chunks()
+            check_chunks_uncoded(invoked)
             return {**back, **JSON}, WrappedChunks(back.get("Content-Type", ""))
 
         await self.relay(exchange, asked, identity, named["endpoint"], response)
@@ -160,7 +166,7 @@ class RawPredict:
         if not wants_http_body(exchange.query):
             return RawAsked(exchange, passed_on(exchange.headers, _RULES), is_wrapped=False)
         try:
-            wrapped = await exchange.body(self._most_bytes)
+            wrapped = await decoded_body(exchange, self._most_bytes)
             body = await beside(len(wrapped), read_http_body, wrapped)
         except ValueError as fault:
             raise InputValidationError(str(fault), "InvalidHttpBody") from None
@@ -176,6 +182,22 @@ def asked_with(exchange: Exchange, body: HttpBody) -> RawAsked:
     # The container's answer may be of any type, whatever it is wrapped in.
     headers = passed_on(CIMultiDict({"Content-Type": body.content_type}), _RULES)
     return RawAsked(PreparedBody(exchange, body.data), headers, is_wrapped=True)
+
+
+def check_chunks_uncoded(invoked: Invoked) -> None:
+    """Refuse a coded answer whose chunks go into messages that have no member for a coding.
+
+    Raises:
+        ContainerError: the container's answer has a coding.
+    """
+    coding = invoked.head.headers.get(CONTENT_ENCODING, "")
+    if is_coded(coding):
+        raise model_error(
+            0,
+            f"the container's answer: its Content-Encoding is {coding[:64]!r}; it must have none, "
+            "since it is streamed in messages",
+            retries=False,
+        )
 
 
 class Chunks:

@@ -23,6 +23,7 @@ from partway.gateway.operations.invocation_headers import (
     INVOKE_HEADERS,
     INVOKED_VARIANT,
     NO_PAGE,
+    PAYLOAD_CODING,
     PAYLOAD_TYPE,
     SESSION,
     TARGET_MODEL,
@@ -33,6 +34,7 @@ from partway.gateway.operations.invocation_headers import (
 )
 from partway.gateway.operations.invocations import Invocations
 from partway.gateway.operations.response_relay import EVENTS, AnswerForm, ResponseRelay
+from partway.gateway.serving.content_codings import CONTENT_ENCODING
 from partway.gateway.serving.error_dialects import aws_runtime
 from partway.gateway.serving.exchange import Exchange
 from partway.gateway.serving.payloads import StreamedPayload
@@ -58,6 +60,7 @@ _HEADERS: Final = {
 #: Of a container's answer, and what the client knows it by; of sessions it is told nothing.
 _HANDED_BACK: Final[Mapping[str, str]] = {
     CONTENT_TYPE: PAYLOAD_TYPE,
+    CONTENT_ENCODING: PAYLOAD_CODING,
     CUSTOM_ATTRIBUTES: CUSTOM_ATTRIBUTES,
 }
 

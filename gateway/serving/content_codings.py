@@ -1,17 +1,36 @@
-"""Content codings of bodies: gzip and deflate (RFC 9110 §8.4.1), bounded both ways."""
+"""Content codings of bodies: gzip and deflate (RFC 9110 §8.4.1), bounded both ways.
+
+Operations that read a request's body undo its coding here (:func:`decoded_body`), and the coding of
+a container's answer that they read (:func:`decoded`). Operations that relay bytes leave both alone.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import io
 import zlib
 from typing import Final
 
+from multidict import istr
+
 from partway.gateway.archives.inflating import Inflating, PackedTooMuch
+from partway.gateway.serving.exchange import Exchange
 from partway.protocol.errors import InputValidationError, RequestTooLarge, UnsupportedCoding
+from partway.protocol.http1.facts import Fact
+
+CONTENT_ENCODING: Final = istr("Content-Encoding")
+_CODING: Final = Fact(lambda headers: headers.get(CONTENT_ENCODING, ""))
+
+#: Codings that :func:`decoded` undoes, by their usual names.
+KNOWN: Final = ("gzip", "deflate")
+
+#: Characters of a coding's name that a message repeats.
+_SHOWN: Final = 64
 
 #: gzip's older name is to be taken for it (RFC 9110 §8.4.1.3).
 _GZIP: Final = frozenset({"gzip", "x-gzip"})
 _DEFLATE: Final = frozenset({"deflate"})
+_NONE: Final = frozenset({"", "identity"})
 
 #: A shorter body is not packed: it would hardly be any shorter.
 _WORTHWHILE: Final = 1024
@@ -23,8 +42,62 @@ _LEVEL: Final = 1
 _GZIP_WINDOW: Final = 31
 
 
+class CodingFault(ValueError):
+    """A body that is not in the coding that its ``Content-Encoding`` names; the text says why."""
+
+
+class UnknownCoding(CodingFault):
+    """A coding that is not known here, or several codings."""
+
+
+class DecodedTooLarge(CodingFault):
+    """A body that has too many bytes without its coding."""
+
+
+async def decoded_body(exchange: Exchange, limit: int) -> bytes:
+    """The whole body of a request, without its content coding.
+
+    Args:
+        exchange: the client's.
+        limit: most bytes of the body, both as it comes and without its coding.
+
+    Raises:
+        UnsupportedCoding: the coding is not known here, or there are several.
+        RequestTooLarge: the body has more bytes.
+        InputValidationError: the body is not in its coding, or not whole.
+        ApiError: as of :meth:`Exchange.body`.
+    """
+    coding = _CODING.of(exchange)
+    if not is_coded(coding):
+        return await exchange.body(limit)
+    _check_known(coding)  # before the gateway waits for the body
+    body = await exchange.body(limit)
+    found = await asyncio.to_thread(unpacked, body, coding, limit)
+    exchange.holding.draw(len(found))
+    return found
+
+
+def is_coded(coding: str) -> bool:
+    """Whether a ``Content-Encoding`` names any coding but ``identity``."""
+    return coding.strip().lower() not in _NONE
+
+
+def check_uncoded(exchange: Exchange) -> None:
+    """Refuse a coded body, for operations whose clients never send one.
+
+    Raises:
+        UnsupportedCoding: the body has a coding.
+    """
+    coding = _CODING.of(exchange)
+    if is_coded(coding):
+        raise UnsupportedCoding(
+            f"the body's Content-Encoding is {coding[:_SHOWN]!r}; it must be left out here",
+            ("identity",),
+        )
+
+
 def unpacked(body: bytes, coding: str, limit: int) -> bytes:
-    """A body without its content coding.
+    """A request's body without its content coding.
 
     Args:
         body: as it came.
@@ -36,8 +109,28 @@ def unpacked(body: bytes, coding: str, limit: int) -> bytes:
         RequestTooLarge: the body has more bytes.
         InputValidationError: the body is not of this coding, or not whole.
     """
+    _check_known(coding)
+    try:
+        return decoded(body, coding, limit)
+    except DecodedTooLarge as fault:
+        raise RequestTooLarge(f"the request's body: {fault}") from None
+    except CodingFault as fault:
+        raise InputValidationError(f"the body: {fault}", "InvalidContentEncoding") from None
+
+
+def decoded(body: bytes, coding: str, limit: int) -> bytes:
+    """A body without its content coding.
+
+    Args:
+        body: as it came.
+        coding: its ``Content-Encoding``; empty for none.
+        limit: most bytes that it may have then.
+
+    Raises:
+        CodingFault: the body cannot be read, or has more bytes.
+    """
     name = coding.strip().lower()
-    if name in ("", "identity"):
+    if name in _NONE:
         return body
     try:
         if name in _GZIP:
@@ -45,19 +138,46 @@ def unpacked(body: bytes, coding: str, limit: int) -> bytes:
         elif name in _DEFLATE:
             found = _inflated(body, limit + 1)
         else:
-            raise UnsupportedCoding(
-                f"the body's Content-Encoding must be one of {', '.join(UnsupportedCoding.known)}"
-            )
+            raise UnknownCoding(_not_known(coding))
     except (EOFError, PackedTooMuch, zlib.error):
-        raise InputValidationError(
-            f"the body is not what its Content-Encoding says: it must be one whole of {name}",
-            "InvalidContentEncoding",
+        raise CodingFault(
+            f"it is not what its Content-Encoding says; it must be one whole of {name}"
         ) from None
     if len(found) > limit:
-        raise RequestTooLarge(
-            f"the request's body is over {limit} bytes when unpacked; it must have at most that"
-        )
+        raise DecodedTooLarge(f"it is over {limit} bytes when unpacked; it must have at most that")
     return found
+
+
+def decoded_beginning(body: bytes, coding: str, limit: int) -> bytes:
+    """The beginning of a body without its coding, for a message to quote.
+
+    Args:
+        body: its first bytes; the rest may be missing.
+        coding: its ``Content-Encoding``.
+        limit: most bytes to return.
+
+    Returns:
+        The part that could be read. A coding that is not known here is named instead.
+    """
+    name = coding.strip().lower()
+    if name in _NONE:
+        return body
+    if name not in _GZIP | _DEFLATE:
+        return f"(a body whose Content-Encoding is {coding[:_SHOWN]!r})".encode()
+    inflating = zlib.decompressobj(_GZIP_WINDOW if name in _GZIP else zlib.MAX_WBITS)
+    try:
+        return inflating.decompress(body, limit)
+    except zlib.error:
+        return body
+
+
+def _check_known(coding: str) -> None:
+    if coding.strip().lower() not in _NONE | _GZIP | _DEFLATE:
+        raise UnsupportedCoding(f"the body: {_not_known(coding)}")
+
+
+def _not_known(coding: str) -> str:
+    return f"its Content-Encoding is {coding[:_SHOWN]!r}; it must be {' or '.join(KNOWN)}"
 
 
 def asked_for(accept_encoding: str) -> str:

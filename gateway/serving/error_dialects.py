@@ -117,6 +117,7 @@ _CALLS: Mapping[str, Code] = {
     "DeadlineExceededException": Code.DEADLINE_EXCEEDED,
     "RequestEntityTooLargeException": Code.RESOURCE_EXHAUSTED,
     "UnknownOperationException": Code.UNIMPLEMENTED,
+    "UnsupportedMediaTypeException": Code.UNIMPLEMENTED,
 }
 
 #: … and by its ErrorCode.

@@ -27,6 +27,7 @@ class ObjectServer:
         asked: method and path of each request.
         parts: of an object that comes in parts, by their numbers.
         types: what objects that were put are said to be, by key.
+        codings: ``Content-Encoding`` of objects that were put with one, by key.
         key_id: how the credential begins that every request must be signed with.
         page: how many keys are on one page of a list.
         refusal: status and S3's code of every answer, if there is to be one.
@@ -38,6 +39,7 @@ class ObjectServer:
     asked: list[str] = field(default_factory=list)
     parts: dict[int, bytes] = field(default_factory=dict)
     types: dict[str, str] = field(default_factory=dict)
+    codings: dict[str, str] = field(default_factory=dict)
     key_id: str = f"{KEY_ID}/"
     page: int = 1000
     refusal: tuple[int, str] | None = None
@@ -78,6 +80,8 @@ class ObjectServer:
         else:
             bucket[key] = data
             self.types[key] = request.headers.get("Content-Type", "")
+            if (coding := request.headers.get("Content-Encoding")) is not None:
+                self.codings[key] = coding
         return web.Response(headers={"ETag": f'"{etag(data)}"'})
 
     def _page(self, bucket: dict[str, bytes], request: web.Request) -> web.Response:

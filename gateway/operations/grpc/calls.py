@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from partway.gateway.access.authentication import Identity
 from partway.gateway.operations.predictions import beside
+from partway.gateway.serving.content_codings import decoded_body
 from partway.gateway.serving.error_dialects import grpc_status
 from partway.gateway.serving.exchange import NO_HEADERS, Exchange, TrailingExchange
 from partway.gateway.serving.payloads import GatheredPayload
@@ -213,7 +214,7 @@ def _call(exchange: Exchange) -> TrailingExchange:
 async def _message(call: TrailingExchange, most_bytes: int) -> bytes:
     encoding = call.headers.get("grpc-encoding", "")
     check_encoding(encoding)
-    body = await call.body(most_bytes + PREFIX_BYTES)
+    body = await decoded_body(call, most_bytes + PREFIX_BYTES)
     return await beside(len(body), only_message, body, encoding, most_bytes)
 
 

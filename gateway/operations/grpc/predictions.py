@@ -28,7 +28,12 @@ from partway.gateway.operations.prediction_routes import (
     model_name,
 )
 from partway.gateway.operations.predictions import beside
-from partway.gateway.operations.raw_predict import RawPredict, answer_head, asked_with
+from partway.gateway.operations.raw_predict import (
+    RawPredict,
+    answer_head,
+    asked_with,
+    check_chunks_uncoded,
+)
 from partway.gateway.operations.response_relay import AnswerForm
 from partway.gateway.serving.exchange import Exchange, TrailingExchange
 from partway.gateway.serving.routes import Route
@@ -159,6 +164,7 @@ class PredictionService:
         resource = self._resource(named.endpoint)
 
         def response(invoked: Invoked) -> tuple[Mapping[str, str], AnswerForm]:
+            check_chunks_uncoded(invoked)
             content_type = answer_head(named.parent, invoked).get("Content-Type", "")
             head = {**HEAD, **answer_headers(named.parent, invoked)}
             return head, BodyMessages(schema.HttpBody, content_type)

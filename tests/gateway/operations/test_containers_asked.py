@@ -182,6 +182,18 @@ async def test_each_gets_what_the_one_before_has_answered(asking):
     assert [head[ATTRIBUTES] for head in heads] == ["of-client", "of-pre", "of-client"]
 
 
+async def test_a_coding_is_of_the_body_that_has_it(asking):
+    running, (pre, model, post) = await asking(
+        adding(b" pre"),
+        adding(b" model", b"Content-Encoding: of-model"),
+        adding(b" post", b"Content-Encoding: of-post"),
+    )
+    response = await soon(running.request(request(Content_Encoding="of-client")))
+    assert (response.status, response.headers["content-encoding"]) == (200, "of-post")
+    codings = [head_of(each).get("Content-Encoding") for each in (pre, model, post)]
+    assert codings == ["of-client", None, "of-model"]
+
+
 async def test_what_does_not_come_at_once_goes_on_as_it_comes(asking):
     """The second has the first of it before the first has said the last of it."""
     heard, large = asyncio.Event(), bytes(range(256)) * 4096

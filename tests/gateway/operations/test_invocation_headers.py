@@ -19,6 +19,8 @@ from partway.protocol.errors import InputValidationError
 
 MODEL = botocore.session.get_session().get_service_model("sagemaker-runtime")
 MEMBERS = MODEL.operation_model("InvokeEndpoint").input_shape.members
+#: Without HTTP's own Content-Encoding, which the model does not have.
+AWSS = {name: rule for name, rule in INVOKE_HEADERS.items() if name != "Content-Encoding"}
 
 
 def test_the_headers_are_those_of_the_model():
@@ -27,10 +29,10 @@ def test_the_headers_are_those_of_the_model():
         for name, shape in MEMBERS.items()
         if shape.serialization.get("location") == "header"
     }
-    assert {name: rule.member for name, rule in INVOKE_HEADERS.items()} == of_the_model
+    assert {name: rule.member for name, rule in AWSS.items()} == of_the_model
 
 
-@pytest.mark.parametrize("header", INVOKE_HEADERS)
+@pytest.mark.parametrize("header", AWSS)
 def test_the_longest_value_is_the_models(header):
     longest = MEMBERS[INVOKE_HEADERS[header].member].metadata["max"]
     assert passed_on(CIMultiDict({header: "a" * longest})) == {header: "a" * longest}

@@ -153,6 +153,22 @@ async def test_a_body_of_its_own(asking):
     assert f"{ENDPOINT}".encode() not in call.heads[0]
 
 
+async def test_a_coding_goes_along_with_a_body_and_with_an_answer(asking):
+    asked = await asking(answering((b"200 OK\r\nContent-Encoding: its-own", b"packed")))
+
+    def code(params, **_):
+        params["headers"]["Content-Encoding"] = "gzip"
+
+    asked.client.meta.events.register("before-call.sagemaker-runtime.*", code)
+    answer = await asked.invoke(Body=b"\x1f\x8bany", Filename="a")
+    assert await asked.object_at(answer["OutputLocation"]) == b"packed"
+    assert asked.s3.codings == {"ok/a": "its-own"}
+    await asked.invoke(InputLocation="s3://bucket/in", Filename="b")
+    await asked.object_at(f"{OK}/b")
+    (call,) = asked.scripted.calls
+    assert [b"\r\nContent-Encoding: gzip\r\n" in head for head in call.heads] == [True, False]
+
+
 async def test_a_body_at_a_location_and_a_name_for_the_answer(asking):
     asked = await asking(answering(YES))
     answer = await asked.invoke(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import time
+import zlib
 
 import pytest
 from google.protobuf import json_format, struct_pb2
@@ -261,3 +263,30 @@ async def test_a_stream_ends_whose_sender_may_not_have_it_any_longer(
     code, said = (await ended(stream)).status
     assert code == "7"
     assert "leave" in said
+
+
+async def test_a_content_coding_is_undone_and_an_unknown_one_is_unimplemented(calling):
+    caller = await calling()
+    for coding, pack in (("gzip", gzip.compress), ("deflate", zlib.compress), ("identity", bytes)):
+        stream = caller.begin(PREDICT, pack(prefixed(request(7))), content_encoding=coding)
+        assert (await ended(stream)).status == ("0", "")
+    assert caller.told.bodies == [b'{"instances": [7]}'] * 3
+    found = await caller.call(PREDICT, request(7), content_encoding="br")
+    assert found.status == (
+        "12",
+        "the body: its Content-Encoding is 'br'; it must be gzip or deflate",
+    )
+    bomb = gzip.compress(prefixed(b" " * 10_000_000))
+    found = await ended(caller.begin(PREDICT, bomb, content_encoding="gzip"))
+    assert (found.status[0], "bytes when unpacked" in found.status[1]) == ("8", True)
+
+
+async def test_a_coded_answer_is_read_and_its_chunks_are_not_streamed(calling):
+    caller = await calling()
+    said = gzip.compress(b'{"predictions": [5]}')
+    caller.told.says = answer(said, b"Content-Encoding: gzip")
+    assert (await caller.call(PREDICT, request(7))).status == ("0", "")
+    (message,) = (await caller.call(RAW, raw_request(b"x"))).messages
+    assert fields(message) == [(2, b'{"predictions": [5]}')]
+    code, words = (await caller.call(STREAM, raw_request(b"x"))).status
+    assert (code, "its Content-Encoding is 'gzip'; it must have none" in words) == ("13", True)
