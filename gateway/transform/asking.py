@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from partway.gateway.clock import Clock
+from partway.gateway.requests.answers import AnswerHead
+from partway.gateway.serving.content_codings import (
+    CONTENT_ENCODING,
+    CodingFault,
+    decoded,
+    is_coded,
+)
+from partway.gateway.transform.answer_types import WholeAnswer
 from partway.gateway.transform.limits import ANSWER_BYTES, RETRY_FACTOR, RETRY_PAUSE
 from partway.gateway.transform.model import (
     AskFailed,
@@ -18,6 +27,9 @@ from partway.gateway.transform.options import TransformOptions
 from partway.gateway.waiting import pause
 
 _T = TypeVar("_T")
+
+#: Characters of a coding's name that a message repeats.
+_SHOWN: Final = 64
 
 
 class Requests:
@@ -34,11 +46,12 @@ class Requests:
         self._retries = options.max_retries
         self._clock = clock
 
-    async def whole(self, body: RequestBody) -> bytes:
+    async def whole(self, body: RequestBody) -> WholeAnswer:
         """Ask, and return the whole answer.
 
         Raises:
             AskFailed: there is none, also not of the last try.
+            AskFailed: the answer's content coding cannot be undone.
             ModelGone: nobody is there any more.
         """
         return await self.answered(body, _whole)
@@ -70,7 +83,33 @@ class Requests:
                 tried += 1
 
 
-async def _whole(answer: ModelAnswer) -> bytes:
+def check_uncoded(head: AnswerHead) -> None:
+    """Refuse a coded answer that is put out as it comes.
+
+    Raises:
+        AskFailed: the answer has a content coding.
+    """
+    coding = head.headers.get(CONTENT_ENCODING, "")
+    if is_coded(coding):
+        raise AskFailed(
+            f"the container's answer: its Content-Encoding is {coding[:_SHOWN]!r}; it must have "
+            "none where MaxPayloadInMB is 0"
+        )
+
+
+async def _whole(answer: ModelAnswer) -> WholeAnswer:
+    headers = (await answer.head()).headers
+    body = await _body(answer)
+    coding = headers.get(CONTENT_ENCODING, "")
+    if is_coded(coding):
+        try:
+            body = await asyncio.to_thread(decoded, body, coding, ANSWER_BYTES)
+        except CodingFault as fault:
+            raise AskFailed(f"the container's answer: {fault}") from None
+    return WholeAnswer(body, headers.get("Content-Type", ""))
+
+
+async def _body(answer: ModelAnswer) -> bytes:
     said = await answer.read()
     if not (more := await answer.read()):
         return said  # nearly always

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from io import BytesIO
 from typing import Final
 
+from partway.gateway.transform.answer_types import AnswerTypes, WholeAnswer
 from partway.gateway.transform.json_paths import BadFilter, JsonPath
 from partway.gateway.transform.options import OptionsError, TransformOptions
 from partway.gateway.transform.record_forms import CSV, JSON_LINES, RecordForm, form_of
@@ -27,7 +28,7 @@ class DataProcessing:
 
     Args:
         asked: how records are written.
-        answered: how answers are.
+        answers: say how each answer is.
         input_filter: of what a container gets.
         output_filter: of what is put out.
         joins: whether answers are joined with their records.
@@ -37,7 +38,7 @@ class DataProcessing:
     def __init__(
         self,
         asked: RecordForm,
-        answered: RecordForm,
+        answers: AnswerTypes,
         input_filter: JsonPath,
         output_filter: JsonPath,
         *,
@@ -45,7 +46,7 @@ class DataProcessing:
         split: SplitType,
     ) -> None:
         self._asked = asked
-        self._answered = answered
+        self._answers = answers
         self._input_filter = input_filter
         self._output_filter = output_filter
         self._joins = joins
@@ -72,27 +73,33 @@ class DataProcessing:
             sent += text, line[len(line.rstrip(_LINE_ENDS)) :]
         return b"".join(sent)
 
-    def answered(self, batch: RecordBatch, answer: bytes) -> bytes:
+    def answered(self, batch: RecordBatch, answer: WholeAnswer) -> bytes:
         """What is put out for what a container has answered.
 
         Returns:
             A line for each record, with its end; without one where the answer is one JSON text.
 
         Raises:
-            Malformed: an answer is not what its type says, has not what the filter selects, or
-                there is not one for each record.
+            Malformed: an answer is not what its type says, or of a type that the job does not
+                expect; it has not what the filter selects; or there is not one for each record.
         """
         if not self._joins and self._output_filter.is_whole:
-            return answer
+            return answer.body
+        try:
+            form, has_header = self._answers.format(answer)
+        except ValueError as error:
+            raise Malformed(f"{batch.place(self._split)}: {error}") from None
         asked = [
             (number, line)
             for number, line in _records(batch.data, lines=self._asked_lines)
             if line.strip()
         ]
         # An answer to one record may be JSON of several lines.
-        is_one = self._joins and len(asked) == 1 and self._answered is not CSV
-        lines = not is_one if self._joins else self._answered.has_lines
-        answers = [line for _, line in _records(answer, lines=lines) if line.strip()]
+        is_one = self._joins and len(asked) == 1 and form is not CSV
+        lines = not is_one if self._joins else form.has_lines
+        answers = [line for _, line in _records(answer.body, lines=lines) if line.strip()]
+        if has_header:
+            del answers[:1]
         if len(answers) == len(asked):
             numbers = [number for number, _ in asked]
         elif not self._joins:
@@ -109,20 +116,14 @@ class DataProcessing:
                 self._output_filter.check_size(
                     len(one) + (len(asked[place][1]) if self._joins else 0)
                 )
-                value = self._read_answer(one.rstrip(_LINE_ENDS))
+                value = _read_answer(form, one.rstrip(_LINE_ENDS))
                 if self._joins:
                     record = self._asked.read(asked[place][1].rstrip(_LINE_ENDS))
                     value = self._asked.joined(record, value)
-                put_out.append(self._answered.written(self._output_filter.selected(value)) + end)
+                put_out.append(form.written(self._output_filter.selected(value)) + end)
             except ValueError as error:
                 raise self._fault(batch, number, error) from None
         return b"".join(put_out)
-
-    def _read_answer(self, answer: bytes) -> object:
-        try:
-            return self._answered.read(answer)
-        except ValueError as error:
-            raise ValueError(f"what the container has answered to it: {error}") from None
 
     def _fault(self, batch: RecordBatch, number: int, error: ValueError) -> Malformed:
         """What says which record of its file is to blame.
@@ -164,8 +165,8 @@ def processing_of(
     asked, answered = form_of(options.content_type), form_of(accept)
     if not input_filter.is_whole or joins:
         _check_form("ContentType", options.content_type, asked, input_filter, "InputFilter")
+    member = "Accept" if options.accept else "ContentType"
     if not output_filter.is_whole or joins:
-        member = "Accept" if options.accept else "ContentType"
         _check_form(member, accept, answered, output_filter, "OutputFilter")
     if joins and (asked is CSV) != (answered is CSV):
         raise OptionsError(
@@ -175,7 +176,7 @@ def processing_of(
         )
     return DataProcessing(
         asked or JSON_LINES,  # where it is not read at all
-        answered or JSON_LINES,
+        AnswerTypes(member, accept, answered or JSON_LINES),
         input_filter,
         output_filter,
         joins=joins,
@@ -203,6 +204,13 @@ def _check_form(
         form.check(path)
     except ValueError as error:
         raise OptionsError(path_member, str(error)) from None
+
+
+def _read_answer(form: RecordForm, answer: bytes) -> object:
+    try:
+        return form.read(answer)
+    except ValueError as error:
+        raise ValueError(f"what the container has answered to it: {error}") from None
 
 
 def _records(data: bytes, *, lines: bool) -> Iterator[tuple[int, bytes]]:

@@ -11,6 +11,7 @@ from partway.gateway.requests.connections import ContainerConnections
 from partway.gateway.requests.container_answer import ContainerAnswer
 from partway.gateway.requests.container_requests import ContainerRequest, Destination
 from partway.gateway.requests.limits import REFUSAL_BODY_TIMEOUT
+from partway.gateway.serving.content_codings import CONTENT_ENCODING, decoded_beginning
 from partway.gateway.transform.limits import (
     EXECUTION_PARAMETERS_BYTES,
     EXECUTION_PARAMETERS_TIMEOUT,
@@ -71,7 +72,8 @@ class Exchanges:
                 if 200 <= head.status < 300:
                     return await take(answer)
                 said = await answer.so_far(FAILURE_BYTES, REFUSAL_BODY_TIMEOUT)
-                raise refusal(head, said)
+                coding = head.headers.get(CONTENT_ENCODING, "")
+                raise refusal(head, decoded_beginning(said, coding, FAILURE_BYTES))
         finally:
             late.cancel()
 

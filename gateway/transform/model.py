@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Protocol, TypeAlias, TypeVar
 
 from partway.gateway.plain_text import cut, safe_lines
+from partway.gateway.requests.answers import AnswerHead
 from partway.gateway.transform.limits import FAILURE_BYTES
 
 #: What a request says: at once, or as it comes and in chunks; made anew for each try.
@@ -36,7 +37,10 @@ class ModelGone(Exception):
 
 
 class ModelAnswer(Protocol):
-    """An answer of 200, as it comes."""
+    """An answer of 2xx, as it comes."""
+
+    async def head(self) -> AnswerHead:
+        """Its head, which has come."""
 
     async def read(self) -> bytes:
         """More of its body; empty behind its end.

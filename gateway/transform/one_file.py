@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import TypeAlias
 
-from partway.gateway.transform.asking import Requests
+from partway.gateway.transform.asking import Requests, check_uncoded
 from partway.gateway.transform.execution_parameters import RequestPlan
 from partway.gateway.transform.limits import UNLIMITED_RECORD_BYTES, WRITE_BYTES
 from partway.gateway.transform.model import AskFailed, ModelAnswer, ModelGone, RequestBody
@@ -155,11 +155,11 @@ class FileTransform:
         async with work.turns:
             try:
                 if work.processing is None:
-                    answer = await work.requests.whole(self._body(batch.data))
+                    answer = (await work.requests.whole(self._body(batch.data))).body
                 else:
                     body = await asyncio.to_thread(work.processing.asked, batch)
-                    answer = await work.requests.whole(self._body(body))
-                    answer = await asyncio.to_thread(work.processing.answered, batch, answer)
+                    whole = await work.requests.whole(self._body(body))
+                    answer = await asyncio.to_thread(work.processing.answered, batch, whole)
             except AskFailed as error:
                 raise FileFailed(f"{batch.place(self._split)}: {error}") from None
         self._answered += len(batch.data)
@@ -219,6 +219,7 @@ class FileTransform:
                 return  # nobody is asked for nothing
 
         async def take(answer: ModelAnswer) -> None:
+            check_uncoded(await answer.head())
             await output.restart()
             last = b""
             while data := await answer.read():

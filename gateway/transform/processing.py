@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from partway.gateway.transform.answer_types import WholeAnswer
 from partway.protocol.records import RecordBatch
 
 
@@ -22,9 +23,10 @@ class Processing(Protocol):
             Malformed: a record is none of its type, or has not what the filter names.
         """
 
-    def answered(self, batch: RecordBatch, answer: bytes) -> bytes:
+    def answered(self, batch: RecordBatch, answer: WholeAnswer) -> bytes:
         """What is put out, made of a batch and the container's whole answer to it.
 
         Raises:
-            Malformed: the answer is none of its type, or has fewer records than were asked.
+            Malformed: the answer is not what its type says, or of a type that the job does not
+                expect, or has fewer records than were asked.
         """

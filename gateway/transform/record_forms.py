@@ -142,5 +142,9 @@ _FORMS: Final[Mapping[str, RecordForm]] = {
 
 
 def form_of(content_type: str) -> RecordForm | None:
-    """How records of a media type are written; None if they are neither filtered nor joined."""
-    return _FORMS.get(media_type(content_type).name)
+    """How records of a media type are written; None if they are neither filtered nor joined.
+
+    A type that ends in ``+json`` is JSON too (RFC 6839 §3.1).
+    """
+    name = media_type(content_type).name
+    return JSON if name.endswith("+json") else _FORMS.get(name)

@@ -1,7 +1,8 @@
 """A container of nothing but the standard library that transform jobs ask: it answers in capitals.
 
-``bad`` in a request is answered with 400. As long as there is a file ``hold`` in the folder that is
-its last argument, requests wait; each is noted there in the file ``asked``.
+``bad`` in a request is answered with 400, and ``json`` with JSON, which says so. As long as there
+is a file ``hold`` in the folder that is its last argument, requests wait; each is noted there in
+the file ``asked``.
 """
 
 from __future__ import annotations
@@ -29,11 +30,15 @@ class Handler(BaseHTTPRequestHandler):
             time.sleep(0.01)
         if b"bad" in body:
             self._answer(400, b"bad is no word of mine")
+        elif b"json" in body:
+            self._answer(200, b'{"score": 0.5}', "application/json")
         else:
             self._answer(200, body.upper() + os.environ.get("SAGEMAKER_SAYS", "").encode())
 
-    def _answer(self, status: int, body: bytes) -> None:
+    def _answer(self, status: int, body: bytes, content_type: str = "") -> None:
         self.send_response(status)
+        if content_type:
+            self.send_header("Content-Type", content_type)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)

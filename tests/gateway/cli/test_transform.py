@@ -154,6 +154,25 @@ def test_filters_and_joins(tmp_path):
     assert found == [{"id": 1, "SageMakerOutput": [2]}, {"id": 3, "SageMakerOutput": [4]}]
 
 
+def test_json_is_not_joined_as_if_it_were_csv(tmp_path):
+    """By a container of the job's own, and by one behind a gateway."""
+    files(tmp_path, a=b"json\n", b=b"1\n")
+    said = (
+        "a: record 0 (line 1): the container's answer has the Content-Type 'application/json'; it "
+        "must be text/csv, as the job's ContentType says"
+    )
+    joining = (*flags(tmp_path), "--join", "Input")
+    done = transformed("--command", CONTAINER, *joining)
+    assert done.status == 1
+    assert said in done.errors
+    assert outputs(tmp_path) == {"b.out": b"1,1\n"}
+    arguments = ("serve", "--port", "0", "--endpoint", f"own={CONTAINER}")
+    with running(*("partway.gateway.cli.main", *arguments, "--data-dir", f"{tmp_path}/d")) as url:
+        done = transformed("--endpoint", "own", *joining, url=url)
+        assert done.status == 1
+        assert said in done.errors
+
+
 def test_a_container_that_runs_and_an_endpoint_of_a_gateway(tmp_path, container):
     files(tmp_path, a=b"1\n2\n", empty=b"")
     done = transformed("--url", container, *flags(tmp_path))

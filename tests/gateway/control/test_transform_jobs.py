@@ -128,6 +128,20 @@ async def test_records_are_joined_with_their_answers(tmp_path):
         assert jobs.answers == {"a.csv.out": "id1,ONE\nid2,TWO\n"}
 
 
+@pytest.mark.parametrize("processing", [{"JoinSource": "Input"}, {"OutputFilter": "$[0]"}])
+async def test_json_is_not_joined_or_filtered_as_if_it_were_csv(tmp_path, processing):
+    async with Jobs(tmp_path) as jobs:
+        jobs.give(a="id1,json\n", b="id2,two\n")
+        await jobs.create(DataProcessing=processing)
+        over = await jobs.over()
+        assert over["TransformJobStatus"] == "Failed"
+        assert (
+            "a.csv: record 0 (line 1): the container's answer has the Content-Type "
+            "'application/json'; it must be text/csv, as the job's ContentType says"
+        ) in over["FailureReason"]
+        assert list(jobs.answers) == ["b.csv.out"]
+
+
 @pytest.mark.parametrize(("inclusive", "asked"), [(False, "a,b"), (True, "a,b,c")])
 async def test_the_end_of_a_range_is_in_it_where_the_settings_say_so(tmp_path, inclusive, asked):
     async with Jobs(tmp_path, inclusive_slices=inclusive) as jobs:

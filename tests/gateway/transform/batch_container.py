@@ -2,7 +2,7 @@
 
 ``400``, ``503``: it answers that. ``twice-ID``: 500 two times, and then well. ``die``: it ends.
 ``wait-PATH``: it answers when there is such a file. ``environment``: it answers with what it was
-told. Everything else it answers as it is.
+told. ``json``: it answers JSON, and says so. Everything else it answers as it is.
 """
 
 from __future__ import annotations
@@ -42,14 +42,18 @@ class Handler(BaseHTTPRequestHandler):
         elif word == b"environment":
             told = {name: os.environ[name] for name in os.environ if name.startswith("SAGEMAKER_")}
             self._answer(200, json.dumps(told).encode())
+        elif word == b"json":
+            self._answer(200, b'{"score": 0.5}', "application/json")
         else:
             if word.startswith(b"wait-"):
                 while not Path(os.fsdecode(word[5:])).exists():
                     time.sleep(0.05)
             self._answer(200, body)
 
-    def _answer(self, status, body):
+    def _answer(self, status, body, content_type=""):
         self.send_response(status)
+        if content_type:
+            self.send_header("Content-Type", content_type)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)

@@ -8,8 +8,10 @@ import struct
 from contextlib import aclosing
 
 import google_crc32c
+from multidict import CIMultiDict
 
 from partway.gateway.clock import LoopClock
+from partway.gateway.requests.answers import AnswerHead
 from partway.gateway.transform.execution_parameters import settled
 from partway.gateway.transform.job import TransformJob
 from partway.gateway.transform.options import TransformOptions
@@ -30,11 +32,11 @@ class SaidModel:
 
     progress: Progress
 
-    def __init__(self, answer=lambda body: body, said=b"", instances=1):
+    def __init__(self, answer=lambda body: body, said=b"", instances=1, headers=()):
         self.instances = instances
         self.asked, self.chunked = [], []
         self.at_once = self._under_way = 0
-        self._answer, self._said = answer, said
+        self._answer, self._said, self._headers = answer, said, headers
 
     async def parameters(self):
         return self._said
@@ -54,7 +56,7 @@ class SaidModel:
             answer = self._answer(body)
             if inspect.isawaitable(answer):
                 answer = await answer
-            return await take(Answered(answer))
+            return await take(Answered(answer, self._headers))
         finally:
             self._under_way -= 1
 
@@ -62,10 +64,14 @@ class SaidModel:
 class Answered:
     """An answer that comes in pieces; an exception among them is raised in its place."""
 
-    def __init__(self, answer):
+    def __init__(self, answer, headers=()):
+        self._head = AnswerHead(200, CIMultiDict(headers), None, chunked=True, keeps=True)
         if isinstance(answer, bytes):
             answer = [answer[:3], answer[3:]] if len(answer) > 3 else [answer]
         self._pieces = [each for each in answer if each]
+
+    async def head(self):
+        return self._head
 
     async def read(self):
         piece = self._pieces.pop(0) if self._pieces else b""

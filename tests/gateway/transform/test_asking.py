@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 
 import pytest
 
@@ -20,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("anyio_backend", "no_leaks")
 class Asked:
     """A request of a model that gives these answers, one for each try."""
 
-    def __init__(self, *answers, **given):
+    def __init__(self, *answers, headers=(), **given):
         left = list(answers)
 
         def answer(body):
@@ -29,7 +30,7 @@ class Asked:
                 raise one
             return one
 
-        self.model, self.clock = SaidModel(answer), FakeClock()
+        self.model, self.clock = SaidModel(answer, headers=headers), FakeClock()
         self.requests = Requests(self.model, TransformOptions(**given), self.clock)
 
     async def whole(self):
@@ -40,7 +41,7 @@ class Asked:
             pausing = [each for each in self.clock.armed if each.due < self.clock.now + 60]
             if pausing:
                 self.clock.advance_to(pausing[0].due)
-        return task.result()
+        return task.result().body
 
 
 BROKE = AskFailed("the connection broke", passing=True)
@@ -130,3 +131,15 @@ def test_a_refusal_in_words():
         True,
         True,
     ]
+
+
+async def test_a_coded_answer_is_read_without_its_coding():
+    asked = Asked(gzip.compress(b"good"), headers={"Content-Encoding": "gzip"})
+    assert await asked.whole() == b"good"
+    for said, coding, why in (
+        (b"good", "br", "its Content-Encoding is 'br'; it must be gzip or deflate"),
+        (b"good", "gzip", "must be one whole of gzip"),
+    ):
+        asked = Asked(said, headers={"Content-Encoding": coding})
+        with pytest.raises(AskFailed, match=f"^the container's answer: .*{why}"):
+            await asked.whole()

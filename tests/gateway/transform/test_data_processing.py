@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from partway.gateway.transform.answer_types import WholeAnswer
 from partway.gateway.transform.data_processing import processing_of
 from partway.gateway.transform.options import OptionsError, TransformOptions
 from partway.gateway.transform.processing import Processing
@@ -36,8 +37,8 @@ class Processed:
     def request(self, records: bytes) -> bytes:
         return self._of.asked(self._batch(records))
 
-    def answer(self, records: bytes, answer: bytes) -> bytes:
-        return self._of.answered(self._batch(records), answer)
+    def answer(self, records: bytes, answer: bytes, content_type: str = "") -> bytes:
+        return self._of.answered(self._batch(records), WholeAnswer(answer, content_type))
 
     def _batch(self, records: bytes) -> RecordBatch:
         return RecordBatch(records, self._first, len(records.splitlines()))
@@ -166,6 +167,107 @@ def test_the_end_of_a_range_may_be_in_it() -> None:
 )
 def test_names_of_json_lines(content_type: str) -> None:
     assert Processed(content_type, input_filter="$.a").request(b'{"a":1}\n') == b"1\n"
+
+
+# --- The type of an answer -----------------------------------------------------------------------
+
+#: Jobs of each form: the type of their records, a record, an answer, and the two joined.
+JOBS = {
+    "CSV": ("text/csv", b"a,b\n", b"0.5\n", b"a,b,0.5\n"),
+    "JSON": (
+        "application/jsonlines",
+        b"[1]\n",
+        b"0.5\n",
+        b'{"SageMakerInput":[1],"SageMakerOutput":0.5}\n',
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("form", "content_type"),
+    [
+        ("CSV", ""),
+        ("CSV", "text/csv"),
+        ("CSV", "Text/CSV; Charset=UTF-8"),
+        ("CSV", 'text/csv; charset="us-ascii"; header=absent'),
+        ("JSON", " "),
+        ("JSON", "application/json"),
+        ("JSON", "APPLICATION/JSON;charset=utf-8"),
+        ("JSON", "application/jsonlines"),
+        ("JSON", "application/x-ndjson"),
+        ("JSON", "application/vnd.acme.score+json; version=1"),
+    ],
+)
+def test_an_answer_is_read_as_its_own_type_says(form: str, content_type: str) -> None:
+    records, record, answer, joined = JOBS[form]
+    assert Processed(records, join_source="Input").answer(record, answer, content_type) == joined
+    filtered = Processed(records, output_filter="$[0]")
+    first = b"x,y\n" if form == "CSV" else b"[1]\n"
+    assert filtered.answer(record, first, content_type).strip() in (b"x", b"1")
+
+
+@pytest.mark.parametrize("said", [{"join_source": "Input"}, {"output_filter": "$[0]"}])
+@pytest.mark.parametrize(
+    ("form", "content_type", "why"),
+    [
+        ("CSV", "application/json", "it must be text/csv, as the job's ContentType says"),
+        ("CSV", "application/JSONLines", "it must be text/csv, as the job's ContentType says"),
+        ("CSV", "application/vnd.x+json", "it must be text/csv, as the job's ContentType says"),
+        ("JSON", "text/csv", "it must be application/jsonlines, as the job's ContentType says"),
+        ("CSV", "text/html; charset=utf-8", "it must be text/csv, application/json or"),
+        ("CSV", "text/plain", "it must be text/csv, application/json or"),
+        ("JSON", "application/octet-stream", "it must be text/csv, application/json or"),
+        ("JSON", "text/csv, application/json", "it must be text/csv, application/json or"),
+        ("JSON", "no type", "it must be text/csv, application/json or"),
+        ("CSV", "text/csv; charset=utf-16", "its charset must be utf-8"),
+        ("JSON", "application/json; charset=iso-8859-1", "its charset must be utf-8"),
+    ],
+)
+def test_an_answer_of_another_type_fails_its_file(
+    said: dict[str, Any], form: str, content_type: str, why: str
+) -> None:
+    records, record, answer, _ = JOBS[form]
+    with pytest.raises(Malformed) as fault:
+        Processed(records, **said, first=7).answer(record, answer, content_type)
+    begins = f"record 7 (line 8): the container's answer has the Content-Type {content_type!r}; "
+    assert fault.value.reason.startswith(begins)
+    assert why in fault.value.reason
+
+
+def test_the_expected_type_is_accepts_where_the_job_has_one() -> None:
+    of = Processed("application/x-image", accept="application/json", split_type="None",
+                   output_filter="$.a")  # fmt: skip
+    assert of.answer(b"PNG", b'{"a": 1}', "application/problem+json") == b"1"
+    with pytest.raises(Malformed, match="must be application/json, as the job's Accept says"):
+        of.answer(b"PNG", b"1,2\n", "text/csv")
+
+
+@pytest.mark.parametrize("answer", [b'{"score": 0.5}\n', b" [0.5]\n"])
+def test_an_answer_without_a_type_that_looks_like_json_is_not_taken_for_csv(answer: bytes) -> None:
+    with pytest.raises(Malformed, match=r"^record 0 .* has no Content-Type, and begins as JSON"):
+        Processed(join_source="Input").answer(b"a\n", answer)
+    assert Processed(join_source="Input").answer(b"a\n", answer, "text/csv").startswith(b"a,")
+
+
+def test_a_header_of_csv_is_no_answer() -> None:
+    answer, typed = b"score,label\n0.1,x\n0.9,y\n", "text/csv; header=present"
+    joined = Processed(join_source="Input").answer(b"a\nb\n", answer, typed)
+    assert joined == b"a,0.1,x\nb,0.9,y\n"
+    assert Processed(output_filter="$[1]").answer(b"a\nb\n", answer, typed) == b"x\ny\n"
+    with pytest.raises(Malformed, match="has answered 1 lines for 2 records"):
+        Processed(join_source="Input").answer(b"a\nb\n", b"score\n0.1\n", typed)
+
+
+def test_columns_may_be_in_the_charset_of_the_records() -> None:
+    of = Processed("text/csv; charset=latin-1", join_source="Input")
+    assert of.answer(b"\xe9\n", b"\xe8\n", "text/csv; charset=Latin-1") == b"\xe9,\xe8\n"
+    with pytest.raises(Malformed, match="its charset must be utf-8"):
+        of.answer(b"\xe9\n", b"\xe8\n", "text/csv; charset=cp1252")
+
+
+def test_nothing_is_read_of_answers_that_are_neither_filtered_nor_joined() -> None:
+    of = Processed(input_filter="$[0]")
+    assert of.answer(b"a,b\n", b"\x89PNG", "image/png") == b"\x89PNG"
 
 
 # --- What is wrong -------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 
 import pytest
 from anyio.lowlevel import checkpoint
@@ -291,7 +292,21 @@ class Upper:
         return batch.data.upper()
 
     def answered(self, batch, answer):
-        return batch.data.strip() + b"=" + answer
+        return batch.data.strip() + b"=" + answer.body
+
+
+async def test_a_coded_answer_is_not_put_out_as_it_comes(tmp_path):
+    headers = {"Content-Encoding": "gzip"}
+    model = SaidModel(lambda body: gzip.compress(b"good\n"), headers=headers)
+    files = {"f": b"a\n"}
+    done = await transformed(tmp_path / "whole", files, model, split_type="Line")
+    assert done.outputs == {"f.out": b"good\n"}
+    done = await transformed(tmp_path / "stream", files, model, max_payload_mb=0)
+    assert done.outputs == {}
+    assert done.reason("f") == (
+        "the whole file: the container's answer: its Content-Encoding is 'gzip'; it must have none "
+        "where MaxPayloadInMB is 0"
+    )
 
 
 @pytest.mark.parametrize("payload_mb", [0, 1])
