@@ -61,6 +61,7 @@ from partway.gateway.operations.prediction_resources import PredictionResources
 from partway.gateway.operations.raw_predict import RawPredict
 from partway.gateway.operations.response_stream import ResponseStream
 from partway.gateway.operations.status import Status
+from partway.gateway.operations.unknown_predictions import unknown_prediction_routes
 from partway.gateway.requests.connections import ContainerConnections
 from partway.gateway.requests.metrics import RequestMetrics
 from partway.gateway.requests.under_way import RequestsUnderWay
@@ -254,6 +255,13 @@ class Gateway:
         self.deployments = Deployments(self._control, self._resources, self.endpoint_keeper)
         self.custom_resources = self._custom_resources(arns, router, wall_clock)
         openapi = OpenApi(lambda: self.routes, asks=authenticator.asks)
+        predictions = (
+            *predict.routes,
+            *raw_predict.routes,
+            *resources.routes,
+            *infer.routes,
+            *models.routes,
+        )
         self.routes = (
             *status.routes,
             *BidirectionalStream(router, self.streams, wall_clock, dialler, arns).routes,
@@ -262,11 +270,8 @@ class Gateway:
             *invoke_async.routes,
             *further_routes,
             *self._control.routes,
-            *predict.routes,
-            *raw_predict.routes,
-            *resources.routes,
-            *infer.routes,
-            *models.routes,
+            *predictions,
+            *unknown_prediction_routes(predictions),
             *openapi.routes,
             *self.custom_resources.routes,
             *calls,

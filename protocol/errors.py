@@ -6,7 +6,7 @@ Section 4 of the contract. Errors inside a running stream are events: :mod:`part
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import ClassVar, Final
 
@@ -135,6 +135,23 @@ class NotFound(ApiError):
 
     name = "UnknownOperationException"
     status = 404
+
+
+class MethodNotAllowed(ApiError):
+    """The path has operations, and none for this method (RFC 9110 §15.5.6).
+
+    Args:
+        method: the request's.
+        allowed: methods that the path has.
+    """
+
+    name = "MethodNotAllowedException"
+    status = 405
+
+    def __init__(self, method: str, allowed: Iterable[str]) -> None:
+        listed = ", ".join(sorted(allowed))
+        super().__init__(f"the method {method} was given; on this path it must be {listed}")
+        self.headers = {"Allow": listed}
 
 
 class TargetTooLong(ApiError):

@@ -18,6 +18,7 @@ from partway.protocol.errors import (
     ApiError,
     ExpiredToken,
     IncompleteSignature,
+    MissingAuthenticationToken,
     UnrecognizedClient,
 )
 from partway.protocol.limits import MAX_CLOCK_SKEW
@@ -35,6 +36,11 @@ from partway.protocol.sigv4_canonical import ALGORITHM, canonical_path
 
 #: How the Authorization header of a signed request begins.
 _SIGNED: Final = f"{ALGORITHM} "
+
+_SIGNATURE_ALONE: Final = (
+    "the request brings a bearer token; this operation takes a signature alone (AWS Signature "
+    "Version 4), made with an access key"
+)
 
 
 def _unsigned() -> EventChain | None:
@@ -271,6 +277,8 @@ class SigV4Authentication(Authenticator):
 
     async def authenticate(self, asked: AskedRequest, *, bearer_allowed: bool) -> Identity:
         request, deed = asked.request, asked.deed
+        if not bearer_allowed:
+            _check_not_bearer(request)
         token = _bearer_token(request) if bearer_allowed else None
         if token is not None:
             identity = self._identity(self._by_token(token, deed))
@@ -374,6 +382,27 @@ class _KnownSigner:
     identity: Identity
 
 
+def _check_not_bearer(request: SignableRequest) -> None:
+    """Refuse a token in the place of a signature, whoever has that token.
+
+    Raises:
+        IncompleteSignature: the Authorization header has a token.
+        MissingAuthenticationToken: the query has one, and nothing has a signature.
+    """
+    authorizations = request.values("authorization")
+    if any(_is_bearer(each) for each in authorizations):
+        raise IncompleteSignature(_SIGNATURE_ALONE)
+    if authorizations or not request.query:
+        return
+    names = {name for name, _ in request.parameters()}
+    if b"access_token" in names and b"X-Amz-Signature" not in names:
+        raise MissingAuthenticationToken(_SIGNATURE_ALONE)
+
+
+def _is_bearer(authorization: str) -> bool:
+    return authorization.partition(" ")[0].lower() == "bearer"
+
+
 def _bearer_token(request: SignableRequest) -> str | None:
     """Return the bearer token that stands for a signature (clause 3-5); None if there is no token.
 
@@ -383,11 +412,7 @@ def _bearer_token(request: SignableRequest) -> str | None:
     authorizations = request.values("authorization")
     if not request.query and len(authorizations) == 1 and authorizations[0].startswith(_SIGNED):
         return None  # as most requests say it
-    tokens = [
-        value.partition(" ")[2].strip()
-        for value in authorizations
-        if value.partition(" ")[0].lower() == "bearer"
-    ]
+    tokens = [each.partition(" ")[2].strip() for each in authorizations if _is_bearer(each)]
     others = len(authorizations) - len(tokens)
     for name, value in request.parameters():
         if name == b"access_token":

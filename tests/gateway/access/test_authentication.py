@@ -229,6 +229,8 @@ def test_a_token(authenticate, request_):
     ("request_", "error"),
     [
         (bearer(), IncompleteSignature),
+        (bearer("Bearer of-nobody-at-all"), IncompleteSignature),
+        (presigned().but(headers=bearer().headers), IncompleteSignature),
         (bearer("", f"access_token={TOKEN}"), MissingAuthenticationToken),
     ],
 )
@@ -236,6 +238,7 @@ def test_a_token_where_none_is_taken(authenticate, request_, error):
     with pytest.raises(error) as caught:
         authenticate(request_, bearer_allowed=False)
     assert TOKEN not in caught.value.message
+    assert "brings a bearer token; this operation takes a signature alone" in caught.value.message
 
 
 @pytest.mark.clause("2.4-6", "3-5")
