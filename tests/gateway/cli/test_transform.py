@@ -257,7 +257,7 @@ def test_after_a_kill_the_rest_is_done(tmp_path):
         (("--command", "no-such-program"), 1, "no instance is in service, for the reason above"),
         (("--url", "http://127.0.0.1:9"), 1,
          "transform: --url http://127.0.0.1:9: /execution-parameters: no connection with the cont"),
-        (("--endpoint", "e"), 1, "no connection with the gateway: Connection refused; PARTWAY_UR"),
+        (("--endpoint", "e"), 1, "no connection with the gateway: Connection refused; --gateway"),
     ],
 )  # fmt: skip
 def test_what_it_does_not_do(tmp_path, monkeypatch, capfd, more, status, said):
