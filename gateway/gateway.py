@@ -27,6 +27,7 @@ from partway.gateway.control.endpoint_keeper import EndpointKeeper
 from partway.gateway.control.endpoints import EndpointOperations
 from partway.gateway.control.local_paths import LocalRoots
 from partway.gateway.control.logs import LogOperations
+from partway.gateway.control.model_data_leave import ModelDataLeave
 from partway.gateway.control.plane import ControlPlane
 from partway.gateway.control.resources import Resources
 from partway.gateway.control.transform_jobs import TransformOperations
@@ -139,11 +140,15 @@ class Gateway:
         self.store = MemoryStore() if store is None else store
         self.streams = Streams(settings.max_streams, per_principal=settings.streams_per_principal)
         self._tls = tls
+        arns = Arns(settings.region, settings.account)
+        authenticator = _authenticator(settings, arns, wall_clock)
+        model_data_leave = ModelDataLeave(authenticator.may, arns)
         self._provisions = Provisions(
             LoopClock(),
             data,
             settings.model_data_quota,
             lambda *launched: fleet_metrics.launched(*launched),
+            model_data_leave.refusal,
         )
         self.requests = RequestsUnderWay(settings.max_requests, settings.requests_per_principal)
         self._connections = ContainerConnections()
@@ -159,7 +164,6 @@ class Gateway:
                 self._asynchronous.keep_only(endpoints)
 
         self.fleet.on_end = forget_others
-        arns = Arns(settings.region, settings.account)
         invocations = Invocations(
             router,
             self._connections,
@@ -177,11 +181,11 @@ class Gateway:
         )
         catalogue = Catalogue(self._resources, arns, wall_clock)
         operations = EndpointOperations(
-            self._resources, catalogue, self.endpoint_keeper, router, wall_clock
+            *(self._resources, catalogue, self.endpoint_keeper, router),
+            *(model_data_leave, wall_clock),
         )
         results = LocalRoots(settings.local_results, kept_out, "local_results")
         planning = self.endpoint_keeper.planning
-        authenticator = _authenticator(settings, arns, wall_clock)
         rules = AsyncRules(results, settings.topics)
         self._transforms = TransformKeeper(
             self._resources,
@@ -203,7 +207,7 @@ class Gateway:
         )
         transforms = TransformOperations(
             *(self._resources, catalogue, self._transforms, planning, self.endpoint_keeper.room),
-            *(rules, wall_clock),
+            *(rules, model_data_leave, wall_clock),
         )
         self._control = ControlPlane(
             *(self._resources, arns, wall_clock, LoopClock()),

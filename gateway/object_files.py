@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -33,7 +33,7 @@ from partway.gateway.limits import (
 from partway.gateway.waiting import time_limit
 
 if TYPE_CHECKING:
-    from obstore import GetOptions
+    from obstore import GetOptions, ObjectMeta
     from obstore.store import S3Store
 
 SCHEME: Final = "s3://"
@@ -133,7 +133,12 @@ class ObjectFiles:
 
         # The library takes whole folders alone.
         folder = prefix[: prefix.rfind("/") + 1]
-        pages = aiter(obstore.list(await self._store(), prefix=folder or None))
+        store = await self._store()
+
+        async def begun() -> AsyncIterator[Sequence[ObjectMeta]]:
+            return aiter(obstore.list(store, prefix=folder or None))
+
+        pages = await self._soon(prefix, begun)
         found: list[ObjectFile] = []
         while page := await self._soon(prefix, lambda: anext(pages, [])):
             found += (

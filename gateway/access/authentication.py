@@ -88,10 +88,21 @@ class Identity:
             AccessDenied: they may not.
         """
         if not self.may(action, resource):
-            raise AccessDenied(
-                f"User: {self.arn} is not authorized to perform: {action} on resource: {resource} "
-                f"because no identity-based policy allows the {action} action"
-            )
+            raise AccessDenied(not_authorized(self.arn, action, resource))
+
+
+def not_authorized(user: str, action: str, resource: str) -> str:
+    """Say that somebody may not do something, in AWS's words.
+
+    Args:
+        user: their ARN.
+        action: in IAM's words.
+        resource: its ARN.
+    """
+    return (
+        f"User: {user} is not authorized to perform: {action} on resource: {resource} because no "
+        f"identity-based policy allows the {action} action"
+    )
 
 
 #: The sender of a request to a gateway that does not ask who sends it.

@@ -25,7 +25,13 @@ from partway.gateway.asynchronous.local_files import LocalFile
 from partway.gateway.asynchronous.requests import AsyncAnswer
 from partway.gateway.clock import Clock
 from partway.gateway.control.local_paths import LocalRoots, is_local, plain_path
-from partway.gateway.object_files import ObjectFile, ObjectFiles, ObjectFilesError, split_url
+from partway.gateway.object_files import (
+    SCHEME,
+    ObjectFile,
+    ObjectFiles,
+    ObjectFilesError,
+    split_url,
+)
 
 #: Errors of the system's that stay as they are until somebody changes something.
 _LASTING = (
@@ -65,9 +71,14 @@ def in_iams_words(location: str) -> str:
     Raises:
         ValueError: a path is written in another way than the one that leave is asked for.
     """
-    if location.startswith("s3://"):
-        return f"arn:aws:s3:::{location.removeprefix('s3://')}"
-    return f"arn:partway:files:::{plain_path(location)}"
+    return arn_of_location(location if location.startswith(SCHEME) else plain_path(location))
+
+
+def arn_of_location(location: str) -> str:
+    """The same of ``s3://bucket/key``, or of a path that is plain already."""
+    if location.startswith(SCHEME):
+        return f"arn:aws:s3:::{location.removeprefix(SCHEME)}"
+    return f"arn:partway:files:::{location}"
 
 
 @dataclass(frozen=True, slots=True)

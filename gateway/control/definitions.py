@@ -57,13 +57,17 @@ class DefinitionOperations(ABC):
             ValidationException: it cannot be honoured, or does not fit together.
         """
 
+    def _kept(self, identity: Identity) -> Mapping[str, Any]:
+        """Notes that the gateway keeps of one that a caller of the API makes."""
+        return {}
+
     @abstractmethod
     def _described(self, members: Mapping[str, Any]) -> Mapping[str, Any]:
         """What is said of what is kept, by the API's names of members."""
 
     async def create(self, members: Mapping[str, Any], identity: Identity, _: str) -> Answer:
         """Write a definition down; nothing is looked at or started before an endpoint needs it."""
-        return await self.make(members, identity, {})
+        return await self.make(members, identity, self._kept(identity))
 
     async def make(
         self, members: Mapping[str, Any], identity: Identity, kept: Mapping[str, Any]

@@ -16,6 +16,7 @@ from partway.gateway.control.endpoint_records import CHANGING, EndpointRecord
 from partway.gateway.control.errors import ValidationException
 from partway.gateway.control.json_rpc import Answer, ControlOperation
 from partway.gateway.control.listing import Listed, page_of
+from partway.gateway.control.model_data_leave import ModelDataLeave, maker_of
 from partway.gateway.control.operator_models import is_of_operator
 from partway.gateway.control.planned import DeploymentPlan, Members
 from partway.gateway.control.resources import Kind, Resource, Resources
@@ -42,6 +43,7 @@ class EndpointOperations:
         catalogue: finds them, in AWS's words.
         keeper: has the fleet run what they say.
         router: knows which instances take streams and requests.
+        leave: says whether the makers of models may read the model data.
         wall_clock: returns epoch seconds.
     """
 
@@ -51,12 +53,14 @@ class EndpointOperations:
         catalogue: Catalogue,
         keeper: EndpointKeeper,
         router: Router,
+        leave: ModelDataLeave,
         wall_clock: Callable[[], float],
     ) -> None:
         self._resources = resources
         self._catalogue = catalogue
         self._keeper = keeper
         self._router = router
+        self._leave = leave
         self._wall_clock = wall_clock
         self._began = self._now()
 
@@ -157,6 +161,7 @@ class EndpointOperations:
         plan = self._plan_of(members)
         # Which may look at a file system that is away: nobody else's change waits for it.
         endpoint = await self._keeper.planning.endpoint_of(name, plan)
+        self._leave.check_endpoint(endpoint)
         async with self._changing():
             self._check_can_be_made(name)
             self._keeper.room.check_endpoint(endpoint, anew=False)
@@ -205,6 +210,8 @@ class EndpointOperations:
         endpoint = await self._keeper.planning.endpoint_of(
             resource.name, plan
         )  # nobody else waits for it
+        if anew:  # else instances go on with the model data that are here
+            self._leave.check_endpoint(endpoint)
         async with self._changing():
             resource = self._changeable(name)
             record = self._keeper.record_of(resource)
@@ -300,6 +307,7 @@ class EndpointOperations:
             of_operator={
                 name: model.kept for name, model in found.items() if is_of_operator(model.kept)
             },
+            makers={name: maker_of(model.kept) for name, model in found.items()},
         )
         check_names_no_containers(plan)
         return plan

@@ -34,6 +34,18 @@ def plain_path(location: str) -> str:
     return named
 
 
+def path_as_named(location: str) -> Path | None:
+    """The path that a location names, with ``..`` resolved by its text; None if it names none.
+
+    Looks at no file, so it says nothing of links.
+    """
+    try:
+        named = _named(location)
+    except ValueError:  # a URL that is none
+        return None
+    return None if named is None else _flat(named)
+
+
 class LocalRoots:
     """The folders below which a caller may name files: a caller must not read the gateway's own.
 
@@ -75,13 +87,10 @@ class LocalRoots:
 
         Looks at no file.
         """
-        try:
-            named = _named(location)
-        except ValueError:  # a URL that is none
-            return None
+        named = path_as_named(location)
         if named is None:
             return None
-        below = [root for root in self._roots if _flat(named).is_relative_to(_flat(root))]
+        below = [root for root in self._roots if named.is_relative_to(_flat(root))]
         return max(below, key=lambda root: len(root.parts), default=None)
 
     def path_of(self, location: str) -> Path:

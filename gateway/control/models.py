@@ -9,6 +9,7 @@ from partway.gateway.access.authentication import Identity
 from partway.gateway.control.definitions import DefinitionOperations
 from partway.gateway.control.errors import ValidationException
 from partway.gateway.control.limits import MAX_ENVIRONMENT_BYTES
+from partway.gateway.control.model_data_leave import check_may_read, kept_of_maker
 
 
 class ModelOperations(DefinitionOperations):
@@ -17,9 +18,13 @@ class ModelOperations(DefinitionOperations):
     kind = "model"
     noun = "Model"
 
-    def _defined(self, members: Mapping[str, Any], _: Identity) -> Mapping[str, Any]:
-        _check_containers(members)
+    def _defined(self, members: Mapping[str, Any], identity: Identity) -> Mapping[str, Any]:
+        for each in _check_containers(members):
+            check_may_read(identity, each)
         return members
+
+    def _kept(self, identity: Identity) -> Mapping[str, Any]:
+        return kept_of_maker(identity.principal)
 
     def _described(self, members: Mapping[str, Any]) -> Mapping[str, Any]:
         answer = dict(members)
@@ -34,8 +39,11 @@ def _container_described(container: Mapping[str, Any]) -> Mapping[str, Any]:
     return {"Mode": "SingleModel", **container}
 
 
-def _check_containers(members: Mapping[str, Any]) -> None:
+def _check_containers(members: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     """Refuse what each member may be, and not all together.
+
+    Returns:
+        The containers.
 
     Raises:
         ValidationException: the message says what.
@@ -68,6 +76,7 @@ def _check_containers(members: Mapping[str, Any]) -> None:
             f"The Environment of {whose} has {size} bytes of names and values; it must have at "
             f"most {MAX_ENVIRONMENT_BYTES}."
         )
+    return several
 
 
 def _check_hostnames(hostnames: Sequence[str | None]) -> None:

@@ -15,6 +15,7 @@ from typing import Any, Final
 from partway.gateway.control.environments import EVERY_VARIABLE, environment_of
 from partway.gateway.control.errors import ValidationException
 from partway.gateway.control.local_paths import LocalRoots, is_local
+from partway.gateway.control.model_data_places import model_data_of, named_places
 from partway.gateway.control.operator_models import command_of
 from partway.gateway.control.vertex_models import vertex_of, without_what_it_says
 from partway.gateway.fleet.endpoints import (
@@ -53,6 +54,7 @@ class DeploymentPlan:
         deployment: how it was asked to be deployed, in the API's words.
         of_operator: what the gateway's operator says of models beside that, by the models' names;
             those of the API's callers are not in it.
+        makers: the principals that made the models of callers, by the models' names.
     """
 
     config: Members = field(repr=False)
@@ -61,6 +63,7 @@ class DeploymentPlan:
     weights: Mapping[str, float] = field(default_factory=dict)
     deployment: Members = field(default_factory=dict)
     of_operator: Mapping[str, Members] = field(default_factory=dict, repr=False)
+    makers: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def config_name(self) -> str:
@@ -87,7 +90,7 @@ class DeploymentPlan:
     def names_files(self) -> bool:
         """Whether model data are on this machine: :func:`planned` looks at its file systems."""
         containers = (one for each in self.variants for one in self.containers_of(each))
-        return any(is_local(place) for one in containers for place in _places(one))
+        return any(is_local(place) for one in containers for place in named_places(one))
 
     @property
     def names_containers(self) -> bool:
@@ -122,6 +125,10 @@ class DeploymentPlan:
                 f"The model {variant['ModelName']!r} has no container; it must have one at least."
             )
         return tuple(containers)
+
+    def maker_of(self, model: str) -> str | None:
+        """The principal that made a model; empty if that is unknown, None for the operator's."""
+        return None if model in self.of_operator else self.makers.get(model, "")
 
     def execution_of(self, variant: Members) -> Execution:
         """How several containers of an instance of a variant are asked."""
@@ -179,7 +186,7 @@ def _variant_of(plan: DeploymentPlan, variant: Members, around: ApiSurroundings)
     if of_operator is not None:
         around = _for_operator(around)
     containers = tuple(
-        _container_of(model, number, each, around, of_operator)
+        _container_of(plan, model, number, each, around)
         for number, each in enumerate(definitions, 1)
     )
     several = Variant(
@@ -198,12 +205,9 @@ def _variant_of(plan: DeploymentPlan, variant: Members, around: ApiSurroundings)
 
 
 def _container_of(
-    model: str,
-    number: int,
-    container: Members,
-    around: ApiSurroundings,
-    of_operator: Members | None,
+    plan: DeploymentPlan, model: str, number: int, container: Members, around: ApiSurroundings
 ) -> OneContainer:
+    of_operator = plan.of_operator.get(model)
     source = command_of(of_operator or {}) or _source_of(model, container, around)
     # A container that runs already has its model.
     attached = isinstance(source, Attached)
@@ -214,6 +218,7 @@ def _container_of(
         hostname=container.get("ContainerHostname") or f"container-{number}",
         source=source,
         model_data=model_data,
+        model_maker=None if model_data is None else plan.maker_of(model),
         pinned=None if of_operator is not None else _pinned(model_data),
         environment=environment_of(model, container, source, around.environment),
         vertex=vertex,
@@ -272,58 +277,3 @@ def _pinned(model_data: str | None) -> PinnedPath | None:
     if model_data is None or not is_local(model_data):
         return None
     return PinnedPath.of(Path(model_data))
-
-
-def model_data_of(container: Members, roots: LocalRoots) -> str | None:
-    """What a container's definition says of where its model data are, as the fleet takes it.
-
-    Args:
-        container: the definition.
-        roots: below which a path of this machine may be.
-
-    Raises:
-        ValidationException: they cannot be had from there.
-    """
-    url = container.get("ModelDataUrl")
-    source = container.get("ModelDataSource", {}).get("S3DataSource")
-    if url and source:
-        raise ValidationException(
-            "ModelDataUrl and ModelDataSource are both given; only one of the two must be."
-        )
-    if source is not None:
-        return _of_source(source, roots)
-    return _place(url, roots) if url else None
-
-
-def _places(container: Members) -> tuple[str, ...]:
-    """All that a container's definition says of where its model data are."""
-    source = container.get("ModelDataSource", {}).get("S3DataSource", {})
-    return container.get("ModelDataUrl", ""), source.get("S3Uri", "")
-
-
-def _of_source(source: Members, roots: LocalRoots) -> str:
-    match source["S3DataType"], source["CompressionType"]:
-        case "S3Prefix", "None":
-            place = _place(source["S3Uri"], roots)
-            return place if place.startswith("/") or place.endswith("/") else f"{place}/"
-        case _, "Gzip":
-            return _place(source["S3Uri"], roots)
-        case kind, compression:
-            raise ValidationException(
-                f"S3DataType {kind} with CompressionType {compression} cannot be served here; it "
-                "must be S3Prefix with None, or S3Object with Gzip."
-            )
-
-
-def _place(location: str, roots: LocalRoots) -> str:
-    if is_local(location):
-        try:
-            return str(roots.path_of(location))
-        except ValueError as error:
-            raise ValidationException(f"{error}.") from None
-    if not location.startswith("s3://"):
-        raise ValidationException(
-            f"{location!r} cannot be downloaded; model data must be at s3://BUCKET/KEY, or at a "
-            "path below one of the local_roots under [api] in the gateway's settings."
-        )
-    return location

@@ -25,6 +25,7 @@ from partway.gateway.control.limits import (
 )
 from partway.gateway.control.listing import Listed, page_of
 from partway.gateway.control.local_paths import is_local
+from partway.gateway.control.model_data_leave import ModelDataLeave, maker_of
 from partway.gateway.control.named_places import checked_place
 from partway.gateway.control.operator_models import is_of_operator
 from partway.gateway.control.planned import Members
@@ -58,6 +59,7 @@ class TransformOperations:
         planning: says what instances are made of.
         room: whether more containers may be launched.
         rules: what may be said of where output belongs.
+        leave: says whether the makers of models may read the model data.
         wall_clock: returns epoch seconds.
     """
 
@@ -69,6 +71,7 @@ class TransformOperations:
         planning: Planning,
         room: ContainerRoom,
         rules: AsyncRules,
+        leave: ModelDataLeave,
         wall_clock: Callable[[], float],
     ) -> None:
         self._resources = resources
@@ -77,6 +80,7 @@ class TransformOperations:
         self._planning = planning
         self._room = room
         self._rules = rules
+        self._leave = leave
         self._wall_clock = wall_clock
 
     @property
@@ -103,6 +107,7 @@ class TransformOperations:
             identity.principal or "",
             model.members,
             model.kept if is_of_operator(model.kept) else {},
+            maker_of(model.kept),
         )
         await self._check_model(name, members, record)
         async with self._catalogue.changing():
@@ -242,7 +247,7 @@ class TransformOperations:
                 f"The Mode of the model {members['ModelName']!r} is Direct; it must be Serial: a "
                 "transform job cannot name a container."
             )
-        await self._planning.endpoint_of(name, plan)
+        self._leave.check_endpoint(await self._planning.endpoint_of(name, plan))
 
     def _now(self) -> float:
         return round(self._wall_clock(), 3)  # as AWS's: milliseconds

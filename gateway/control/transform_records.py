@@ -44,6 +44,7 @@ class TransformRecord:
         model: the members of its model, copied: that may be deleted meanwhile.
         of_operator: what the gateway's operator says of the model beside that; empty if they have
             not made it.
+        model_maker: the principal that has made the model; empty if it is unknown.
         started: when its instances began to start, in epoch seconds; None as long as it waits.
         ended: when it came to its end; None before.
         reason: why it has failed; empty otherwise.
@@ -53,6 +54,7 @@ class TransformRecord:
     sender: str
     model: Members = field(repr=False)
     of_operator: Members = field(default_factory=dict, repr=False)
+    model_maker: str = ""
     started: float | None = None
     ended: float | None = None
     reason: str = ""
@@ -97,7 +99,8 @@ def plan_of(members: Members, record: TransformRecord) -> DeploymentPlan:
     config = {"EndpointConfigName": name, "ProductionVariants": [variant]}
     model = _with_environment(record.model, members.get("Environment", {}))
     of_operator = {name: record.of_operator} if record.of_operator else {}
-    return DeploymentPlan(config, {name: model}, of_operator=of_operator)
+    makers = {name: record.model_maker}
+    return DeploymentPlan(config, {name: model}, of_operator=of_operator, makers=makers)
 
 
 def _with_environment(model: Members, environment: Mapping[str, str]) -> Members:

@@ -91,6 +91,7 @@ class OneContainer:
         hostname: its name among those of an instance; where an engine runs it, its DNS name too.
         source: what runs it.
         model_data: as a variant's.
+        model_maker: as a variant's.
         pinned: as a variant's.
         environment: as a variant's.
         vertex: as a variant's.
@@ -99,6 +100,7 @@ class OneContainer:
     hostname: str
     source: OneSource
     model_data: str | None = None
+    model_maker: str | None = None
     pinned: PinnedPath | None = None
     environment: tuple[tuple[str, str], ...] = field(default=(), repr=False)  # may hold secrets
     vertex: VertexContainer | None = None
@@ -165,6 +167,8 @@ class Variant:
             all weights.
         model_data: a folder, a ``tar.gz``, or either at ``s3://``, seen by an instance as its model
             directory; None for an empty one.
+        model_maker: the principal whose leave is asked for to read them; empty if it is unknown,
+            None if nobody is asked.
         pinned: model data of this machine that a caller has named, as they were then.
         environment: further variables of the instances, as pairs in the order of their names.
         gpus: of each instance.
@@ -182,6 +186,7 @@ class Variant:
     instances: int = 1
     weight: float = 1.0
     model_data: str | None = None
+    model_maker: str | None = None
     pinned: PinnedPath | None = None
     environment: tuple[tuple[str, str], ...] = field(default=(), repr=False)  # may hold secrets
     gpus: int = 0
@@ -214,6 +219,7 @@ class Variant:
             self,
             source=container.source,
             model_data=container.model_data,
+            model_maker=container.model_maker,
             pinned=container.pinned,
             environment=container.environment,
             container_hostname=container.hostname,

@@ -44,13 +44,14 @@ class Means:
     Attributes:
         launcher: the launcher of a source.
         output: opens what takes a container's output, by its id and its endpoint's name.
-        model_data: has model data on disk, by what names it; raises ModelDataError.
+        model_data: has model data on disk, by what names it and the principal whose leave is asked
+            for (see :class:`~.endpoints.Variant`); raises ModelDataError.
         around: what all instances live by.
     """
 
     launcher: Callable[[Source], Launcher]
     output: Callable[[str, str], CapturedOutput]
-    model_data: Callable[[str], Awaitable[HeldData]]
+    model_data: Callable[[str, str | None], Awaitable[HeldData]]
     around: InstanceContext
 
 
@@ -153,7 +154,7 @@ class InstanceMaker:
             if pinned is not None and (data is None or data.path == pinned.path):
                 await self._check(pinned)
             if data is None:
-                data = await self._acquire(variant.model_data, variant.times.download_timeout)
+                data = await self._acquire(variant, variant.model_data)
                 if self._closed:
                     data.release()
                     raise LaunchError("the instance is not wanted any more", passing=False)
@@ -176,11 +177,12 @@ class InstanceMaker:
             why = f"model data: {pinned.path} cannot be looked at: {error.strerror or 'no answer'}"
             raise LaunchError(why, passing=True) from None
 
-    async def _acquire(self, model_data: str, seconds: float | None) -> HeldData:
+    async def _acquire(self, variant: Variant, model_data: str) -> HeldData:
+        seconds = variant.times.download_timeout
         limit = nullcontext() if seconds is None else time_limit(self._means.around.clock, seconds)
         try:
             async with limit:
-                return await self._means.model_data(model_data)
+                return await self._means.model_data(model_data, variant.model_maker)
         except ModelDataError as error:
             raise LaunchError(f"model data: {error}", passing=error.passing) from None
         except TimeoutError:

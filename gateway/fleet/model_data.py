@@ -18,7 +18,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Itera
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 from weakref import WeakValueDictionary
 
 from partway.gateway.archives.heads import ArchiveError
@@ -48,13 +48,22 @@ from partway.gateway.fleet.model_sources import (
     download,
     download_folder,
     find,
+    location_of,
+    locations_read,
 )
 from partway.gateway.fleet.shared_work import SharedWork, WorkEnded
 from partway.gateway.object_files import SCHEME, ObjectFilesError
-from partway.gateway.waiting import time_limit
+from partway.gateway.waiting import in_turns, time_limit
 from partway.log_lines import LogLine
 
 log = logging.getLogger("partway.model_data")
+
+#: Files of which leave is asked for in one turn of the loop: a few hundred µs with 128 patterns.
+_ASKED_PER_TURN: Final = 32
+
+#: Says why somebody may not read a location; empty if they may. A slash at the location's end
+#: stands for all that is below it.
+Refusal = Callable[[str], str]
 
 _Unpackable = ArchiveInPlace | ArchiveAfar | FolderAfar
 #: Puts data into a new folder, and takes the space.
@@ -182,7 +191,7 @@ class ModelData:
             self._by_path = {path: _Unpacked(path, share) for path, share in found.items()}
             return {path: self._held(data) for path, data in self._by_path.items()}
 
-    async def acquire(self, source: str) -> HeldData:
+    async def acquire(self, source: str, refusal: Refusal = lambda _: "") -> HeldData:
         """Have model data on disk, and keep it there.
 
         The source is asked what it has now. So a version of an endpoint is to hold its data for as
@@ -191,15 +200,20 @@ class ModelData:
 
         Args:
             source: a folder, a ``*.tar.gz``, ``s3://BUCKET/KEY.tar.gz`` or ``s3://BUCKET/PREFIX/``.
+            refusal: asked of the source before anything is looked at, and of each file that was
+                found. It is asked of data too that is unpacked already.
 
         Returns:
             Where it is; to be released.
 
         Raises:
-            ModelDataError: it cannot be had.
+            ModelDataError: it cannot be had, or is refused.
         """
+        _check(refusal(location_of(source)))
         try:
             found = await self._looked(source)
+            async for each in in_turns(locations_read(source, found), _ASKED_PER_TURN):
+                _check(refusal(each))
             if isinstance(found, FolderInPlace):
                 return HeldData(found.path, lambda: None)
             await self.take_over()
@@ -435,6 +449,12 @@ def _begin(
     among.add(task)
     task.add_done_callback(among.discard)
     return task
+
+
+def _check(refusal: str) -> None:
+    """Raise ModelDataError if there is a reason to refuse; trying again does not help."""
+    if refusal:
+        raise ModelDataError(refusal)
 
 
 def _stopping(source: str) -> ModelDataError:

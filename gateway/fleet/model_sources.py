@@ -14,6 +14,7 @@ import hashlib
 import os
 import re
 import stat
+from collections.abc import Iterator
 from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
@@ -109,6 +110,40 @@ class FolderAfar:
 
 
 Found = FolderInPlace | ArchiveInPlace | ArchiveAfar | FolderAfar
+
+
+def location_of(source: str) -> str:
+    """The location that a text names, with a slash at its end where that is a folder.
+
+    Looks at no file: of this machine, all but a ``*.tar.gz`` is taken for a folder.
+    """
+    if source.startswith(SCHEME) or source.endswith(("/", _SUFFIX)):
+        return source
+    return f"{source}/"
+
+
+def locations_read(source: str, found: Found) -> Iterator[str]:
+    """The locations of all files that are read for a text, as :func:`location_of` has them.
+
+    Args:
+        source: the text.
+        found: what it names.
+    """
+    match found:
+        case FolderInPlace(path):
+            yield f"{str(path).removesuffix('/')}/"
+        case ArchiveInPlace(path):
+            yield str(path)
+        case ArchiveAfar(file=file):
+            yield _object_location(source, file)
+        case FolderAfar(listing=listing):
+            yield from (_object_location(source, file) for _, file in listing)
+
+
+def _object_location(source: str, file: ObjectFile) -> str:
+    """Where an object is by its key, which need not be the one that was written."""
+    bucket, _ = split_url(source)
+    return f"{SCHEME}{bucket}/{file.key}"
 
 
 async def find(source: str, clock: Clock) -> Found:

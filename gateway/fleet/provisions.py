@@ -8,6 +8,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
+from functools import partial
 from pathlib import Path
 from uuid import uuid4
 
@@ -45,6 +46,8 @@ class Provisions:
             temporary folder.
         quota: bytes of model data that may lie there.
         launched: told endpoint, variant and the seconds that a start took.
+        refusal: says why a principal may not read a location, by its name and the location; empty
+            if it may. By default no principal may: there are none.
 
     Attributes:
         means: by what the fleet has its instances.
@@ -56,11 +59,13 @@ class Provisions:
         data: DataDirectory | None = None,
         quota: int = MODEL_DATA_QUOTA,
         launched: Callable[[str, str, float], object] = lambda *_: None,
+        refusal: Callable[[str, str], str] = lambda *_: "there are no principals here",
     ) -> None:
         self._clock = clock
         self._output = OutputFolder(None if data is None else data.logs, clock)
         self._data = data
         self._quota = quota
+        self._refusal = refusal
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         self._model_data: ModelData | None = None
         self._taking_over = asyncio.Lock()
@@ -136,7 +141,7 @@ class Provisions:
         assert isinstance(launcher, EngineLauncher), "images are for it"
         return launcher
 
-    async def _acquire(self, source: str) -> HeldData:
+    async def _acquire(self, source: str, maker: str | None = None) -> HeldData:
         async with self._taking_over:
             if self._model_data is None:
                 if self._data is not None:
@@ -149,7 +154,9 @@ class Provisions:
                 # Whoever is cancelled here leaves it to the next: nothing is removed before it.
                 await self._keep_leftovers_data(self._model_data)
                 self._has_taken_over = True
-        return await self._model_data.acquire(source)
+        if maker is None:
+            return await self._model_data.acquire(source)
+        return await self._model_data.acquire(source, partial(self._refusal, maker))
 
     async def _keep_leftovers_data(self, model_data: ModelData) -> None:
         """Keep what containers use that a gateway which was killed has left, for them to go on.

@@ -12,6 +12,7 @@ from partway.gateway.access.authentication import Identity
 from partway.gateway.clock import Clock
 from partway.gateway.control.endpoint_keeper import EndpointKeeper
 from partway.gateway.control.errors import ValidationException
+from partway.gateway.control.model_data_leave import kept_of_maker
 from partway.gateway.control.plane import ControlPlane
 from partway.gateway.control.resources import Kind, Resources
 from partway.gateway.fleet.routing import Router
@@ -192,14 +193,19 @@ class EndpointController:
 
     async def _have_definitions(self, wanted: WantedEndpoint) -> None:
         """Have models and a configuration that say what is wanted; endpoints have copies."""
+        mark = {_MARK: wanted.name}
         for name, members in wanted.models.items():
-            await self._have_resource(_MODEL, "Model", name, members, wanted.name)
-        await self._have_resource(
-            _CONFIG, "EndpointConfig", wanted.name, wanted.config, wanted.name
-        )
+            kept = {**mark, **kept_of_maker(wanted.makers[name])}
+            await self._have_resource(_MODEL, "Model", name, members, kept)
+        await self._have_resource(_CONFIG, "EndpointConfig", wanted.name, wanted.config, mark)
 
     async def _have_resource(
-        self, kind: Kind, noun: str, name: str, members: Mapping[str, Any], endpoint: str
+        self,
+        kind: Kind,
+        noun: str,
+        name: str,
+        members: Mapping[str, Any],
+        kept: Mapping[str, Any],
     ) -> None:
         found = self._resources.find(kind, name)
         if found is not None:
@@ -211,7 +217,7 @@ class EndpointController:
             if found.members == members:
                 return
             await self._ask(f"Delete{noun}", **{f"{noun}Name": name})
-        await self._ask(f"Create{noun}", {_MARK: endpoint}, **members)
+        await self._ask(f"Create{noun}", kept, **members)
 
     async def _change(self, wanted: WantedEndpoint, seen: ObservedEndpoint) -> None:
         name, plan = wanted.name, seen.plan

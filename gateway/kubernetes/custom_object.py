@@ -27,6 +27,7 @@ class CustomObject:
         managed: who has set which fields, as ``metadata.managedFields`` has it.
         status: what is.
         deleting: since when it goes; empty as long as it does not.
+        maker: the principal that has set the spec; empty if that is unknown.
     """
 
     kind: CustomKind
@@ -42,6 +43,7 @@ class CustomObject:
     managed: tuple[Mapping[str, Any], ...] = field(default=(), repr=False)
     status: Mapping[str, Any] = field(default_factory=dict)
     deleting: str = ""
+    maker: str = ""
 
     @property
     def key(self) -> tuple[str, str]:

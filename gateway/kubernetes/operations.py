@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from partway.gateway.access.authentication import Identity
+from partway.gateway.control.model_data_leave import check_may_read
 from partway.gateway.kubernetes.admission import AskedObject, asked_object, details_of
 from partway.gateway.kubernetes.controller import rfc3339
 from partway.gateway.kubernetes.custom_object import CustomObject
@@ -25,11 +26,11 @@ from partway.gateway.kubernetes.field_owners import (
     shown_managers,
     updated,
 )
-from partway.gateway.kubernetes.kinds import CustomKind
+from partway.gateway.kubernetes.kinds import DEPLOYED_MODEL, CustomKind
 from partway.gateway.kubernetes.leave import ObjectLeave, Verb
 from partway.gateway.kubernetes.objects import CustomObjects
 from partway.gateway.kubernetes.rules import ObjectRules
-from partway.gateway.kubernetes.wanted import endpoint_of
+from partway.gateway.kubernetes.wanted import endpoint_of, model_members
 
 #: Does a change to its end, also where its caller is cancelled.
 Unbroken: TypeAlias = Callable[[Coroutine[Any, Any, CustomObject]], Awaitable[CustomObject]]
@@ -249,9 +250,11 @@ class ObjectOperations:
         Raises:
             ApiError: it cannot be so, or was changed meanwhile.
         """
-        made = self._made(place, asked, live, managed)
+        made = self._made(place, asked, live, managed, who.identity)
         verb: Verb = "create" if live is None else "update"
         self._leave.check(who.identity, verb, place.kind, place.name, endpoint_of(made))
+        if place.kind is DEPLOYED_MODEL and (live is None or live.spec != made.spec):
+            check_may_read(who.identity, model_members(made.name, made.spec)["PrimaryContainer"])
         await self._rules.check_spec(place.kind, place.namespace, asked)
         return await self._unbroken(self._put(place, made, live, is_dry_run=who.is_dry_run))
 
@@ -282,7 +285,9 @@ class ObjectOperations:
         asked: AskedObject,
         live: CustomObject | None,
         managed: tuple[Mapping[str, Any], ...],
+        identity: Identity,
     ) -> CustomObject:
+        is_new = live is None
         if live is None:
             live = CustomObject(
                 *(place.kind, place.namespace, place.name),
@@ -291,13 +296,15 @@ class ObjectOperations:
                 generation=0,
                 created=self._now(),
             )
+        is_changed = is_new or asked.spec != live.spec
         return dataclasses.replace(
             live,
             spec=asked.spec,
             labels=asked.labels,
             annotations=asked.annotations,
             managed=managed,
-            generation=live.generation + (live.generation == 0 or asked.spec != live.spec),
+            generation=live.generation + is_changed,
+            maker=(identity.principal or "") if is_changed else live.maker,
         )
 
     @staticmethod

@@ -56,12 +56,14 @@ class WantedEndpoint:
         models: what CreateModel takes for each of its DeployedModels, by their names.
         shares: of the traffic, in percent, by the same names.
         missing: names of destinations that are not there.
+        makers: the principals that made the DeployedModels, by the same names.
     """
 
     name: str
     models: Mapping[str, Members] = field(repr=False)
     shares: Mapping[str, int]
     missing: tuple[str, ...] = ()
+    makers: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def takes_traffic(self) -> bool:
@@ -118,6 +120,7 @@ def wanted_endpoint(endpoint: CustomObject, models: Iterable[CustomObject]) -> W
         {model: model_members(model, own[model].spec) for model in shares},
         shares,
         tuple(model for model in asked if model not in own),
+        {model: own[model].maker for model in shares},
     )
 
 

@@ -9,6 +9,7 @@ from partway.gateway.arns import Arns
 from partway.gateway.control.catalogue import Catalogue
 from partway.gateway.control.endpoint_keeper import EndpointKeeper
 from partway.gateway.control.endpoints import EndpointOperations
+from partway.gateway.control.model_data_leave import ModelDataLeave
 from partway.gateway.control.resources import Resource, Resources
 from partway.gateway.fleet.endpoints import Program
 from partway.gateway.settings import Settings
@@ -43,7 +44,7 @@ class ApiGateway:
     (two instances of chat) and ``both`` (a variant of each) are there.
     """
 
-    def __init__(self, store=None, settings=None):
+    def __init__(self, store=None, settings=None, may=lambda *_: True):
         self.store = store or FullStore()
         self.settings = settings or Settings(images={"echo": CHAT, "chat": Program(("other",))})
         self.of = FakeFleet()
@@ -55,7 +56,8 @@ class ApiGateway:
         arns = Arns("us-east-1", "000000000000")
         catalogue = Catalogue(self.resources, arns, self._time)
         self.api = EndpointOperations(
-            self.resources, catalogue, self.keeper, self.of.router, self._time
+            *(self.resources, catalogue, self.keeper, self.of.router),
+            *(ModelDataLeave(may, arns), self._time),
         )
 
     def _time(self):

@@ -34,6 +34,14 @@ def test_what_is_kept_is_what_was(kept):
     assert resource.members["EndpointConfigName"] == kept.plan.config_name
 
 
+def test_a_record_of_before_models_had_makers():
+    kept = record("InService", OLD, None).in_place_of(RESOURCE, 5.0).kept
+    del kept["serving"]["makers"]
+    read = EndpointRecord.of(Resource("endpoint", "mine", 1.0, 2.0, {}, kept=kept))
+    assert read.plan == OLD
+    assert read.plan.maker_of("model") == ""
+
+
 @pytest.mark.parametrize(
     ("before", "status", "after"),
     [

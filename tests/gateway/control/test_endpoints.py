@@ -12,13 +12,14 @@ from partway.gateway.control.errors import (
     ResourceLimitExceeded,
     ValidationException,
 )
+from partway.gateway.control.model_data_leave import kept_of_maker
 from partway.gateway.control.resources import Resource
 from partway.gateway.fleet.endpoints import Endpoint, Variant
 from partway.gateway.fleet.fleet import FleetStopping
 from partway.gateway.settings import Settings
 from partway.gateway.streams.policy import StreamPolicy
 from partway.protocol.errors import AccessDenied
-from tests.gateway.control.deployed import a_config, a_variant
+from tests.gateway.control.deployed import a_config, a_model, a_variant
 from tests.gateway.control.kept_endpoints import CHAT, ApiGateway
 from tests.gateway.fleet.fakes import turns
 
@@ -385,6 +386,39 @@ async def test_leave_is_asked_for_the_configuration_too(gateway):
         await gateway.call(
             "CreateEndpoint", identity=Identity("one", may=may), EndpointConfigName="one"
         )
+
+
+async def test_the_makers_of_models_are_asked_when_they_are_deployed():
+    may = {"alice": True}
+    gateway = await ApiGateway(may=lambda name, *_: may.get(name, False)).start()
+    async with gateway.resources.changing():
+        members = a_model("hers", "echo", ModelDataUrl="s3://b/m.tar.gz")
+        kept = kept_of_maker("alice")
+        await gateway.resources.put(Resource("model", "hers", 1.0, 1.0, members, kept=kept))
+        config = a_config("hers", a_variant(model="hers"))
+        await gateway.resources.put(Resource("endpoint-config", "hers", 1.0, 1.0, config))
+    await gateway.create(config="hers")
+    await gateway.until("InService", "hers")
+    await gateway.create("other")
+    await gateway.until("InService", "one", "other")
+    assert gateway.of.model_data.makers == ["alice"]
+    del may["alice"]
+    for call in (
+        gateway.create("third", "hers"),
+        gateway.update("hers"),
+        gateway.update("hers", "other"),
+    ):
+        with pytest.raises(ValidationException, match="federated-user/alice is not authorized"):
+            await call
+    # More instances take the data that are here.
+    await gateway.weigh({"VariantName": "AllTraffic", "DesiredInstanceCount": 2})
+    await gateway.until("InService", "hers")
+    assert gateway.of.model_data.makers == ["alice"]
+    # The next gateway asks for the same maker.
+    gateway = await gateway.again()
+    await gateway.until("InService", "hers")
+    assert set(gateway.of.model_data.makers) == {"alice"}
+    await gateway.aclose()
 
 
 async def test_a_full_disk_changes_nothing(gateway):

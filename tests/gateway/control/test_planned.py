@@ -180,6 +180,7 @@ def test_several_containers(tmp_path):
         hostname="container-1",
         source=CHAT,
         model_data=f"{root}/chat",
+        model_maker="",
         pinned=PinnedPath.of(root / "chat"),
         environment=(("A", "1"),),
     )

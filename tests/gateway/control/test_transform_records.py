@@ -35,6 +35,14 @@ def test_a_record_is_what_the_store_has_of_it():
     assert TransformRecord.of(kept) == record
 
 
+def test_a_record_of_before_models_had_makers():
+    kept = dict(RECORD.in_place_of(a_resource(), 7.0).kept)
+    del kept["model_maker"]
+    job = Resource("transform-job", "mine", 5.0, 5.0, a_job(FOLDER), kept=kept)
+    assert TransformRecord.of(job) == RECORD
+    assert plan_of(job.members, RECORD).maker_of("capitals") == ""
+
+
 def test_a_reason_is_cut():
     assert len(RECORD.over(JobStatus.FAILED, 8.0, "x" * 5000).reason) == 1024
 

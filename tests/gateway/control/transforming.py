@@ -16,6 +16,7 @@ from partway.gateway.control.async_rules import AsyncRules
 from partway.gateway.control.catalogue import Catalogue
 from partway.gateway.control.container_room import ContainerRoom
 from partway.gateway.control.local_paths import LocalRoots
+from partway.gateway.control.model_data_leave import ModelDataLeave
 from partway.gateway.control.planning import Planning
 from partway.gateway.control.resources import Resource, Resources
 from partway.gateway.control.transform_jobs import TransformOperations
@@ -39,6 +40,8 @@ CONTAINER = ROOT / "tests" / "gateway" / "transform_container.py"
 
 #: Nothing here takes this long, in seconds, on a busy machine.
 PATIENCE = 50.0
+
+ARNS = Arns("us-east-1", "000000000000")
 
 OVER = ("Completed", "Failed", "Stopped")
 
@@ -102,7 +105,7 @@ class Jobs:
         )
         clock = LoopClock()
         self.data = DataDirectory.opened(folder / "data")
-        self.provisions = Provisions(clock, self.data)
+        self.provisions = Provisions(clock, self.data, refusal=ModelDataLeave(may, ARNS).refusal)
         self.resources = Resources(self.store, clock)
         self.planning = planning = Planning(settings, clock)
         results = LocalRoots(settings.local_results, setting="local_results")
@@ -115,12 +118,12 @@ class Jobs:
             self.resources, planning, self.provisions.means, places, may,
             self.data.transforms, at_once, inclusive_slices, clock, self._time,
         )  # fmt: skip
-        catalogue = Catalogue(self.resources, Arns("us-east-1", "000000000000"), self._time)
+        catalogue = Catalogue(self.resources, ARNS, self._time)
         fleet = Fleet(Router(wall_clock=self._time), self.provisions.means)
         room = ContainerRoom(self.resources, fleet, planning, at_once)
         self.api = TransformOperations(
             *(self.resources, catalogue, self.keeper, planning, room, AsyncRules(results)),
-            self._time,
+            *(ModelDataLeave(may, ARNS), self._time),
         )
 
     def _time(self) -> float:

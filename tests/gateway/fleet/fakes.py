@@ -155,12 +155,14 @@ class FakeModelData:
     def __init__(self):
         self.in_place = False
         self.acquired = []
+        self.makers = []
         self.held = 0
         self.errors = deque()
         self.waits = None
 
-    async def acquire(self, source):
+    async def acquire(self, source, maker=None):
         self.acquired.append(source)
+        self.makers.append(maker)
         if self.waits is not None:
             await self.waits.wait()
         if self.errors:

@@ -197,6 +197,66 @@ async def test_a_prefix_of_a_bucket(data, server):
     assert tree(held.path) == MODEL
 
 
+# --- Leave ----------------------------------------------------------------------------------------
+
+
+class Reader:
+    """Somebody who may read some locations, and all that they were asked for."""
+
+    def __init__(self, *may: str) -> None:
+        self.asked: list[str] = []
+        self.may = may
+
+    def __call__(self, location: str) -> str:
+        self.asked.append(location)
+        return "" if location in self.may else f"{location} is another's"
+
+
+async def test_what_a_reader_is_asked_for(data, server, archive, tmp_path):
+    server.buckets["bucket"] |= {"p/a": b"1", "p/b/c": b"2"}
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder.tar.gz").mkdir()
+    prefix = "s3://bucket/p/"
+    for source, locations in (
+        ("s3://bucket/m/model.tar.gz", ["s3://bucket/m/model.tar.gz"] * 2),
+        # S3's clients leave a slash at the beginning of a key out.
+        ("s3://bucket//m/model.tar.gz",
+         ["s3://bucket//m/model.tar.gz", "s3://bucket/m/model.tar.gz"]),
+        (prefix, [prefix, f"{prefix}a", f"{prefix}b/c"]),
+        (str(archive), [str(archive)] * 2),
+        (f"{tmp_path}/folder", [f"{tmp_path}/folder/"] * 2),
+        (f"{tmp_path}/folder.tar.gz", [f"{tmp_path}/folder.tar.gz", f"{tmp_path}/folder.tar.gz/"]),
+    ):  # fmt: skip
+        reader = Reader(*locations)
+        (await data.acquire(source, reader)).release()
+        assert reader.asked == locations
+        for lacking in dict.fromkeys(locations):
+            may = [each for each in locations if each != lacking]
+            with pytest.raises(ModelDataError) as caught:
+                await data.acquire(source, Reader(*may))
+            assert str(caught.value) == f"{lacking} is another's"
+            assert not caught.value.passing
+
+
+async def test_nothing_is_looked_at_without_leave(data, server):
+    with pytest.raises(ModelDataError):
+        await data.acquire("s3://bucket/m/model.tar.gz", Reader())
+    assert server.asked == []
+
+
+async def test_leave_is_asked_for_what_others_have_unpacked(data, server):
+    held = await data.acquire("s3://bucket/m/model.tar.gz")
+    with pytest.raises(ModelDataError, match="is another's"):
+        await data.acquire("s3://bucket/m/model.tar.gz", Reader())
+    assert tree(held.path) == MODEL
+
+
+async def test_a_prefix_that_no_key_can_have(data, server):
+    error = await refused(data, "s3://bucket/../other/")
+    assert "no part of a key may be empty, . or .." in str(error)
+    assert server.asked == []
+
+
 # --- Once for each content ------------------------------------------------------------------------
 
 

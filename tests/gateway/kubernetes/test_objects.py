@@ -6,6 +6,7 @@ import pytest
 
 from partway.gateway.kubernetes import objects as module
 from partway.gateway.kubernetes.kinds import DEPLOYED_MODEL, ENDPOINT
+from partway.gateway.store.store import Record
 from tests.gateway.fleet.fakes import turns
 from tests.gateway.kubernetes.served import MODELS, a_model, an_endpoint
 
@@ -22,6 +23,18 @@ async def test_no_version_comes_twice_though_the_clock_stands_still(gateway):
         assert int(made["metadata"]["resourceVersion"]) > last
         status, said = await after.ask("GET", f"{MODELS}?watch=1&resourceVersion={last - 1}")
         assert (status, said["reason"]) == (410, "Expired")
+    finally:
+        await after.aclose()
+
+
+async def test_an_object_of_before_objects_had_makers(gateway):
+    await gateway.make(a_model())
+    (record,) = await gateway.store.records("kubernetes-DeployedModel")
+    body = {key: value for key, value in record.body.items() if key != "maker"}
+    await gateway.store.write(Record(record.kind, record.name, body))
+    after = await gateway.again()
+    try:
+        assert after.objects.find(DEPLOYED_MODEL, "default", "my-tf-model").maker == ""
     finally:
         await after.aclose()
 

@@ -8,11 +8,14 @@ import json
 
 import pytest
 
+from partway.gateway.control.model_data_leave import maker_of
 from partway.gateway.kubernetes import watching
+from tests.gateway.control.kept_endpoints import PATIENCE
 from tests.gateway.fleet.fakes import turns
 from tests.gateway.kubernetes.served import (
     APPLY,
     ENDPOINTS,
+    JSON,
     MERGE,
     MODELS,
     PATCH,
@@ -436,6 +439,15 @@ tokens = ["{TOKEN}-reads"]
 name = "deployer"
 actions = ["sagemaker:Describe*", "sagemaker:CreateModel", "sagemaker:CreateEndpoint*"]
 tokens = ["{TOKEN}-deploys"]
+[[principals]]
+name = "stranger"
+actions = ["sagemaker:DescribeEndpoint", "sagemaker:CreateModel", "sagemaker:CreateEndpoint*"]
+tokens = ["{TOKEN}-strange"]
+[[principals]]
+name = "owner"
+actions = ["sagemaker:*", "s3:GetObject"]
+resources = ["arn:aws:sagemaker:*:*:*", "arn:aws:s3:::hers/*"]
+tokens = ["{TOKEN}-owns"]
 """
     )
     file.chmod(0o600)
@@ -462,6 +474,45 @@ async def test_who_may_do_what_is_in_iams_words(asked_for_names):
     assert await code("GET", MODELS, token="-deploys") == (403, "Forbidden")
     assert await code("DELETE", MINE, None, "-deploys") == (403, "Forbidden")
     assert await code("GET", MINE, None, "-reads") == (200, None)
+
+
+def a_model_of_data(place, **container):
+    body = a_model(**container)
+    body["spec"]["modelSpec"]["artifactLocation"] = place
+    return body
+
+
+async def asked_by(gateway, who, method, path, body=None):
+    """Status and message of a request by a principal's token."""
+    form = MERGE if method == "PATCH" else JSON
+    token = f"Bearer {TOKEN}-{who}"
+    status, said = await gateway.ask(method, path, body, form, authorization=token)
+    return status, said.get("message", "")
+
+
+async def test_who_makes_a_model_must_have_leave_to_read_its_data(asked_for_names):
+    gateway = asked_for_names
+    for place, resource in (
+        ("s3://others/m.tar.gz", "others/m.tar.gz"),
+        ("s3://others/p", "others/p/*"),
+    ):
+        for who in ("owns", "deploys"):
+            asked = await asked_by(gateway, who, "POST", MODELS, a_model_of_data(place))
+            assert asked[0] == 403
+            assert f"s3:GetObject on resource: arn:aws:s3:::{resource}" in asked[1]
+    hers = a_model_of_data("s3://hers/m.tar.gz")
+    assert (await asked_by(gateway, "owns", "POST", MODELS, hers))[0] == 201
+    # A change of the spec takes leave for the data, and a change of labels does not.
+    spec = a_model_of_data("s3://hers/m.tar.gz", env=[{"name": "A", "value": "1"}])["spec"]
+    assert (await asked_by(gateway, "deploys", "PATCH", ONE, {"spec": spec}))[0] == 403
+    labels = {"metadata": {"labels": {"a": "b"}}}
+    assert (await asked_by(gateway, "deploys", "PATCH", ONE, labels))[0] == 200
+    assert (await asked_by(gateway, "owns", "POST", ENDPOINTS, an_endpoint()))[0] == 201
+    async with asyncio.timeout(PATIENCE):
+        while gateway.of.model_data.makers != ["owner"]:
+            await turns(1)
+    model = gateway.resources.find("model", "my-tf-model")
+    assert maker_of(model.kept) == "owner"
 
 
 async def test_one_principal_has_not_all_watches(asked_for_names, monkeypatch):
