@@ -91,6 +91,19 @@ class Catalogue:
         identity.check(f"sagemaker:{action}", arn)
         return arn
 
+    def existing_model(self, identity: Identity, name: str) -> Resource:
+        """The model that a request has run, for a sender who may describe it.
+
+        A model that runs shows its secrets to those who invoke it. AWS has the condition
+        ``sagemaker:ModelArn`` for such requests; there are no conditions here.
+
+        Raises:
+            AccessDenied: the sender may not describe it, be it there or not.
+            ValidationException: the model is not there.
+        """
+        self.allowed(identity, "DescribeModel", "model", name)
+        return self.existing("model", name)
+
     @asynccontextmanager
     async def changing(self) -> AsyncIterator[None]:
         """Change what there is, alone.

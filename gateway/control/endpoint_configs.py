@@ -29,7 +29,7 @@ class EndpointConfigOperations(DefinitionOperations):
 
     def _defined(self, members: Mapping[str, Any], identity: Identity) -> Mapping[str, Any]:
         self._async_rules.check(members, identity)
-        variants = [self._variant(each) for each in members["ProductionVariants"]]
+        variants = [self._variant(each, identity) for each in members["ProductionVariants"]]
         names = [each["VariantName"].lower() for each in variants]
         if len(set(names)) < len(names):
             raise ValidationException(
@@ -37,10 +37,11 @@ class EndpointConfigOperations(DefinitionOperations):
             )
         return {**members, "ProductionVariants": variants}
 
-    def _variant(self, variant: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _variant(self, variant: Mapping[str, Any], identity: Identity) -> Mapping[str, Any]:
         """A variant as it is kept: with the weight that AWS gives one that asks for none.
 
         Raises:
+            AccessDenied: who asks may not describe the model that it names.
             ValidationException: it lacks something, or names a model that is not there.
         """
         for needed in ("ModelName", "InitialInstanceCount"):
@@ -49,7 +50,7 @@ class EndpointConfigOperations(DefinitionOperations):
                     f"The variant {variant['VariantName']!r} has no {needed}; it must have one: "
                     "inference components and serverless variants are not run here."
                 )
-        self._catalogue.existing("model", variant["ModelName"])
+        self._catalogue.existing_model(identity, variant["ModelName"])
         return {"InitialVariantWeight": 1.0, **variant}
 
     def _described(self, members: Mapping[str, Any]) -> Mapping[str, Any]:

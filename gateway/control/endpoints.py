@@ -158,7 +158,7 @@ class EndpointOperations:
         arn = self._allowed(identity, "CreateEndpoint", members)
         tags = new_tags(members, identity, arn)
         self._check_can_be_made(name)
-        plan = self._plan_of(members)
+        plan = self._plan_of(members, identity)
         # Which may look at a file system that is away: nobody else's change waits for it.
         endpoint = await self._keeper.planning.endpoint_of(name, plan)
         self._leave.check_endpoint(endpoint)
@@ -178,7 +178,7 @@ class EndpointOperations:
         but = {each["VariantPropertyType"] for each in excluded}
 
         def change(before: DeploymentPlan) -> DeploymentPlan:
-            plan = self._plan_of(members)
+            plan = self._plan_of(members, identity)
             retains = members.get("RetainAllVariantProperties")
             return _retaining(plan, before, but) if retains else plan
 
@@ -295,11 +295,14 @@ class EndpointOperations:
         self._catalogue.allowed(identity, action, "endpoint-config", config)
         return arn
 
-    def _plan_of(self, members: Members) -> DeploymentPlan:
-        """Copies of a configuration and of its models, with how it is to be deployed."""
+    def _plan_of(self, members: Members, identity: Identity) -> DeploymentPlan:
+        """Copies of a configuration and of its models, with how it is to be deployed.
+
+        Leave on the models is asked for again: one of the same name may be another by now.
+        """
         config = self._catalogue.existing("endpoint-config", members["EndpointConfigName"]).members
         names = [variant["ModelName"] for variant in config["ProductionVariants"]]
-        found = {name: self._catalogue.existing("model", name) for name in names}
+        found = {name: self._catalogue.existing_model(identity, name) for name in names}
         plan = DeploymentPlan(
             config,
             {name: model.members for name, model in found.items()},

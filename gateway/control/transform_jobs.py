@@ -101,7 +101,7 @@ class TransformOperations:
         self._check_can_be_made(name, identity)
         self._check(members, identity)
         asked_for = {key: value for key, value in members.items() if key != "Tags"}
-        model = self._catalogue.existing("model", members["ModelName"])
+        model = self._catalogue.existing_model(identity, members["ModelName"])
         record = TransformRecord(
             JobStatus.IN_PROGRESS,
             identity.principal or "",

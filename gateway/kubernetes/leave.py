@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final, Literal, TypeAlias
 
 from partway.gateway.access.authentication import Identity
@@ -28,7 +28,13 @@ class ObjectLeave:
         self._is_there = is_there
 
     def check(
-        self, identity: Identity, verb: Verb, kind: CustomKind, name: str = "", endpoint: str = ""
+        self,
+        identity: Identity,
+        verb: Verb,
+        kind: CustomKind,
+        name: str = "",
+        endpoint: str = "",
+        models: Iterable[str] = (),
     ) -> None:
         """Refuse who may not do something.
 
@@ -38,12 +44,15 @@ class ObjectLeave:
             kind: of the objects.
             name: the object's; empty for all.
             endpoint: the name of the endpoint that it is about.
+            models: the names of models of others that it has run.
 
         Raises:
             AccessDenied: they may not.
         """
         for action, resource in self._needed(verb, kind, name, endpoint):
             identity.check(f"{_SERVICE}:{action}", resource)
+        for each in models:
+            identity.check(f"{_SERVICE}:DescribeModel", self._arns.of("model", each))
 
     def may_list(self, identity: Identity, kind: CustomKind) -> bool:
         """Whether somebody may see all objects of a kind at this moment."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import uuid
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -26,11 +26,11 @@ from partway.gateway.kubernetes.field_owners import (
     shown_managers,
     updated,
 )
-from partway.gateway.kubernetes.kinds import DEPLOYED_MODEL, CustomKind
+from partway.gateway.kubernetes.kinds import DEPLOYED_MODEL, ENDPOINT, CustomKind
 from partway.gateway.kubernetes.leave import ObjectLeave, Verb
 from partway.gateway.kubernetes.objects import CustomObjects
 from partway.gateway.kubernetes.rules import ObjectRules
-from partway.gateway.kubernetes.wanted import endpoint_of, model_members
+from partway.gateway.kubernetes.wanted import endpoint_of, model_members, shares_of
 
 #: Does a change to its end, also where its caller is cancelled.
 Unbroken: TypeAlias = Callable[[Coroutine[Any, Any, CustomObject]], Awaitable[CustomObject]]
@@ -252,11 +252,21 @@ class ObjectOperations:
         """
         made = self._made(place, asked, live, managed, who.identity)
         verb: Verb = "create" if live is None else "update"
-        self._leave.check(who.identity, verb, place.kind, place.name, endpoint_of(made))
+        self._leave.check(
+            *(who.identity, verb, place.kind, place.name, endpoint_of(made)),
+            models=self._models_of(made),
+        )
         if place.kind is DEPLOYED_MODEL and (live is None or live.spec != made.spec):
             check_may_read(who.identity, model_members(made.name, made.spec)["PrimaryContainer"])
         await self._rules.check_spec(place.kind, place.namespace, asked)
         return await self._unbroken(self._put(place, made, live, is_dry_run=who.is_dry_run))
+
+    def _models_of(self, made: CustomObject) -> Iterable[str]:
+        """The names of the DeployedModels that an Endpoint has run."""
+        if made.kind is not ENDPOINT:
+            return ()
+        own = self._objects.of_endpoint(DEPLOYED_MODEL, endpoint_of(made))
+        return dict.fromkeys([*shares_of(made.spec), *(each.name for each in own)])
 
     async def _put(
         self, place: ObjectPlace, made: CustomObject, live: CustomObject | None, *, is_dry_run: bool

@@ -22,7 +22,7 @@ from botocore.exceptions import ClientError
 
 from tests.conftest import ROOT
 from tests.gateway.control.aws_client import ARN
-from tests.gateway.control.deployments import Script
+from tests.gateway.control.deployments import Script, variant
 from tests.gateway.fleet.model_archives import MODEL, packed
 from tests.gateway.object_server import ObjectServer, serving_objects
 from tests.processes import ready_url
@@ -284,5 +284,36 @@ async def test_what_is_the_operators_is_read_unasked(gateway):
     def script() -> None:
         gateway.deploy("--model-data", "s3://secret/m.tar.gz")
         assert gateway.script("alice").describe("own")["EndpointStatus"] == "InService"
+
+    await on_thread(script)
+
+
+async def test_a_model_of_the_operators_and_who_may_not_describe_it(gateway):
+    """It has secrets in its environment, which its containers answer with."""
+
+    def script() -> None:
+        gateway.deploy("--environment", "SAGEMAKER_SAYS=secret")
+        model = "own-v1"
+        gateway.principals(
+            principal("bob", "shared/*", actions="sagemaker:Create*"),
+            principal("alice"),
+        )
+        bob, alice = gateway.script("bob"), gateway.script("alice")
+        until(
+            lambda: refusal(lambda: bob.describe("own"))[0] == "AccessDeniedException",
+            "the other principals",
+        )
+        alice.config("hers", variant(model))
+        for named in (model, "there-is-none"):
+            words = lacks("bob", f"{ARN}model/{named}", "sagemaker:DescribeModel")
+            denied = ("AccessDeniedException", words)
+            for call in (
+                lambda named=named: bob.client.describe_model(ModelName=named),
+                lambda named=named: bob.config("his", variant(named)),
+                lambda named=named: transform(bob, named),
+            ):
+                assert refusal(call) == denied
+        code, words = refusal(lambda: bob.create("his", "hers"))
+        assert (code, "sagemaker:DescribeModel" in words) == ("AccessDeniedException", True)
 
     await on_thread(script)

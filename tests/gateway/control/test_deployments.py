@@ -354,7 +354,8 @@ async def test_changes_are_told_in_the_log(gateway, caplog):
     arn = "arn:aws:sagemaker:us-east-1:000000000000:"
     assert line == (
         "change asked for principal=operator "
-        'action="sagemaker:CreateModel sagemaker:CreateEndpointConfig sagemaker:CreateEndpoint" '
+        'action="sagemaker:CreateModel sagemaker:CreateEndpointConfig sagemaker:DescribeModel '
+        'sagemaker:CreateEndpoint" '
         f'resource="{arn}model/mine-v1 {arn}endpoint-config/mine-v1 {arn}endpoint/mine" '
         "outcome=done"
     )

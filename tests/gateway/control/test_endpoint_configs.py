@@ -90,6 +90,26 @@ async def test_variants_have_names_of_their_own(ask):
         )
 
 
+async def test_who_may_not_describe_a_model_may_not_name_it(ask):
+    await ask.model()
+    config = {"EndpointConfigName": "a", "ProductionVariants": [VARIANT]}
+    somebody = Limited("sagemaker:CreateEndpointConfig")
+    refusals = []
+    for name in ("echo", "there-is-none"):
+        variants = [{**VARIANT, "ModelName": name}]
+        with pytest.raises(AccessDenied) as caught:
+            await ask(
+                "CreateEndpointConfig",
+                somebody.identity,
+                **{**config, "ProductionVariants": variants},
+            )
+        refusals.append(caught.value.message.replace(name, "it"))
+        assert somebody.asked[-1] == ("sagemaker:DescribeModel", f"{ARN}model/{name}")
+    assert refusals[0] == refusals[1]
+    who_may = Limited("sagemaker:CreateEndpointConfig", "sagemaker:DescribeModel")
+    await ask("CreateEndpointConfig", who_may.identity, **config)
+
+
 async def test_each_operation_asks_leave_for_what_it_is_done_with(ask):
     await ask.model()
     nobody = Limited()

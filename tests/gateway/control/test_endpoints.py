@@ -23,7 +23,8 @@ from tests.gateway.control.deployed import a_config, a_model, a_variant
 from tests.gateway.control.kept_endpoints import CHAT, ApiGateway
 from tests.gateway.fleet.fakes import turns
 
-ARN = "arn:aws:sagemaker:us-east-1:000000000000:endpoint/mine"
+OF_ACCOUNT = "arn:aws:sagemaker:us-east-1:000000000000:"
+ARN = f"{OF_ACCOUNT}endpoint/mine"
 
 
 @pytest.fixture
@@ -386,6 +387,32 @@ async def test_leave_is_asked_for_the_configuration_too(gateway):
         await gateway.call(
             "CreateEndpoint", identity=Identity("one", may=may), EndpointConfigName="one"
         )
+
+
+async def test_leave_is_asked_for_the_models_too(gateway):
+    """A configuration may be another's, and a model another than when its name was written."""
+    await gateway.create()
+    await gateway.until("InService", "one")
+    asked = []
+
+    def may(action, resource):
+        asked.append((action, resource))
+        return action != "sagemaker:DescribeModel"
+
+    one = Identity("one", may=may)
+    for operation, name, config, model in (
+        ("CreateEndpoint", "other", "two", "chat"),
+        ("UpdateEndpoint", "mine", "two", "chat"),
+    ):
+        with pytest.raises(AccessDenied):
+            await gateway.call(operation, name, identity=one, EndpointConfigName=config)
+        assert asked[-1] == ("sagemaker:DescribeModel", f"{OF_ACCOUNT}model/{model}")
+    desired = [{"VariantName": "AllTraffic", "DesiredInstanceCount": 2}]
+    await gateway.call(
+        *("UpdateEndpointWeightsAndCapacities", "mine"),
+        identity=one,
+        DesiredWeightsAndCapacities=desired,
+    )
 
 
 async def test_the_makers_of_models_are_asked_when_they_are_deployed():

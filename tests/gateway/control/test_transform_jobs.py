@@ -386,7 +386,10 @@ async def test_a_full_store(tmp_path):
 
 
 async def test_leave_for_a_job_and_for_what_it_reads_and_writes(tmp_path):
-    wanted = ("sagemaker:CreateTransformJob", "sagemaker:AddTags", "s3:GetObject", "s3:PutObject")
+    wanted = (
+        *("sagemaker:CreateTransformJob", "sagemaker:AddTags", "s3:GetObject", "s3:PutObject"),
+        "sagemaker:DescribeModel",
+    )
     async with Jobs(tmp_path) as jobs:
         somebody = Limited(*wanted)
         jobs.give(a="one\n")
@@ -398,9 +401,10 @@ async def test_leave_for_a_job_and_for_what_it_reads_and_writes(tmp_path):
             (wanted[1], f"{ARN}mine"),
             (wanted[2], f"arn:partway:files:::{tmp_path}/in"),
             (wanted[3], f"arn:partway:files:::{tmp_path}/out/*"),
+            (wanted[4], "arn:aws:sagemaker:us-east-1:000000000000:model/capitals"),
         ]
         await jobs.over()
-        for number in range(4):
+        for number in range(len(wanted)):
             others = Limited(*(each for each in wanted if each != wanted[number]))
             job = a_job(tmp_path, "other", Tags=tags)
             with pytest.raises(AccessDenied):
@@ -450,7 +454,10 @@ async def test_leave_is_asked_for_each_file_when_it_is_read(tmp_path):
 
     async with Jobs(tmp_path, may=may) as jobs:
         jobs.give(a="one\n", b="two\n")
-        somebody = Limited("sagemaker:CreateTransformJob", "s3:GetObject", "s3:PutObject")
+        somebody = Limited(
+            *("sagemaker:CreateTransformJob", "sagemaker:DescribeModel"),
+            *("s3:GetObject", "s3:PutObject"),
+        )
         await jobs.call("CreateTransformJob", somebody.identity, **a_job(tmp_path))
         said = await jobs.over()
         assert said["TransformJobStatus"] == "Failed"

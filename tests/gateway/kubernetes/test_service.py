@@ -515,6 +515,23 @@ async def test_who_makes_a_model_must_have_leave_to_read_its_data(asked_for_name
     assert maker_of(model.kept) == "owner"
 
 
+async def test_an_endpoint_of_a_model_that_its_maker_may_not_describe(asked_for_names):
+    gateway = asked_for_names
+    denied = "sagemaker:DescribeModel on resource: arn:aws:sagemaker:us-east-1:000000000000:model/"
+    assert (await asked_by(gateway, "deploys", "POST", MODELS, a_model()))[0] == 201
+    for named in ("my-tf-model", "there-is-none"):
+        body = an_endpoint("mine", a_destination(named))
+        status, message = await asked_by(gateway, "strange", "POST", ENDPOINTS, body)
+        assert (status, f"{denied}{named}" in message) == (403, True)
+    # One whose path leads to the endpoint is run too, be it named or not.
+    other = a_model("other-model", "elsewhere")
+    assert (await asked_by(gateway, "deploys", "POST", MODELS, other))[0] == 201
+    body = an_endpoint("elsewhere", a_destination("my-own"))
+    status, message = await asked_by(gateway, "strange", "POST", ENDPOINTS, body)
+    assert (status, denied in message) == (403, True)
+    assert (await asked_by(gateway, "deploys", "POST", ENDPOINTS, an_endpoint()))[0] == 201
+
+
 async def test_one_principal_has_not_all_watches(asked_for_names, monkeypatch):
     monkeypatch.setattr(watching, "MAX_WATCHES_OF_ONE", 1)
     gateway, reads = asked_for_names, {"authorization": f"Bearer {TOKEN}-reads"}
