@@ -6,7 +6,8 @@ that is in it and refused: nothing that is asked for is ignored in silence.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
@@ -29,12 +30,20 @@ class Covered:
     Attributes:
         handling: what.
         why: why it has no effect or is refused, and what to do.
-        unless: whether a value that it may have asks for nothing, so that it is not refused.
+        accepts: says of a value that fits the member's shape whether it is accepted. Of a refused
+            member those values are that ask for nothing.
+        accepted: the same in words; empty where all values are accepted, or none.
     """
 
     handling: Handling
     why: str = ""
-    unless: Callable[[Any], bool] = lambda _: False
+    accepts: Callable[[Any], bool] = lambda _: True
+    accepted: str = ""
+
+    @property
+    def reason(self) -> str:
+        """Why, and which values are accepted."""
+        return "; ".join(filter(None, (self.why, self.accepted and f"accepted: {self.accepted}")))
 
 
 _DONE: Final = Covered(Handling.DONE)
@@ -44,8 +53,24 @@ def _no_effect(why: str) -> Covered:
     return Covered(Handling.NO_EFFECT, why)
 
 
-def _refused(why: str, *harmless: Any) -> Covered:
-    return Covered(Handling.REFUSED, why, lambda value: value in harmless)
+def _done_for(why: str, *values: Any) -> Covered:
+    """A member of which some values are done, and others refused."""
+    return Covered(Handling.DONE, why, lambda value: value in values, _in_words(values))
+
+
+def _refused(why: str, *nothing: Any) -> Covered:
+    """A refused member, with the values of it that ask for nothing."""
+    return Covered(Handling.REFUSED, why, lambda value: value in nothing, _in_words(nothing))
+
+
+def _refused_unless(why: str, asks_nothing: Callable[[Any], bool], words: str) -> Covered:
+    """A refused member, with a rule for the values of it that ask for nothing."""
+    return Covered(Handling.REFUSED, why, asks_nothing, words)
+
+
+def _in_words(values: Iterable[Any]) -> str:
+    shown = (each if isinstance(each, str) and each else json.dumps(each) for each in values)
+    return ", ".join(f"`{each}`" for each in shown)
 
 
 def _below(prefix: str, rows: Mapping[str, Covered]) -> dict[str, Covered]:
@@ -56,15 +81,13 @@ def _below(prefix: str, rows: Mapping[str, Covered]) -> dict[str, Covered]:
 _ROLE: Final = _no_effect("no role is assumed: nothing here asks AWS for leave")
 _VPC: Final = _no_effect("subnets and security groups are AWS's; containers are on this machine")
 _KEY: Final = _no_effect("nothing is encrypted here; encrypt the disk that the gateway is on")
-_ISOLATION: Final = _refused(
-    "containers are not cut off from the network; false is accepted", False
-)
+_ISOLATION: Final = _refused("containers are not cut off from the network", False)
 
 _CONTAINER: Final[Mapping[str, Covered]] = {
     "ContainerHostname": _DONE,
     "Image": _DONE,
     "ImageConfig": _no_effect("the container engine pulls with its own credentials"),
-    "Mode": _refused("many models in one container are not run; SingleModel is", "SingleModel"),
+    "Mode": _done_for("many models in one container are not run", "SingleModel"),
     "ModelDataUrl": _DONE,
     **_below(
         "ModelDataSource",
@@ -75,10 +98,12 @@ _CONTAINER: Final[Mapping[str, Covered]] = {
                 "S3DataType": _DONE,
                 "CompressionType": _DONE,
                 "ModelAccessConfig": _no_effect("no licence is asked for here"),
-                "HubAccessConfig": _refused("hubs are AWS's; give the S3Uri of a copy"),
+                "HubAccessConfig": _refused(
+                    "hubs are AWS's; give the S3Uri of a copy", {"HubContentArn": ""}
+                ),
                 "ManifestS3Uri": _refused("manifests are not read; give an S3Uri of a prefix"),
-                "ETag": _refused("the object is not compared with it; leave it out"),
-                "ManifestEtag": _refused("manifests are not read"),
+                "ETag": _refused("the object is not compared with it; leave it out", ""),
+                "ManifestEtag": _refused("manifests are not read", ""),
             },
         ),
     ),
@@ -86,11 +111,19 @@ _CONTAINER: Final[Mapping[str, Covered]] = {
     "Environment": _DONE,
     "ModelPackageName": _refused("model packages are AWS's; give Image and ModelDataUrl"),
     "InferenceSpecificationName": _refused("it is of model packages, which are AWS's"),
-    "MultiModelConfig": _refused("many models in one container are not run"),
-    "ContainerMetricsConfig": _refused("metrics of containers are not read; scrape the container"),
+    "MultiModelConfig": _refused(
+        "many models in one container are not run", {}, {"ModelCacheSetting": "Disabled"}
+    ),
+    "ContainerMetricsConfig": _refused(
+        "metrics of containers are not read; scrape the container", {}, {"MetricsEndpoints": []}
+    ),
 }
 
-_SCALING: Final = _refused("AWS has it for inference components alone, which are not run here")
+_SCALING: Final = _refused_unless(
+    "AWS has it for inference components alone, which are not run here",
+    lambda value: not value or value.get("Status") == "DISABLED",
+    "`{}`, and any with the Status `DISABLED`",
+)
 
 _VARIANT: Final[Mapping[str, Covered]] = {
     "VariantName": _DONE,
@@ -108,22 +141,26 @@ _VARIANT: Final[Mapping[str, Covered]] = {
     "VolumeSizeInGB": _no_effect("model data is on the gateway's disk; set model_data_quota"),
     "ModelDataDownloadTimeoutInSeconds": _DONE,
     "ContainerStartupHealthCheckTimeoutInSeconds": _DONE,
-    "EnableSSMAccess": _refused("there is no Systems Manager; false is accepted", False),
+    "EnableSSMAccess": _refused("there is no Systems Manager", False),
     "ManagedInstanceScaling": _SCALING,
     **_below(
         "RoutingConfig",
         {
-            "RoutingStrategy": _refused(
+            "RoutingStrategy": _done_for(
                 "an instance with the fewest outstanding requests is taken, for RANDOM too",
                 "LEAST_OUTSTANDING_REQUESTS",
                 "RANDOM",
             ),
-            "PrefixAwareRoutingConfig": _refused("requests are not routed by their prefixes"),
+            "PrefixAwareRoutingConfig": _refused("requests are not routed by their prefixes", {}),
         },
     ),
     "InferenceAmiVersion": _no_effect("instances are processes and containers of this machine"),
     "CapacityReservationConfig": _no_effect("capacity is this machine's"),
-    "AcceleratorPartitionLayouts": _refused("GPUs are not partitioned"),
+    "AcceleratorPartitionLayouts": _refused_unless(
+        "GPUs are not partitioned",
+        lambda value: not any(each.get("AcceleratorPartitionTypes") for each in value),
+        "layouts without AcceleratorPartitionTypes",
+    ),
 }
 
 _DEPLOYMENT: Final[Mapping[str, Covered]] = {
@@ -133,7 +170,7 @@ _DEPLOYMENT: Final[Mapping[str, Covered]] = {
             **_below(
                 "TrafficRoutingConfiguration",
                 {
-                    "Type": _refused("all traffic moves at once: ALL_AT_ONCE", "ALL_AT_ONCE"),
+                    "Type": _done_for("all traffic moves at once", "ALL_AT_ONCE"),
                     "WaitIntervalInSeconds": _no_effect("no alarm is waited for"),
                     "CanarySize": _refused("all traffic moves at once"),
                     "LinearStepSize": _refused("all traffic moves at once"),
@@ -148,7 +185,9 @@ _DEPLOYMENT: Final[Mapping[str, Covered]] = {
         },
     ),
     "RollingUpdatePolicy": _refused("an update is blue/green: give BlueGreenUpdatePolicy"),
-    "AutoRollbackConfiguration": _refused("there are no alarms; what does not come up rolls back"),
+    "AutoRollbackConfiguration": _refused(
+        "there are no alarms; an update that does not come up is rolled back", {}
+    ),
 }
 
 _ASYNC_OUTPUT: Final[Mapping[str, Covered]] = {
@@ -161,7 +200,7 @@ _ASYNC_OUTPUT: Final[Mapping[str, Covered]] = {
             "SuccessTopic": Covered(Handling.DONE, "one that [api.topics] has a webhook for"),
             "ErrorTopic": Covered(Handling.DONE, "one that [api.topics] has a webhook for"),
             "IncludeInferenceResponseIn": _refused(
-                "notices say where the answer is, and do not repeat it", []
+                "notices say where the answer is, and do not repeat it"
             ),
         },
     ),
@@ -228,10 +267,12 @@ COVERAGE: Final[Mapping[str, Mapping[str, Covered]]] = {
     "CreateEndpointConfig": {
         "EndpointConfigName": _DONE,
         **_below("ProductionVariants", _VARIANT),
-        "DataCaptureConfig": Covered(
-            Handling.REFUSED,
-            "requests are not captured; EnableCapture: false is accepted",
-            lambda value: value.get("EnableCapture") is False,
+        "DataCaptureConfig": _refused_unless(
+            "requests are not captured",
+            lambda value: (
+                value.get("EnableCapture") is False or value.get("InitialSamplingPercentage") == 0
+            ),
+            "any with the EnableCapture `false`, or the InitialSamplingPercentage `0`",
         ),
         "Tags": _DONE,
         "KmsKeyId": _KEY,
@@ -242,8 +283,8 @@ COVERAGE: Final[Mapping[str, Mapping[str, Covered]]] = {
                 **_below("OutputConfig", _ASYNC_OUTPUT),
             },
         ),
-        "ExplainerConfig": _refused("predictions are not explained"),
-        "ShadowProductionVariants": _refused("traffic is not copied to a shadow", []),
+        "ExplainerConfig": _refused("predictions are not explained", {}),
+        "ShadowProductionVariants": _refused("traffic is not copied to a shadow"),
         "ExecutionRoleArn": _ROLE,
         "VpcConfig": _VPC,
         "EnableNetworkIsolation": _ISOLATION,
@@ -282,7 +323,7 @@ COVERAGE: Final[Mapping[str, Mapping[str, Covered]]] = {
                 "VariantName": _DONE,
                 "DesiredWeight": _DONE,
                 "DesiredInstanceCount": _DONE,
-                "ServerlessUpdateConfig": _refused("nothing is serverless here"),
+                "ServerlessUpdateConfig": _refused("nothing is serverless here", {}),
             },
         ),
     },
@@ -343,9 +384,12 @@ def _refusals(rows: Mapping[str, Covered], members: Mapping[str, Any], path: str
         row = rows.get(place)
         if row is None:
             yield f"{place} (it is newer than this gateway)"
-        elif row.handling is Handling.REFUSED:
-            if not row.unless(value):
-                yield f"{place} ({row.why})"
-        elif any(other.startswith(f"{place}.") for other in rows):
+        elif value == []:
+            continue  # an empty list asks for nothing; some must not be empty, as their shapes say
+        elif not row.accepts(value):
+            yield f"{place} ({row.reason})"
+        elif row.handling is not Handling.REFUSED and any(
+            other.startswith(f"{place}.") for other in rows
+        ):
             for each in value if isinstance(value, list) else [value]:
                 yield from _refusals(rows, each, place)
