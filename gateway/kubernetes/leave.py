@@ -66,6 +66,8 @@ class ObjectLeave:
         noun = "Model" if is_model else "Endpoint"
         if verb == "list":
             yield f"List{noun}s", "*"
+            # A list has whole objects, with the environments of models.
+            yield f"Describe{noun}", self._arns.of(noun.lower(), "*")
         elif verb == "get":
             yield f"Describe{noun}", self._arns.of(noun.lower(), name)
         else:

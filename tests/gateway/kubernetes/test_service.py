@@ -440,6 +440,10 @@ name = "deployer"
 actions = ["sagemaker:Describe*", "sagemaker:CreateModel", "sagemaker:CreateEndpoint*"]
 tokens = ["{TOKEN}-deploys"]
 [[principals]]
+name = "lister"
+actions = ["sagemaker:List*"]
+tokens = ["{TOKEN}-lists"]
+[[principals]]
 name = "stranger"
 actions = ["sagemaker:DescribeEndpoint", "sagemaker:CreateModel", "sagemaker:CreateEndpoint*"]
 tokens = ["{TOKEN}-strange"]
@@ -530,6 +534,15 @@ async def test_an_endpoint_of_a_model_that_its_maker_may_not_describe(asked_for_
     status, message = await asked_by(gateway, "strange", "POST", ENDPOINTS, body)
     assert (status, denied in message) == (403, True)
     assert (await asked_by(gateway, "deploys", "POST", ENDPOINTS, an_endpoint()))[0] == 201
+
+
+async def test_a_list_shows_what_each_of_its_objects_shows(asked_for_names):
+    """An environment is in it, which ListModels of AWS's API does not show."""
+    gateway = asked_for_names
+    for path in (MODELS, f"{MODELS}?watch=1", ENDPOINTS):
+        status, message = await asked_by(gateway, "lists", "GET", path)
+        assert (status, "sagemaker:Describe" in message) == (403, True)
+    assert (await asked_by(gateway, "reads", "GET", ENDPOINTS))[0] == 200
 
 
 async def test_one_principal_has_not_all_watches(asked_for_names, monkeypatch):
