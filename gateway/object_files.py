@@ -43,6 +43,8 @@ _ENDPOINTS: Final = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 #: By S3's rules for names of buckets.
 _BUCKET: Final = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 
+_NO_KEY: Final = "no part of a key may be empty, . or .. here; copy it to another key"
+
 _CODE: Final = re.compile(r"<Code>([A-Za-z0-9]{1,64})</Code>")
 _STATUS: Final = re.compile(r"status code: (\d{3})\b")
 
@@ -113,6 +115,7 @@ class ObjectFiles:
         """
         import obstore
 
+        self._check_key(key)
         store = await self._store()
         try:
             found = await self._soon(key, lambda: obstore.head_async(store, key))
@@ -203,6 +206,7 @@ class ObjectFiles:
         import obstore
 
         attributes = {"Content-Type": content_type, "Content-Encoding": coding}
+        self._check_key(key)
         store = await self._store()
         await self._soon(
             key,
@@ -240,6 +244,15 @@ class ObjectFiles:
         except (BaseError, OSError, ValueError) as error:
             raise self._in_words(error, key) from error
 
+    def _check_key(self, key: str) -> None:
+        """Refuse a key of which the library leaves a slash out: that is another file's.
+
+        Raises:
+            ObjectFilesError: it is such a key.
+        """
+        if not key or key.startswith("/") or key.endswith("/"):
+            raise ObjectFilesError(f"{self._url(key)}: {_NO_KEY}")
+
     def _url(self, key: str) -> str:
         return f"{SCHEME}{self._bucket}/{key}"
 
@@ -262,7 +275,7 @@ class ObjectFiles:
         elif isinstance(error, FileNotFoundError):
             reason = "the bucket has no such key"
         elif isinstance(error, (InvalidPathError, ValueError)):
-            reason = "no part of a key may be empty, . or .. here; copy it to another key"
+            reason = _NO_KEY
         elif isinstance(error, PreconditionError):
             reason, passing = "it has changed while it was read; try again", True
         elif "redirect" in text or code == "AuthorizationHeaderMalformed":

@@ -141,7 +141,7 @@ def locations_read(source: str, found: Found) -> Iterator[str]:
 
 
 def _object_location(source: str, file: ObjectFile) -> str:
-    """Where an object is by its key, which need not be the one that was written."""
+    """Where an object is by the key that S3 has for it."""
     bucket, _ = split_url(source)
     return f"{SCHEME}{bucket}/{file.key}"
 

@@ -139,9 +139,15 @@ async def test_a_server_that_is_overloaded_is_asked_again(server):
     assert server.asked == ["HEAD /bucket/a"] * (1 + OBJECT_RETRIES)
 
 
-@pytest.mark.parametrize("path", ["a//b", "a/../b", "a/./b"])
+@pytest.mark.parametrize("path", ["a//b", "a/../b", "a/./b", "/a", "a/", "//a", ""])
 async def test_a_key_that_no_file_could_have(server, path):
-    error = await refused(ObjectFiles("bucket", LoopClock()).look(path))
+    """The library reads and writes ``a`` where ``/a`` was asked for, which is another file."""
+    files = ObjectFiles("bucket", LoopClock())
+    server.buckets["bucket"] = {"a": b"another's"}
+    await refused(files.put(path, b"mine", 4))
+    assert server.buckets["bucket"] == {"a": b"another's"}
+    error = await refused(files.look(path))
+    assert server.asked == []
     assert str(error).endswith(
         "no part of a key may be empty, . or .. here; copy it to another key"
     )

@@ -267,6 +267,18 @@ async def test_a_manifest_at_s3(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         assert await read(inputs) == {"a.csv": b"a", "deep/b.csv": b"b"}
 
 
+async def test_a_manifest_names_no_object_by_another_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``s3://bucket//a`` is not the object ``a``: leave for the one is no leave for the other."""
+    async with serving_objects(monkeypatch) as server:
+        server.key_id = KEY_ID
+        server.buckets["bucket"] = {"m": b'[{"prefix": "s3://bucket//"}, "a"]', "a": b"a"}
+        inputs = places(tmp_path).inputs("s3://bucket/m", everything, manifest=True)
+        with pytest.raises(StorageFailed, match="no part of a key may be empty"):
+            await inputs.files()
+
+
 @pytest.mark.parametrize("of", [CallersPlaces.inputs, CallersPlaces.outputs])
 async def test_what_names_no_bucket(tmp_path: Path, of: Callable[..., object]) -> None:
     with pytest.raises(StorageFailed, match="is no name of a bucket"):
