@@ -240,6 +240,15 @@ async def test_leave_that_is_taken_away(gateway, server):
         bob = gateway.script("bob")
         assert failed(bob, "mine").endswith(words.removesuffix("."))
         assert failed(bob, "whole").endswith(lacks("alice", "arn:aws:s3:::shared/alice/p/*"))
+        # With the leave it takes another reading of the settings.
+        gateway.principals(principal("alice", "shared/alice/*"), principal("bob", "shared/*"))
+        until(lambda: not _is_nobody(gateway.script("alice")), "alice")
+        gateway.process.send_signal(signal.SIGHUP)
+        for name in ("mine", "whole"):
+            until(
+                lambda name=name: bob.describe(name)["EndpointStatus"] == "InService",
+                f"{name} in service again",
+            )
 
     await on_thread(script)
 
