@@ -60,7 +60,8 @@ def test_each_fragment_is_an_event_of_a_response_stream(partway_gateway, client)
     answer = client("sagemaker-runtime").invoke_endpoint_with_response_stream(
         EndpointName="model", Body=b"hi"
     )
-    parts = [event["PayloadPart"]["Bytes"] for event in answer["Body"]]
+    with closing(answer["Body"]) as events:
+        parts = [event["PayloadPart"]["Bytes"] for event in events]
     assert b"".join(parts) == b"Hello!"
     assert parts[0] == b"Hel"
 
@@ -88,8 +89,8 @@ def test_an_answer_that_breaks_off(partway_gateway, client):
     answer = client("sagemaker-runtime").invoke_endpoint_with_response_stream(
         EndpointName="model", Body=b"hi"
     )
-    with pytest.raises(ClientError) as failed:
-        list(answer["Body"])
+    with closing(answer["Body"]) as events, pytest.raises(ClientError) as failed:
+        list(events)
     assert failed.value.response["Error"]["Code"] == "ModelStreamError"
 
 
