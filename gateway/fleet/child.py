@@ -7,21 +7,28 @@ import os
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
 from partway.gateway.fleet.leash import Leash
 from partway.gateway.fleet.output_pace import OutputPace
+from partway.gateway.fleet.output_pipe import OutputPipe
 from partway.gateway.fleet.process_table import MARK
 
 
 class Child(asyncio.SubprocessProtocol):
     """One process, and the group of all that it starts.
 
+    Its standard input is ``/dev/null``. Standard output and standard error are plain pipes
+    (:class:`OutputPipe`), so it can open ``/dev/stdout`` and ``/dev/stderr``.
+
     Args:
         on_output: takes what it prints, as it comes.
         leash: holds the group from the start until :meth:`release`.
         pace: how fast it may print; None for as fast as it can.
+        on_errors: takes what it says on standard error, which has a pipe of its own then; None
+            where ``on_output`` takes both, in their order.
 
     Attributes:
         mark: by which the leash knows all that it starts.
@@ -32,13 +39,19 @@ class Child(asyncio.SubprocessProtocol):
     """
 
     def __init__(
-        self, on_output: Callable[[bytes], None], leash: Leash, pace: OutputPace | None = None
+        self,
+        on_output: Callable[[bytes], None],
+        leash: Leash,
+        pace: OutputPace | None = None,
+        on_errors: Callable[[bytes], None] | None = None,
     ) -> None:
         self.exited = asyncio.Event()
         self.silent = asyncio.Event()
         self.status: int | None = None
         self.mark = leash.new_mark()
-        self._on_output = on_output
+        self._takers = [on_output] if on_errors is None else [on_output, on_errors]
+        self._pipes: list[OutputPipe] = []
+        self._open_pipes = len(self._takers)
         self._leash = leash
         self._pace = pace
         self._unwanted = False
@@ -50,7 +63,6 @@ class Child(asyncio.SubprocessProtocol):
         *,
         environment: Mapping[str, str],
         cwd: Path | None = None,
-        with_errors: bool = False,
     ) -> None:
         """Start it, once.
 
@@ -58,21 +70,35 @@ class Child(asyncio.SubprocessProtocol):
             command: program and arguments.
             environment: further variables; Python's output is unbuffered too.
             cwd: where it runs.
-            with_errors: whether what it says on standard error is output too, or goes to ours.
 
         Raises:
             OSError: there is no such program.
             asyncio.CancelledError: nothing of it is left then.
         """
+        try:
+            await self._start(command, {**environment, MARK: self.mark}, cwd)
+        except BaseException:
+            self._close_pipes()
+            raise
+        finally:
+            for pipe in self._pipes:
+                pipe.handed_over()
+        self._leash.hold(self.pid)
+
+    async def _start(
+        self, command: Sequence[str], environment: Mapping[str, str], cwd: Path | None
+    ) -> None:
+        for take in self._takers:
+            self._pipes.append(OutputPipe(partial(self._took, take), self._pipe_ended))
         starting = asyncio.ensure_future(
             asyncio.get_running_loop().subprocess_exec(
                 lambda: self,
                 *command,
                 stdin=asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.STDOUT if with_errors else None,
+                stdout=self._pipes[0].program_end,
+                stderr=self._pipes[-1].program_end,
                 start_new_session=True,  # the terminal's Ctrl-C is ours to pass on
-                env={**os.environ, "PYTHONUNBUFFERED": "1", **environment, MARK: self.mark},
+                env={**os.environ, "PYTHONUNBUFFERED": "1", **environment},
                 cwd=cwd,
             )
         )
@@ -85,7 +111,6 @@ class Child(asyncio.SubprocessProtocol):
             if not starting.cancelled() and starting.exception() is None:
                 await self.exited.wait()
             raise
-        self._leash.hold(self.pid)
 
     def _undo(self, starting: asyncio.Future[Any]) -> None:
         """End a process that nobody wants any more; the start may still have failed."""
@@ -124,22 +149,14 @@ class Child(asyncio.SubprocessProtocol):
     def release(self) -> None:
         """Let go of the group and of its output: after its end, or if it cannot be ended."""
         self._leash.let_go(self.pid)
-        with suppress(PermissionError):  # it tries to kill what still runs; the pipe is closed then
+        self._close_pipes()
+        with suppress(PermissionError):  # it tries to kill what still runs
             self._transport.close()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # Not what start() awaits: a process that ends at once has ended before that is there.
         # Not checked with isinstance: uvloop's transports derive from no class of asyncio's.
         self._transport = cast("asyncio.SubprocessTransport", transport)
-
-    def pipe_data_received(self, fd: int, data: bytes) -> None:
-        self._on_output(data)
-        if self._pace is not None:
-            source = self._transport.get_pipe_transport(fd)
-            self._pace.took(len(data), cast("asyncio.ReadTransport", source))
-
-    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
-        self.silent.set()
 
     def process_exited(self) -> None:
         self.status = self._transport.get_returncode()
@@ -148,3 +165,17 @@ class Child(asyncio.SubprocessProtocol):
             self._pace.end()
         if self._unwanted:
             self.release()
+
+    def _took(self, take: Callable[[bytes], None], pipe: OutputPipe, data: bytes) -> None:
+        take(data)
+        if self._pace is not None:
+            self._pace.took(len(data), pipe)
+
+    def _pipe_ended(self) -> None:
+        self._open_pipes -= 1
+        if not self._open_pipes:
+            self.silent.set()
+
+    def _close_pipes(self) -> None:
+        for pipe in self._pipes:
+            pipe.close()

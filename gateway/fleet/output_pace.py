@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
+from typing import Protocol
 
 from partway.gateway.clock import Clock, Timer
 from partway.gateway.fleet.limits import OUTPUT_BURST, OUTPUT_RATE
 from partway.protocol.rates import Allowance
+
+
+class PausableSource(Protocol):
+    """Something that is read from, and that can be left unread for a while."""
+
+    def pause_reading(self) -> None:
+        """Read no more for now."""
+
+    def resume_reading(self) -> None:
+        """Read on."""
 
 
 class OutputPace:
@@ -23,10 +33,10 @@ class OutputPace:
         self._clock = clock
         self._allowance = Allowance(OUTPUT_BURST, OUTPUT_RATE, clock.time())
         self._resuming: Timer | None = None
-        self._paused: asyncio.ReadTransport | None = None
+        self._paused: PausableSource | None = None
         self._ended = False
 
-    def took(self, size: int, source: asyncio.ReadTransport) -> None:
+    def took(self, size: int, source: PausableSource) -> None:
         """Note that so many bytes were read, and stop reading if they were too many."""
         now = self._clock.time()
         self._allowance.draw(size, now)

@@ -247,7 +247,7 @@ async def launch(
     leash: Leash,
     on_output: Callable[[bytes], None],
     *,
-    with_errors: bool = True,
+    on_errors: Callable[[bytes], None] | None = None,
     readiness: Readiness | None = None,
     start_timeout: float = START_TIMEOUT,
     wait_for_all: bool = False,
@@ -261,7 +261,7 @@ async def launch(
         command: starts it.
         leash: ends it should this process end before it; may hold others too.
         on_output: takes what it prints, as it comes.
-        with_errors: whether what it says on standard error is output too, or goes to ours.
+        on_errors: takes what it says on standard error; None where ``on_output`` takes both.
         readiness: returns once what listens at an address is ready; None if nobody needs to know,
             or gives it a limit.
         start_timeout: seconds from its start until it must be ready (clause 1.1-3); it is killed
@@ -277,12 +277,11 @@ async def launch(
         OSError: there is no such program, or no such folder.
     """
     clock = LoopClock() if clock is None else clock
-    child = Child(on_output, leash, OutputPace(clock) if paced else None)
+    child = Child(on_output, leash, OutputPace(clock) if paced else None, on_errors)
     await child.start(
         command.argv,
         environment={**command.environment, PORT_VARIABLE: str(command.port)},
         cwd=command.cwd,
-        with_errors=with_errors,
     )
     return ContainerProcess(
         child,

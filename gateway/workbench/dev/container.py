@@ -7,7 +7,8 @@ import logging
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Final
+from functools import partial
+from typing import Final, TextIO
 
 from partway.gateway.fleet.launchers.process import Command, ContainerProcess, ProcessEnd, launch
 from partway.gateway.fleet.leash import Leash
@@ -27,8 +28,8 @@ class Container:
     """A container's process, and the process group of which it is the leader.
 
     Args:
-        command: starts it. Its standard error is ours, and so is its standard output but for the
-            ready line.
+        command: starts it. Its standard error is passed on to ours, and so is its standard output
+            but for the ready line.
         ready_line: what it prints once it takes streams, without a line end.
         on_ready: called then.
         leash: holds it.
@@ -77,7 +78,7 @@ class Container:
             self._command,
             self._leash,
             self._output.feed,
-            with_errors=False,
+            on_errors=partial(_pass_on, to=sys.stderr),
             readiness=lambda *_: self._says_ready.wait(),
             start_timeout=self._start_timeout,
         )
@@ -129,7 +130,7 @@ class _Output:
                 self._ready = True
                 self._on_ready()
             else:
-                _pass_on(line + end)
+                _pass_on(line + end, sys.stdout)
         if self._ready or len(self._line) > MAX_LINE:
             self.flush()
 
@@ -137,10 +138,10 @@ class _Output:
         """Pass on the beginning of a line that has no end yet."""
         line, self._line = self._line, b""
         if line:
-            _pass_on(line)
+            _pass_on(line, sys.stdout)
 
 
-def _pass_on(data: bytes) -> None:
+def _pass_on(data: bytes, to: TextIO) -> None:
     with suppress(BrokenPipeError):  # nobody reads our output any more
-        sys.stdout.buffer.write(data)
-        sys.stdout.buffer.flush()
+        to.buffer.write(data)
+        to.buffer.flush()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
@@ -50,7 +49,6 @@ async def test_it_ends_by_itself(start, output, tmp_path):
         "echo $WORD $PYTHONUNBUFFERED; pwd; echo bad >&2; exit 3",
         environment={"WORD": "hello"},
         cwd=tmp_path,
-        with_errors=True,
     )
     await soon(child.exited.wait())
     await soon(child.silent.wait())
@@ -58,11 +56,32 @@ async def test_it_ends_by_itself(start, output, tmp_path):
     assert output.data.decode() == f"hello 1\n{tmp_path}\nbad\n"
 
 
-async def test_its_errors_are_ours(start, output, capfdbinary):
-    child = await start("echo bad >&2")
+async def test_its_errors_may_be_taken_apart(anyio_backend, no_leaks, leash, output):
+    errors = Output()
+    child = Child(output.take, leash, on_errors=errors.take)
+    await child.start(["/bin/sh", "-c", "echo good; echo bad >&2"], environment={})
+    await soon(child.exited.wait())
     await soon(child.silent.wait())
-    assert output.data == b""
-    assert capfdbinary.readouterr().err == b"bad\n"
+    child.release()
+    assert (output.data, errors.data) == (b"good\n", b"bad\n")
+
+
+async def test_its_streams_can_be_opened_by_path(start, output):
+    """As a container's under Docker can: a socket cannot be opened, and ENXIO ends the program."""
+    child = await start(
+        "set -e; echo out > /dev/stdout; echo err > /dev/stderr; echo fd > /proc/self/fd/2;"
+        "echo appended >> /dev/stderr; readlink /proc/self/fd/0"
+    )
+    await soon(child.exited.wait())
+    await soon(child.silent.wait())
+    assert output.data.decode() == "out\nerr\nfd\nappended\n/dev/null\n"
+    assert child.status == 0
+
+
+async def test_more_than_a_pipe_holds_comes_whole_and_in_order(start, output):
+    child = await start("i=0; while [ $i -lt 60000 ]; do echo $i; i=$((i+1)); done")
+    await soon(child.silent.wait())
+    assert output.data == b"".join(b"%d\n" % number for number in range(60_000))
 
 
 async def test_sigterm_is_for_the_process_alone(start, output):
@@ -76,23 +95,11 @@ async def test_sigterm_is_for_the_process_alone(start, output):
     await soon(child.silent.wait())
 
 
-async def test_one_that_ends_before_its_start_is_told(start, monkeypatch):
-    """A busy machine may come to its pipe when it has ended."""
-    loop = asyncio.get_running_loop()
-    connect = loop.connect_read_pipe
-
-    async def connect_late(*about: object) -> object:
-        for thread in threading.enumerate():
-            if thread.name.startswith("asyncio-waitpid-"):  # asyncio's, which waits for its end
-                thread.join(10)
-        await asyncio.sleep(0)
-        return await connect(*about)
-
-    if isinstance(loop, asyncio.BaseEventLoop):  # uvloop waits in another way
-        monkeypatch.setattr(loop, "connect_read_pipe", connect_late)
-    child = await start("exit 3")
+async def test_one_that_ends_at_once_has_a_status(start, output):
+    child = await start("echo last; exit 3")
     await soon(child.exited.wait())
-    assert child.status == 3
+    await soon(child.silent.wait())
+    assert (child.status, output.data) == (3, b"last\n")
 
 
 async def test_sigterm_after_its_end_is_for_nobody(start):

@@ -100,11 +100,11 @@ async def test_what_it_is_told_and_what_it_says(anyio_backend, no_leaks, leash, 
     assert output.data.decode() == f"4321 hello\n{tmp_path}\nbad\n"
 
 
-async def test_its_errors_are_ours_where_that_is_asked_for(start, output, capfdbinary):
-    process = await start("echo bad >&2", with_errors=False)
+async def test_its_errors_are_taken_apart_where_that_is_asked_for(start, output):
+    errors = Output()
+    process = await start("echo bad >&2", on_errors=errors.take)
     await soon(process.wait())
-    assert output.data == b""
-    assert capfdbinary.readouterr().err == b"bad\n"
+    assert (output.data, errors.data) == (b"", b"bad\n")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,77 @@
+"""The pipe that a program has as its standard output or standard error, and its reader here."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from typing import Final
+
+from partway.protocol.limits import KIB
+
+#: Bytes that are read at once: a pipe of Linux holds as many.
+_READ: Final = 64 * KIB
+
+
+class OutputPipe:
+    """A plain pipe: the program has one end, and the event loop reads the other.
+
+    A program can open a pipe by path, as ``/dev/stdout`` or ``/dev/stderr``, like the pipes that
+    Docker gives a container. A socket cannot be opened so (ENXIO), and uvloop's own pipes to
+    children are socket pairs.
+
+    Args:
+        on_data: called with the pipe and the bytes that were read.
+        on_end: called once: when the last holder has closed the program's end, or at :meth:`close`.
+
+    Raises:
+        OSError: there is no file descriptor left.
+    """
+
+    def __init__(
+        self, on_data: Callable[[OutputPipe, bytes], None], on_end: Callable[[], None]
+    ) -> None:
+        self._on_data = on_data
+        self._on_end = on_end
+        self._loop = asyncio.get_running_loop()
+        self._read_end, self._write_end = os.pipe()
+        os.set_blocking(self._read_end, False)
+        self._is_open = True
+        self._loop.add_reader(self._read_end, self._read)
+
+    @property
+    def program_end(self) -> int:
+        """The descriptor that the program inherits, until :meth:`handed_over`."""
+        return self._write_end
+
+    def handed_over(self) -> None:
+        """Close our copy of the program's end: it has been started, or never will be."""
+        os.close(self._write_end)
+
+    def pause_reading(self) -> None:
+        """Read no more for now; the program waits once the pipe is full."""
+        if self._is_open:
+            self._loop.remove_reader(self._read_end)
+
+    def resume_reading(self) -> None:
+        """Read on."""
+        if self._is_open:
+            self._loop.add_reader(self._read_end, self._read)
+
+    def close(self) -> None:
+        """Read no more; a program that still writes gets SIGPIPE or EPIPE."""
+        if self._is_open:
+            self._is_open = False
+            self._loop.remove_reader(self._read_end)
+            os.close(self._read_end)
+            self._on_end()
+
+    def _read(self) -> None:
+        try:
+            data = os.read(self._read_end, _READ)
+        except BlockingIOError:
+            return
+        if data:
+            self._on_data(self, data)
+        else:
+            self.close()
