@@ -84,6 +84,8 @@ class Child(asyncio.SubprocessProtocol):
             for pipe in self._pipes:
                 pipe.handed_over()
         self._leash.hold(self.pid)
+        for pipe in self._pipes:  # not before: whoever is told of output has this child by then
+            pipe.resume_reading()
 
     async def _start(
         self, command: Sequence[str], environment: Mapping[str, str], cwd: Path | None

@@ -14,7 +14,7 @@ _READ: Final = 64 * KIB
 
 
 class OutputPipe:
-    """A plain pipe: the program has one end, and the event loop reads the other.
+    """A plain pipe: the program has one end, and the event loop reads the other once told to.
 
     A program can open a pipe by path, as ``/dev/stdout`` or ``/dev/stderr``, like the pipes that
     Docker gives a container. A socket cannot be opened so (ENXIO), and uvloop's own pipes to
@@ -37,7 +37,6 @@ class OutputPipe:
         self._read_end, self._write_end = os.pipe()
         os.set_blocking(self._read_end, False)
         self._is_open = True
-        self._loop.add_reader(self._read_end, self._read)
 
     @property
     def program_end(self) -> int:
@@ -54,7 +53,7 @@ class OutputPipe:
             self._loop.remove_reader(self._read_end)
 
     def resume_reading(self) -> None:
-        """Read on."""
+        """Read from here on."""
         if self._is_open:
             self._loop.add_reader(self._read_end, self._read)
 

@@ -19,6 +19,7 @@ class Reader(Output):
         super().__init__()
         self.ended = asyncio.Event()
         self.pipe = OutputPipe(lambda pipe, data: self.take(data), self.ended.set)
+        self.pipe.resume_reading()
 
 
 @pytest.fixture
