@@ -15,6 +15,7 @@ from partway.gateway.cli import COMMANDS
 from partway.gateway.cli.arguments import seconds
 from partway.gateway.cli.process import INTERRUPTED, until_signalled
 from partway.gateway.files import is_file_or_folder
+from partway.gateway.fleet.commands import unexpanded_variables
 from partway.gateway.fleet.endpoints import container_address
 from partway.gateway.fleet.images import ENGINE_SCHEME, is_image
 from partway.gateway.limits import CONTAINER_PING_INTERVAL
@@ -49,9 +50,10 @@ _ARCHIVES = (".tar", ".tar.gz", ".tgz")
 
 _EXAMPLES = """\
 examples:
-  partway conform --command "partway-container"
+  partway conform --command "partway-container serve --model echo"
+  partway conform --command "uvicorn app:app --port {port}" --fast
   partway conform --url http://127.0.0.1:8080 --path v1/listen --query model=general --fast
-  partway conform --command "python app.py" --probe question.toml --junit conform.xml
+  partway conform --command "python app.py serve" --probe question.toml --junit conform.xml
   docker save my-model -o my-model.tar; partway conform --image my-model.tar
   partway conform --image my-model:1 --probe chat --fast
   partway conform --platform http://127.0.0.1:8090 --endpoint echo --listen 127.0.0.1:8080 --fast
@@ -79,7 +81,7 @@ def add_to(commands: Commands) -> None:
         "--command",
         dest="entrypoint",
         metavar="COMMAND",
-        help="start a container: the words of its ENTRYPOINT, to which `serve` is appended",
+        help="start a container by a command, as `partway serve` would: {port} stands for its port",
     )
     subject.add_argument(
         "--image",
@@ -157,15 +159,19 @@ def run(options: argparse.Namespace) -> int:
         files = _files(options)
         report = _report(options)
         if report is None:
-            print("partway conform: interrupted", file=sys.stderr)
+            _say("interrupted")
             return INTERRUPTED
         show(report, console_for(sys.stderr if "-" in files.values() else sys.stdout))
         _write(report, files)
     except AskedWrongly as error:
-        for line in safe_lines(str(error)):
-            print(f"partway conform: {line}", file=sys.stderr)
+        _say(str(error))
         return 2
     return report.status
+
+
+def _say(what: str) -> None:
+    for line in safe_lines(what):
+        print(f"partway conform: {line}", file=sys.stderr)
 
 
 # --- Checking -------------------------------------------------------------------------------------
@@ -196,6 +202,8 @@ def _report(options: argparse.Namespace) -> Report | None:
     )
     if archive is not None:
         return plan.examined()
+    for warning in unexpanded_variables(plan.command):
+        _say(f"--command: {warning}")
     return asyncio.run(until_signalled(_try(plan)))
 
 

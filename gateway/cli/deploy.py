@@ -20,7 +20,7 @@ from partway.gateway.cli.deployment_asked import AskedDeployment, EndpointSaid
 from partway.gateway.cli.endpoints_shown import ChangesSeen, table
 from partway.gateway.cli.gateway_asked import GatewayNotAsked, add_data_dir, find_gateway, say_why
 from partway.gateway.cli.process import INTERRUPTED, interrupted_by_sigterm
-from partway.gateway.fleet.commands import command_words
+from partway.gateway.fleet.commands import command_words, unexpanded_variables
 from partway.gateway.fleet.states import InstanceState
 from partway.gateway.fleet.status import EndpointState, EndpointStatus, InstanceStatus
 from partway.gateway.plain_text import safe_lines
@@ -39,6 +39,7 @@ _EXAMPLES: Final = """\
 examples:
   partway deploy chat --image echo
   partway deploy chat --image registry.example/chat:2 --model-data s3://models/chat.tar.gz
+  partway deploy app --command 'uvicorn app:app --port {port}'
   partway deploy chat --command 'python serve.py' --model-data ./model --instances 2
 """
 
@@ -63,7 +64,8 @@ def add_to(commands: Commands) -> None:
         type=_words,
         dest="words",
         metavar="COMMAND",
-        help="what runs as an instance, in this folder and as the gateway's user",
+        help="what runs as an instance, in this folder and as the gateway's user; {port} stands "
+        "for its port",
     )
     parser.add_argument(
         "--model-data",
@@ -103,6 +105,8 @@ def run(options: argparse.Namespace) -> int:
             directory = find_gateway(getattr(options, "data_dir", None), os.environ)
             asked = AskedDeployment(directory, name)
             latest = _latest(asked.status())
+            for reason in unexpanded_variables(options.words or ()):
+                print(f"{_NAME}: --command: {reason}", file=sys.stderr)
             made = asked.deploy(_wanted(options, Path.cwd()))
             begun = made["Operation"]
             verb = "created" if begun == "CreateEndpoint" else "updated"

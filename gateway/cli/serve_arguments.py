@@ -11,7 +11,8 @@ from partway.log_lines import LOG_FORMATS
 
 EXAMPLES = """\
 examples:
-  partway serve --endpoint echo='partway-container serve --model echo --host 127.0.0.1'
+  partway serve --endpoint echo='partway-container serve --model echo'
+  partway serve --endpoint app='uvicorn app:app --port {port}'
   partway serve --endpoint echo=http://127.0.0.1:8080
   partway serve --endpoint chat=docker://registry.example/chat:1
   partway serve --config partway.toml --check
@@ -48,7 +49,7 @@ def _add_what_is_served(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=CONTAINER",
         dest="endpoints",
         help="an endpoint, and its running container's http:// or https:// URL, a command that "
-        "starts one, or docker://IMAGE; may be repeated",
+        "starts one ({port} stands for its port), or docker://IMAGE; may be repeated",
     )
     parser.add_argument(
         "--container-ca",

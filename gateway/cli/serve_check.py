@@ -23,7 +23,7 @@ from partway.gateway.fleet.endpoints import (
     container_url,
 )
 from partway.gateway.fleet.launchers.launcher import LaunchError
-from partway.gateway.fleet.launchers.programs import find_program
+from partway.gateway.fleet.launchers.program_lookup import find_program
 from partway.gateway.settings import Settings
 from partway.gateway.tls.context import TlsFiles, server_context
 from partway.gateway.tls.errors import TlsError
@@ -93,7 +93,8 @@ def _refusals(made: Callable[[], object], where: str = "") -> Iterator[str]:
 def _faults_of_variant(variant: Variant, where: str) -> Iterator[str]:
     source, data = variant.source, variant.model_data
     if isinstance(source, Program):
-        yield from _refusals(lambda: find_program(source, dict(variant.environment)), where)
+        environment = dict(variant.environment)
+        yield from _refusals(lambda: find_program(source.command, environment, source.cwd), where)
     if data is not None and "://" not in data and not is_file_or_folder(Path(data)):
         yield f"{where.removesuffix(': ')}.model_data: {data}: there is no such file or folder"
 

@@ -38,6 +38,8 @@ examples:
       --split Line --assemble Line --accept application/jsonlines
   partway transform --url http://127.0.0.1:8080 --input s3://bucket/in/ --output s3://bucket/out/ \\
       --content-type application/x-recordio-protobuf --split RecordIO --concurrency 4
+  partway transform --command 'uvicorn app:app --port {port}' --input data/ --output answers/ \\
+      --content-type application/json
   partway transform --endpoint echo --input photos/ --output tags/ --content-type image/jpeg
 """
 
@@ -85,7 +87,10 @@ def add_to(commands: Commands) -> None:
         "--image", help="an image, of which containers are started; or a model that ships"
     )
     model.add_argument(
-        "--command", dest="entrypoint", metavar="COMMAND", help="a command that starts a container"
+        "--command",
+        dest="entrypoint",
+        metavar="COMMAND",
+        help="a command that starts a container; {port} stands for its port",
     )
     add_gateway(parser)
     parser.add_argument(

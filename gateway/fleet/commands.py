@@ -2,11 +2,30 @@
 
 from __future__ import annotations
 
+import logging
+import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Final
 
-from partway.gateway.fleet.endpoints import Program
+from partway.gateway.fleet.endpoints import Program, Source, Variant
+from partway.log_lines import LogLine
+
+log = logging.getLogger("partway.fleet")
+
+#: Stands in a command for the port on which its program is to listen.
+PORT_PLACEHOLDER: Final = "{port}"
+
+#: A variable as shells write it, ``$NAME`` or ``${NAME…}``.
+_VARIABLE: Final = re.compile(r"\$(?:([A-Za-z_][A-Za-z0-9_]*)|\{([A-Za-z_][A-Za-z0-9_]*)[^}]*\})")
+
+#: Programs that expand variables in the word behind their option ``-c``.
+_SHELLS: Final = frozenset({"sh", "ash", "bash", "dash", "fish", "ksh", "mksh", "zsh"})
+_SCRIPT_OPTION: Final = re.compile(r"-[A-Za-z]*c[A-Za-z]*")
+
+#: The variable that holds a port: SageMaker's, Vertex AI's, Cloud Run's, and others by custom.
+_PORT_NAME: Final = re.compile(r"SAGEMAKER_BIND_TO_PORT|(?:[A-Z0-9_]+_)?PORT")
 
 
 def command_words(text: str) -> tuple[str, ...]:
@@ -44,3 +63,46 @@ def program_of(words: Sequence[str], folder: Path | None = None) -> Program:
     if "/" in program and folder is not None:
         program = str(folder / program)
     return Program((program, *arguments), folder)
+
+
+def with_port(words: Sequence[str], port: int) -> tuple[str, ...]:
+    """The words with the port in the place of each ``{port}``; other braces stay as they are."""
+    return tuple(word.replace(PORT_PLACEHOLDER, str(port)) for word in words)
+
+
+def unexpanded_variables(words: Sequence[str]) -> Iterator[str]:
+    """Say of each ``$NAME`` in a command that the program gets it as written, and what to write.
+
+    A shell's own script (``sh -c '…'``) is left out: the shell expands it.
+    """
+    named: dict[str, str] = {}
+    for word in words[: _script_begins(words)]:
+        for found in _VARIABLE.finditer(word):
+            named.setdefault(found[0], found[1] or found[2])
+    for written, name in named.items():
+        instead = (
+            f"write {PORT_PLACEHOLDER}, which stands for the port"
+            if _PORT_NAME.fullmatch(name)
+            else "write its value, or have a shell expand it: sh -c 'exec …'"
+        )
+        yield f"no shell expands {written}, so the program gets it as written: {instead}"
+
+
+def warn_of_variables(endpoint: str, variant: Variant) -> None:
+    """Log each variable that nothing expands in the commands of a variant."""
+    sources: list[Source] = [each.source for each in variant.containers]
+    for source in sources or [variant.source]:
+        if isinstance(source, Program):
+            for reason in unexpanded_variables(source.command):
+                line = "a variable in a command is not expanded"
+                log.warning(LogLine(line, endpoint=endpoint, variant=variant.name, reason=reason))
+
+
+def _script_begins(words: Sequence[str]) -> int:
+    """The place of the first word that a shell expands; behind the last where there is no shell."""
+    for at, word in enumerate(words):
+        if Path(word).name in _SHELLS:
+            for option in range(at + 1, len(words)):
+                if _SCRIPT_OPTION.fullmatch(words[option]):
+                    return option
+    return len(words)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from partway.gateway.clock import Clock
+from partway.gateway.fleet.commands import warn_of_variables
 from partway.gateway.fleet.endpoints import Endpoint, Variant
 from partway.gateway.fleet.group import Group, MakeInstance
 from partway.gateway.fleet.instance import Instance
@@ -294,6 +295,7 @@ class Deployment:
         return {k: v for each in versions if each is not None for k, v in each.groups.items()}
 
     def _group(self, endpoint: Endpoint, variant: Variant, *, awaited: bool) -> Group:
+        warn_of_variables(endpoint.name, variant)
         make = self._maker(endpoint)
         return Group(
             *(endpoint.name, variant, self._versions, make, self._clock),

@@ -16,7 +16,9 @@ from typing import Final
 from partway.gateway.clock import Clock, LoopClock, Timer
 from partway.gateway.dialling import Address
 from partway.gateway.fleet.child import Child
+from partway.gateway.fleet.commands import with_port
 from partway.gateway.fleet.launchers.launcher import LaunchError
+from partway.gateway.fleet.launchers.program_lookup import find_program, launch_error
 from partway.gateway.fleet.leash import Leash
 from partway.gateway.fleet.limits import (
     KILL_TIMEOUT,
@@ -38,6 +40,9 @@ HOST: Final = "127.0.0.1"
 #: Tells a container where to listen (clause 1.1-2).
 PORT_VARIABLE: Final = "SAGEMAKER_BIND_TO_PORT"
 
+#: Tells our own runtime the address, which is every interface otherwise, as in an image.
+BIND_TO_HOST: Final = "PARTWAY_BIND_TO_HOST"
+
 #: Ports that no system hands out by itself: Linux begins at 32768, others at 49152.
 _PORTS: Final = range(20_000, 32_768)
 #: So many of them are tried before the system is asked for one of its own.
@@ -52,8 +57,8 @@ class Command:
     """What starts a container.
 
     Attributes:
-        argv: program and arguments.
-        port: where it is to listen; it is told by ``SAGEMAKER_BIND_TO_PORT``.
+        argv: program and arguments, as written; ``{port}`` in them stands for the port.
+        port: where it is to listen; it is told by ``SAGEMAKER_BIND_TO_PORT`` too.
         environment: further variables, beside those of this process.
         cwd: the folder in which it runs; None for that of this process.
     """
@@ -257,6 +262,9 @@ async def launch(
 ) -> ContainerProcess:
     """Start a container as a process; returns at once, whether or not it is ready.
 
+    Every command that starts a program starts it here: serve, deploy, transform, conform, dev and
+    replay. So a program has the same arguments, port, standard streams and errors in all of them.
+
     Args:
         command: starts it.
         leash: ends it should this process end before it; may hold others too.
@@ -274,15 +282,18 @@ async def launch(
         clock: measures all times; the running loop's by default.
 
     Raises:
-        OSError: there is no such program, or no such folder.
+        LaunchError: there is no such program or folder, or the system does not start it.
     """
     clock = LoopClock() if clock is None else clock
+    # These go before the command's own: a process of this machine is for this machine alone.
+    environment = {**command.environment, BIND_TO_HOST: HOST, PORT_VARIABLE: str(command.port)}
+    program = find_program(command.argv, environment, command.cwd)
+    argv = with_port((program, *command.argv[1:]), command.port)
     child = Child(on_output, leash, OutputPace(clock) if paced else None, on_errors)
-    await child.start(
-        command.argv,
-        environment={**command.environment, PORT_VARIABLE: str(command.port)},
-        cwd=command.cwd,
-    )
+    try:
+        await child.start(argv, environment=environment, cwd=command.cwd)
+    except OSError as error:
+        raise launch_error(error, command.argv[0]) from error
     return ContainerProcess(
         child,
         Address(HOST, command.port),

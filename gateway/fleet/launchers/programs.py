@@ -2,46 +2,32 @@
 
 from __future__ import annotations
 
-import errno
-import os
-import shutil
-import sys
 import tempfile
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Final
 
 from partway.gateway.clock import Clock
-from partway.gateway.files import is_file_or_folder, is_folder
 from partway.gateway.fleet.endpoints import Program
 from partway.gateway.fleet.gpus import VISIBLE, GpuShares
 from partway.gateway.fleet.launchers.empty_model import empty_model_dir
-from partway.gateway.fleet.launchers.launcher import LaunchError, Order
+from partway.gateway.fleet.launchers.launcher import Order
 from partway.gateway.fleet.launchers.process import (
-    HOST,
+    BIND_TO_HOST,
     PORT_VARIABLE,
     Command,
     ContainerProcess,
     free_port,
     launch,
 )
+from partway.gateway.fleet.launchers.program_lookup import launch_error
 from partway.gateway.fleet.leash import Leash
 from partway.gateway.fleet.process_table import MARK
-
-#: Says to our own runtime where to listen, which has every interface otherwise, as in an image.
-_BIND_TO_HOST: Final = "PARTWAY_BIND_TO_HOST"
 
 #: Says where the model is (clause 1.1-6).
 _MODEL_DIR: Final = "SM_MODEL_DIR"
 
 #: What the gateway itself tells a program: of callers of the API no program takes it.
-OF_THE_GATEWAY: Final = frozenset({_BIND_TO_HOST, PORT_VARIABLE, _MODEL_DIR, VISIBLE, MARK})
-
-#: There is no file descriptor left, which says nothing of what is to be started.
-_NO_DESCRIPTOR: Final = frozenset({errno.EMFILE, errno.ENFILE})
-
-#: What the system has too little of for now: processes, descriptors, memory.
-_PASSING: Final = _NO_DESCRIPTOR | {errno.EAGAIN, errno.ENOMEM}
+OF_THE_GATEWAY: Final = frozenset({BIND_TO_HOST, PORT_VARIABLE, _MODEL_DIR, VISIBLE, MARK})
 
 
 class ProgramLauncher:
@@ -70,9 +56,7 @@ class ProgramLauncher:
         """Start an instance's process; see :class:`~.launcher.Launcher`."""
         source = order.variant.source
         assert isinstance(source, Program)
-        # Whatever the variant says: a process of this machine is for this machine alone.
-        environment = {**dict(order.variant.environment), _BIND_TO_HOST: HOST}
-        program = find_program(source, environment)
+        environment = dict(order.variant.environment)
         port = 0
 
         def give_back() -> None:
@@ -90,16 +74,16 @@ class ProgramLauncher:
             if self._leash is None:
                 self._leash = Leash()
             return await launch(
-                Command((program, *source.command[1:]), port, environment, source.cwd),
+                Command(source.command, port, environment, source.cwd),
                 self._leash,
                 order.output,
                 paced=True,
                 on_end=give_back,
                 clock=self._clock,
             )
-        except OSError as error:
+        except OSError as error:  # no port, or no leash
             give_back()
-            raise _launch_error(error, source) from error
+            raise launch_error(error, source.command[0]) from error
         except BaseException:
             give_back()
             raise
@@ -130,66 +114,3 @@ class ProgramLauncher:
         if self._no_model is None:
             self._no_model = empty_model_dir()
         return self._no_model.name
-
-
-def find_program(source: Program, environment: Mapping[str, str]) -> str:
-    """Find a program as the system would, and then beside the Python that runs the gateway.
-
-    An environment that is not activated has ``partway-container`` where nobody looks for it.
-
-    Raises:
-        LaunchError: there is no such program, it cannot be executed, there is no such folder, or
-            the system cannot be told.
-    """
-    name, cwd = source.command[0], source.cwd
-    if "\0" in "".join((*source.command, *environment, *environment.values())):
-        raise LaunchError(
-            f"{name!r} cannot be started: its command and environment must be without NUL "
-            "characters",
-            passing=False,
-        )
-    if cwd is not None and not is_folder(cwd):
-        raise LaunchError(
-            f"{cwd}: the folder in which {name!r} is to run must be there", passing=False
-        )
-    if "/" in name:
-        path = Path(cwd or "", name)
-        if not is_file_or_folder(path):
-            raise LaunchError(f"{path}: there is no such program", passing=False)
-        if not path.is_file() or not os.access(path, os.X_OK):
-            raise LaunchError(f"{path}: it must be an executable file: chmod +x", passing=False)
-        return name
-    path_list = environment.get("PATH", os.environ.get("PATH", os.defpath))
-    if shutil.which(name, path=path_list) is not None:
-        return name
-    beside = Path(sys.executable).parent
-    found = shutil.which(name, path=str(beside))
-    if found is None:
-        raise LaunchError(
-            f"there is no program {name!r}: it was looked for in PATH ({path_list}) and in "
-            f"{beside}; give its path, or change PATH",
-            passing=False,
-        )
-    return found
-
-
-def _launch_error(error: OSError, source: Program) -> LaunchError:
-    """What it means that the system does not start a program that is there."""
-    name = source.command[0]
-    if error.errno in _PASSING:
-        why = f"{name!r} cannot be started now: {os.strerror(error.errno or 0)}"
-        return LaunchError(why, passing=True, waits=error.errno in _NO_DESCRIPTOR)
-    if error.errno == errno.ENOEXEC:
-        return LaunchError(
-            f"{name!r} cannot be started: it must be a program of this machine, or a script that "
-            "begins with #!",
-            passing=False,
-        )
-    if error.errno == errno.ENOENT:  # the program is there
-        return LaunchError(
-            f"{name!r} cannot be started: what its first line names after #! must be there",
-            passing=False,
-        )
-    return LaunchError(
-        f"{name!r} cannot be started: {os.strerror(error.errno or 0)}", passing=False
-    )

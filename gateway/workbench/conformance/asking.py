@@ -11,6 +11,7 @@ from partway.gateway.archives.heads import ArchiveError
 from partway.gateway.configuration.messages import SettingsError, each_line
 from partway.gateway.dialling import Address
 from partway.gateway.files import is_file_or_folder, is_folder
+from partway.gateway.fleet.commands import command_words
 from partway.gateway.fleet.endpoints import container_address
 from partway.gateway.fleet.launchers.launcher import LaunchError
 from partway.gateway.operations.asked import Asked, container_target
@@ -21,7 +22,7 @@ from partway.gateway.workbench.conformance.launched_image import LaunchedImage
 from partway.gateway.workbench.conformance.probes import BUILT_IN, Probe, load_probe
 from partway.gateway.workbench.conformance.run import Report, chosen, is_named
 from partway.gateway.workbench.conformance.started import Started
-from partway.gateway.workbench.conformance.subject import Launched, Subject, Target, command_of
+from partway.gateway.workbench.conformance.subject import Launched, Subject, Target
 from partway.gateway.workbench.recording.recording import RecordingError
 from partway.protocol.errors import InputValidationError
 
@@ -37,7 +38,7 @@ class Question:
     Exactly one of ``command``, ``url``, ``image`` and ``tag`` is not None.
 
     Attributes:
-        command: the words of an ENTRYPOINT, to which ``serve`` is appended.
+        command: starts a container, in one string.
         url: of a container that runs.
         image: an image's archive.
         tag: an image's name, as a container engine knows it.
@@ -124,12 +125,10 @@ class Plan:
         try:
             try:
                 address = await started.start()
-            except OSError as error:
-                raise AskedWrongly(
-                    f"{asked.called('command')}: cannot start {self.command[0]}: {error.strerror}"
-                ) from error
             except LaunchError as error:
-                raise AskedWrongly(f"{asked.called('image')} {asked.tag}: {error}") from error
+                called = asked.called
+                what = called("command") if self.command else f"{called('image')} {asked.tag}"
+                raise AskedWrongly(f"{what}: {error}") from error
             yield Subject(address, self.target, started)
         finally:
             await started.aclose()
@@ -229,7 +228,7 @@ def _command(question: Question) -> tuple[str, ...]:
     called = question.called
     assert question.command is not None, "one of the three is asked for"
     try:
-        command = command_of(question.command)
+        command = command_words(question.command)
     except ValueError as error:
         raise AskedWrongly(f"{called('command')}: {error}") from error
     _check_model_dir(question)

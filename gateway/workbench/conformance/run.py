@@ -327,7 +327,7 @@ def describe(subject: Subject) -> str:
     """What a report calls a container: its command and address."""
     process = subject.process
     where = f"http://{subject.address}{subject.target}"
-    return f"{' '.join(process.command)} serve, at {where}" if process is not None else where
+    return f"{' '.join(process.command)}, at {where}" if process is not None else where
 
 
 def _waits_aside(check: Check, fast: bool) -> bool:

@@ -48,12 +48,10 @@ class Footprint:
 
 
 class Started(ABC):
-    """A container that was started, as the platform starts it (clause 1.1-1).
-
-    ``serve`` is appended to its entry point; its model directory is read-only.
+    """A container that was started for the checks, with a read-only model directory.
 
     Args:
-        command: an image's ENTRYPOINT in exec form, or what stands for it in a report.
+        command: the program and its arguments, or the words that stand for them in a report.
         environment: further variables of the model definition.
         model_dir: a folder with artifacts; an empty one is made if none is given.
 
@@ -107,8 +105,7 @@ class Started(ABC):
         """Start it; returns at once, whether or not it listens.
 
         Raises:
-            OSError: there is no such program.
-            LaunchError: there is no such image, or no container of it can be started.
+            LaunchError: there is no such program or image, or it cannot be started.
         """
         self._output.clear()
         self.began = time.monotonic()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,14 +34,14 @@ class Target:
 
 
 class Launched(Started):
-    """A container's process, started as the platform starts it (clause 1.1-1).
+    """A container's process, started by its command as every command of ours starts one.
 
-    The port comes in ``SAGEMAKER_BIND_TO_PORT``; SIGTERM ends it, and SIGKILL what is left after
-    30 s. If this process is killed itself, the container goes with it, but a folder that was made
-    stays behind, empty.
+    The port comes in ``SAGEMAKER_BIND_TO_PORT`` and in the place of ``{port}``. SIGTERM ends it,
+    and SIGKILL kills what is left after 30 s. If this process is killed itself, the container goes
+    with it, but a folder that was made stays behind, empty.
 
     Args:
-        command: as an image's ENTRYPOINT in exec form.
+        command: its program and arguments; nothing is appended to them.
         environment: further variables of the model definition.
         model_dir: a folder with artifacts; an empty one is made if none is given.
         cwd: where it runs.
@@ -75,7 +74,7 @@ class Launched(Started):
             self._leash = Leash()
         environment = {**self.environment, "SM_MODEL_DIR": str(self.model_dir)}
         self._process = await launch(
-            Command((*self.command, "serve"), free_port(), environment, self._cwd),
+            Command(self.command, free_port(), environment, self._cwd),
             self._leash,
             self._take_output,
             wait_for_all=True,
@@ -134,15 +133,3 @@ class Subject:
             await self.process.kill()
             self.address = await self.process.start()
             await self.process.listening(timeout)
-
-
-def command_of(text: str) -> tuple[str, ...]:
-    """A command line as an exec form: no shell has a say in it.
-
-    Raises:
-        ValueError: a quotation is not closed, or there is nothing in it.
-    """
-    words = tuple(shlex.split(text))
-    if not words:
-        raise ValueError("the command is empty")
-    return words

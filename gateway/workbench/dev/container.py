@@ -72,7 +72,7 @@ class Container:
         """Start the process, once; it is owned from here until it is over.
 
         Raises:
-            OSError: there is no such program.
+            LaunchError: the system does not start it.
         """
         self._process = await launch(
             self._command,

@@ -24,7 +24,7 @@ from tests.conftest import ROOT
 from tests.gateway.workbench.conformance.archives import saved, written
 from tests.processes import running
 
-ECHO = shlex.join([sys.executable, "-m", "partway.container"])
+ECHO = shlex.join([sys.executable, "-m", "partway.container", "serve"])
 
 #: Prints what would steer a terminal, and ends.
 HOSTILE = r"import sys; print('\x1b]0;mine\x07<b>', sys.argv[1:]); sys.exit(3)"
@@ -113,7 +113,8 @@ def test_a_container_that_ends_at_once_says_why_and_steers_nothing(tmp_path):
     assert re.search(r"^FAIL     must      startup.listens", done.stdout, re.MULTILINE)
     blocked = r"^blocked  \d+ checks \(startup.listens comes first\): startup.ready, "
     assert re.search(blocked, done.stdout, re.MULTILINE)
-    assert "| \ufffd]0;mine\ufffd<b> ['serve']\n" in done.stdout
+    assert "| \ufffd]0;mine\ufffd<b> []\n" in done.stdout, "nothing is appended"
+    assert "end the command in `serve`" in done.stdout
     assert done.stdout.endswith(": not conformant\n")
     assert "\x1b" not in done.stdout + page.read_text()
     assert "&lt;b&gt;" in page.read_text()
@@ -299,9 +300,12 @@ def test_flags_that_do_not_fit(capsys, flags, why):
             "--env and --model-dir are for a container started with",
         ),
         ('--command "\'a"', "--command: No closing quotation"),
-        ("--command ' '", "--command: the command is empty"),
-        ("--command /not/there", "--command: cannot start /not/there: No such file or directory"),
-        ("--command docs/README.md", "--command: cannot start docs/README.md: Permission denied"),
+        ("--command ' '", "--command: there is no program in it"),
+        ("--command /not/there", "--command: /not/there: there is no such program"),
+        (
+            "--command docs/README.md",
+            "--command: docs/README.md: it must be an executable file: chmod +x",
+        ),
         ("--command a --model-dir /not", "--model-dir /not: there is no such folder"),
         ("--command a --probe nope", "--probe nope: neither echo, chat, speech nor a file"),
         ("--command a --probe LICENSE", "--probe LICENSE: "),
@@ -334,9 +338,7 @@ def test_asked_wrongly(capsys, monkeypatch, flags, why):
 def test_a_process_that_is_asked_wrongly():
     done = conform("--command", "/not/there")
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == (
-        "partway conform: --command: cannot start /not/there: No such file or directory\n"
-    )
+    assert done.stderr == "partway conform: --command: /not/there: there is no such program\n"
 
 
 def test_a_report_that_cannot_be_written(capsys, tmp_path):

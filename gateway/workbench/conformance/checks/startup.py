@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import socket
 import time
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from typing import Final
 
 from partway.gateway.dialling import Address
+from partway.gateway.fleet.commands import unexpanded_variables
 from partway.gateway.fleet.limits import START_TIMEOUT
 from partway.gateway.workbench.conformance.check import Checks
 from partway.gateway.workbench.conformance.evidence import NotedExchange
@@ -27,6 +29,12 @@ _AT_ONCE = 32
 _ACCEPT_TRIES = 3
 
 _LISTEN = "listen on 0.0.0.0, on the port in SAGEMAKER_BIND_TO_PORT, or on 8080 without it"
+
+_NO_SERVE = (
+    "the command is started as it is written; the platform starts an image by its entry point and "
+    "`serve`: end the command in `serve` if the program wants it, and set variables with --env"
+)
+_ENDED = "the program must run on and listen: what it printed says why it does not"
 
 
 @checks.add(
@@ -49,8 +57,7 @@ async def listens(trial: Trial) -> None:
         raise Broken(
             f"the process ended with status {process.status} before it listened on port "
             f"{process.port}",
-            "the platform appends `serve` to the entry point and passes no flags: leave both out, "
-            "and set variables with --env",
+            _why_it_ended(process.command),
         )
     raise Broken(
         f"nothing listens on port {process.port}, {patience:g} s after the start",
@@ -90,6 +97,12 @@ async def accepts(trial: Trial) -> None:
             f"{slowest * 1000:.0f} ms, in the best of {_ACCEPT_TRIES} tries; connections of the "
             f"checks' own, made beside them, took {beside * 1000:.0f} ms"
         )
+
+
+def _why_it_ended(command: Sequence[str]) -> str:
+    """The remedy for a program that ends before it listens."""
+    unexpanded = "; ".join(unexpanded_variables(command))
+    return unexpanded or (_ENDED if "serve" in command else _NO_SERVE)
 
 
 async def _slowest(trial: Trial) -> tuple[float, float]:

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from partway.gateway.dialling import Address
+from partway.gateway.fleet.launchers.launcher import LaunchError
 from partway.gateway.fleet.launchers.process import (
     HOST,
     Command,
@@ -107,12 +108,35 @@ async def test_its_errors_are_taken_apart_where_that_is_asked_for(start, output)
     assert (output.data, errors.data) == (b"", b"bad\n")
 
 
+async def test_its_port_takes_the_place_of_the_placeholder(anyio_backend, no_leaks, leash, output):
+    argv = ["/bin/sh", "-c", 'echo "$@"', "sh", "--port={port}", '{"port": 1}', "{{port}}"]
+    process = await launch(Command(argv, port=4321), leash, output.take)
+    await soon(process.wait())
+    assert output.data.decode() == '--port=4321 {"port": 1} {4321}\n'
+
+
 @pytest.mark.parametrize(
-    "command", [Command(["/no/such/program"], 1), Command(["true"], 1, cwd="/no/such/folder")]
+    ("command", "why"),
+    [
+        (Command(["/no/such/program"], 1), "/no/such/program: there is no such program"),
+        (
+            Command(["true"], 1, cwd=Path("/no/such/folder")),
+            "/no/such/folder: the folder in which 'true' is to run must be there",
+        ),
+    ],
 )
-async def test_what_cannot_be_started_is_no_process(anyio_backend, no_leaks, leash, command):
-    with pytest.raises(FileNotFoundError):
+async def test_what_cannot_be_started_is_no_process(anyio_backend, no_leaks, leash, command, why):
+    with pytest.raises(LaunchError) as refused:
         await launch(command, leash, lambda data: None)
+    assert str(refused.value) == why
+
+
+async def test_a_program_is_found_beside_our_python(anyio_backend, no_leaks, leash, output):
+    """An environment that is not activated is in no PATH."""
+    command = Command([Path(sys.executable).name, "-c", "print(1)"], 1, {"PATH": "/nowhere"})
+    process = await launch(command, leash, output.take)
+    await soon(process.wait())
+    assert output.data == b"1\n"
 
 
 def test_a_free_port_can_be_listened_on():

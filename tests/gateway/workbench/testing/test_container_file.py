@@ -74,7 +74,7 @@ def test_a_wrong_value_is_named_with_its_place(refused, text, place, found, want
         ("command = ", "this is not TOML: line 1, at the end: Invalid value"),
         (f"command = {'[' * 20_000}", TOO_DEEP),
         (f"command = {'9' * 5000}", "this is not TOML: a number has too many digits"),
-        ("command = ''", "command: the command is empty"),
+        ("command = ''", "command: there is no program in it"),
         (
             "command = 'a'\nonly = ['pong']",
             "only: there is no check 'pong'; partway conform --matrix names them",

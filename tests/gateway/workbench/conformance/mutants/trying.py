@@ -23,12 +23,12 @@ async def tried(
     """What the checks say of a container that echoes; how it ended is printed.
 
     Args:
-        command: that starts it in the repository's folder, without ``serve``.
+        command: that starts it in the repository's folder as an ENTRYPOINT, without ``serve``.
         environment: further variables.
         fast: whether long waits are cut short.
         only: ids of checks to try, with what they require; all by default.
     """
-    process = Launched(command, environment, cwd=ROOT)
+    process = Launched((*command, "serve"), environment, cwd=ROOT)
     try:
         address = await process.start()
         run = Run(ALL, BUILT_IN["echo"], fast=fast, only=only)

@@ -1,0 +1,94 @@
+"""Finding a command's program, and why the system does not start it."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from partway.gateway.files import is_file_or_folder, is_folder
+from partway.gateway.fleet.launchers.launcher import LaunchError
+
+#: There is no file descriptor left, which says nothing of the program.
+_NO_DESCRIPTOR: Final = frozenset({errno.EMFILE, errno.ENFILE})
+
+#: Processes, descriptors and memory, of which the system has too few for now.
+_PASSING: Final = _NO_DESCRIPTOR | {errno.EAGAIN, errno.ENOMEM}
+
+
+def find_program(
+    command: Sequence[str], environment: Mapping[str, str], cwd: Path | None = None
+) -> str:
+    """Find a program as the system would, and then beside the Python that runs the gateway.
+
+    An environment that is not activated has ``partway-container`` where nobody looks for it.
+
+    Args:
+        command: the program and its arguments.
+        environment: variables beside those of this process; its ``PATH`` goes before this one's.
+        cwd: the folder in which it runs; None for that of this process.
+
+    Raises:
+        LaunchError: there is no such program, it cannot be executed, there is no such folder, or
+            the system cannot be told.
+    """
+    name = command[0]
+    if "\0" in "".join((*command, *environment, *environment.values())):
+        raise LaunchError(
+            f"{name!r} cannot be started: its command and environment must be without NUL "
+            "characters",
+            passing=False,
+        )
+    if cwd is not None and not is_folder(cwd):
+        raise LaunchError(
+            f"{cwd}: the folder in which {name!r} is to run must be there", passing=False
+        )
+    if "/" in name:
+        path = Path(cwd or "", name)
+        if not is_file_or_folder(path):
+            raise LaunchError(f"{path}: there is no such program", passing=False)
+        if not path.is_file() or not os.access(path, os.X_OK):
+            raise LaunchError(f"{path}: it must be an executable file: chmod +x", passing=False)
+        return name
+    path_list = environment.get("PATH", os.environ.get("PATH", os.defpath))
+    if shutil.which(name, path=path_list) is not None:
+        return name
+    beside = Path(sys.executable).parent
+    found = shutil.which(name, path=str(beside))
+    if found is None:
+        raise LaunchError(
+            f"there is no program {name!r}: it was looked for in PATH ({path_list}) and in "
+            f"{beside}; give its path, or change PATH",
+            passing=False,
+        )
+    return found
+
+
+def launch_error(error: OSError, name: str) -> LaunchError:
+    """Say why the system does not start a program that is there.
+
+    Args:
+        error: the system's.
+        name: the program, as its command names it.
+    """
+    if error.errno in _PASSING:
+        why = f"{name!r} cannot be started now: {os.strerror(error.errno or 0)}"
+        return LaunchError(why, passing=True, waits=error.errno in _NO_DESCRIPTOR)
+    if error.errno == errno.ENOEXEC:
+        return LaunchError(
+            f"{name!r} cannot be started: it must be a program of this machine, or a script that "
+            "begins with #!",
+            passing=False,
+        )
+    if error.errno == errno.ENOENT:  # the program is there
+        return LaunchError(
+            f"{name!r} cannot be started: what its first line names after #! must be there",
+            passing=False,
+        )
+    return LaunchError(
+        f"{name!r} cannot be started: {os.strerror(error.errno or 0)}", passing=False
+    )
