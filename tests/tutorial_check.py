@@ -161,7 +161,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> list[Done]:
 def timeless(text: str) -> str:
     """Without what differs from run to run: seconds and ports."""
     text = re.sub(r"\d+(\.\d+)? s\b", "# s", text)
-    return re.sub(r"(port |localhost:)\d{4,5}\b", r"\1#", text)
+    return re.sub(r"(port |localhost:|listens on )\d{4,5}\b", r"\1#", text)
 
 
 def labels() -> list[str]:

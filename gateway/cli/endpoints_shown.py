@@ -116,7 +116,7 @@ class ChangesSeen:
             now: the time, in UTC.
         """
         after = {
-            (endpoint.name, variant.name): _line(endpoint, variant)
+            (endpoint.name, variant.name): _line(endpoint, variant, now)
             for endpoint in endpoints
             for variant in endpoint.variants
         }
@@ -184,9 +184,11 @@ def _health(instances: Iterable[InstanceStatus]) -> str:
     return ", ".join(said) or "-"
 
 
-def _line(endpoint: EndpointStatus, variant: VariantStatus) -> LogLine:
+def _line(endpoint: EndpointStatus, variant: VariantStatus, now: datetime) -> LogLine:
     row = _Row(variant)
-    reason = _in_one_line(endpoint.reason or variant.trouble)
+    reason = _in_one_line(
+        endpoint.reason or variant.trouble or variant.slow_start_reason(now.timestamp())
+    )
     said = {"note": endpoint.note, "reason": reason}
     return LogLine(
         endpoint.state.value,

@@ -87,6 +87,41 @@ def described_of_settings(status: EndpointStatus, arn: str, created: float) -> d
     }
 
 
+def with_slow_starts(
+    answer: Mapping[str, Any], status: EndpointStatus | None, now: float
+) -> dict[str, Any]:
+    """Add to an answer of DescribeEndpoint why instances that start are not ready.
+
+    The reason is the ``StatusMessage`` of a variant's ``VariantStatus``, also of the variants of a
+    pending deployment.
+
+    Args:
+        answer: without them.
+        status: the fleet's; None if the fleet does not have the endpoint.
+        now: epoch seconds.
+    """
+    reasons = {
+        each.name: reason
+        for each in (() if status is None else status.variants)
+        if (reason := each.slow_start_reason(now))
+    }
+
+    def told(variants: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+        return [{**each, **_status_of(reasons.get(each["VariantName"], ""))} for each in variants]
+
+    pending = answer.get("PendingDeploymentSummary")
+    if pending is None:
+        return {**answer, "ProductionVariants": told(answer["ProductionVariants"])}
+    summary = {**pending, "ProductionVariants": told(pending["ProductionVariants"])}
+    return {**answer, "PendingDeploymentSummary": summary}
+
+
+def _status_of(reason: str) -> Mapping[str, Any]:
+    if not reason:
+        return {}
+    return {"VariantStatus": [{"Status": "Creating", "StatusMessage": reason[:_REASON]}]}
+
+
 def _of_state(state: tuple[EndpointState, str]) -> dict[str, str]:
     answer = {"EndpointStatus": str(state[0])}
     if state[1]:

@@ -103,6 +103,13 @@ class EndpointKeeper:
         """How the fleet says that an endpoint is; None if the fleet does not have it."""
         return self._fleet.status(name)
 
+    def slow_start_reason(self, name: str) -> str:
+        """Why an instance of an endpoint that starts slowly is not ready; empty if none is so."""
+        status = self._fleet.status(name)
+        variants = () if status is None else status.variants
+        reasons = (each.slow_start_reason(self._wall_clock()) for each in variants)
+        return next(filter(None, reasons), "")
+
     def record_of(self, resource: Resource) -> EndpointRecord:
         """How far an endpoint has come, also where that is not written down yet."""
         record = EndpointRecord.of(resource)

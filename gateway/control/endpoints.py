@@ -10,7 +10,11 @@ from typing import Any, Final
 from partway.gateway.access.authentication import Identity
 from partway.gateway.control.async_rules import check_names_no_containers
 from partway.gateway.control.catalogue import Catalogue
-from partway.gateway.control.endpoint_answers import described, described_of_settings
+from partway.gateway.control.endpoint_answers import (
+    described,
+    described_of_settings,
+    with_slow_starts,
+)
 from partway.gateway.control.endpoint_keeper import EndpointKeeper
 from partway.gateway.control.endpoint_records import CHANGING, EndpointRecord
 from partway.gateway.control.errors import ValidationException
@@ -90,12 +94,10 @@ class EndpointOperations:
         """How an endpoint is; what is the operator's, without what it says."""
         answer = await self.describe_to_operator(members, identity, "")
         found = self._keeper.find(members["EndpointName"])
-        if (
-            "FailureReason" in answer
-            and found is not None
-            and self._keeper.record_of(found).is_reason_operators
-        ):
-            answer = {**answer, "FailureReason": _FOR_OPERATOR}
+        if found is not None and self._keeper.record_of(found).is_reason_operators:
+            answer = self._described(found)
+            if "FailureReason" in answer:
+                answer["FailureReason"] = _FOR_OPERATOR
         return answer
 
     async def describe_to_operator(
@@ -106,7 +108,9 @@ class EndpointOperations:
         self._catalogue.allowed(identity, "DescribeEndpoint", _KIND, name)
         own = self._keeper.of_settings.get(name.lower())
         answer = None if own is None else self._described_of_settings(own)
-        return answer or self._described(self._catalogue.existing(_KIND, name))
+        answer = answer or self._described(self._catalogue.existing(_KIND, name))
+        status = self._keeper.status(answer["EndpointName"])
+        return with_slow_starts(answer, status, self._wall_clock())
 
     def _described(self, resource: Resource) -> dict[str, Any]:
         return described(

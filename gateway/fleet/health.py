@@ -110,11 +110,6 @@ class InstanceRules:
         rules = [*([] if self._launched is None else [self._launched]), *self._kept.values()]
         return next((each.trouble for each in rules if each.trouble), "")
 
-    def not_ready(self, trouble: str | None) -> None:
-        """Take what is wrong with one that starts; None once nothing is."""
-        if self._launched is not None:
-            self._launched.trouble = trouble or ""
-
     def pinged(self, troubles: Mapping[str, str | None]) -> bool:
         """Take what one ping of each of its containers said.
 

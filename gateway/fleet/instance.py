@@ -17,6 +17,7 @@ from partway.gateway.fleet.limits import CUT_TIMEOUT
 from partway.gateway.fleet.making import InstanceContext, Making
 from partway.gateway.fleet.ping_each import ping_each
 from partway.gateway.fleet.ping_pace import PingPace
+from partway.gateway.fleet.slow_start import SlowStart
 from partway.gateway.fleet.startup import ask_until_ready
 from partway.gateway.fleet.states import OVER, Happening, InstanceState, StartFailure, after
 from partway.gateway.fleet.status import InstanceHealth, InstanceStatus
@@ -97,6 +98,7 @@ class Instance:
             launched=not self._is_attached,
             kept=_kept(variant),
         )
+        self._slow_start = SlowStart(self._clock, self._warn_of_slow_start)
         self._is_ending = False  # one of several containers has ended
         self._told = asyncio.Event()
         self._hastened = asyncio.Event()
@@ -173,7 +175,7 @@ class Instance:
             self.state,
             # Until it has answered, nothing is known of one that has just been launched.
             InstanceHealth.UNKNOWN if self._served_since is None else self._rules.health,
-            self.reason or self._rules.trouble,
+            self.reason or self._slow_start.reason or self._rules.trouble,
             self._since,
             "" if self.place is None else self.place.url,
             streams,
@@ -273,7 +275,7 @@ class Instance:
             return f"cannot be reached: {error}"
         except TimeoutError:
             self.start_failure = StartFailure.NOT_READY
-            return f"is not ready after {timeout:g} s: {self._rules.trouble}"
+            return f"is not ready after {timeout:g} s: {self._slow_start.reason}"
         return "has ended" if ended.done() else ""
 
     async def _empty(self, ended: asyncio.Task[object]) -> None:
@@ -328,7 +330,12 @@ class Instance:
         return await ping_each(self._around.ping, self.place, seconds, but)
 
     async def _become_ready(self, running: RunningContainer) -> None:
-        await ask_until_ready(self._is_ready, self._clock)
+        watching = asyncio.create_task(self._slow_start.watch(running))
+        try:
+            await ask_until_ready(self._is_ready, self._clock)
+        finally:
+            watching.cancel()
+            await asyncio.wait((watching,))
         await running.verify()
 
     async def _is_ready(self) -> bool:
@@ -337,8 +344,12 @@ class Instance:
             trouble = worst(await self._ping(but=self._attached))
         except OutOfDescriptors as error:
             trouble = f"it could not be asked: {error}"
-        self._rules.not_ready(trouble)
+        self._slow_start.pinged(trouble)
         return trouble is None
+
+    def _warn_of_slow_start(self, seconds: float, reason: str) -> None:
+        self._log(logging.WARNING, "instance is not ready", reason=reason, seconds=round(seconds))
+        self._on_change(self)
 
     async def _watch(self) -> None:
         """Ping it until it is to be replaced; for ever, what somebody else runs."""
@@ -374,7 +385,7 @@ class Instance:
         lines = self._output.last_lines()
         return ("it printed last:", *lines) if lines else ()
 
-    def _log(self, level: int, event: str, reason: str = "") -> None:
+    def _log(self, level: int, event: str, reason: str = "", **more: int) -> None:
         if (
             self._is_attached
             and level == logging.INFO
@@ -391,6 +402,7 @@ class Instance:
                 variant=self._variant.name,
                 instance=self.id,
                 **where,
+                **more,
                 **fields,
             ),
         )

@@ -34,6 +34,23 @@ STARTUP_PING_SHARE: Final = 0.1
 STARTUP_PING_SHORTEST: Final = 0.05
 STARTUP_PING_LONGEST: Final = 5.0
 
+#: An instance that is not ready after this long is looked at: where does its program listen? Most
+#: programs are ready before.
+SLOW_START_LOOK_AFTER: Final = 3.0
+
+#: Seconds from one such look to the next. A look reads the system's tables of sockets and of
+#: processes, which takes milliseconds.
+SLOW_START_LOOK_INTERVAL: Final = 5.0
+
+#: An instance that is not ready after this long is told of with the reason, where a command or an
+#: API shows how an endpoint comes up. The first look is over by then.
+SLOW_START_TOLD_AFTER: Final = 4.0
+
+#: An instance that is not ready after this long leaves a WARNING, and one a minute from then on.
+#: In the eight minutes of clause 1.1-3 those are eight lines.
+SLOW_START_WARNING_AFTER: Final = 10.0
+SLOW_START_WARNING_INTERVAL: Final = 60.0
+
 #: Endpoints that are pinged at a time when the gateway starts.
 PINGS_AT_ONCE: Final = 16
 

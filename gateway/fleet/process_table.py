@@ -12,6 +12,7 @@ import socket
 import sys
 from collections.abc import Collection, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -30,6 +31,30 @@ _ROUNDS: Final = 5
 
 #: A container that opens its port anew is not another meanwhile.
 _LOOKS: Final = 3
+
+#: Seconds for a connection within this machine, which is made or refused at once.
+_CONNECT_TIMEOUT: Final = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class _Listener:
+    """A socket that listens.
+
+    Attributes:
+        host: its address, as text.
+        port: its port.
+        inode: by which the system knows it.
+    """
+
+    host: str
+    port: int
+    inode: int
+
+    def seen_from(self, port: int) -> str:
+        """Its port; with its address where only that is other than a port of 127.0.0.1."""
+        if self.port != port:
+            return str(self.port)
+        return f"[{self.host}]:{port}" if ":" in self.host else f"{self.host}:{port}"
 
 
 def of_group(group: int) -> list[int]:
@@ -97,6 +122,34 @@ def other_listener(port: int, pid: int, mark: str) -> str:
     return "another process"
 
 
+def listening_elsewhere(port: int, pid: int) -> str:
+    """Say that nobody listens where a program is to, and where the program listens instead.
+
+    Args:
+        port: of 127.0.0.1, on which the program is to listen.
+        pid: the program's process, which leads its group.
+
+    Returns:
+        Words such as "nothing listens on 26933; this process listens on 18999"; empty if somebody
+        listens on the port. A system that has no such tables does not tell the second half.
+    """
+    listeners = _listeners()
+    if listeners is None:
+        return "" if _accepts(port) else f"nothing listens on {port}"
+    if any(each.port == port and each.host in _HEARING for each in listeners):
+        return ""
+    held = set[int]().union(*(_sockets_of(each) or set() for each in family(pid)))
+    own = sorted({each.seen_from(port) for each in listeners if each.inode in held})
+    return f"nothing listens on {port}; this process listens on {', '.join(own) or 'no port'}"
+
+
+def _accepts(port: int) -> bool:
+    """Whether a connection to a port of 127.0.0.1 is made."""
+    with socket.socket() as tried:
+        tried.settimeout(_CONNECT_TIMEOUT)
+        return tried.connect_ex(("127.0.0.1", port)) == 0
+
+
 def _descendants(pid: int) -> Iterator[int]:
     """A process, and its descendants."""
     found = [pid]
@@ -153,22 +206,27 @@ def _sockets_of(pid: int) -> set[int] | None:
 
 def _listening(port: int) -> set[int]:
     """The sockets, by inode, that hear what is sent to a port of 127.0.0.1."""
-    found = set()
+    found = _listeners() or []
+    return {each.inode for each in found if each.port == port and each.host in _HEARING}
+
+
+def _listeners() -> list[_Listener] | None:
+    """Every socket of TCP that listens; None where the system does not tell."""
+    found: list[_Listener] | None = None
     for table in ("tcp", "tcp6"):
         with suppress(OSError):
-            for line in (_PROC / "self/net" / table).read_text().splitlines()[1:]:
+            lines = (_PROC / "self/net" / table).read_text().splitlines()[1:]
+            found = [] if found is None else found
+            for line in lines:
                 _, local, _, state, *more = line.split()
-                if state == "0A" and local in _heard_at(port):
-                    found.add(int(more[5]))
+                if state == "0A":
+                    host, _, port = local.partition(":")
+                    found.append(_Listener(_address_of(host), int(port, 16), int(more[5])))
     return found
 
 
-def _heard_at(port: int) -> set[str]:
-    """How the table writes the addresses: words of 32 bits as the machine has them, and a port."""
-    found = set()
-    for address in _HEARING:
-        packed = socket.inet_pton(socket.AF_INET6 if ":" in address else socket.AF_INET, address)
-        words = (packed[at : at + 4] for at in range(0, len(packed), 4))
-        hexadecimal = "".join(f"{int.from_bytes(word, sys.byteorder):08X}" for word in words)
-        found.add(f"{hexadecimal}:{port:04X}")
-    return found
+def _address_of(written: str) -> str:
+    """An address as the table writes it: words of 32 bits in the machine's own order of bytes."""
+    words = (int(written[at : at + 8], 16) for at in range(0, len(written), 8))
+    packed = b"".join(word.to_bytes(4, sys.byteorder) for word in words)
+    return socket.inet_ntop(socket.AF_INET if len(packed) == 4 else socket.AF_INET6, packed)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from partway.gateway.fleet.container_ids import container_id
+from partway.gateway.fleet.limits import SLOW_START_TOLD_AFTER
 from partway.gateway.fleet.states import InstanceState
 
 
@@ -36,7 +37,7 @@ class InstanceStatus:
         version: of its endpoint, counted from 1; two are there while an endpoint changes.
         state: where it is in its life.
         health: what its last pings said.
-        reason: why it is draining or has failed; empty otherwise.
+        reason: why it is not ready yet, is unhealthy, drains or has failed; empty otherwise.
         since: when it came into its state, in epoch seconds.
         container: its URL; empty as long as it has none.
         streams: open on it.
@@ -83,6 +84,18 @@ class VariantStatus:
     restarts: int
     trouble: str
     instances: tuple[InstanceStatus, ...]
+
+    def slow_start_reason(self, now: float) -> str:
+        """Why an instance that has been starting for seconds is not ready; empty if none is so.
+
+        Args:
+            now: epoch seconds.
+        """
+        for each in self.instances:
+            is_slow = now - each.since >= SLOW_START_TOLD_AFTER
+            if each.state is InstanceState.STARTING and is_slow and each.reason:
+                return each.reason
+        return ""
 
     @property
     def in_service(self) -> int:

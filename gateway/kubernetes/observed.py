@@ -31,6 +31,8 @@ class ObservedEndpoint:
         reason: why it, or its last change, has failed; empty otherwise.
         instances: by the names of variants, how many take streams and requests.
         troubles: by the same names, why there are none.
+        slow_start: why an instance that has been starting for seconds is not ready; empty if none
+            is so.
     """
 
     serving: DeploymentPlan | None
@@ -39,6 +41,7 @@ class ObservedEndpoint:
     reason: str
     instances: dict[str, int]
     troubles: dict[str, str]
+    slow_start: str = ""
 
     @classmethod
     def of(cls, resource: Resource, keeper: EndpointKeeper, router: Router) -> ObservedEndpoint:
@@ -59,6 +62,7 @@ class ObservedEndpoint:
             reason,
             {each.name: len(each.instances) for each in routed},
             {each.name: each.trouble for each in routed if each.trouble},
+            keeper.slow_start_reason(resource.name),
         )
 
     @property
@@ -67,6 +71,10 @@ class ObservedEndpoint:
         plan = self.coming or self.serving
         assert plan is not None, "it was created by one"
         return plan
+
+    def progress(self, begun: str) -> str:
+        """The message of a change under way, with the reason for which it takes long."""
+        return f"{begun}: {self.slow_start}" if self.slow_start else begun
 
     @property
     def is_changing(self) -> bool:
@@ -109,7 +117,7 @@ def model_readiness(
             "NotReady", seen.troubles.get(model) or seen.reason or "No instance is in service"
         )
     if seen.is_changing:
-        return Readiness("Progressing", "Its instances are being started")
+        return Readiness("Progressing", seen.progress("Its instances are being started"))
     return Readiness("Failed", seen.reason or "Its instances have not come into service")
 
 
@@ -147,6 +155,6 @@ def endpoint_readiness(
             is_ready=True,
         )
     if seen.is_changing:
-        return Readiness("Progressing", "Instances are being started")
+        return Readiness("Progressing", seen.progress("Instances are being started"))
     why = seen.reason or next(iter(seen.troubles.values()), "") or "No instance is in service"
     return Readiness("Failed" if seen.state is EndpointState.FAILED else RESOURCE_NOT_READY, why)

@@ -33,6 +33,10 @@ class AttachedContainer:
     async def verify(self) -> None:
         """It is whatever listens there."""
 
+    async def listening_trouble(self) -> str:
+        """Nothing is known of it: it may run on another machine."""
+        return ""
+
     async def wait(self) -> LetGo:
         """Wait until it is let go of: its own end is not ours to know."""
         await self._let_go.wait()

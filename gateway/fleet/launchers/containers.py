@@ -73,6 +73,13 @@ class RunningContainers:
             except LaunchError as error:
                 raise _named(hostname, error) from error
 
+    async def listening_trouble(self) -> str:
+        """Say which container does not listen at its address: the first of them."""
+        for hostname, each in self._each.items():
+            if trouble := await each.listening_trouble():
+                return f"{hostname}: {trouble}"
+        return ""
+
     async def wait(self) -> FirstEnd:
         """Wait until one has ended, and all others, which are killed then."""
         return await asyncio.shield(self._life)

@@ -131,6 +131,10 @@ class EngineContainer:
     async def verify(self) -> None:
         """It is its engine that has its port."""
 
+    async def listening_trouble(self) -> str:
+        """Nothing is known of it: its engine listens in its place, perhaps on another machine."""
+        return ""
+
     async def wait(self) -> EngineEnd:
         """Wait for its end, for as long as it lives."""
         return await asyncio.shield(self._life)

@@ -77,6 +77,14 @@ class RunningContainer(Protocol):
             LaunchError: somebody else listens there; the message says who.
         """
 
+    async def listening_trouble(self) -> str:
+        """Say that nothing listens at its address, and where its program listens instead.
+
+        Returns:
+            Words such as "nothing listens on 26933; this process listens on 18999"; empty where
+            something listens there, or where that cannot be known.
+        """
+
     async def wait(self) -> object:
         """Wait for its end, for as long as it lives.
 

@@ -27,7 +27,7 @@ from partway.gateway.fleet.limits import (
     STOP_GRACE,
 )
 from partway.gateway.fleet.output_pace import OutputPace
-from partway.gateway.fleet.process_table import other_listener
+from partway.gateway.fleet.process_table import listening_elsewhere, other_listener
 from partway.gateway.fleet.strays import Strays
 from partway.gateway.waiting import first_of, time_limit
 from partway.log_lines import LogLine
@@ -174,6 +174,12 @@ class ContainerProcess:
         other = await asyncio.to_thread(other_listener, port, self._child.pid, self._child.mark)
         if other:
             raise LaunchError(f"its port {port} is held by {other}", passing=True)
+
+    async def listening_trouble(self) -> str:
+        """Say that nothing listens on its port, and where Linux tells, on which ports it does."""
+        if self._gone:
+            return ""
+        return await asyncio.to_thread(listening_elsewhere, self.address.port, self._child.pid)
 
     def terminate(self) -> None:
         """Send SIGTERM to the process that was started, as the platform does (clause 1.1-1)."""

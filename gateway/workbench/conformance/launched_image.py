@@ -84,6 +84,10 @@ class LaunchedImage(Started):
         self._container = await self._engine().launch(order)
         return self._container.address
 
+    async def listening_trouble(self) -> str:
+        """Nothing is known of it: its engine listens in its place."""
+        return ""
+
     async def accepts(self) -> bool:
         """Whether it accepts a connection now, and not its engine alone."""
         if self.address is None:

@@ -123,6 +123,10 @@ class Started(ABC):
             await asyncio.sleep(_POLL)  # nothing tells when a port is opened
         return None
 
+    @abstractmethod
+    async def listening_trouble(self) -> str:
+        """Say where its program listens instead; empty where that cannot be known."""
+
     async def accepts(self) -> bool:
         """Whether it accepts a connection now."""
         if self.address is None:

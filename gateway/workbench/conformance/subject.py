@@ -81,6 +81,10 @@ class Launched(Started):
         )
         return self._process.address
 
+    async def listening_trouble(self) -> str:
+        """Say that nothing listens on its port, and where its program listens instead."""
+        return "" if self._process is None else await self._process.listening_trouble()
+
     async def terminate(self) -> None:
         """Send SIGTERM to the first process, as the platform does."""
         if self._process is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import re
 from datetime import UTC, datetime
 
@@ -179,6 +180,16 @@ def test_of_what_a_container_has_printed_the_last_line_is_said_and_said_once(loo
         name = {0: "KeyError", 2: "OSError"}.get(restarts)
         assert (f"{begin}{name}: 'model'\"" if name else "reason=") in line or name is None
         assert ("reason=" in line) is (name is not None)
+
+
+def test_why_an_instance_is_not_ready_is_said_once_it_has_been_starting_for_seconds(look):
+    why = "nothing listens on 26933; this process listens on 18999"
+    for seconds, said in ((1, ""), (5, f" reason={json.dumps(why)}")):
+        since = NOW.timestamp() - seconds
+        slow = an_instance("x", state=InstanceState.STARTING, reason=why, since=since)
+        ready = an_instance("y", reason="it drains", since=SINCE)
+        (line,) = look(an_endpoint("echo", a_variant(ready, slow)))
+        assert line.partition(" restarts=0")[2] == said
 
 
 def test_which_change_was_given_up_and_what_serves(look):

@@ -16,6 +16,7 @@ from partway.gateway.control.model_data_leave import kept_of_maker
 from partway.gateway.control.resources import Resource
 from partway.gateway.fleet.endpoints import Endpoint, Variant
 from partway.gateway.fleet.fleet import FleetStopping
+from partway.gateway.fleet.limits import SLOW_START_TOLD_AFTER
 from partway.gateway.settings import Settings
 from partway.gateway.streams.policy import StreamPolicy
 from partway.protocol.errors import AccessDenied
@@ -83,6 +84,22 @@ async def test_an_endpoint_is_seen_being_created_before_its_creation_is_answered
     ] == [("a", 1, 1), ("b", 1, 1)]
     assert [each["CurrentWeight"] for each in said["ProductionVariants"]] == [1.0, 3.0]
     assert said["ProductionVariants"][0]["DeployedImages"][0]["SpecifiedImage"] == "echo"
+
+
+async def test_why_an_instance_is_not_ready_is_its_variant_s_status_message(gateway):
+    why = "/ping was answered with status 502"
+    gateway.of.launcher.troubles.append(why)
+    await gateway.create()
+    await turns()
+    gateway.now = gateway.of.clock.now + SLOW_START_TOLD_AFTER
+    said = await gateway.describe()
+    (pending,) = said["PendingDeploymentSummary"]["ProductionVariants"]
+    assert pending["VariantStatus"] == [{"Status": "Creating", "StatusMessage": why}]
+    assert "VariantStatus" not in said["ProductionVariants"][0]
+    gateway.of.launcher.containers[0].trouble = None
+    await gateway.of.advance(1)
+    said = await gateway.until("InService", "one")
+    assert "VariantStatus" not in said["ProductionVariants"][0]
 
 
 async def test_names_that_are_taken_and_names_that_are_not(gateway):

@@ -43,6 +43,7 @@ class FakeContainer:
         self.address = Address("127.0.0.1", port)
         self.trouble = None
         self.impostor = None
+        self.misplaced = ""
         self.signals = []
         self.stubborn = stubborn
         self.slow_to_die = False
@@ -51,6 +52,9 @@ class FakeContainer:
     async def verify(self):
         if self.impostor is not None:
             raise LaunchError(self.impostor, passing=True)
+
+    async def listening_trouble(self):
+        return self.misplaced
 
     async def wait(self):
         return await asyncio.shield(self._ended)

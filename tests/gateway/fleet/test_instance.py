@@ -86,6 +86,40 @@ async def test_not_ready_within_eight_minutes_is_a_failed_launch(of):
     assert of.states() == ["InService"]
 
 
+async def test_why_it_is_not_ready_is_told_after_seconds_and_logged_once_a_minute(of, caplog):
+    refused, elsewhere = "Connection refused", "nothing listens on 1; this process listens on 2"
+    of.launcher.troubles.append(refused)
+    await of.apply(endpoint())
+    (container,) = of.launcher.containers
+    container.misplaced = elsewhere
+
+    def reason():
+        return of.status().variants[0].instances[0].reason
+
+    def warnings():
+        return [each.msg.fields for each in caplog.records if "is not ready" in str(each.msg)]
+
+    await of.advance(2.5)
+    assert (reason(), warnings()) == (refused, [])
+    await of.advance(1)
+    assert (reason(), warnings()) == (elsewhere, [])
+    await of.advance(7)
+    (first,) = warnings()
+    assert (first["seconds"], first["reason"]) == (10, elsewhere)
+    container.misplaced = ""
+    container.trouble = "/ping was answered with status 502"
+    await of.advance(55, step=1)
+    assert reason() == "/ping was answered with status 502"
+    assert len(warnings()) == 1
+    await of.advance(5, step=1)
+    assert [each["reason"] for each in warnings()][1:] == ["/ping was answered with status 502"]
+    container.trouble = None
+    await of.advance(6, step=1)
+    assert (of.states(), reason()) == (["InService"], "")
+    await of.advance(120, step=2)
+    assert len(warnings()) == 2
+
+
 def beside_one_of_somebodys():
     """An endpoint whose instances have a container of ours, and one that somebody else runs."""
     own = OneContainer(hostname="own", source=PROGRAM)

@@ -17,6 +17,7 @@ from partway.gateway.fleet.process_table import (
     MARK,
     family,
     kill_marked,
+    listening_elsewhere,
     marked,
     of_group,
     other_listener,
@@ -164,6 +165,45 @@ def test_a_listener_that_cannot_be_found_is_anothers(start, free, monkeypatch):
         process_table, "_sockets_of", lambda pid: set() if pid in (own, stranger) else None
     )
     assert other_listener(free, own, ONE) == "another process"
+
+
+def test_a_program_that_listens_elsewhere_is_told_of_with_its_ports(start, free):
+    own, _ = shell(start, TWO, ONE)
+    nothing = f"nothing listens on {free}; this process listens on"
+    assert listening_elsewhere(free, own) == f"{nothing} no port"
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        elsewhere = other.getsockname()[1]
+    listener = listens(start, "127.0.0.1", elsewhere, ANOTHER)
+    assert listening_elsewhere(free, listener) == f"{nothing} {elsewhere}"
+    assert listening_elsewhere(free, own) == f"{nothing} no port", "that one is another's"
+    assert listening_elsewhere(elsewhere, own) == "", "somebody listens there"
+
+
+@pytest.mark.parametrize(("host", "shown"), [("127.0.0.2", "127.0.0.2:{}"), ("::1", "[::1]:{}")])
+def test_a_program_at_another_address_is_told_of_with_it(start, free, host, shown):
+    listener = listens(start, host, free, ONE)
+    assert listening_elsewhere(free, listener) == (
+        f"nothing listens on {free}; this process listens on {shown.format(free)}"
+    )
+
+
+def test_what_a_worker_of_its_group_listens_on_is_its_own(start, free):
+    script = f"{sys.executable} -c '{LISTENS}' 127.0.0.1 {free} & exec sleep 1000"
+    leader = start("/bin/sh", "-c", script, mark=ONE)
+    assert leader.stdout.readline() == "listens\n"
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        port = other.getsockname()[1]
+        found = listening_elsewhere(port, leader.pid)
+    assert found == f"nothing listens on {port}; this process listens on {free}"
+
+
+def test_where_the_system_does_not_tell_a_connection_is_tried(start, free, monkeypatch, tmp_path):
+    monkeypatch.setattr(process_table, "_PROC", tmp_path / "none")
+    assert listening_elsewhere(free, os.getpid()) == f"nothing listens on {free}"
+    with socket.create_server(("127.0.0.1", free)):
+        assert listening_elsewhere(free, os.getpid()) == ""
 
 
 def test_where_the_system_does_not_tell_nobody_is_found(start, free, monkeypatch, tmp_path):

@@ -77,6 +77,21 @@ async def test_a_model_comes_up_before_it_gets_traffic_which_then_is_only_weighe
     assert {each.order.instance for each in gateway.of.launcher.running} == before
 
 
+async def test_why_an_instance_is_not_ready_is_said(gateway):
+    why = "/ping was answered with status 502"
+    gateway.of.launcher.troubles.append(why)
+    await gateway.make(a_model(), an_endpoint())
+    await gateway.until(MINE, "Progressing")
+    await gateway.of.advance(11)
+    await settled(gateway)
+    for path, begun in ((MINE, "Instances"), (ONE, "Its instances")):
+        said = condition_of(await gateway.get(path))
+        assert (said["reason"], said["message"]) == (
+            "Progressing",
+            f"{begun} are being started: {why}",
+        )
+
+
 async def test_another_image_comes_up_beside_what_serves(gateway):
     await gateway.deploy()
     gateway.of.launcher.held = asyncio.Event()

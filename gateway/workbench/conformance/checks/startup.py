@@ -59,8 +59,9 @@ async def listens(trial: Trial) -> None:
             f"{process.port}",
             _why_it_ended(process.command),
         )
+    trouble = await process.listening_trouble() or f"nothing listens on {process.port}"
     raise Broken(
-        f"nothing listens on port {process.port}, {patience:g} s after the start",
+        f"{trouble}, {patience:g} s after the start",
         f"{_LISTEN}; if it only takes longer to start, leave --fast out: it has eight minutes then"
         if trial.fast
         else None,
