@@ -3,19 +3,73 @@
 from __future__ import annotations
 
 import socket
+import sys
 
 import pytest
 
 from partway.gateway.dialling import Address
 from partway.gateway.workbench.conformance.checks import startup
 from partway.gateway.workbench.conformance.probes import BUILT_IN
-from partway.gateway.workbench.conformance.run import Run
-from partway.gateway.workbench.conformance.subject import Subject
+from partway.gateway.workbench.conformance.run import Result, Run
+from partway.gateway.workbench.conformance.subject import Launched, Subject
 from partway.gateway.workbench.conformance.trial import Trial
+from partway.gateway.workbench.conformance.verdict import Verdict
 
 ACCEPTS = tuple(
     each for each in startup.checks if each.id in ("startup.listens", "startup.accepts")
 )
+
+
+#: Answers /ping with each status that it is told, and then with the last one for ever.
+ANSWERS = """
+import os, socket, sys
+server = socket.create_server(("127.0.0.1", int(os.environ["SAGEMAKER_BIND_TO_PORT"])))
+statuses = sys.argv[1].split()
+while statuses:
+    connection, _ = server.accept()
+    if connection.recv(1000):
+        status = statuses.pop(0) if len(statuses) > 1 else statuses[0]
+        if status == "end":
+            sys.exit(4)
+        head = f"HTTP/1.1 {status} Said\\r\\nContent-Length: 0\\r\\nConnection: close\\r\\n\\r\\n"
+        connection.sendall(head.encode())
+    connection.close()
+"""
+
+READY = tuple(each for each in startup.checks if each.id in ("startup.listens", "startup.ready"))
+
+
+async def ready(statuses: str) -> Result:
+    """What becomes of the check, of a container that answers so."""
+    launched = Launched([sys.executable, "-c", ANSWERS, statuses])
+    try:
+        subject = Subject(await launched.start(), process=launched)
+        report = await Run(READY, BUILT_IN["echo"], fast=True).run(subject)
+    finally:
+        await launched.aclose()
+    return report.results[-1]
+
+
+@pytest.mark.parametrize("status", [204, 301, 400, 401, 404, 405, 429, 500, 502, 503, 504])
+async def test_no_status_but_200_is_final_while_a_container_starts(status: int) -> None:
+    assert (await ready(f"{status} {status} {status} {status} 200")).verdict is Verdict.PASS
+
+
+async def test_a_container_that_never_says_200_is_told_what_it_said(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(startup, "_FAST_START", 1.0)
+    result = await ready("404")
+    assert result.verdict is Verdict.FAIL
+    assert result.said == "/ping has not said 200 after 1 s, but 404 Said, without a body, to POST"
+    assert "answer GET and POST /ping with 200" in result.remedy
+
+
+async def test_one_that_ends_is_not_waited_for() -> None:
+    result = await ready("502 502 end")
+    assert result.verdict is Verdict.FAIL
+    assert result.said.startswith("the process ended with status 4; /ping said ")
+    assert result.seconds < startup._FAST_START
 
 
 async def said_of(tries: list[tuple[float, float]], monkeypatch: pytest.MonkeyPatch) -> str:
