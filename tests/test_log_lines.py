@@ -15,7 +15,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from partway.log_lines import JsonFormatter, LogLine, TextFormatter, format_of_log, say_failure
+from partway.log_lines import (
+    JsonFormatter,
+    Lines,
+    LogLine,
+    TextFormatter,
+    format_of_log,
+    say_failure,
+)
 from tests.conftest import ROOT
 
 #: What would end a line, steer a terminal, or turn the direction of writing.
@@ -113,6 +120,42 @@ def test_no_text_of_others_makes_a_line_or_steers_a_terminal(text):
         assert first.replace("\t", "").isprintable()
         assert all(each.startswith("    ") for each in others)
     assert TextFormatter().format(record(ours)).isprintable()
+
+
+PRINTED = """\
+the container ended with status 1
+it printed last:
+Traceback:
+  File "a.py"
+KeyError"""
+
+
+def test_lines_that_were_printed_stand_below_their_record():
+    said = TextFormatter().format(record(LogLine("failed", a="x", reason=Lines(PRINTED), z="1\n2")))
+    assert said == (
+        "2026-11-22T16:31:15.123Z INFO partway.stream failed a=x "
+        'reason="the container ended with status 1" z="1\\n2"\n'
+        '    it printed last:\n    Traceback:\n      File "a.py"\n    KeyError'
+    )
+    assert json.loads(JsonFormatter().format(record(LogLine("failed", reason=Lines(PRINTED))))) == {
+        "time": "2026-11-22T16:31:15.123Z",
+        "level": "INFO",
+        "logger": "partway.stream",
+        "event": "failed",
+        "reason": PRINTED,
+    }
+
+
+@given(st.text(st.characters(exclude_categories=())))
+def test_no_line_below_a_record_passes_for_one_or_steers_a_terminal(text):
+    said = record(LogLine("said", reason=Lines(f"{text}\n{HOSTILE}")))
+    first, *others = TextFormatter().format(said).split("\n")
+    assert first.startswith("2026-")
+    assert first.isprintable()
+    assert len(others) > 1
+    assert all(each.startswith("    ") for each in others)
+    assert all(each.replace("\t", "").isprintable() for each in others)
+    assert json.loads(JsonFormatter().format(said))["reason"] == f"{text}\n{HOSTILE}"
 
 
 def test_a_traceback_is_one_line_in_json():

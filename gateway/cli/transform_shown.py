@@ -14,6 +14,8 @@ from rich.progress_bar import ProgressBar
 from rich.text import Text
 
 from partway.gateway.clock import Clock, Timer
+from partway.gateway.fleet.commands import NOT_EXPANDED
+from partway.gateway.fleet.slow_start import NOT_READY
 from partway.gateway.plain_text import safe_lines
 from partway.gateway.terminal import console_for, print_line
 from partway.gateway.transform.outcomes import FileOutcome, FileState
@@ -145,6 +147,10 @@ class TransformShown:
         self._timer = self._clock.call_later(_INTERVAL, self._tick)
 
 
+#: The beginning of a line for what is no failure yet, by the event in the fleet's log.
+_WARNINGS: Final = {NOT_READY: "an instance is not ready", NOT_EXPANDED: "--command"}
+
+
 class FailuresShown(logging.Filter):
     """Shows why instances fail, in the place of the fleet's log.
 
@@ -169,14 +175,15 @@ class FailuresShown(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Whether the log is to have a record: not if it says why something fails."""
-        fields = record.msg.fields if isinstance(record.msg, LogLine) else {}
-        if not (reason := fields.get("reason")):
+        line = record.msg
+        if not isinstance(line, LogLine) or not (reason := line.fields.get("reason")):
             return True
         if reason != self._said:
             self._said = str(reason)
             first, *others = safe_lines(self._said)
-            for line in (f"an instance has failed: {first}", *(f"  {each}" for each in others)):
-                self._shown.say(line)
+            what = _WARNINGS.get(line.event, "an instance has failed")
+            for each in (f"{what}: {first}", *(f"  {other}" for other in others)):
+                self._shown.say(each)
         return False
 
     def without_what_is_said(self, why: str) -> str:

@@ -14,6 +14,9 @@ from partway.log_lines import LogLine
 
 log = logging.getLogger("partway.fleet")
 
+#: The log's word for a variable that a program gets as it is written.
+NOT_EXPANDED: Final = "a variable in a command is not expanded"
+
 #: Stands in a command for the port on which its program is to listen.
 PORT_PLACEHOLDER: Final = "{port}"
 
@@ -94,8 +97,8 @@ def warn_of_variables(endpoint: str, variant: Variant) -> None:
     for source in sources or [variant.source]:
         if isinstance(source, Program):
             for reason in unexpanded_variables(source.command):
-                line = "a variable in a command is not expanded"
-                log.warning(LogLine(line, endpoint=endpoint, variant=variant.name, reason=reason))
+                whose = {"endpoint": endpoint, "variant": variant.name}
+                log.warning(LogLine(NOT_EXPANDED, **whose, reason=reason))
 
 
 def _script_begins(words: Sequence[str]) -> int:

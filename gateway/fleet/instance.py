@@ -17,12 +17,12 @@ from partway.gateway.fleet.limits import CUT_TIMEOUT
 from partway.gateway.fleet.making import InstanceContext, Making
 from partway.gateway.fleet.ping_each import ping_each
 from partway.gateway.fleet.ping_pace import PingPace
-from partway.gateway.fleet.slow_start import SlowStart
+from partway.gateway.fleet.slow_start import NOT_READY, SlowStart
 from partway.gateway.fleet.startup import ask_until_ready
 from partway.gateway.fleet.states import OVER, Happening, InstanceState, StartFailure, after
 from partway.gateway.fleet.status import InstanceHealth, InstanceStatus
 from partway.gateway.waiting import before, first_of, time_limit
-from partway.log_lines import LogLine
+from partway.log_lines import Lines, LogLine
 
 log = logging.getLogger("partway.fleet")
 
@@ -348,7 +348,7 @@ class Instance:
         return trouble is None
 
     def _warn_of_slow_start(self, seconds: float, reason: str) -> None:
-        self._log(logging.WARNING, "instance is not ready", reason=reason, seconds=round(seconds))
+        self._log(logging.WARNING, NOT_READY, reason=reason, seconds=round(seconds))
         self._on_change(self)
 
     async def _watch(self) -> None:
@@ -392,7 +392,7 @@ class Instance:
             and self._rules.health is not InstanceHealth.HEALTHY
         ):
             level = logging.DEBUG  # nothing was launched, and nothing is known
-        fields = {"reason": reason} if reason else {}
+        fields = {"reason": Lines(reason)} if reason else {}
         where = {"container": self.place.url} if self.place is not None else {}
         log.log(
             level,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from partway.gateway.clock import Clock
 from partway.gateway.fleet.launchers.launcher import RunningContainer
@@ -14,8 +15,11 @@ from partway.gateway.fleet.limits import (
 )
 from partway.gateway.waiting import pause
 
+#: The log's word for an instance that is not ready after seconds.
+NOT_READY: Final = "instance is not ready"
+
 #: Stands in a warning for the answer to the first ``/ping``.
-NO_ANSWER_YET = "its first /ping has no answer yet"
+NO_ANSWER_YET: Final = "its first /ping has no answer yet"
 
 
 class SlowStart:

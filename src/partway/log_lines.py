@@ -44,6 +44,16 @@ _CONTINUED: Final = "\n    "
 _log = logging.getLogger("partway")
 
 
+class Lines(str):
+    """A field's value of several lines, such as the last lines that a container has printed.
+
+    In text the first line stands in the record's own line, and the others are indented below it,
+    so that a traceback can be read. In JSON it is a string like any other.
+    """
+
+    __slots__ = ()
+
+
 class LogLine:
     """What is logged: an event, and what there is to say of it.
 
@@ -64,7 +74,19 @@ class LogLine:
 
     def __str__(self) -> str:
         """The line as text: the event, then ``name=value`` for each field."""
-        return " ".join((self.event, *(f"{n}={_text(v)}" for n, v in self.fields.items())))
+        return self._with(self.fields)
+
+    def head(self) -> str:
+        """The line as text, with the first line alone of a field that is :class:`Lines`."""
+        return self._with({name: _first_line(value) for name, value in self.fields.items()})
+
+    def below(self) -> list[str]:
+        """The other lines of fields that are :class:`Lines`."""
+        several = (value for value in self.fields.values() if isinstance(value, Lines))
+        return [line for value in several for line in value.split("\n")[1:]]
+
+    def _with(self, fields: Mapping[str, Value]) -> str:
+        return " ".join((self.event, *(f"{n}={_text(v)}" for n, v in fields.items())))
 
 
 class _Formatter(logging.Formatter):
@@ -82,6 +104,8 @@ class _Formatter(logging.Formatter):
 class TextFormatter(_Formatter):
     """Lines for people: time, level, logger, event, fields. A traceback is indented below its line.
 
+    So are the further lines of a field that is :class:`Lines`.
+
     Args:
         process: whether lines say the number of the process, of which several share a log.
     """
@@ -89,9 +113,12 @@ class TextFormatter(_Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Return a record as one line, or as lines of which all but the first are indented."""
         process = f" [{record.process}]" if self._process else ""
-        head = f"{_time(record)} {record.levelname} {record.name}{process} {record.getMessage()}"
+        line = record.msg if isinstance(record.msg, LogLine) else None
+        said = record.getMessage() if line is None else line.head()
+        head = f"{_time(record)} {record.levelname} {record.name}{process} {said}"
+        below = [] if line is None else line.below()
         trace = _traceback(self, record)
-        lines = (head if trace is None else f"{head}\n{trace}").splitlines()
+        lines = "\n".join((head, *below, *([] if trace is None else [trace]))).splitlines()
         return _CONTINUED.join(map(_printable, lines))
 
 
@@ -225,6 +252,10 @@ def _traceback(formatter: logging.Formatter, record: logging.LogRecord) -> str |
 def _in_json(value: Value) -> Value:
     """A field's value, or null for a number that JSON does not have: infinity, or not a number."""
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _first_line(value: Value) -> Value:
+    return value.partition("\n")[0] if isinstance(value, Lines) else value
 
 
 def _text(value: Value) -> str:

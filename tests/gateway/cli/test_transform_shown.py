@@ -14,6 +14,8 @@ from partway.gateway.cli.transform_shown import (
     progress_line,
     summary,
 )
+from partway.gateway.fleet.commands import NOT_EXPANDED
+from partway.gateway.fleet.slow_start import NOT_READY
 from partway.gateway.transform.outcomes import FileOutcome, FileState, Progress
 from partway.log_lines import LogLine
 from tests.gateway.streams.fakes import FakeClock
@@ -133,6 +135,13 @@ def test_why_instances_fail_is_shown_once(caplog):
         "an instance has failed: no\N{REPLACEMENT CHARACTER}",
         "  it printed: 1",
         "an instance has failed: another",
+    ]
+    with FailuresShown(TransformShown(Progress(), FakeClock(), file)):
+        fleet.warning(LogLine(NOT_READY, reason="nothing listens on 1"))
+        fleet.warning(LogLine(NOT_EXPANDED, reason="no shell expands $PORT"))
+    assert file.getvalue().splitlines()[3:] == [
+        "an instance is not ready: nothing listens on 1",
+        "--command: no shell expands $PORT",
     ]
     fleet.warning(LogLine("instance failed", reason="another"))
     assert [each.getMessage() for each in caplog.records] == [
