@@ -14,14 +14,17 @@ from partway.gateway.cli import COMMANDS
 from partway.gateway.cli.arguments import seconds
 from partway.gateway.cli.process import INTERRUPTED, until_signalled
 from partway.gateway.dialling import Address
+from partway.gateway.fleet.commands import command_words, unexpanded_variables
 from partway.gateway.fleet.endpoints import container_address
+from partway.gateway.fleet.launchers.launcher import LaunchError
 from partway.gateway.operations.asked import Asked, container_target
 from partway.gateway.plain_text import safe
 from partway.gateway.terminal import console_for
-from partway.gateway.workbench.recording.comparison import By, Comparison, compare
+from partway.gateway.workbench.recording.comparison import Answers, By, Comparison, compare
 from partway.gateway.workbench.recording.recording import Recording, RecordingError, load_recording
 from partway.gateway.workbench.recording.replay import PATIENCE, ReplayPlan, plan_of, replay
 from partway.gateway.workbench.recording.report import show, to_json
+from partway.gateway.workbench.recording.started_program import started_program
 from partway.protocol.errors import InputValidationError
 
 if TYPE_CHECKING:
@@ -32,6 +35,7 @@ _EXAMPLES = """\
 examples:
   partway replay recordings/20261122T101530.120734Z-echo.jsonl --url http://127.0.0.1:8080
   partway replay call.jsonl --url http://127.0.0.1:8080 --speed max --by shape
+  partway replay call.jsonl --command 'uvicorn app:app --port {port}'
 """
 
 
@@ -52,8 +56,14 @@ def add_to(commands: Commands) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("file", type=Path, metavar="FILE", help="the recording")
-    parser.add_argument(
-        "--url", required=True, metavar="http://HOST:PORT", help="the container, which runs"
+    container = parser.add_mutually_exclusive_group(required=True)
+    container.add_argument("--url", metavar="http://HOST:PORT", help="the container, which runs")
+    container.add_argument(
+        "--command",
+        dest="entrypoint",
+        metavar="COMMAND",
+        help="start the container by a command, as `partway serve` would, and end it afterwards: "
+        "{port} stands for its port",
     )
     parser.add_argument(
         "--speed",
@@ -92,15 +102,13 @@ def run(options: argparse.Namespace) -> int:
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
         recording, plan = _loaded(options.file)
-        address, target = _address(options.url), _target(options, recording)
-        now = asyncio.run(
-            until_signalled(
-                replay(plan, address, target, speed=options.speed, patience=options.wait)
-            )
-        )
-        if now is None:
+        target = _target(options, recording)
+        replaying = _replayed(options, plan, target)
+        done = asyncio.run(until_signalled(replaying))
+        if done is None:
             print("partway replay: interrupted", file=sys.stderr)
             return INTERRUPTED
+        address, now = done
         found = compare(plan.answers, now, By(options.by))
         where = f"http://{address}{target}"
         show(
@@ -108,9 +116,35 @@ def run(options: argparse.Namespace) -> int:
         )
         _write(options.json, recording, where, found)
     except _AskedWrongly as error:
-        print(f"partway replay: {safe(str(error))}", file=sys.stderr)
+        _say(str(error))
         return 2
     return 0 if found.same else 1
+
+
+async def _replayed(
+    options: argparse.Namespace, plan: ReplayPlan, target: str
+) -> tuple[Address, Answers]:
+    """Say the plan to the container that was asked for; its address, and what it answered."""
+    how = {"speed": options.speed, "patience": options.wait}
+    if options.entrypoint is None:
+        address = _address(options.url)
+        return address, await replay(plan, address, target, **how)
+    words = _words(options.entrypoint)
+    try:
+        async with started_program(words, _pass_on) as address:
+            return address, await replay(plan, address, target, **how)
+    except LaunchError as error:
+        raise _AskedWrongly(f"--command: {error}") from error
+
+
+def _pass_on(data: bytes) -> None:
+    """Show what the container prints on standard error: the comparison may be a script's input."""
+    sys.stderr.buffer.write(data)
+    sys.stderr.buffer.flush()
+
+
+def _say(what: str) -> None:
+    print(f"partway replay: {safe(what)}", file=sys.stderr, flush=True)
 
 
 # --- What was asked for ---------------------------------------------------------------------------
@@ -129,6 +163,16 @@ def _address(url: str) -> Address:
         return container_address(url)
     except ValueError as error:
         raise _AskedWrongly(f"--url: {error}") from error
+
+
+def _words(command: str) -> tuple[str, ...]:
+    try:
+        words = command_words(command)
+    except ValueError as error:
+        raise _AskedWrongly(f"--command: {error}") from error
+    for warning in unexpanded_variables(words):
+        _say(f"--command: {warning}")
+    return words
 
 
 def _target(options: argparse.Namespace, recording: Recording) -> str:

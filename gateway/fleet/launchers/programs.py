@@ -24,10 +24,10 @@ from partway.gateway.fleet.leash import Leash
 from partway.gateway.fleet.process_table import MARK
 
 #: Says where the model is (clause 1.1-6).
-_MODEL_DIR: Final = "SM_MODEL_DIR"
+MODEL_DIR: Final = "SM_MODEL_DIR"
 
 #: What the gateway itself tells a program: of callers of the API no program takes it.
-OF_THE_GATEWAY: Final = frozenset({BIND_TO_HOST, PORT_VARIABLE, _MODEL_DIR, VISIBLE, MARK})
+OF_THE_GATEWAY: Final = frozenset({BIND_TO_HOST, PORT_VARIABLE, MODEL_DIR, VISIBLE, MARK})
 
 
 class ProgramLauncher:
@@ -67,7 +67,7 @@ class ProgramLauncher:
             port = free_port(self._ports)
             self._ports.add(port)
             environment |= await self._gpus_for(order)
-            environment[_MODEL_DIR] = self._model_dir(order)
+            environment[MODEL_DIR] = self._model_dir(order)
             if (vertex := order.variant.vertex) is not None:
                 storage = "" if order.model_dir is None else str(order.model_dir)
                 environment |= vertex.environment(order.endpoint, order.variant.name, port, storage)

@@ -13,6 +13,7 @@ from partway.gateway.fleet.launchers.process import (
     free_port,
     launch,
 )
+from partway.gateway.fleet.launchers.programs import MODEL_DIR
 from partway.gateway.fleet.leash import Leash
 from partway.gateway.workbench.conformance.started import Started
 
@@ -72,7 +73,7 @@ class Launched(Started):
     async def _launch(self) -> Address:
         if self._leash is None:
             self._leash = Leash()
-        environment = {**self.environment, "SM_MODEL_DIR": str(self.model_dir)}
+        environment = {**self.environment, MODEL_DIR: str(self.model_dir)}
         self._process = await launch(
             Command(self.command, free_port(), environment, self._cwd),
             self._leash,

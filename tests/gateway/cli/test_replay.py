@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import signal
 import socket
@@ -55,6 +56,31 @@ def test_the_same(path, container):
     assert second.split()[:6] == ["same", "2", "binary", "1", "0.050", "s"]
     assert close == "same     Close 1000"
     assert summary == "2 replies, 2 same: the same"
+
+
+def test_a_container_is_started_by_its_command_and_ended(path):
+    whole(path, said(0.1, "hello"), came(0.112, "hello"), *both_close(0.3))
+    echo = f"{sys.executable} -m partway.container serve --model echo --port {{port}}"
+    done = replay(path, "--command", echo, "--json", "-")
+    assert done.returncode == 0, done.stderr
+    port = json.loads(done.stdout)["container"].partition("/invocations")[0].rpartition(":")[2]
+    assert f"listening on http://127.0.0.1:{port}\n" in done.stderr, "what it prints"
+    with socket.socket() as gone:
+        assert gone.connect_ex(("127.0.0.1", int(port))) == errno.ECONNREFUSED
+
+
+@pytest.mark.parametrize(
+    ("command", "why"),
+    [
+        ("'a", "--command: No closing quotation"),
+        ("/not/there", "--command: /not/there: there is no such program"),
+        ("sh -c 'exit 3'", "--command: the container ended with status 3"),
+    ],
+)
+def test_a_container_that_cannot_be_started_says_why(path, command, why):
+    whole(path, *both_close(0.1))
+    done = replay(path, "--command", command)
+    assert (done.returncode, done.stderr) == (2, f"partway replay: {why}\n")
 
 
 def test_without_a_reply_there_is_nothing_to_compare(path, container):
@@ -142,7 +168,7 @@ def test_a_recording_that_ends_early_says_so(path, container):
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        (["{path}"], "required: --url"),
+        (["{path}"], "one of the arguments --url --command is required"),
         (["{path}", "--url", "ftp://x"], "--url: 'ftp://x' is not a container's URL"),
         (["{path}", "--url", "http://x", "--speed", "nan"], "--speed"),
         (["{path}", "--url", "http://x", "--speed", "fast"], "--speed"),
