@@ -78,10 +78,11 @@ def unexpanded_variables(words: Sequence[str]) -> Iterator[str]:
 
     A shell's own script (``sh -c '…'``) is left out: the shell expands it.
     """
-    named: dict[str, str] = {}
-    for word in words[: _script_begins(words)]:
-        for found in _VARIABLE.finditer(word):
-            named.setdefault(found[0], found[1] or found[2])
+    script = _script_of(words)
+    literal = (word for at, word in enumerate(words) if at != script)
+    named = {
+        found[0]: found[1] or found[2] for word in literal for found in _VARIABLE.finditer(word)
+    }
     for written, name in named.items():
         instead = (
             f"write {PORT_PLACEHOLDER}, which stands for the port"
@@ -101,11 +102,13 @@ def warn_of_variables(endpoint: str, variant: Variant) -> None:
                 log.warning(LogLine(NOT_EXPANDED, **whose, reason=reason))
 
 
-def _script_begins(words: Sequence[str]) -> int:
-    """The place of the first word that a shell expands; behind the last where there is no shell."""
-    for at, word in enumerate(words):
-        if Path(word).name in _SHELLS:
-            for option in range(at + 1, len(words)):
-                if _SCRIPT_OPTION.fullmatch(words[option]):
-                    return option
-    return len(words)
+def _script_of(words: Sequence[str]) -> int | None:
+    """The place of the word that a shell of the command runs as a script; None if there is none.
+
+    The words behind it are the script's own arguments, which no shell expands.
+    """
+    shells = (at for at, word in enumerate(words) if Path(word).name in _SHELLS)
+    shell = next(shells, len(words))
+    behind = range(shell + 1, len(words))
+    option = next((at for at in behind if _SCRIPT_OPTION.fullmatch(words[at])), len(words))
+    return next((at for at in behind if at > option and not words[at].startswith("-")), None)

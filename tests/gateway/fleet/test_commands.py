@@ -80,6 +80,9 @@ SHELL = "write its value, or have a shell expand it: sh -c 'exec …'"
         (("sh", "-c", "exec a $PORT"), {}),
         (("env", "A=$HOME", "/bin/bash", "-euo", "pipefail", "-c", "a $PORT"), {"$HOME": SHELL}),
         (("bash", "start.sh", "$PORT"), {"$PORT": PORT}),
+        (("sh", "-c", 'exec "$@" $A', "sh", "$PORT"), {"$PORT": PORT}),
+        (("sh", "-c", "-e", "a $PORT"), {}),
+        (("sh", "-c"), {}),
         (("a", "5$", "^a$|b", "$1", "$$", "${}", "{port}"), {}),
     ],
 )
