@@ -33,7 +33,7 @@ CONFORM = """
 import sys
 from partway.gateway.cli.main import main
 from partway.gateway.workbench.conformance.checks import shutdown, startup, streams, violations
-startup._FAST_START, streams._FAST_IDLE = 3.0, 0.5
+startup._FAST_START, streams._FAST_IDLE = 10.0, 0.5
 violations._END_TIMEOUT, shutdown.END_TIMEOUT = 1.0, 15.0
 sys.exit(main(sys.argv[1:]))
 """

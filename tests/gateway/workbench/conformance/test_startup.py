@@ -40,7 +40,7 @@ READY = tuple(each for each in startup.checks if each.id in ("startup.listens", 
 
 
 async def ready(statuses: str) -> Result:
-    """What becomes of the check, of a container that answers so."""
+    """Try the check on a container that answers so."""
     launched = Launched([sys.executable, "-c", ANSWERS, statuses])
     try:
         subject = Subject(await launched.start(), process=launched)
