@@ -16,7 +16,7 @@ from partway.gateway.fleet.group import Group, MakeInstance
 from partway.gateway.fleet.instance import Instance
 from partway.gateway.fleet.routing import RoutedVariant
 from partway.gateway.fleet.status import EndpointState, EndpointStatus, VariantStatus
-from partway.log_lines import Lines, LogLine
+from partway.log_lines import LogLine, TextLines
 
 log = logging.getLogger("partway.fleet")
 
@@ -336,7 +336,7 @@ class Deployment:
             self._take_over(coming)
             self.reason = trouble
             line = "endpoint has fewer instances than it is to have"
-            log.error(LogLine(line, endpoint=self.endpoint.name, reason=Lines(trouble)))
+            log.error(LogLine(line, endpoint=self.endpoint.name, reason=TextLines(trouble)))
             return
         self._give_up_coming()
         self.reason = trouble
@@ -344,7 +344,7 @@ class Deployment:
             self._become(EndpointState.FAILED)
         else:
             line = "change failed, what was before serves on"
-            log.error(LogLine(line, endpoint=self.endpoint.name, reason=Lines(trouble)))
+            log.error(LogLine(line, endpoint=self.endpoint.name, reason=TextLines(trouble)))
             self._become(EndpointState.IN_SERVICE)
             self._look_at_service()
 
@@ -398,7 +398,7 @@ class Deployment:
         level = logging.DEBUG if self.endpoint.is_attached else logging.INFO
         if self.state is EndpointState.FAILED:
             level = logging.ERROR
-        fields = {"reason": Lines(self.reason)} if self.reason else {}
+        fields = {"reason": TextLines(self.reason)} if self.reason else {}
         line = LogLine("endpoint", endpoint=self.endpoint.name, state=str(self.state), **fields)
         log.log(level, line)
 

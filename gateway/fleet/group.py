@@ -23,7 +23,7 @@ from partway.gateway.fleet.routing import RoutedInstance, RoutedVariant
 from partway.gateway.fleet.states import InstanceState, StartFailure
 from partway.gateway.fleet.status import VariantStatus
 from partway.gateway.streams.policy import StreamPolicy
-from partway.log_lines import Lines, LogLine
+from partway.log_lines import LogLine, TextLines
 
 log = logging.getLogger("partway.fleet")
 
@@ -262,7 +262,7 @@ class Group:
                     endpoint=self._endpoint,
                     variant=self.variant.name,
                     failures=self._failures,
-                    reason=Lines(self.trouble),
+                    reason=TextLines(self.trouble),
                 )
             )
         elif self._waiting is None:

@@ -22,7 +22,7 @@ from partway.gateway.fleet.startup import ask_until_ready
 from partway.gateway.fleet.states import OVER, Happening, InstanceState, StartFailure, after
 from partway.gateway.fleet.status import InstanceHealth, InstanceStatus
 from partway.gateway.waiting import before, first_of, time_limit
-from partway.log_lines import Lines, LogLine
+from partway.log_lines import LogLine, TextLines
 
 log = logging.getLogger("partway.fleet")
 
@@ -392,7 +392,7 @@ class Instance:
             and self._rules.health is not InstanceHealth.HEALTHY
         ):
             level = logging.DEBUG  # nothing was launched, and nothing is known
-        fields = {"reason": Lines(reason)} if reason else {}
+        fields = {"reason": TextLines(reason)} if reason else {}
         where = {"container": self.place.url} if self.place is not None else {}
         log.log(
             level,

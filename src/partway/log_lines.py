@@ -44,7 +44,7 @@ _CONTINUED: Final = "\n    "
 _log = logging.getLogger("partway")
 
 
-class Lines(str):
+class TextLines(str):
     """A field's value of several lines, such as the last lines that a container has printed.
 
     In text the first line stands in the record's own line, and the others are indented below it,
@@ -77,12 +77,12 @@ class LogLine:
         return self._with(self.fields)
 
     def head(self) -> str:
-        """The line as text, with the first line alone of a field that is :class:`Lines`."""
+        """The line as text, with the first line alone of a field that is :class:`TextLines`."""
         return self._with({name: _first_line(value) for name, value in self.fields.items()})
 
     def below(self) -> list[str]:
-        """The other lines of fields that are :class:`Lines`."""
-        several = (value for value in self.fields.values() if isinstance(value, Lines))
+        """The other lines of fields that are :class:`TextLines`."""
+        several = (value for value in self.fields.values() if isinstance(value, TextLines))
         return [line for value in several for line in value.split("\n")[1:]]
 
     def _with(self, fields: Mapping[str, Value]) -> str:
@@ -104,7 +104,7 @@ class _Formatter(logging.Formatter):
 class TextFormatter(_Formatter):
     """Lines for people: time, level, logger, event, fields. A traceback is indented below its line.
 
-    So are the further lines of a field that is :class:`Lines`.
+    So are the further lines of a field that is :class:`TextLines`.
 
     Args:
         process: whether lines say the number of the process, of which several share a log.
@@ -255,7 +255,7 @@ def _in_json(value: Value) -> Value:
 
 
 def _first_line(value: Value) -> Value:
-    return value.partition("\n")[0] if isinstance(value, Lines) else value
+    return value.partition("\n")[0] if isinstance(value, TextLines) else value
 
 
 def _text(value: Value) -> str:
