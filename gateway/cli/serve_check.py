@@ -75,7 +75,9 @@ def _faults(loaded: Settings) -> Iterator[str]:
                 yield from _faults_of_variant(variant.of(each), place)
     for name, program in loaded.images.items():
         if isinstance(program, Program):
-            yield from _refusals(partial(find_program, program, {}), f'images."{name}": ')
+            yield from _refusals(
+                partial(find_program, program.command, {}, program.cwd), f'images."{name}": '
+            )
 
 
 def _number(things: Sized, name: str) -> str:

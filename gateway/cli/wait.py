@@ -137,7 +137,9 @@ def _look_at_endpoint(directory: Path, name: str) -> None:
     if found.state is EndpointState.FAILED:
         raise _EndpointFailed(f"{name} has failed: {found.reason}")
     if found.state not in (EndpointState.IN_SERVICE, EndpointState.UPDATING):
-        trouble = next((each.trouble for each in found.variants if each.trouble), "")
+        now = time.time()
+        reasons = (each.trouble or each.slow_start_reason(now) for each in found.variants)
+        trouble = next(filter(None, reasons), "")
         raise _NotReady(f"{name} is {found.state.value}" + (f": {trouble}" if trouble else ""))
 
 
