@@ -17,7 +17,6 @@
 from __future__ import annotations
 
 import json
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -45,6 +44,7 @@ from partway.protocol.media import (
     encode_answers,
     format_of,
 )
+from partway.protocol.media.guessing import json_type
 
 Numbers = NDArray[Any]
 
@@ -57,7 +57,6 @@ NPY: Final = "application/x-npy"
 
 #: Answers that are text, and go to streams as such.
 _TEXT: Final = frozenset({CSV, JSON, JSON_LINES})
-_WITH_INSTANCES: Final = re.compile(rb'\s*\{\s*"instances"')
 _RECORDIO_BEGINS: Final = b"\x0a\x23\xd7\xce"
 _NPY_BEGINS: Final = b"\x93NUMPY"
 
@@ -224,7 +223,8 @@ def check_answer_size(records: int, numbers: int) -> None:
 def guessed(body: bytes) -> str:
     """The format of a stream's message, where nothing says it.
 
-    What begins with ``{`` is JSON Lines, or JSON if its first member is ``instances``; NumPy's and
+    An object is JSON Lines, or JSON if its first member is one of a whole body's, as ``instances``
+    is. An array is JSON, or JSON Lines if another line follows it without a comma. NumPy's and
     RecordIO's beginnings are their own; of other text a line with a colon is libsvm, without one
     CSV.
     """
@@ -232,8 +232,9 @@ def guessed(body: bytes) -> str:
         return NPY
     if body.startswith(_RECORDIO_BEGINS):
         return RECORDIO
-    if body.lstrip().startswith(b"{"):
-        return JSON if _WITH_INSTANCES.match(body) else JSON_LINES
+    text = body.lstrip()
+    if text.startswith((b"{", b"[")):
+        return json_type(text)
     return LIBSVM if b":" in body.partition(b"\n")[0] else CSV
 
 

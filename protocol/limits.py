@@ -271,6 +271,10 @@ MEDIA_PIECE: Final = 128 * KIB
 #: ``/invocations`` takes (25 MiB) may be one record.
 MAX_RECORD_BYTES: Final = 32 * MIB
 
+#: Longest body of JSON whose records are not one array: columns, tensors, a DataFrame. It is parsed
+#: at once, and its numbers take sixteen times their bytes as Python has them: 128 MiB.
+MAX_JSON_TABLE_BYTES: Final = 8 * MIB
+
 #: Most records of one body. Answered as JSON, with two numbers each, they are 70 MiB.
 MAX_RECORDS: Final = 1 << 20
 

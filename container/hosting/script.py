@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import importlib.util
 import inspect
-import io
-import json
 import os
 import sys
 from collections.abc import Callable, Collection, Mapping
@@ -18,18 +16,23 @@ from pathlib import Path
 from types import MappingProxyType, ModuleType
 from typing import Any
 
-import numpy as np
-
 from partway.container.errors import ModelError
+from partway.container.hosting.script_defaults import (
+    CSV,
+    JSON,
+    Decoded,
+    decode,
+    encode,
+    media_type_of,
+    to_json,
+)
 from partway.container.model import Model, Reply, Request
+from partway.protocol.prediction import begins_with_instances
 
-_JSON = "application/json"
-_CSV = "text/csv"
-_NPY = "application/x-npy"
 _ANY = "*/*"
 
 #: Bodies of these types reach ``input_fn`` as text.
-_TEXT = frozenset({_JSON, _CSV})
+_TEXT = frozenset({JSON, CSV})
 
 #: The functions that a script may have, and what each is called with. One that takes one argument
 #: more gets a :class:`Context` too.
@@ -69,7 +72,7 @@ class Script(Model):
 
     def __init__(self, path: Path, environ: Mapping[str, str] = os.environ) -> None:
         self._path = path.resolve()
-        self._default_accept = environ.get("SAGEMAKER_DEFAULT_INVOCATIONS_ACCEPT") or _JSON
+        self._default_accept = environ.get("SAGEMAKER_DEFAULT_INVOCATIONS_ACCEPT") or JSON
         self._functions: dict[str, Callable[..., Any]] = {}
         self._loaded: object = None
 
@@ -96,7 +99,7 @@ class Script(Model):
             own["predict_fn"] = _predicting(self._loaded)
         if "model_warmup_fn" in own:
             own["model_warmup_fn"](str(model_dir), self._loaded)
-        self._functions = {"input_fn": decode, "output_fn": self._encode, **own}
+        self._functions = own
 
     async def invoke(self, request: Request) -> Reply:
         """Answer a request; both ways of writing a script come to the same."""
@@ -120,14 +123,26 @@ class Script(Model):
         Returns:
             The answer's body and type.
         """
-        received = _text(body) if _media_type(content_type) in _TEXT else body
+        media_type = media_type_of(content_type)
+        received = _text(body) if media_type in _TEXT else body
         call = self._functions
         if "transform_fn" in call:
             result = call["transform_fn"](self._loaded, received, content_type, accept)
         else:
-            data = call["input_fn"](received, content_type)
-            prediction = call["predict_fn"](data, self._loaded)
-            result = call["output_fn"](prediction, accept)
+            if "input_fn" in call:
+                asks = media_type == JSON and begins_with_instances(body)
+                decoded = Decoded(call["input_fn"](received, content_type), asks)
+            else:
+                decoded = decode(received, content_type)
+            prediction = call["predict_fn"](decoded.data, self._loaded)
+            if "output_fn" in call:
+                result = call["output_fn"](prediction, accept)
+            else:
+                result = encode(
+                    prediction,
+                    _accepted(accept, self._default_accept),
+                    as_predictions=decoded.asks_for_predictions,
+                )
         if isinstance(result, tuple) and len(result) == 2:
             content, answered_type = result
         else:
@@ -136,10 +151,7 @@ class Script(Model):
             return content.encode(), answered_type
         if isinstance(content, bytes | bytearray):
             return bytes(content), answered_type
-        return _to_json(content), answered_type
-
-    def _encode(self, prediction: object, accept: str) -> tuple[bytes, str]:
-        return encode(prediction, _accepted(accept, self._default_accept))
+        return to_json(content), answered_type
 
 
 # --- The script ----------------------------------------------------------------------------------
@@ -202,96 +214,12 @@ def _predicting(model: object) -> Callable[..., Any]:
     return lambda data, _: predict(data)
 
 
-# --- Arrays --------------------------------------------------------------------------------------
-
-
-def decode(body: str | bytes, content_type: str) -> Any:
-    """The default ``input_fn``: JSON, CSV or NPY as an array.
-
-    Pickled objects in NPY, which the toolkit takes, are refused: whoever sends one runs code here.
-
-    Raises:
-        ModelError: 415, the type is another one; 400, the body is not what its type says.
-    """
-    decoder = _DECODERS.get(_media_type(content_type))
-    if decoder is None:
-        # A reason is logged, and what clients send is not.
-        raise ModelError(f"the body's type must be one of {', '.join(_DECODERS)}", status=415)
-    try:
-        return decoder(body)
-    except (ValueError, MemoryError, RecursionError) as error:
-        raise ModelError(
-            f"the body is not {_media_type(content_type)}, as its type says", status=400
-        ) from error
-
-
-def encode(prediction: object, accepted: list[str]) -> tuple[bytes, str]:
-    """The default ``output_fn``: JSON, CSV or NPY, whichever is accepted first.
-
-    Raises:
-        ModelError: 406, another type is accepted only.
-    """
-    for media_type in accepted:
-        if media_type in _ENCODERS:
-            return _ENCODERS[media_type](prediction), media_type
-    raise ModelError(f"Accept must allow one of {', '.join(_ENCODERS)}", status=406)
-
-
-def _from_csv(text: str) -> Any:
-    if not text.strip():
-        raise ValueError("the body is empty")  # numpy would only warn
-    return np.genfromtxt(io.StringIO(text), dtype=None, delimiter=",", encoding=None)
-
-
-def _from_npy(body: bytes) -> Any:
-    array = np.lib.format.read_array(io.BytesIO(body), allow_pickle=False)
-    if array.size > len(body):
-        raise ValueError(
-            "the array's elements have no size"
-        )  # any number of which fits a few bytes
-    return array
-
-
-def _to_json(value: object) -> bytes:
-    def as_list(item: Any) -> object:
-        if hasattr(item, "tolist"):  # arrays, and tensors
-            return item.tolist()
-        raise TypeError(f"a {type(item).__name__} has no form in JSON")
-
-    return json.dumps(value, default=as_list).encode()
-
-
-def _to_csv(value: Any) -> bytes:
-    text = io.StringIO()
-    np.savetxt(text, value, delimiter=",", fmt="%s")
-    return text.getvalue().encode()
-
-
-def _to_npy(value: Any) -> bytes:
-    content = io.BytesIO()
-    np.save(content, value, allow_pickle=False)
-    return content.getvalue()
-
-
-_DECODERS: Mapping[str, Callable[[Any], Any]] = {
-    _JSON: lambda text: np.array(json.loads(text)),
-    _CSV: _from_csv,
-    _NPY: _from_npy,
-}
-_ENCODERS: Mapping[str, Callable[[Any], bytes]] = {_JSON: _to_json, _CSV: _to_csv, _NPY: _to_npy}
-
-
 # --- Headers -------------------------------------------------------------------------------------
-
-
-def _media_type(content_type: str) -> str:
-    """A content type without its parameters."""
-    return content_type.partition(";")[0].strip().lower()
 
 
 def _accepted(accept: str, default: str) -> list[str]:
     """The types of an ``Accept``, in their order: weights count for nothing, as in the toolkit."""
-    named = [_media_type(each) for each in accept.split(",")]
+    named = [media_type_of(each) for each in accept.split(",")]
     return [default if each == _ANY else each for each in named if each] or [default]
 
 

@@ -29,6 +29,8 @@ class Tabular:
         index_base: the number of the first feature in ``text/libsvm``: 0 or 1.
         max_records: most records of a body; None for any number, which then must not be kept.
         said_by: who says the width, as faults have it.
+        names: of the features, in their order; clients may then send columns by these names. None
+            where the model does not name them: the first record's order holds for the others.
     """
 
     width: int | None = None
@@ -37,12 +39,25 @@ class Tabular:
     index_base: int = 0
     max_records: int | None = MAX_RECORDS
     said_by: str = "as the model takes them"
+    names: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
+        if self.names is not None:
+            self._check_names(self.names)
         if self.width is not None and not 1 <= self.width <= MAX_WIDTH:
             raise ValueError(f"width: {self.width} was given; it must be from 1 to {MAX_WIDTH}")
         if self.index_base not in {0, 1}:
             raise ValueError(f"index_base: {self.index_base} was given; it must be 0 or 1")
+
+    def _check_names(self, names: tuple[str, ...]) -> None:
+        if len(set(names)) != len(names):
+            raise ValueError(f"names: {names} was given; each feature must have a name of its own")
+        if self.width is None:
+            object.__setattr__(self, "width", len(names))
+        elif self.width != len(names):
+            raise ValueError(
+                f"names: {len(names)} were given; there must be {self.width}, one for each feature"
+            )
 
 
 class RecordDecoder(ABC):

@@ -26,7 +26,12 @@ _ENDINGS: Final = {
     ".npy": "application/x-npy",
 }
 #: An object with one of the members that only a whole body has.
-_BODY: Final = re.compile(rb'\{\s*("(instances|configuration)"|$)')
+_BODY: Final = re.compile(
+    rb'\{\s*("(instances|inputs|configuration|parameters|signature_name|id|columns|'
+    rb'dataframe_split|dataframe_records)"|$)'
+)
+#: Arrays of lines, which no comma joins.
+_ARRAY_A_LINE: Final = re.compile(rb"\][ \t]*\r?\n[ \t]*\[")
 _PAIR: Final = re.compile(rb"(^|\s)[0-9]+:\S")
 
 
@@ -49,8 +54,8 @@ def type_by_content(beginning: bytes) -> str | None:
     if beginning.startswith(MAGIC):
         return "application/x-recordio-protobuf"
     text = beginning.removeprefix(b"\xef\xbb\xbf").lstrip(b" \t\r\n")
-    if text.startswith(b"{"):
-        return "application/json" if _BODY.match(text) else "application/jsonlines"
+    if text.startswith((b"{", b"[")):
+        return json_type(text)
     # A bare record begins with the tag of its features and their length.
     if re.search(rb"[\x00-\x08\x0e-\x1f]", beginning):
         return "application/x-recordio-protobuf" if beginning[:1] == b"\x0a" else None
@@ -60,3 +65,10 @@ def type_by_content(beginning: bytes) -> str | None:
     if not text:
         return None
     return "text/libsvm" if _PAIR.search(text.partition(b"\n")[0]) else "text/csv"
+
+
+def json_type(text: bytes) -> str:
+    """Which of the two types of JSON a text is of that begins with a brace or a bracket."""
+    if text.startswith(b"["):
+        return "application/jsonlines" if _ARRAY_A_LINE.search(text) else "application/json"
+    return "application/json" if _BODY.match(text) else "application/jsonlines"

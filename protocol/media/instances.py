@@ -14,17 +14,22 @@ from numpy.typing import NDArray
 
 from partway.protocol.json_text import parsed
 from partway.protocol.media.batches import Batch, SparseRows
+from partway.protocol.media.column_order import ColumnOrder
 from partway.protocol.media.encoding import ROWS_AT_ONCE, CannotWrite
 from partway.protocol.media.number_text import json_rows, json_text, packed_rows
 from partway.protocol.media.tensors import TensorRow, tensor_row
 
-LAYOUTS: Final = '{"features": […]} or {"data": {"features": {"values": […]}}}'
+LAYOUTS: Final = (
+    '[…], {"COLUMN": …, …}, {"features": […]} or {"data": {"features": {"values": […]}}}'
+)
 
-_KINDS: Mapping[type, str] = {
+#: Each type of Python in JSON's words.
+KINDS: Final[Mapping[type, str]] = {
     dict: "an object",
     list: "an array",
     str: "a string",
     bool: "a boolean",
+    int: "a number",
     float: "a number",
     type(None): "null",
 }
@@ -50,7 +55,7 @@ class JsonRecord:
 # --- Many at a time ------------------------------------------------------------------------------
 
 
-def plain_rows(records: list[Any], text: bytes) -> NDArray[np.float64] | None:
+def plain_rows(records: list[Any], text: bytes, order: ColumnOrder) -> NDArray[np.float64] | None:
     """The features of records that are all dense, alike, equally long, and have nothing else.
 
     That is how programs write them; :func:`read_instance` reads the others, and finds faults.
@@ -58,22 +63,49 @@ def plain_rows(records: list[Any], text: bytes) -> NDArray[np.float64] | None:
     Args:
         records: what a library has made of the text; at least one.
         text: the records, and nothing between them but commas, line ends and spaces.
+        order: of columns that records name.
 
     Returns:
         (records, width); None where any record is otherwise.
     """
+    first = records[0]
     try:
-        if "features" in records[0]:
+        if isinstance(first, list):
+            rows, names = records, ""
+        elif not isinstance(first, dict):
+            rows, names = [[each] for each in records], ""
+        elif not is_of_the_schema(first, order):
+            return _named_rows(records, text, order)
+        elif "features" in first:
             rows, names = [each["features"] for each in records], '"features"'
         else:
             names = '"data" "features" "values"'
             rows = [each["data"]["features"]["values"] for each in records]
     except (KeyError, TypeError):
         return None
+    return _packed(rows, names, text)
+
+
+def _named_rows(records: list[Any], text: bytes, order: ColumnOrder) -> NDArray[np.float64] | None:
+    """The same of records that are objects of columns, each in the same order as the first."""
+    names = [*records[0]]
+    if not names or order.names not in {None, tuple(names)}:
+        return None
+    if any(not isinstance(each, dict) or [*each] != names for each in records):
+        return None
+    written = "".join([orjson.dumps(name).decode() for name in names])
+    rows = _packed([[*each.values()] for each in records], written, text)
+    if rows is not None:
+        order.values(records[0])
+    return rows
+
+
+def _packed(rows: list[list[Any]], names: str, text: bytes) -> NDArray[np.float64] | None:
+    """Rows as an array, if they are numbers and each record has these names alone."""
     # A member that is unknown or comes twice has a name, in quotes, and a string has them too. Of
     # JSON's words these two are numbers to Python.
     for sign in ('"', "u", "l"):
-        if _count(text, sign.encode()) != names.count(sign) * len(records):
+        if _count(text, sign.encode()) != names.count(sign) * len(rows):
             return None
     try:
         return packed_rows(rows, len(rows[0])) if rows[0] else None
@@ -89,26 +121,76 @@ def _count(text: bytes, sign: bytes) -> int:
 # --- One at a time -------------------------------------------------------------------------------
 
 
-def read_instance(text: bytes, width: int | None) -> JsonRecord:
+def read_instance(text: bytes, width: int | None, order: ColumnOrder) -> JsonRecord:
     """Read one record.
 
     Args:
         text: the record alone.
         width: how wide records must be, where that is known.
+        order: of columns that records name.
 
     Raises:
         NotJson: the text is not JSON.
         ValueError: the text is no record.
     """
-    members = _members(
-        _object(parsed(text)), "features", "data", "configuration", "uid", "metadata"
+    return record_of(parsed(text), width, order)
+
+
+def record_of(value: object, width: int | None, order: ColumnOrder) -> JsonRecord:
+    """One record of what JSON has become; the same as :func:`read_instance` does.
+
+    Raises:
+        ValueError: the value is no record.
+    """
+    if is_of_the_schema(value, order):
+        return _of_the_schema(_object(value), width)
+    numbers = _numbers(cells_of(value, width, order), "features")
+    return JsonRecord(TensorRow(numbers, None, len(numbers)), None, None, None)
+
+
+def is_of_the_schema(value: object, order: ColumnOrder) -> bool:
+    """Whether a record is an object as SageMaker's algorithms take it, with features or data."""
+    return isinstance(value, dict) and any(
+        name in value and not order.knows(name) for name in ("features", "data")
     )
+
+
+def cells_of(value: object, width: int | None, order: ColumnOrder) -> list[Any]:
+    """The values of a record that is an array, an object of columns, or one value by itself.
+
+    A column's value may be in an array, as a tensor of the shape [n, 1] has it. An object with one
+    member that is an array is a record whose tensor has a name.
+
+    Raises:
+        ValueError: the value is no such record.
+    """
+    if isinstance(value, list):
+        return value
+    if not isinstance(value, dict):
+        if width not in {None, 1}:
+            raise ValueError(
+                f"{KINDS[type(value)]} was given; it must be an array of {width} values: "
+                f"[[…]] is one record, and so is a tensor of the shape [1, {width}]"
+            )
+        return [value]
+    if not value:
+        raise ValueError(f"an object without members was given; it must be {LAYOUTS}")
+    only = next(iter(value.values()))
+    if len(value) == 1 and isinstance(only, list):
+        return only
+    return [
+        each[0] if isinstance(each, list) and len(each) == 1 else each
+        for each in order.values(value)
+    ]
+
+
+def _of_the_schema(record: dict[str, Any], width: int | None) -> JsonRecord:
+    members = _members(record, "features", "data", "configuration", "uid", "metadata")
     if ("features" in members) == ("data" in members):
         raise ValueError(f"the record must have either features or data: {LAYOUTS}")
-    if "features" in members:
-        features = members["features"]
-    else:
-        data = _object(members["data"])
+    features = members.get("features", members.get("data"))
+    if "data" in members and not isinstance(features, list):
+        data = _object(features)
         if len(data) != 1:
             raise ValueError(f"data has {len(data)} tensors; it must have one: {LAYOUTS}")
         (features,) = data.values()
@@ -140,23 +222,23 @@ def _members(value: dict[str, Any], *known: str) -> dict[str, Any]:
 
 def _object(value: object) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise ValueError(f"{_KINDS[type(value)]} was given; it must be an object: {LAYOUTS}")  # noqa: TRY004 (the client's)
+        raise ValueError(f"{KINDS[type(value)]} was given; it must be an object: {LAYOUTS}")  # noqa: TRY004 (the client's)
     return value
 
 
 def _text(members: dict[str, Any], name: str) -> str | None:
     value = members.get(name)
     if value is not None and not isinstance(value, str):
-        raise ValueError(f"{name} is {_KINDS[type(value)]}; it must be a string")
+        raise ValueError(f"{name} is {KINDS[type(value)]}; it must be a string")
     return value
 
 
 def _numbers(value: object, name: str) -> NDArray[np.float64]:
     if not isinstance(value, list):
-        raise ValueError(f"{name}: {_KINDS[type(value)]} was given; it must be an array of numbers")  # noqa: TRY004
-    if not {*map(type, value)} <= {float}:
-        number, wrong = next(each for each in enumerate(value) if type(each[1]) is not float)
-        raise ValueError(f"{name}[{number}] is {_KINDS[type(wrong)]}; it must be a number")
+        raise ValueError(f"{name}: {KINDS[type(value)]} was given; it must be an array of numbers")  # noqa: TRY004
+    if not {*map(type, value)} <= {float, int}:
+        number, wrong = next(each for each in enumerate(value) if type(each[1]) not in {float, int})
+        raise ValueError(f"{name}[{number}] is {KINDS[type(wrong)]}; it must be a number")
     numbers = np.array(value, np.float64)
     if not np.isfinite(numbers).all():
         raise ValueError(f"{name}[{int(np.isfinite(numbers).argmin())}] is beyond what float64 has")

@@ -1,4 +1,4 @@
-"""``application/json``: ``{"instances": [I, …], "configuration": {…}}``, in any order."""
+"""``application/json``: ``{"instances": [I, …]}``, ``[I, …]``, and the forms of ``json_table``."""
 
 from __future__ import annotations
 
@@ -12,16 +12,20 @@ from numpy.typing import NDArray
 
 from partway.protocol.json_scanner import JsonScanner, TooDeep
 from partway.protocol.json_text import NotJson, parsed
-from partway.protocol.limits import MAX_RECORD_BYTES, MEDIA_PIECE
+from partway.protocol.limits import MAX_JSON_TABLE_BYTES, MAX_RECORD_BYTES, MEDIA_PIECE
 from partway.protocol.media.batches import Batch, BatchBuilder
+from partway.protocol.media.column_order import ColumnOrder
 from partway.protocol.media.decoding import RecordDecoder, Tabular
 from partway.protocol.media.encoding import RecordEncoder, check_finite, check_labels
 from partway.protocol.media.faults import Malformed, OverLimit
 from partway.protocol.media.instances import (
+    KINDS,
     LAYOUTS,
+    JsonRecord,
     instances_array,
     plain_rows,
     read_instance,
+    record_of,
 )
 
 _SPACE: Final = re.compile(rb"[ \t\r\n]*")
@@ -35,7 +39,17 @@ _MOST_SPACE: Final = 64
 #: At the beginning of a record, in one another.
 _MOST_BRACES: Final = 4
 
-_KINDS: Final = {b"[": "an array", b'"': "a string", b"t": "a boolean", b"f": "a boolean"}
+#: Members that a body may have beside its instances, whichever comes first. TF Serving's name of a
+#: signature says nothing to a model of tables; KServe's and Vertex AI's parameters configure.
+_CONFIGURES: Final = ("configuration", "parameters")
+_MEMBERS: Final = frozenset({"instances", "signature_name", *_CONFIGURES})
+_KNOWN: Final = "instances, configuration, parameters, signature_name"
+
+#: Digits of a whole number that is read as one: all of 64 bits.
+_WHOLE: Final = 18
+#: First bytes of a record: of an object, an array, or a number.
+_BEGIN_A_RECORD: Final = frozenset(bytes([each]) for each in b"{[-0123456789")
+_KINDS: Final = {b'"': "a string", b"t": "a boolean", b"f": "a boolean", b"n": "null"}
 
 #: Takes bytes from a place on; gives the next place, or -1 where all is used up.
 _State = Callable[[bytes, int], int]
@@ -45,7 +59,8 @@ class JsonDecoder(RecordDecoder):
     """Reads the object around the records byte by byte, and records many at a time.
 
     A state is a method that takes what it understands and says which one is next. Whatever needs
-    more than one byte is a value, whose end :class:`JsonScanner` finds.
+    more than one byte is a value, whose end :class:`JsonScanner` finds. A form that has no array of
+    records is one such value: tensors, columns, a DataFrame.
 
     Args:
         wanted: what the records must be.
@@ -59,6 +74,10 @@ class JsonDecoder(RecordDecoder):
         self._value = bytearray()
         self._key = ""
         self._seen: set[str] = set()
+        self._order = ColumnOrder(wanted.names)
+        #: The body's bytes until its records begin; then None.
+        self._beginning_text: bytearray | None = bytearray()
+        self._behind_records: _State = self._after_member
         self._builder = BatchBuilder()
         self._ready: Batch | None = None
         self._offset = 0
@@ -73,7 +92,10 @@ class JsonDecoder(RecordDecoder):
                 place = found.end()
                 if place == len(data):
                     break
-            place = self._state(data, place)
+            begin, state = place, self._state
+            place = state(data, place)
+            if self._beginning_text is not None and state != self._whole:
+                self._beginning_text += data[begin : place if place >= 0 else len(data)]
             if self._ready is not None or self._offset + place - self._built_from > MEDIA_PIECE:
                 yield from self._batches(self._offset + place)
         self._offset += len(data)
@@ -110,9 +132,31 @@ class JsonDecoder(RecordDecoder):
             self._bom = self._bom[1:]
         elif byte == b"{" and len(self._bom) in {0, len(_BOM)}:
             self._state = self._first_key
+        elif byte == b"[" and len(self._bom) in {0, len(_BOM)}:
+            self._state = self._bare
         else:
-            self._expected("{", place)
+            self._expected("{ or [", place)
         return place + 1
+
+    def _bare(self, data: bytes, place: int) -> int:
+        """Behind the bracket of an array that is the whole body: records, or the values of one."""
+        self._seen.add("instances")
+        self._beginning_text = None
+        self._behind_records = self._end
+        if data[place : place + 1] in {b"[", b"{", b"]"}:
+            self._state = self._first_record
+            return place
+        self._scan(b"[", 0)
+        self._state = self._only_record
+        return place
+
+    def _only_record(self, data: bytes, place: int) -> int:
+        end = self._scan(data, place)
+        if end >= 0:
+            self._one(bytes(self._value), self._offset + end - len(self._value))
+            self._value.clear()
+            self._state = self._end
+        return end
 
     def _first_key(self, data: bytes, place: int) -> int:
         if data[place : place + 1] == b"}":
@@ -128,29 +172,73 @@ class JsonDecoder(RecordDecoder):
         if end >= 0:
             key = self._parsed(data, end)
             self._key = key if isinstance(key, str) else ""
-            if self._key not in {"instances", "configuration"}:
-                raise Malformed(
-                    "the body: an object has an unknown member; known are instances, configuration"
-                )
+            if self._key not in _MEMBERS and "instances" not in self._seen:
+                self._become_whole(data[place:end])
+                return end
+            if self._key not in _MEMBERS:
+                raise Malformed(f"the body: an object has an unknown member; known are {_KNOWN}")
             if self._key in self._seen:
                 raise Malformed("the body is not JSON: an object has a member twice")
             self._seen.add(self._key)
             self._state = self._colon
         return end
 
+    def _become_whole(self, rest: bytes) -> None:
+        """Read the body from its beginning as one value: it is no array of records.
+
+        Args:
+            rest: bytes after those that have been kept.
+        """
+        assert self._beginning_text is not None, "there are no records yet"
+        text = bytes(self._beginning_text + rest)
+        self._beginning_text = None
+        self._scan(text[text.index(b"{") :], 0)
+        self._state = self._whole
+
+    def _whole(self, data: bytes, place: int) -> int:
+        end = self._scan(data, place)
+        if len(self._value) > MAX_JSON_TABLE_BYTES:
+            raise OverLimit(
+                f"the body is longer than {MAX_JSON_TABLE_BYTES} bytes: send it as {_BODY}, which "
+                "is read record by record"
+            )
+        if end >= 0:
+            self._seen.add("instances")
+            self._table(self._parsed(data, end, _number))
+            self._state = self._end
+        return end
+
+    def _table(self, body: object) -> None:
+        """Read records of a form that is one value."""
+        from partway.protocol.media.json_table import NotATable, table_of  # few bodies are so
+
+        if isinstance(body, dict):
+            self.configuration = _configured(body)
+        try:
+            table = table_of(body, self.wanted.names, self._width)
+        except NotATable as fault:
+            raise Malformed(str(fault), record=fault.record) from None
+        for number, row in enumerate(table.rows):
+            try:
+                record = record_of(row, self._width, self._order)
+            except ValueError as error:
+                raise Malformed(str(error), record=number) from None
+            self._add(record, number)
+
     def _colon(self, data: bytes, place: int) -> int:
         if data[place : place + 1] != b":":
             self._expected(":", place)
-        self._state = self._array if self._key == "instances" else self._configuration
+        self._state = self._array if self._key == "instances" else self._beside
         return place + 1
 
-    def _configuration(self, data: bytes, place: int) -> int:
+    def _beside(self, data: bytes, place: int) -> int:
         end = self._scan(data, place)
         if end >= 0:
             found = self._parsed(data, end)
-            if not isinstance(found, dict):
-                raise Malformed("the body: configuration must be an object")
-            self.configuration = found
+            if self._key in _CONFIGURES:
+                if self.configuration:
+                    raise Malformed(f"the body: it must have one of {' and '.join(_CONFIGURES)}")
+                self.configuration = _configured({self._key: found})
             self._state = self._after_member
         return end
 
@@ -172,12 +260,13 @@ class JsonDecoder(RecordDecoder):
     def _array(self, data: bytes, place: int) -> int:
         if data[place : place + 1] != b"[":
             raise Malformed(f"the body: instances must be an array: {_BODY}")
+        self._beginning_text = None
         self._state = self._first_record
         return place + 1
 
     def _first_record(self, data: bytes, place: int) -> int:
         if data[place : place + 1] == b"]":
-            self._state = self._after_member
+            self._state = self._behind_records
             return place + 1
         self._state = self._record
         return place
@@ -187,14 +276,14 @@ class JsonDecoder(RecordDecoder):
         if byte == b",":
             self._state = self._record
         elif byte == b"]":
-            self._state = self._after_member
+            self._state = self._behind_records
         else:
             self._expected(", or ]", place)
         return place + 1
 
     def _record(self, data: bytes, place: int) -> int:
         if not self._value:
-            if data[place : place + 1] != b"{":
+            if data[place : place + 1] not in _BEGIN_A_RECORD:
                 self._refuse_record(data[place : place + 1], place)
             comma = self._several(data, place)
             if comma >= 0:
@@ -214,7 +303,7 @@ class JsonDecoder(RecordDecoder):
         comma = _last_comma(data, place, min(place + MEDIA_PIECE, len(data)))
         if comma < 0:
             return -1
-        rows = _plain(data[place:comma])
+        rows = self._plain(data[place:comma])
         if rows is None or self._width not in {None, rows.shape[1]}:
             self._one_by_one_until = self._offset + comma
             return -1
@@ -224,18 +313,21 @@ class JsonDecoder(RecordDecoder):
 
     def _one(self, text: bytes, offset: int) -> None:
         record = self.records + len(self._builder)
-        rows = None if len(text) < _LONG else _plain(text)  # one with many features
+        rows = None if len(text) < _LONG else self._plain(text)  # one with many features
         if rows is not None:
             self._check_width(rows.shape[1], record)
             self._builder.add(rows[0])
             return
         try:
-            instance = read_instance(text, self._width)
+            instance = read_instance(text, self._width, self._order)
         except NotJson as error:
             at = "" if error.at is None else f" at byte {offset + _bytes(text, error.at)}"
             raise Malformed(f"the record is not JSON: {error.why}{at}", record=record) from None
         except ValueError as error:
             raise Malformed(str(error), record=record) from None
+        self._add(instance, record)
+
+    def _add(self, instance: JsonRecord, record: int) -> None:
         row = instance.row
         self._check_width(row.width, record)
         self._builder.add(
@@ -249,13 +341,21 @@ class JsonDecoder(RecordDecoder):
     def _refuse_record(self, byte: bytes, place: int) -> NoReturn:
         if byte == b"]":
             self._expected("a record after the comma", place)
-        kind = "null" if byte == b"n" else _KINDS.get(byte, "a number")
-        if kind == "a number" and byte not in b"-0123456789":
-            self._expected("an object", place)
+        kind = _KINDS.get(byte)
+        if kind is None:
+            self._expected("a record", place)
         raise Malformed(
-            f"{kind} was given; it must be an object: {LAYOUTS}",
-            record=self.records + len(self._builder),
+            f"{kind} was given; it must be {LAYOUTS}", record=self.records + len(self._builder)
         )
+
+    def _plain(self, text: bytes) -> NDArray[np.float64] | None:
+        """The features of records between commas, if they are alike; None if they are not."""
+        try:
+            # If the text in these brackets is JSON, its outer commas are between whole records.
+            records = orjson.loads(b"[%b]" % text)
+        except orjson.JSONDecodeError:
+            return None
+        return plain_rows(records, text, self._order) if records else None
 
     # --- Values ----------------------------------------------------------------------------------
 
@@ -273,11 +373,11 @@ class JsonDecoder(RecordDecoder):
             )
         return end
 
-    def _parsed(self, data: bytes, end: int) -> object:
+    def _parsed(self, data: bytes, end: int, number: Callable[[str], float] = float) -> object:
         text = bytes(self._value)
         self._value.clear()
         try:
-            return parsed(text)
+            return parsed(text, number)
         except NotJson as error:
             start = self._offset + end - len(text)
             at = "" if error.at is None else f" at byte {start + _bytes(text, error.at)}"
@@ -312,28 +412,39 @@ class JsonEncoder(RecordEncoder):
             yield b'], "configuration": %b}' % orjson.dumps(self._configuration)
 
 
-def _plain(text: bytes) -> NDArray[np.float64] | None:
-    """The features of records between commas, if they are alike; None if they are not."""
-    try:
-        # What is JSON in these brackets is a number of whole values: the commas are between them.
-        records = orjson.loads(b"[%b]" % text)
-    except orjson.JSONDecodeError:
-        return None
-    return plain_rows(records, text) if records else None
+def _configured(body: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The configuration of a body, in either of its two members."""
+    given = {name: body[name] for name in _CONFIGURES if body.get(name) is not None}
+    for name, value in given.items():
+        if not isinstance(value, dict):
+            raise Malformed(f"the body: {name} is {KINDS[type(value)]}; it must be an object")
+    if len(given) > 1:
+        raise Malformed(f"the body: it must have one of {' and '.join(_CONFIGURES)}")
+    return next(iter(given.values()), None)
+
+
+def _number(text: str) -> float:
+    """A number's value; a whole one is whole, as the sizes of a tensor are."""
+    is_whole = len(text) <= _WHOLE and text.lstrip("-").isdecimal()
+    return int(text) if is_whole else float(text)
 
 
 def _last_comma(data: bytes, start: int, stop: int) -> int:
-    """The last comma between two objects; -1 if there is none. A string may look like them."""
-    brace = data.rfind(b"{", start + 1, stop)
+    """The last comma between two records; -1 if there is none. A string may look like them."""
+    opening = data[start : start + 1]
+    closing = {b"{": b"}", b"[": b"]"}.get(opening)
+    if closing is None:  # numbers
+        return data.rfind(b",", start, stop)
+    begin = data.rfind(opening, start + 1, stop)
     for _ in range(_MOST_BRACES):
-        if brace < 0:
+        if begin < 0:
             break
-        before = data[max(start, brace - _MOST_SPACE) : brace].rstrip()
-        if before.endswith(b",") and before[:-1].rstrip().endswith(b"}"):
-            return brace - len(data[max(start, brace - _MOST_SPACE) : brace]) + len(before) - 1
+        before = data[max(start, begin - _MOST_SPACE) : begin].rstrip()
+        if before.endswith(b",") and before[:-1].rstrip().endswith(closing):
+            return begin - len(data[max(start, begin - _MOST_SPACE) : begin]) + len(before) - 1
         if not before.endswith(b":"):
             return -1
-        brace = data.rfind(b"{", start + 1, brace)
+        begin = data.rfind(opening, start + 1, begin)
     return -1
 
 

@@ -8,6 +8,8 @@ import orjson
 
 from partway.protocol.json_text import NotJson
 from partway.protocol.media.batches import Batch, BatchBuilder
+from partway.protocol.media.column_order import ColumnOrder
+from partway.protocol.media.decoding import Tabular
 from partway.protocol.media.encoding import RecordEncoder, check_finite, check_labels
 from partway.protocol.media.faults import Malformed
 from partway.protocol.media.instances import instances_lines, plain_rows, read_instance
@@ -16,7 +18,15 @@ from partway.protocol.media.number_text import MARK, lines_ended
 
 
 class JsonLinesDecoder(LineDecoder):
-    """Reads an object a line."""
+    """Reads a record a line.
+
+    Args:
+        wanted: what the records must be.
+    """
+
+    def __init__(self, wanted: Tabular) -> None:
+        super().__init__(wanted)
+        self._order = ColumnOrder(wanted.names)
 
     def _read(self, piece: bytes, line: int) -> Batch:
         # Each line's end becomes a mark: between all of them there is one value.
@@ -27,7 +37,7 @@ class JsonLinesDecoder(LineDecoder):
         except orjson.JSONDecodeError:
             records = []
         if len(records) == 2 * lines - 1 and records[1::2] == [None] * (lines - 1):
-            rows = plain_rows(records[::2], piece)
+            rows = plain_rows(records[::2], piece, self._order)
             if rows is not None and self._width in {None, rows.shape[1]}:
                 self._check_width(rows.shape[1], self.records, line)
                 return Batch(rows, first=self.records)
@@ -40,7 +50,7 @@ class JsonLinesDecoder(LineDecoder):
             self._refuse_empty(text, record, line)
             try:
                 # As at the end of a piece: a fault's column does not depend on where pieces end.
-                instance = read_instance(text.rstrip(b"\r"), self._width)
+                instance = read_instance(text.rstrip(b"\r"), self._width, self._order)
             except NotJson as error:
                 place = "" if error.at is None else f" at column {error.at + 1}"
                 raise Malformed(

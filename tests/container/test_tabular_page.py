@@ -27,7 +27,7 @@ async def test_the_commands(tmp_path: Path) -> None:
     exec(program, names)
     (saved,) = re.findall(r"numpy\.array\((\[\[.*?\]\])\)", PAGE)
     np.save(tmp_path / "weights.npy", np.array(json.loads(saved)))
-    assert len(EXAMPLES) == 4
+    assert len(EXAMPLES) == 5
     async with serving(names["Iris"](), tmp_path) as served:
         await assert_answers(served, EXAMPLES)
         asked = r"partway invoke iris --query (\S+) (.*?)\n```\n\n```\n(.*?)```"

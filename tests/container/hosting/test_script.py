@@ -239,7 +239,8 @@ DESCRIBE = """
     def model_fn(model_dir): return None
     def predict_fn(data, model):
         assert isinstance(data, numpy.ndarray)
-        return [str(data.dtype), data.tolist()]
+        nan = data.dtype.kind == "f" and numpy.isnan(data).any()
+        return {"of": [str(data.dtype), None if nan else data.tolist()]}
 """
 
 
@@ -247,13 +248,37 @@ DESCRIBE = """
     ("body", "content_type", "expected"),
     [
         ("[[1, 2], [3, 4]]", JSON, ["int64", [[1, 2], [3, 4]]]),
-        ("[0.5]", f"{JSON}; charset=utf-8", ["float64", [0.5]]),
-        ('{"a": 1}', JSON, ["object", {"a": 1}]),
+        ("[0.5, 1]", f"{JSON}; charset=utf-8", ["float64", [[0.5, 1]]]),
+        ("7", JSON, ["int64", 7]),
+        ("[]", JSON, ["float64", []]),
+        ("[[[1, 2], [3, 4]]]", JSON, ["int64", [[[1, 2], [3, 4]]]]),
+        ('{"a": 1, "b": 2}', JSON, ["int64", [[1, 2]]]),
+        ('{"a": [1, 3], "b": [2, 4]}', JSON, ["int64", [[1, 2], [3, 4]]]),
+        ('{"text": "a", "top": 2}', JSON, ["object", {"text": "a", "top": 2}]),
+        ('{"inputs": "a"}', JSON, ["object", {"inputs": "a"}]),
+        ('["a", "bc"]', JSON, ["<U2", ["a", "bc"]]),
+        ('{"instances": ["a", "bc"]}', JSON, ["<U2", ["a", "bc"]]),
+        ('{"instances": [1, 2]}', JSON, ["int64", [[1], [2]]]),
+        (
+            '{"instances": [{"a": 1, "b": "x"}, {"b": "y", "a": 2}]}',
+            JSON,
+            ["object", [[1, "x"], [2, "y"]]],
+        ),
+        ('{"instances": [[1, null], [2, 3]]}', JSON, ["float64", None]),
+        ('{"instances": [{"features": [1, 2]}]}', JSON, ["int64", [[1, 2]]]),
+        (
+            '{"instances": [{"data": {"features": {"keys": [1], "shape": [2], "values": [5]}}}]}',
+            JSON,
+            ["float64", [[0, 5]]],
+        ),
         ("1,2\n3,4\n", CSV, ["int64", [[1, 2], [3, 4]]]),
-        ("0.5,1.5", CSV, ["float64", [0.5, 1.5]]),
-        ("a,b", CSV, ["<U1", ["a", "b"]]),
-        (npy([1.5, 2]), NPY, ["float64", [1.5, 2.0]]),
-        (npy([]), NPY, ["float64", []]),
+        ("0.5,1.5", CSV, ["float64", [[0.5, 1.5]]]),
+        ("1\n2\n", CSV, ["int64", [[1], [2]]]),
+        ("a,b", CSV, ["<U1", [["a", "b"]]]),
+        ("1,a", CSV, ["object", [[1, "a"]]]),
+        (npy([1.5, 2]), NPY, ["float64", [[1.5, 2.0]]]),
+        (npy([[1.5], [2]]), NPY, ["float64", [[1.5], [2.0]]]),
+        (npy([]), NPY, ["float64", [[]]]),
     ],
 )
 async def test_bodies_become_arrays(
@@ -261,7 +286,74 @@ async def test_bodies_become_arrays(
 ) -> None:
     async with served(script(DESCRIBE)) as running:
         answer = await running.invoke(body, content_type)
-        assert (answer.status, json.loads(answer.body)) == (200, expected)
+        assert (answer.status, json.loads(answer.body)) == (200, {"of": expected})
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "[[1, 2], [3, 4]]",
+        '{"instances": [[1, 2], [3, 4]]}',
+        '{"inputs": [[1, 2], [3, 4]]}',
+        '{"inputs": {"a": [1, 3], "b": [2, 4]}}',
+        '{"instances": [{"a": 1, "b": 2}, {"b": 4, "a": 3}]}',
+        '{"inputs": [{"name": "x", "shape": [2, 2], "datatype": "INT64", "data": [1, 2, 3, 4]}]}',
+        '{"columns": ["a", "b"], "data": [[1, 2], [3, 4]]}',
+        '[{"a": 1, "b": 2}, {"a": 3, "b": 4}]',
+    ],
+)
+async def test_a_table_is_the_same_array_in_every_form(script: Scripts, body: str) -> None:
+    async with served(script(DESCRIBE)) as running:
+        answer = await running.invoke(body, JSON)
+        assert json.loads(answer.body) == {"of": ["int64", [[1, 2], [3, 4]]]}
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("[[1, 2]]", [3]),
+        ('{"instances": [[1, 2]]}', {"predictions": [3]}),
+        ('{"parameters": null, "instances": [[1, 2]]}', {"predictions": [3]}),
+        ('{"inputs": [[1, 2]]}', {"predictions": [3]}),
+    ],
+)
+async def test_a_request_for_predictions_is_answered_with_them(
+    script: Scripts, body: str, expected: object
+) -> None:
+    path = script("def model_fn(model_dir): return lambda rows: rows.sum(axis=1)")
+    async with served(path) as running:
+        assert json.loads((await running.invoke(body, JSON)).body) == expected
+        assert (await running.invoke(body, JSON, Accept=CSV)).body == b"3\n"
+
+
+async def test_predictions_of_a_script_that_reads_instances_itself(script: Scripts) -> None:
+    path = script(
+        """
+        import json
+        def model_fn(model_dir): return None
+        def input_fn(body, content_type): return json.loads(body)
+        def predict_fn(data, model): return [1] if "instances" in data else {"predictions": 2}
+        """
+    )
+    async with served(path) as running:
+        answers = [await running.invoke(body, JSON) for body in ('{"instances": [1]}', "{}")]
+    assert [json.loads(each.body) for each in answers] == [{"predictions": [1]}, {"predictions": 2}]
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ("[[1], [1, 2]]", "record 1: the record has 2 values; it must have 1, as record 0 has"),
+        ('{"instances": 7}', "instances: a number was given; it must be an array"),
+        ('{"instances": [[1]], "also": 1}', "there are unknown members beside instances; known "),
+        ('{"inputs": {"a": [1], "b": [1, 2]}}', "columns have 1 and 2 values; there must be one"),
+        ('{"inputs": [{"name": "x", "shape": [3], "datatype": "FP32", "data": [1]}]}', "inputs: "),
+    ],
+)
+async def test_a_table_that_does_not_fit(script: Scripts, body: str, reason: str) -> None:
+    async with served(script(DESCRIBE)) as running:
+        answer = await running.invoke(body, JSON)
+    assert (answer.status, answer.body.decode()[: len(reason)]) == (400, reason)
 
 
 def endless_npy() -> bytes:
@@ -291,7 +383,6 @@ def pickled_npy() -> bytes:
     [
         ("", JSON),
         ("{", JSON),
-        ("[[1], [1, 2]]", JSON),
         ("[" * 100_000, JSON),
         ("9" * 10_000, JSON),
         ("", CSV),
@@ -359,7 +450,7 @@ async def test_an_answer_that_cannot_be_given(script: Scripts) -> None:
 async def test_the_default_type_can_be_set(script: Scripts) -> None:
     setting = {"SAGEMAKER_DEFAULT_INVOCATIONS_ACCEPT": CSV}
     async with served(script(IDENTITY), **setting) as running:
-        assert await running.invoke("[1, 2]", JSON, Accept="*/*") == Answered(200, CSV, b"1\n2\n")
+        assert await running.invoke("[1, 2]", JSON, Accept="*/*") == Answered(200, CSV, b"1,2\n")
 
 
 async def test_tensors_are_encoded_as_arrays_are(script: Scripts) -> None:

@@ -81,9 +81,9 @@ def test_the_sparse_ones(body, content_type):
     [
         # JavaScript around it, and comments.
         (f"let request = {DENSE}", "application/json",
-         "the body is not JSON: expected { at byte 0"),
+         "the body is not JSON: expected { or [ at byte 0"),
         (SEVERAL, "application/json",
-         f"the body is not JSON: expected an object at byte {SEVERAL.index('//')}"),
+         f"the body is not JSON: expected a record at byte {SEVERAL.index('//')}"),
         # A comma after the last record.
         (SPARSE, "application/JSON",
          f"the body is not JSON: expected a record after the comma at byte {SPARSE.rindex(']')}"),

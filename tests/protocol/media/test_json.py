@@ -7,13 +7,14 @@ import json
 import numpy as np
 import pytest
 
-from partway.protocol.limits import MAX_JSON_DEPTH, MEDIA_PIECE
-from partway.protocol.media import Batch, SparseRows, Tabular, decoder_for, encode
+from partway.protocol.limits import MAX_JSON_DEPTH, MAX_JSON_TABLE_BYTES, MEDIA_PIECE
+from partway.protocol.media import Batch, OverLimit, SparseRows, Tabular, decoder_for, encode
 from tests.protocol.media.cases import SPARSE, read, refused
 
 JSON = "application/json"
-BODY = '{"instances": [{"features": […]} or {"data": {"features": {"values": […]}}}, …]}'
-MUST_BE = '{"features": […]} or {"data": {"features": {"values": […]}}}'
+MUST_BE = '[…], {"COLUMN": …, …}, {"features": […]} or {"data": {"features": {"values": […]}}}'
+BODY = f'{{"instances": [{MUST_BE}, …]}}'
+KNOWN = "known are instances, configuration, parameters, signature_name"
 NO = "the body is not JSON:"
 FIRST = [1.5, 16.0, 14.0, 23.0]
 
@@ -99,7 +100,10 @@ def test_many_records_come_a_piece_at_a_time(body):
     ("text", "reason"),
     [
         ("", f"the body is empty; it must be {BODY}"),
-        ("[]", f"{NO} expected {{ at byte 0"),
+        ("[]", "the body has no record"),
+        ("[1, 2", f"{NO} it ends too early, at byte 5"),
+        ("[[1, 2]] x", f"{NO} expected the end at byte 9"),
+        ("7", f"{NO} expected {{ or [ at byte 0"),
         ("{}", f"the body must be {BODY}"),
         ('{"instances": []}', "the body has no record"),
         ('{"instances": {}}', f"the body: instances must be an array: {BODY}"),
@@ -110,18 +114,19 @@ def test_many_records_come_a_piece_at_a_time(body):
         ('{"instances": [{"features": [1]}; {"features": [2]}]}',
          f"{NO} expected , or ] at byte 32"),
         ('{"instances": [{"features": [1]}], "data": 1}',
-         "the body: an object has an unknown member; known are instances, configuration"),
+         f"the body: an object has an unknown member; {KNOWN}"),
         ('{"instances": [{"features": [1]}], "instances": []}',
          f"{NO} an object has a member twice"),
         ('{"instances": [{"features": [1]}], "configuration": 3}',
-         "the body: configuration must be an object"),
+         "the body: configuration is a number; it must be an object"),
+        ('{"instances": [{"features": [1]}], "configuration": {"k": 1}, "parameters": {"k": 1}}',
+         "the body: it must have one of configuration and parameters"),
         ('{"instances": [{"features": [1]}, {"features": [2}]}]}',
          "record 1: the record is not JSON: Expecting ',' delimiter at byte 49"),
-        ('{"instances": [7]}', f"record 0: a number was given; it must be an object: {MUST_BE}"),
-        ('{"instances": [null]}', f"record 0: null was given; it must be an object: {MUST_BE}"),
-        ('{"instances": ["a"]}', f"record 0: a string was given; it must be an object: {MUST_BE}"),
-        ('{"instances": [x]}', f"{NO} expected an object at byte 15"),
-        ('{"instances": [{"features": [1]}, {"feature": [1]}]}',
+        ('{"instances": [null]}', f"record 0: null was given; it must be {MUST_BE}"),
+        ('{"instances": ["a"]}', f"record 0: a string was given; it must be {MUST_BE}"),
+        ('{"instances": [x]}', f"{NO} expected a record at byte 15"),
+        ('{"instances": [{"features": [1]}, {"features": [1], "id": 1}]}',
          ("record 1: an object has an unknown member; known are features, data, configuration, "
           "uid, metadata")),
         ('{"instances": [{"features": ' + "[" * 100 + "]}",
@@ -149,6 +154,155 @@ def test_the_one_record_at_fault_among_many(damage, reason):
     records[1234] = damage
     body = f'{{"instances": [{", ".join(records)}]}}'.encode()
     assert refused(body, JSON) == f"record 1234: {reason}"
+
+
+ROWS = [[1.5, 16.0], [-2.0, 1e300]]
+TENSOR = '{"name": "x", "datatype": "FP64", '
+
+#: The same two records as clients of each service write them.
+FORMS = {
+    "rows": "[[1.5, 16], [-2, 1e300]]",
+    "Vertex, KServe, TF Serving": '{"instances": [[1.5, 16], [-2, 1e300]]}',
+    "with parameters of nothing": '{"parameters": null, "instances": [[1.5, 16], [-2, 1e300]]}',
+    "with a signature's name": '{"signature_name": "d", "instances": [[1.5, 16], [-2, 1e300]]}',
+    "columns by name": '{"instances": [{"a": 1.5, "b": 16}, {"b": 1e300, "a": -2}]}',
+    "columns of one value each": '{"instances": [{"a": [1.5], "b": [16]}, {"a": -2, "b": 1e300}]}',
+    "a named tensor": '{"instances": [{"input-0": [1.5, 16]}, {"input-0": [-2, 1e300]}]}',
+    "wrapped": '{"instances": [{"data": [1.5, 16]}, {"data": [-2, 1e300]}]}',
+    "mixed": '{"instances": [{"features": [1.5, 16]}, [-2, 1e300]]}',
+    "TF Serving's unnamed column": '{"inputs": [[1.5, 16], [-2, 1e300]]}',
+    "TF Serving's only column": '{"inputs": {"features": [[1.5, 16], [-2, 1e300]]}}',
+    "TF Serving's columns": '{"inputs": {"a": [1.5, -2], "b": [16, 1e300]}}',
+    "V2": f'{{"id": "7", "inputs": [{TENSOR}"shape": [2, 2], "data": [1.5, 16, -2, 1e300]}}]}}',
+    "V2, nested": f'{{"inputs": [{TENSOR}"shape": [2, 2], "data": [[1.5, 16], [-2, 1e300]]}}]}}',
+    "V2, by column": (
+        f'{{"inputs": [{TENSOR}"shape": [2], "data": [1.5, -2]}}, '
+        '{"name": "y", "datatype": "FP64", "shape": [2, 1], "data": [16, 1e300]}]}'
+    ),
+    "pandas: split": '{"columns": ["a", "b"], "index": [0, 1], "data": [[1.5, 16], [-2, 1e300]]}',
+    "pandas: records": '[{"a": 1.5, "b": 16}, {"b": 1e300, "a": -2}]',
+    "pandas: list": '{"a": [1.5, -2], "b": [16, 1e300]}',
+    "MLflow: split": (
+        '{"dataframe_split": {"columns": ["a", "b"], "data": [[1.5, 16], [-2, 1e300]]}}'
+    ),
+    "MLflow: records": '{"dataframe_records": [{"a": 1.5, "b": 16}, {"a": -2, "b": 1e300}]}',
+}
+
+
+@pytest.mark.parametrize("body", FORMS.values(), ids=[*FORMS])
+def test_the_same_records_in_every_form(body):
+    for wanted in (SPARSE, Tabular(width=2)):
+        for size in (0, 1, 7):
+            assert read(body.encode(), JSON, wanted, size=size).features.tolist() == ROWS
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "[1.5, 16]",
+        " [ 1.5 , 16 ] ",
+        '{"a": 1.5, "b": 16}',
+        '{"features": [1.5, 16]}',
+        f'{{"inputs": [{TENSOR}"shape": [2], "data": [1.5, 16]}}]}}',
+    ],
+)
+def test_one_row(body):
+    for size in (0, 1):
+        assert read(body.encode(), JSON, Tabular(width=2), size=size).features.tolist() == [
+            [1.5, 16]
+        ]
+
+
+def test_one_value_an_instance():
+    for size in (0, 1):
+        assert read(b'{"instances": [1, -2]}', JSON, size=size).features.tolist() == [[1], [-2]]
+    for body in (b'{"instances": [1, 2]}', b'{"inputs": [1, 2]}'):
+        assert refused(body, JSON, Tabular(width=2)) == (
+            "record 0: a number was given; it must be an array of 2 values: [[…]] is one record, "
+            "and so is a tensor of the shape [1, 2]"
+        )
+
+
+NAMED = Tabular(names=("a", "features"))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        '[{"features": 16, "a": 1.5}, {"a": -2, "features": 1e300}]',
+        '{"inputs": {"features": [16, 1e300], "a": [1.5, -2]}}',
+        '{"columns": ["features", "a"], "data": [[16, 1.5], [1e300, -2]]}',
+        "[[1.5, 16], [-2, 1e300]]",
+        '{"instances": [{"input-0": [1.5, 16]}, {"input-0": [-2, 1e300]}]}',
+    ],
+)
+def test_the_model_s_own_names_are_its_order(body):
+    assert read(body.encode(), JSON, NAMED).features.tolist() == ROWS
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ('[{"a": 1}]',
+         "record 0: the column 'features' is missing; the columns must be a, features"),
+        ('[{"a": 1, "features": 2, "c": 3}]',
+         "record 0: 1 columns have names that the model has not; they must be a, features"),
+        ('{"columns": ["a", "b"], "data": [[1, 2]]}',
+         "the column 'features' is missing; the columns must be a, features"),
+        ('[{"a": 1, "features": "x"}]', "record 0: features[1] is a string; it must be a number"),
+        ('{"columns": ["a", "features"], "data": [[1, 2], [3]]}',
+         "record 1: it must be an array of 2 values"),
+        ('{"columns": ["a", "a"], "data": [[1, 2]]}',
+         "columns has a name twice; each column must have one of its own"),
+        ('{"inputs": {"a": [1, 2], "features": [3]}}',
+         "columns have 1 and 2 values; there must be one for each record"),
+        ('{"inputs": 7}', "inputs: a number was given; it must be an array"),
+        ('{"inputs": []}', "the body has no record"),
+        (f'{{"inputs": [{TENSOR}"shape": [1, 2], "data": [1, 2, 3]}}]}}', "inputs: "),
+        ('{"inputs": [[1, 2]], "instances": [[1, 2]]}', "there are unknown members beside "),
+        ('{"inputs": [[1, 2]], "parameters": [1]}',
+         "the body: parameters is an array; it must be an object"),
+    ],
+)  # fmt: skip
+def test_columns_that_do_not_fit(body, reason):
+    assert refused(body.encode(), JSON, NAMED).startswith(reason)
+
+
+def test_columns_without_a_model_s_names_keep_to_the_first_record():
+    assert read(b'[{"b": 2, "a": 1}, {"a": 3, "b": 4}]', JSON).features.tolist() == [[2, 1], [4, 3]]
+    assert refused(b'[{"a": 1, "b": 2}, {"a": 1, "c": 2}]', JSON) == (
+        "record 1: the columns have other names than those of record 0; all records must have the "
+        "same"
+    )
+
+
+@pytest.mark.parametrize(
+    "record", ["[{0}, -1.5e300]", '{{"α": {0}, "b": -1.5e300}}'], ids=["rows", "named"]
+)
+def test_many_rows_come_a_piece_at_a_time(record):
+    records = ", ".join(record.format(number / 4) for number in range(20_000))
+    for body in (f'{{"instances": [{records}]}}', f"[{records}]"):
+        decoder = decoder_for(JSON, Tabular(width=2))
+        found = [*decoder.feed(body.encode()), *decoder.finish()]
+        rows = [row for batch in found for row in batch.features.tolist()]
+        assert rows == [[number / 4, -1.5e300] for number in range(20_000)]
+        assert len(found) > 3
+
+
+def test_a_table_that_is_one_value_is_bounded():
+    body = b'{"inputs": [%b1]}' % (b"1," * (MAX_JSON_TABLE_BYTES // 2))
+    with pytest.raises(OverLimit, match="the body is longer than 8388608 bytes"):
+        read(body, JSON)
+
+
+def test_parameters_are_the_body_s_configuration():
+    for body in (
+        b'{"parameters": {"k": 1}, "inputs": [[1]]}',
+        b'{"instances": [[1]], "parameters": {"k": 1}}',
+    ):
+        decoder = decoder_for(JSON, SPARSE)
+        assert [*decoder.feed(body), *decoder.finish()][0].features.tolist() == [[1]]
+        assert decoder.configuration == {"k": 1}
 
 
 @pytest.mark.parametrize("damage", ["true", "false", "null", '"1"', "[1]", "{}", ""])

@@ -11,7 +11,7 @@ from partway.protocol.media import Batch, SparseRows, encode
 from tests.protocol.media.cases import read, refused
 
 LINES = "application/jsonlines"
-MUST_BE = '{"features": […]} or {"data": {"features": {"values": […]}}}'
+MUST_BE = '[…], {"COLUMN": …, …}, {"features": […]} or {"data": {"features": {"values": […]}}}'
 
 
 def test_dense_and_sparse_lines_mix():
@@ -63,8 +63,11 @@ def test_what_else_a_record_has():
         (b'{"features": [1], "features": [1]}', "record 0 (line 1): the line is not JSON: an obj"),
         (b'{"features": []}', ("record 0 (line 1): the record has 0 features; it must have 1 to "
                               "2147483647")),
-        (b"[1, 2]", f"record 0 (line 1): an array was given; it must be an object: {MUST_BE}"),
-        (b"{}", f"record 0 (line 1): the record must have either features or data: {MUST_BE}"),
+        (b"[1, [2]]", "record 0 (line 1): features[1] is an array; it must be a number"),
+        (b"{}", f"record 0 (line 1): an object without members was given; it must be {MUST_BE}"),
+        (b"{\"data\": {}}", f"record 0 (line 1): data has 0 tensors; it must have one: {MUST_BE}"),
+        (b'{"a": 1, "b": 2}\n{"a": 1}',
+         "record 1 (line 2): the columns have other names than those of record 0"),
         (b'{"data": {"a": [1], "b": [2]}}',
          f"record 0 (line 1): data has 2 tensors; it must have one: {MUST_BE}"),
         (b'{"features": [1], "uid": 7}', "record 0 (line 1): uid is a number; it must be a string"),
@@ -81,6 +84,11 @@ def test_what_else_a_record_has():
 )  # fmt: skip
 def test_faults(body, reason):
     assert refused(body, LINES).startswith(reason)
+
+
+def test_rows_and_columns():
+    for body in (b"[1, 2]\n[3, 4]\n", b'{"a": 1, "b": 2}\n{"b": 4, "a": 3}\n[3, 4]\n'):
+        assert read(body, LINES).features.tolist()[:2] == [[1, 2], [3, 4]]
 
 
 def test_writing():

@@ -1,0 +1,179 @@
+"""What a classic inference script does where it has no function of its own.
+
+Bodies become arrays, and predictions bodies, as ``sagemaker-inference-toolkit`` has it; one record
+is a row of an array of two dimensions.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from partway.container.errors import ModelError
+from partway.protocol.media.json_table import JsonTable, NotATable, table_of
+
+JSON: Final = "application/json"
+CSV: Final = "text/csv"
+NPY: Final = "application/x-npy"
+
+#: Members of a body that is a request for predictions, and can be nothing else.
+_ASKS: Final = frozenset({"instances", "dataframe_split", "dataframe_records"})
+
+
+class Decoded(NamedTuple):
+    """A body that has been read.
+
+    Attributes:
+        data: an array; of two dimensions or more if the body is a table.
+        asks_for_predictions: whether the answer in JSON is to be ``{"predictions": […]}``.
+    """
+
+    data: Any
+    asks_for_predictions: bool = False
+
+
+def decode(body: str | bytes, content_type: str) -> Decoded:
+    """The default ``input_fn``: JSON, CSV or NPY as an array.
+
+    Pickled objects in NPY, which the toolkit takes, are refused: whoever sends one runs code here.
+
+    Raises:
+        ModelError: 415, the type is another one; 400, the body is not what its type says.
+    """
+    media_type = media_type_of(content_type)
+    decoder = _DECODERS.get(media_type)
+    if decoder is None:
+        # A reason is logged, and what clients send is not.
+        raise ModelError(f"the body's type must be one of {', '.join(_DECODERS)}", status=415)
+    try:
+        return decoder(body)
+    except NotATable as fault:
+        place = "" if fault.record is None else f"record {fault.record}: "
+        raise ModelError(f"{place}{fault}", status=400) from fault
+    except (ValueError, MemoryError, RecursionError) as error:
+        raise ModelError(f"the body is not {media_type}, as its type says", status=400) from error
+
+
+def encode(
+    prediction: object, accepted: list[str], *, as_predictions: bool = False
+) -> tuple[bytes, str]:
+    """The default ``output_fn``: JSON, CSV or NPY, whichever is accepted first.
+
+    Args:
+        prediction: what ``predict_fn`` has returned.
+        accepted: media types, the preferred one first.
+        as_predictions: whether JSON must be ``{"predictions": […]}``; an object stays as it is.
+
+    Raises:
+        ModelError: 406, another type is accepted only.
+    """
+    for media_type in accepted:
+        if media_type in _ENCODERS:
+            if as_predictions and media_type == JSON and not isinstance(prediction, dict):
+                prediction = {"predictions": prediction}
+            return _ENCODERS[media_type](prediction), media_type
+    raise ModelError(f"Accept must allow one of {', '.join(_ENCODERS)}", status=406)
+
+
+def media_type_of(content_type: str) -> str:
+    """A content type without its parameters."""
+    return content_type.partition(";")[0].strip().lower()
+
+
+# --- Reading -------------------------------------------------------------------------------------
+
+
+def _from_json(text: str) -> Decoded:
+    value = json.loads(text)
+    try:
+        table = table_of(value)
+    except NotATable:
+        inputs = value.get("inputs") if isinstance(value, dict) else None
+        if isinstance(inputs, list | dict) or (isinstance(value, dict) and _ASKS & value.keys()):
+            raise
+        return Decoded(np.array(value))
+    if isinstance(value, dict) and not table.asks_for_predictions and not _is_numbers(table):
+        return Decoded(np.array(value))  # an object of the script's own
+    return Decoded(_array_of(table), table.asks_for_predictions)
+
+
+def _array_of(table: JsonTable) -> Any:
+    """A table as an array of two dimensions; strings by themselves as one of one dimension."""
+    rows = table.rows
+    if table.of_scalars and all(isinstance(row[0], str) for row in rows):
+        return np.array([row[0] for row in rows])
+    for number, row in enumerate(rows):
+        if len(row) != len(rows[0]):
+            raise NotATable(
+                f"the record has {len(row)} values; it must have {len(rows[0])}, as record 0 has",
+                number,
+            )
+    kinds = {type(cell) for row in rows for cell in row}
+    if kinds <= {int, float, type(None)} and type(None) in kinds:
+        return np.array(rows, np.float64)  # where null is NaN
+    # numpy would write numbers and strings that are mixed as strings.
+    return np.array(rows, object if str in kinds and len(kinds) > 1 else None)
+
+
+def _is_numbers(table: JsonTable) -> bool:
+    return all(isinstance(cell, int | float) for row in table.rows for cell in row)
+
+
+def _from_csv(text: str) -> Decoded:
+    if not text.strip():
+        raise ValueError("the body is empty")  # numpy would only warn
+    array = np.genfromtxt(io.StringIO(text), dtype=None, delimiter=",", encoding=None, ndmin=2)
+    if array.dtype.names is not None:  # columns of several types
+        array = np.array([list(row) for row in array[:, 0].tolist()], object)
+    return Decoded(array)
+
+
+def _from_npy(body: bytes) -> Decoded:
+    array = np.lib.format.read_array(io.BytesIO(body), allow_pickle=False)
+    if array.size > len(body):
+        raise ValueError(
+            "the array's elements have no size"
+        )  # any number of which fits a few bytes
+    return Decoded(array[None] if array.ndim == 1 else array)
+
+
+# --- Writing -------------------------------------------------------------------------------------
+
+
+def to_json(value: object) -> bytes:
+    """A value as JSON, with arrays and tensors in it."""
+
+    def as_list(item: Any) -> object:
+        if hasattr(item, "tolist"):
+            return item.tolist()
+        raise TypeError(f"a {type(item).__name__} has no form in JSON")
+
+    return json.dumps(value, default=as_list).encode()
+
+
+def _to_csv(value: Any) -> bytes:
+    text = io.StringIO()
+    np.savetxt(text, value, delimiter=",", fmt="%s")
+    return text.getvalue().encode()
+
+
+def _to_npy(value: Any) -> bytes:
+    content = io.BytesIO()
+    np.save(content, value, allow_pickle=False)
+    return content.getvalue()
+
+
+_DECODERS: Final[Mapping[str, Callable[[Any], Decoded]]] = {
+    JSON: _from_json,
+    CSV: _from_csv,
+    NPY: _from_npy,
+}
+_ENCODERS: Final[Mapping[str, Callable[[Any], bytes]]] = {
+    JSON: to_json,
+    CSV: _to_csv,
+    NPY: _to_npy,
+}

@@ -1,0 +1,57 @@
+"""The order of columns that a body names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+#: Names that a message lists.
+_SHOWN: Final = 16
+
+
+class ColumnOrder:
+    """Puts values that have names into one order: the model's, or that of the first record.
+
+    The second is what pandas does with a list of objects.
+
+    Args:
+        names: the model's columns in their order; None where the model does not name them.
+
+    Attributes:
+        names: the order; None until a record has set it.
+    """
+
+    def __init__(self, names: Sequence[str] | None = None) -> None:
+        self.names = None if names is None else tuple(names)
+        self._are_the_model_s = names is not None
+
+    def values(self, record: Mapping[str, Any]) -> list[Any]:
+        """The record's values in the order.
+
+        Raises:
+            ValueError: a column is missing, or is not known. The names of a client's own columns
+                are not quoted.
+        """
+        if self.names is None:
+            self.names = tuple(record)
+        if record.keys() != set(self.names):
+            raise ValueError(self._fault(record))
+        return [record[name] for name in self.names]
+
+    def knows(self, name: str) -> bool:
+        """Whether the model itself has a column of that name."""
+        return self._are_the_model_s and self.names is not None and name in self.names
+
+    def _fault(self, record: Mapping[str, Any]) -> str:
+        assert self.names is not None, "it is set by now"
+        missing = [name for name in self.names if name not in record]
+        if not self._are_the_model_s:
+            return (
+                "the columns have other names than those of record 0; all records must have the "
+                "same"
+            )
+        shown = ", ".join(self.names[:_SHOWN]) + (", …" if len(self.names) > _SHOWN else "")
+        if missing:
+            return f"the column {missing[0]!r} is missing; the columns must be {shown}"
+        unknown = len(record) - len(self.names)
+        return f"{unknown} columns have names that the model has not; they must be {shown}"
