@@ -51,6 +51,7 @@ from partway.container.routes import Handler, Routes
 from partway.container.serving.body import IncomingBody, MadeBody
 from partway.container.serving.exchange import RuntimeExchange
 from partway.container.serving.server import ExchangeServer
+from partway.container.shown_errors import shown_reason_of
 from partway.container.threads import ordinary
 from partway.container.turns import Turns
 from partway.container.websocket_stream import WebSocketStream
@@ -89,6 +90,7 @@ class Runtime:
         answer_timeout: seconds from a request's arrival to the head of its answer.
         finish_timeout: seconds of silence that a stream's handler has whose input is over.
         max_running: how many streams and invocations may be under way at a time.
+        show_errors: whether clients are shown what the model raised; for development.
 
     Raises:
         TypeError: the model has handlers that cannot be called.
@@ -105,6 +107,7 @@ class Runtime:
         answer_timeout: float = ANSWER_TIMEOUT,
         finish_timeout: float = FINISH_TIMEOUT,
         max_running: int = MAX_RUNNING,
+        show_errors: bool = False,
     ) -> None:
         self._model = model
         self._health = health
@@ -118,6 +121,7 @@ class Runtime:
         self._body_timeout = body_timeout
         self._answer_timeout = answer_timeout
         self._finish_timeout = finish_timeout
+        self._reason_of = shown_reason_of if show_errors else reason_of
         self._turns = Turns()
         #: The streams and invocations that are under way.
         self.activity = Activity(
@@ -246,11 +250,19 @@ class Runtime:
         """Say that an invocation failed; if its answer has begun, by cutting it off."""
         if late:
             error = TooSlow(f"the model has not answered within {self._answer_timeout:g} s")
-        status, reason = _failure(error, _request_id(exchange))
+        status, reason = self._failure(error, _request_id(exchange))
         if exchange.begun:
             exchange.cut()
         else:
             exchange.refuse_unread(status, reason)
+
+    def _failure(self, error: BaseException, request_id: str) -> tuple[int, str]:
+        """The status and reason of an invocation that failed; the log gets what is ours."""
+        error = cause_of(error)
+        if isinstance(error, BodyError):
+            return error.status, error.reason
+        log_failure(_log, "invocation", error, request_id=request_id)
+        return (error.status if isinstance(error, ModelError) else 500), self._reason_of(error)
 
     # --- Streams ---------------------------------------------------------------------------------
 
@@ -295,14 +307,19 @@ class Runtime:
             error = cause_of(raised)
             log_failure(_log, "stream", error, request_id=opening.id)
             status = error.status if isinstance(error, ModelError) else 500
-            raise UpgradeError(status, reason_of(error)) from error
+            raise UpgradeError(status, self._reason_of(error)) from error
         if self.activity.draining:  # since it was asked
             raise UpgradeError(503, STOPPING)
 
     async def _run_stream(
         self, exchange: RuntimeExchange, key: str, opening: Opening, handler: Handler
     ) -> None:
-        stream = WebSocketStream(opening, turns=self._turns, finish_timeout=self._finish_timeout)
+        stream = WebSocketStream(
+            opening,
+            turns=self._turns,
+            finish_timeout=self._finish_timeout,
+            reason_of=self._reason_of,
+        )
         exchange.switch({**upgrade_headers(key), CLOSE_HEADER: AFTER_ANSWER})
         connection = exchange.connection
         if connection.transport is not None:
@@ -341,15 +358,6 @@ def _said(headers: Mapping[str, str]) -> _Said:
 
 
 _SAID = Fact(_said)
-
-
-def _failure(error: BaseException, request_id: str) -> tuple[int, str]:
-    """The status and reason of an invocation that failed; the log gets what is ours."""
-    error = cause_of(error)
-    if isinstance(error, BodyError):
-        return error.status, error.reason
-    log_failure(_log, "invocation", error, request_id=request_id)
-    return (error.status if isinstance(error, ModelError) else 500), reason_of(error)
 
 
 def _check_kinds(model: Model) -> None:

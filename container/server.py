@@ -40,6 +40,7 @@ class ModelServer:
         model_dir: what the model loads from.
         times: how long each part of the shutdown may take.
         finish_timeout: seconds of silence that a stream's handler has whose input is over.
+        show_errors: whether clients are shown what the model raised; for development.
 
     Raises:
         TypeError: the model has handlers that cannot be called, or that its workers cannot run.
@@ -53,6 +54,8 @@ class ModelServer:
         model_dir: Path = MODEL_DIR,
         times: ShutdownTimes = _TIMES,
         finish_timeout: float = FINISH_TIMEOUT,
+        *,
+        show_errors: bool = False,
     ) -> None:
         self._model = model
         self._host = host
@@ -60,7 +63,9 @@ class ModelServer:
         self._model_dir = model_dir
         self._workers = model.workers = Workers(model)
         self._health = Health(model.healthy, self._workers.trouble)
-        self.runtime = Runtime(model, self._health, finish_timeout=finish_timeout)
+        self.runtime = Runtime(
+            model, self._health, finish_timeout=finish_timeout, show_errors=show_errors
+        )
         self._shutdown = Shutdown(self.runtime.activity, times)
         self._listener: asyncio.Server | None = None
         self._loaded = False

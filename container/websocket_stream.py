@@ -85,6 +85,7 @@ class WebSocketStream:
         finish_timeout: float = FINISH_TIMEOUT,
         handler_grace: float = HANDLER_GRACE,
         turns: Turns | None = None,
+        reason_of: Callable[[BaseException], str] = reason_of,
     ) -> None:
         self.id = opening.id
         self.path = opening.path
@@ -94,6 +95,7 @@ class WebSocketStream:
         self._stall_timeout = stall_timeout
         self._finish_timeout = finish_timeout
         self._handler_grace = handler_grace
+        self._reason_of = reason_of
         self._connection = FrameConnection(self, Side.SERVER, check_text=True, answer_close=False)
         self._parts_of = FramesToParts()
         self._inbox = Inbox(
@@ -340,7 +342,7 @@ class WebSocketStream:
         error = cause_of(error)
         log_failure(_log, "stream", error, request_id=self.id)
         code = error.code if isinstance(error, ModelError) else INTERNAL_ERROR
-        self.close(code, reason_of(error))
+        self.close(code, self._reason_of(error))
 
     def _log_end(self, duration: float) -> None:
         end = self._end or Close(ABNORMAL)
