@@ -16,49 +16,27 @@
 
 from __future__ import annotations
 
-import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar
 
 import numpy as np
-from multidict import MultiMapping
 from numpy.typing import NDArray
 
-from partway.container.errors import Busy, ModelError
-from partway.container.limits import MAX_ANSWER_NUMBERS, MAX_HELD_BODIES
-from partway.container.model import Model, Opening, Reply, Request
-from partway.container.stream import Stream
+from partway.container.errors import ModelError
+from partway.container.limits import MAX_ANSWER_NUMBERS
+from partway.container.record_model import RecordModel, told_to_the_client
 from partway.protocol.media import (
-    ANSWER_TYPES,
     AnswerColumns,
     Batch,
-    MediaFault,
     SparseRows,
     Tabular,
-    accepted,
     decode,
-    decoder_for,
     encode_answers,
-    format_of,
 )
-from partway.protocol.media.guessing import json_type
 
 Numbers = NDArray[Any]
-
-CSV: Final = "text/csv"
-LIBSVM: Final = "text/libsvm"
-JSON: Final = "application/json"
-JSON_LINES: Final = "application/jsonlines"
-RECORDIO: Final = "application/x-recordio-protobuf"
-NPY: Final = "application/x-npy"
-
-#: Answers that are text, and go to streams as such.
-_TEXT: Final = frozenset({CSV, JSON, JSON_LINES})
-_RECORDIO_BEGINS: Final = b"\x0a\x23\xd7\xce"
-_NPY_BEGINS: Final = b"\x93NUMPY"
 
 
 class Columns:
@@ -79,7 +57,7 @@ class Columns:
         self.key = key
 
 
-class TabularModel(Model, ABC):
+class TabularModel(RecordModel, ABC):
     """A model whose requests are rows of numbers: :meth:`predict` is all that there is to write.
 
     It answers ``/invocations`` in each of :data:`~partway.protocol.media.RECORD_TYPES`, by
@@ -98,9 +76,6 @@ class TabularModel(Model, ABC):
     answers: ClassVar[Columns]
     configurable: ClassVar[bool] = False
 
-    #: Bytes of bodies; set here, so that a subclass's ``__init__`` need not call ours.
-    _held: int = 0
-
     @abstractmethod
     def predict(self, batch: Batch) -> Numbers | Sequence[Numbers]:
         """Answer the records of one body; on a worker.
@@ -118,49 +93,6 @@ class TabularModel(Model, ABC):
             ModelError: the client is to be told, with a ``status`` of 400 for its own fault.
         """
 
-    async def invoke(self, request: Request) -> Reply:
-        """Answer a body of records, in the format that ``Accept`` prefers."""
-        with _told_to_the_client():
-            _check_readable(request.content_type)  # before the body is read
-            media_type = accepted(request.headers.getall("Accept", ()), ANSWER_TYPES)
-        body = bytearray()
-        try:
-            async for chunk in request.body:
-                body += chunk
-                self._held += len(chunk)
-                if self._held > MAX_HELD_BODIES:
-                    raise Busy(f"requests of more than {MAX_HELD_BODIES} bytes are under way")
-            answer = await self.workers.run(
-                self.answer_body, bytes(body), request.content_type, media_type
-            )
-        finally:
-            self._held -= len(body)
-        return Reply(answer, media_type)
-
-    async def admit(self, opening: Opening) -> None:
-        """See that a stream's formats are known."""
-        _asked(opening.query)
-
-    async def stream(self, stream: Stream) -> None:
-        """Answer each message, which is a body of records, with one message.
-
-        The query may say what messages are, and how they are to be answered: ``content_type`` and
-        ``accept``. By default each is answered in its own format. A message that cannot be answered
-        is answered with its error; the stream goes on.
-        """
-        content_type, accept = _asked(stream.query)
-        async for message in stream.messages():
-            body = message.encode() if isinstance(message, str) else message
-            found = content_type or guessed(body)
-            media_type = accept or _own_answer(found)
-            try:
-                answer = await self.workers.run(self.answer_body, body, found, media_type)
-            except ModelError as error:
-                await stream.send(json.dumps({"error": error.reason}))
-                continue
-            text = media_type in _TEXT
-            await stream.send(answer.decode().removesuffix("\n") if text else answer)
-
     def answer_body(self, body: bytes, content_type: str, media_type: str) -> bytes:
         """Answer a body; on a worker.
 
@@ -173,7 +105,7 @@ class TabularModel(Model, ABC):
             ModelError: the body cannot be read, or the model refuses a record.
             ValueError: the model's answer is not one number, or one row, for each record.
         """
-        with _told_to_the_client():
+        with told_to_the_client():
             batch = _as_float64(decode(body, content_type, self.takes))
         if not self.configurable:
             _check_nothing_configured(batch)
@@ -218,51 +150,6 @@ def check_answer_size(records: int, numbers: int) -> None:
             f"{MAX_ANSWER_NUMBERS} in all: send at most {MAX_ANSWER_NUMBERS // numbers} records",
             status=413,
         )
-
-
-def guessed(body: bytes) -> str:
-    """The format of a stream's message, where nothing says it.
-
-    An object is JSON Lines, or JSON if its first member is one of a whole body's, as ``instances``
-    is. An array is JSON, or JSON Lines if another line follows it without a comma. NumPy's and
-    RecordIO's beginnings are their own; of other text a line with a colon is libsvm, without one
-    CSV.
-    """
-    if body.startswith(_NPY_BEGINS):
-        return NPY
-    if body.startswith(_RECORDIO_BEGINS):
-        return RECORDIO
-    text = body.lstrip()
-    if text.startswith((b"{", b"[")):
-        return json_type(text)
-    return LIBSVM if b":" in body.partition(b"\n")[0] else CSV
-
-
-@contextmanager
-def _told_to_the_client() -> Iterator[None]:
-    try:
-        yield
-    except MediaFault as fault:
-        raise ModelError(fault.reason, status=fault.status) from fault
-
-
-def _asked(query: MultiMapping[str]) -> tuple[str | None, str | None]:
-    """What a stream's messages are, and what their answers must be; None where it does not say."""
-    content_type, accept = query.get("content_type"), query.getall("accept", ())
-    with _told_to_the_client():
-        if content_type is not None:
-            _check_readable(content_type)
-        return content_type, accepted(accept, ANSWER_TYPES) if accept else None
-
-
-def _check_readable(content_type: str) -> None:
-    """See that records are read in a format, whatever they must be."""
-    decoder_for(content_type, Tabular(sparse=True))
-
-
-def _own_answer(content_type: str) -> str:
-    name = format_of(content_type).name
-    return name if name in ANSWER_TYPES else CSV
 
 
 def _as_float64(batch: Batch) -> Batch:

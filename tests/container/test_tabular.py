@@ -19,7 +19,7 @@ import websockets.exceptions
 
 from partway import Batch, Columns, ModelError, Processes, Tabular, TabularModel
 from partway.container import tabular
-from partway.container.tabular import CSV, JSON, JSON_LINES, LIBSVM, NPY, RECORDIO, guessed
+from partway.container.record_model import CSV, JSON, JSON_LINES, LIBSVM, NPY, RECORDIO, guessed
 from partway.container.testing import Answered, Served, serving
 from partway.protocol.media import RECORD_TYPES, SparseRows, decode, encode
 from partway.protocol.media.record_schema import Record

@@ -15,9 +15,9 @@ import aiohttp
 import numpy as np
 import pytest
 
-from partway.container import tabular
+from partway.container import held_bodies
 from partway.container.models.kmeans import KMeans
-from partway.container.tabular import CSV, JSON, JSON_LINES, RECORDIO
+from partway.container.record_model import CSV, JSON, JSON_LINES, RECORDIO
 from partway.container.testing import Answered, Served, serving
 from partway.protocol.limits import MAX_RECORDS
 from partway.protocol.media.record_schema import Record
@@ -228,9 +228,10 @@ JSON_FAULTS = {
     "": "the body is empty; it must be {",
     "{": "the body is not JSON: ",
     '{"instances": [\n{"features": [1, 2, 3, 4]},\n]}': "is not JSON: ",
-    "[" * 100_000: "the body is not JSON: expected { at byte 0",
-    "[]": "the body is not JSON: expected { at byte 0",
-    '{"features": [1, 2, 3, 4]}': "the body: an object has an unknown member",
+    "[" * 100_000: "the body is not read: it is nested deeper than 64 levels",
+    "[]": "the body has no record",
+    "[1, 2, 3]": "record 0: the record has 3 features; it must have 4, as",
+    '{"features": [1, 2, 3]}': "record 0: the record has 3 features; it must have 4, as",
     '{"instances": {}}': "the body: instances must be an array: {",
     '{"instances": []}': "the body has no record",
     '{"instances": [], "more": 1}': "the body: an object has an unknown member",
@@ -243,8 +244,9 @@ JSON_FAULTS = {
     '{"instances": [], "instances": []}': "an object has a member twice",
     '{"instances": [{"features": [NaN]}]}': "NaN is not a number in JSON",
     '{"instances": [{"features": [-Infinity]}]}': "-Infinity is not a number in JSON",
-    _SECOND_IS.format("[1, 2, 3, 4]"): "record 1: an array was given; it must be an object",
-    _SECOND_IS.format("{}"): "record 1: the record must have either features or data",
+    _SECOND_IS.format("[1, 2, 3]"): "record 1: the record has 3 features; it must have 4, as",
+    _SECOND_IS.format("7"): "record 1: a number was given; it must be an array of 4 values",
+    _SECOND_IS.format("{}"): "record 1: an object without members was given; it must be",
     _SECOND_IS.format('{"features": [1], "data": {}}'): "record 1: the record must have",
     _SECOND_IS.format('{"features": [1], "more": 1}'): "record 1: an object has an unknown member",
     _SECOND_IS.format(
@@ -300,7 +302,7 @@ LINES_FAULTS = {
     LINES.replace("\n", ",\n"): "record 0 (line 1): the line is not JSON: Extra data at column 83",
     '{"features": [1, 2, 3, 4]}\n\n{"features": []}': "record 1 (line 2): the line is empty",
     '{"features": [1, 2, 3, 4]}\n{"features": [1]}': "record 1 (line 2): the record has 1 features",
-    '{"instances": []}': "record 0 (line 1): an object has an unknown member",
+    '{"instances": []}': "record 0 (line 1): the record has 0 features",
 }
 
 
@@ -376,7 +378,7 @@ async def test_too_many_records(tmp_path: Path) -> None:
 async def test_bodies_that_wait_are_bounded_together(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tabular, "MAX_HELD_BODIES", 20)
+    monkeypatch.setattr(held_bodies, "MAX_HELD_BODIES", 20)
     async with kmeans(tmp_path) as served:
         for _ in range(3):  # what was held for one is free for the next
             answer = await served.invoke("1,2,3,4\n" * 2, CSV)
