@@ -67,8 +67,8 @@ readme: $(VENV)/installed-test  ## the README's blocks as they stand, in an empt
 tutorial: $(VENV)/installed-test  ## the conformant container's tutorial: each step as it is printed
 	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/tutorial_check.py
 
-formats: $(VENV)/installed-test $(VENV)/installed-formats  ## the models that ship answer as scikit-learn does
-	$(BIN)/python -m pytest --loops=one $(PYTEST_ARGS) tests/container/models/sklearn_check.py
+formats: $(VENV)/installed-test $(VENV)/installed-formats  ## the models that ship answer as scikit-learn does, and its own models are served
+	$(BIN)/python -m pytest --loops=one $(PYTEST_ARGS) tests/container/models/sklearn_check.py tests/container/hosting/sklearn_check.py
 
 bench: $(VENV)/installed-bench  ## the gateway beside HAProxy, where there is one
 	$(BIN)/python -m benchmarks.relay $(BENCH_ARGS)

@@ -13,6 +13,8 @@ _OF_THE_COMMAND: Final = frozenset(
         "PARTWAY_FINISH_TIMEOUT",
         "PARTWAY_LOG_FORMAT",
         "PARTWAY_LOG_LEVEL",
+        "PARTWAY_METHOD",
+        "PARTWAY_SHOW_ERRORS",
     }
 )
 

@@ -103,6 +103,32 @@ def model_dir(flag: str | None, environ: Mapping[str, str]) -> Path:
     return Path(text)
 
 
+def show_errors(*, flag: bool, environ: Mapping[str, str]) -> bool:
+    """Return whether clients are shown what a model raised.
+
+    Raises:
+        CommandError: the variable is neither 0 nor 1.
+    """
+    said = environ.get("PARTWAY_SHOW_ERRORS")
+    if flag or not said:
+        return flag
+    return _known(None, "PARTWAY_SHOW_ERRORS", environ, ("0", "1")) == "1"
+
+
+def method(flag: str | None, environ: Mapping[str, str], known: Sequence[_Word]) -> _Word | None:
+    """Return the method of a scikit-learn model that is called; None where none is given.
+
+    Raises:
+        CommandError: there is no such method.
+    """
+    text = flag or environ.get("PARTWAY_METHOD")
+    source = "--method" if flag else "PARTWAY_METHOD"
+    found = next((word for word in known if word == text), None)
+    if text and found is None:
+        raise CommandError(f"{source} {text!r} was given; it must be one of {', '.join(known)}")
+    return found
+
+
 def finish_timeout(flag: str | None, environ: Mapping[str, str]) -> float:
     """Return how long a stream's model may be silent at its end, in seconds (clause 1.5-12).
 

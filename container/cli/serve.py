@@ -30,6 +30,7 @@ from partway.container.cli.target import (
 )
 from partway.container.errors import LoadFailed
 from partway.container.guard import LoopGuard
+from partway.container.hosting import METHODS, Method
 from partway.container.limits import CANCEL_GRACE, FINISH_TIMEOUT, MAX_RUNNING
 from partway.container.model import Model
 from partway.container.models import MODELS
@@ -59,11 +60,12 @@ EXIT_GRACE = 1.0
 
 _EPILOG = """\
 A flag goes before its variable, and a variable before the default. The platform can add no flags:
-an image sets PARTWAY_MODEL, PARTWAY_APP or PARTWAY_SCRIPT.
+an image sets PARTWAY_MODEL, PARTWAY_APP, PARTWAY_SCRIPT or PARTWAY_SKLEARN.
 
 examples:
   partway-container serve --model echo --host 127.0.0.1
   partway-container serve --model model:Chat --port 0
+  partway-container serve --sklearn model.joblib --host 127.0.0.1
 """
 
 
@@ -90,12 +92,32 @@ class ListenAddress:
     port: int
 
 
+@dataclass(frozen=True, slots=True)
+class ServingOptions:
+    """How a model is served.
+
+    Attributes:
+        model_dir: what it loads from.
+        finish_timeout: seconds of silence that a stream's handler has whose input is over.
+        show_errors: whether clients are shown what the model raised.
+        method: what a scikit-learn model is called by; None where it was not given.
+    """
+
+    model_dir: Path
+    finish_timeout: float
+    show_errors: bool
+    method: Method | None
+
+
 def add_to(commands: Commands) -> None:
     """Describe the command."""
     parser = commands.add_parser(
         "serve",  # the platform appends this word to the image's entry point (clause 1.1-1)
         help=COMMANDS["serve"],
-        description="Serve a model, an application or a classic inference script until SIGTERM.",
+        description=(
+            "Serve a model, an application, a classic inference script or a scikit-learn model "
+            "until SIGTERM."
+        ),
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -112,6 +134,17 @@ def add_to(commands: Commands) -> None:
         "--script", metavar="FILE", help="a file with model_fn and its kin; also PARTWAY_SCRIPT"
     )
     parser.add_argument(
+        "--sklearn",
+        metavar="FILE",
+        help="a scikit-learn model that joblib.dump() has written; loading it runs its code, so "
+        "serve files that you trust; also PARTWAY_SKLEARN",
+    )
+    parser.add_argument(
+        "--method",
+        metavar="METHOD",
+        help="what --sklearn calls: predict or predict_proba; also PARTWAY_METHOD (predict)",
+    )
+    parser.add_argument(
         "--model-dir",
         metavar="DIR",
         help=f"what the model loads from; also SM_MODEL_DIR ({MODEL_DIR})",
@@ -125,6 +158,12 @@ def add_to(commands: Commands) -> None:
         metavar="SECONDS",
         help="silence of a stream's model, once its client has said everything, that ends it; "
         f"also PARTWAY_FINISH_TIMEOUT ({FINISH_TIMEOUT:g})",
+    )
+    parser.add_argument(
+        "--show-errors",
+        action="store_true",
+        help="answer a failed invocation with the exception and the model's own frames, for "
+        "development; also PARTWAY_SHOW_ERRORS=1 (only the exception's type)",
     )
     parser.add_argument(
         "--log-level",
@@ -155,10 +194,15 @@ def run(options: argparse.Namespace) -> int:
     target = choose({kind: getattr(options, kind) for kind in KINDS}, environ)
     address = ListenAddress(given.host(options.host, environ), given.port(options.port, environ))
     model_dir = given.model_dir(options.model_dir, environ)
-    finish_timeout = given.finish_timeout(options.finish_timeout, environ)
+    serving = ServingOptions(
+        model_dir,
+        given.finish_timeout(options.finish_timeout, environ),
+        given.show_errors(flag=options.show_errors, environ=environ),
+        given.method(options.method, environ, METHODS),
+    )
     _raise_descriptor_limit()
     _leave_on_signal(0)  # importing may take a minute
-    make_server = _server_for(target, address, model_dir, finish_timeout)
+    make_server = _server_for(target, address, serving)
     keep_freed_blocks()
     return _run_loop(_serve(target, make_server, address))
 
@@ -167,13 +211,18 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _server_for(
-    target: ModelTarget, address: ListenAddress, model_dir: Path, finish_timeout: float
+    target: ModelTarget, address: ListenAddress, serving: ServingOptions
 ) -> Callable[[], Server]:
     """Import what is served; gives a function that makes its server, on a running loop.
 
     Raises:
         CommandError: what is to be served does not exist, or cannot be imported.
     """
+    if serving.method is not None and target.kind != "sklearn":
+        raise CommandError(
+            f"the method {serving.method} is for --sklearn alone; {target.source} {target.name} "
+            "has none"
+        )
     if target.kind == "app":
         from partway.container.hosting.asgi import AppServer
 
@@ -188,14 +237,34 @@ def _server_for(
         if not path.is_file():
             raise target.error(f"there is no such file in {Path.cwd()}")
         model: Model = Script(path)
+    elif target.kind == "sklearn":
+        model = _sklearn_model(target, serving)
     else:
         model = make_model(target)
+    model_dir = serving.model_dir
     if not model_dir.is_dir():
         missing = "the model's folder does not exist: its files can be named by --model-dir"
         _log.info(LogLine(missing, folder=str(model_dir)))
     return lambda: ModelServer(
-        model, address.host, address.port, model_dir, finish_timeout=finish_timeout
+        model,
+        address.host,
+        address.port,
+        model_dir,
+        finish_timeout=serving.finish_timeout,
+        show_errors=serving.show_errors,
     )
+
+
+def _sklearn_model(target: ModelTarget, serving: ServingOptions) -> Model:
+    from partway.container.hosting.sklearn_model import SklearnModel  # numpy, as above
+
+    path = Path(target.name)
+    if not path.is_file() and not (serving.model_dir / path).is_file():
+        raise target.error(
+            f"there is no such file in {Path.cwd()} or in the model's folder {serving.model_dir}"
+        )
+    put_on_path(Path.cwd())  # pickles look for their classes by the modules' names
+    return SklearnModel(path, serving.method or "predict")
 
 
 # --- Serving -------------------------------------------------------------------------------------

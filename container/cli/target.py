@@ -22,6 +22,7 @@ KINDS: Mapping[str, str] = {
     "model": "PARTWAY_MODEL",
     "app": "PARTWAY_APP",
     "script": "PARTWAY_SCRIPT",
+    "sklearn": "PARTWAY_SKLEARN",
 }
 _DEFAULT = "echo"
 

@@ -1,4 +1,4 @@
-"""What a classic inference script does where it has no function of its own.
+"""The functions that stand in where a classic inference script has none of its own.
 
 Bodies become arrays, and predictions bodies, as ``sagemaker-inference-toolkit`` has it; one record
 is a row of an array of two dimensions.

@@ -40,6 +40,7 @@ examples:
   partway dev                             # the model that ships: echo
   partway dev model:Chat --reload
   partway dev --script code/inference.py --model-dir .
+  partway dev --sklearn model.joblib
 """
 
 
@@ -64,6 +65,9 @@ def add_to(commands: Commands) -> None:
     served.add_argument("--app", metavar="MODULE:NAME", help="an ASGI or WSGI application")
     served.add_argument(
         "--script", metavar="FILE", help="a file with model_fn and the other functions"
+    )
+    served.add_argument(
+        "--sklearn", metavar="FILE", help="a scikit-learn model that joblib.dump() has written"
     )
     parser.add_argument("--model-dir", metavar="DIR", help="the folder with the model's artifacts")
     parser.add_argument(
@@ -96,7 +100,7 @@ def run(options: argparse.Namespace) -> int:
         return _fail(str(error), status=2)
     start_logging(loaded.log_level, "text")
     raise_descriptor_limit(descriptors_of(loaded))
-    shown = options.model or options.app or options.script or options.name
+    shown = options.model or options.app or options.script or options.sklearn or options.name
     return run_loop(develop(loaded, _command(options, port), changes, shown))
 
 
@@ -156,7 +160,8 @@ def _command(options: argparse.Namespace, port: int) -> Command:
     command = [sys.executable, "-P", "-B", "-m", "partway.container", "serve"]
     command += ["--host", _HOST, "--port", str(port), "--log-level", options.log_level]
     command += ["--log-format", "text"]  # the supervisor waits for the text line "listening on"
-    for name in ("model", "app", "script", "model_dir"):
+    command.append("--show-errors")
+    for name in ("model", "app", "script", "sklearn", "model_dir"):
         value = getattr(options, name)
         if value is not None:
             command.append(f"--{name.replace('_', '-')}={value}")

@@ -29,7 +29,7 @@ from partway.protocol.open_inference.tensors import TensorFault
 
 FORMS: Final = '[[…], …], {"instances": […]}, {"inputs": …} or {"columns": […], "data": […]}'
 
-#: What may stand beside the rows, whatever form they have.
+#: Members that may stand beside the rows of any form.
 _BESIDE: Final = frozenset({"configuration", "parameters", "signature_name", "id", "outputs"})
 _TENSOR: Final = frozenset({"name", "shape", "datatype"})
 
@@ -124,7 +124,8 @@ class _Reader:
         """Rows; or the values of the only row, but for strings, of which each is a record."""
         if any(isinstance(each, list | dict) for each in values):
             return self.records(values)
-        if values and all(isinstance(each, str) for each in values):
+        is_row = self._width is not None and self._width == len(values) > 1
+        if values and not is_row and all(isinstance(each, str) for each in values):
             self.scalars = True
             return [[each] for each in values]
         return [values] if values else []

@@ -253,6 +253,31 @@ def test_a_flag_goes_before_the_environment(refused: Refused, own: Path) -> None
     )
 
 
+def test_a_scikit_learn_model_that_is_not_there(refused: Refused, own: Path) -> None:
+    assert refused("serve", "--sklearn", "model.joblib", "--model-dir", "/tmp") == (
+        2,
+        f"--sklearn model.joblib: there is no such file in {own} or in the model's folder /tmp",
+    )
+
+
+def test_a_method_is_for_scikit_learn_alone(refused: Refused) -> None:
+    assert refused("serve", "--model", "echo", "--method", "predict_proba") == (
+        2,
+        "the method predict_proba is for --sklearn alone; --model echo has none",
+    )
+    assert refused("serve", "--sklearn", "m.joblib", PARTWAY_METHOD="transform") == (
+        2,
+        "PARTWAY_METHOD 'transform' was given; it must be one of predict, predict_proba",
+    )
+
+
+def test_whether_errors_are_shown(refused: Refused) -> None:
+    assert refused("serve", PARTWAY_SHOW_ERRORS="yes") == (
+        2,
+        "PARTWAY_SHOW_ERRORS 'yes' was given; it must be one of 0, 1",
+    )
+
+
 def test_a_model_that_cannot_be_found(refused: Refused, own: Path) -> None:
     shipped = "echo, kmeans, linear, pca, speech, text"
     assert refused("serve", "--model", "nope") == (

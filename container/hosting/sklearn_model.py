@@ -1,0 +1,154 @@
+"""A scikit-learn model that ``joblib.dump`` has written, served as it is.
+
+joblib's files are pickles: whoever wrote one runs code here. scikit-learn and joblib are imported
+by :meth:`SklearnModel.load`, and are in the extra ``sklearn``.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from partway.container.errors import ModelError
+from partway.container.hosting import Method
+from partway.container.hosting.sklearn_predictions import PREDICTION_TYPES, encode_predictions
+from partway.container.hosting.sklearn_records import SklearnRecords, check_readable, read_records
+from partway.container.record_model import RecordModel, told_to_the_client
+from partway.log_lines import LogLine
+from partway.protocol.limits import LOGGED_CHARACTERS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_log = logging.getLogger("partway.container.hosting")
+
+
+class SklearnModel(RecordModel):
+    """Answers bodies of records by ``predict`` or ``predict_proba``, one at a time.
+
+    Columns that clients name are put into the order of ``feature_names_in_``. A model that was
+    fitted on a DataFrame gets one, where pandas is installed.
+
+    Args:
+        path: the file. A relative path that is not in the current folder is looked for in the
+            model's folder.
+        method: what is called.
+    """
+
+    answer_types = PREDICTION_TYPES
+
+    def __init__(self, path: Path, method: Method = "predict") -> None:
+        self._path = path
+        self._method = method
+        self._predict: Any = None
+        self._names: Sequence[str] | None = None
+        self._width: int | None = None
+        self._takes_frames = False
+
+    def load(self, model_dir: Path) -> None:
+        """Read the file.
+
+        Raises:
+            RuntimeError: joblib or scikit-learn is missing, or the file cannot be read.
+            TypeError: what it holds has no such method.
+        """
+        path = self._path if self._path.is_file() else model_dir / self._path
+        if not path.is_file():
+            raise RuntimeError(
+                f"there is no file {self._path} in {Path.cwd()} or in the model's folder "
+                f"{model_dir}"
+            )
+        model = _read(path)
+        self._predict = getattr(model, self._method, None)
+        if not callable(self._predict):
+            raise TypeError(
+                f"{path} holds a {type(model).__name__}, which has no {self._method}(); it must be "
+                "a fitted model of scikit-learn that has"
+            )
+        names = getattr(model, "feature_names_in_", None)
+        self._names = None if names is None else [str(name) for name in names]
+        self._width = getattr(model, "n_features_in_", None)
+        self._takes_frames = names is not None and importlib.util.find_spec("pandas") is not None
+        if names is not None and not self._takes_frames:
+            _log.warning(
+                LogLine(
+                    "the model was fitted on a DataFrame, and pandas is not installed: it gets its "
+                    "columns by their places",
+                    file=str(path),
+                )
+            )
+            warnings.filterwarnings("ignore", "X does not have valid feature names", UserWarning)
+
+    def check_readable(self, content_type: str) -> None:
+        check_readable(content_type)
+
+    def answer_body(self, body: bytes, content_type: str, media_type: str) -> bytes:
+        """Answer a body; on a worker.
+
+        Args:
+            body: the records.
+            content_type: what the body is.
+            media_type: what its answer must be.
+
+        Raises:
+            ModelError: the body cannot be read, or the model refuses its records (400).
+            ValueError: the predictions are not one for each record.
+        """
+        with told_to_the_client():
+            records = read_records(body, content_type, self._names, self._width)
+        data = self._data(records)
+        try:
+            predictions = self._predict(data)
+        except ValueError as error:
+            # So scikit-learn says that it cannot take an input: NaN, or an unknown category.
+            why = " ".join(str(error).split())[:LOGGED_CHARACTERS]
+            raise ModelError(f"the model refuses the records: {why}", status=400) from error
+        return encode_predictions(predictions, len(records), media_type)
+
+    def _data(self, records: SklearnRecords) -> Any:
+        if self._takes_frames and self._names is not None:
+            from pandas import DataFrame
+
+            return DataFrame(records.rows, columns=list(self._names))
+        if self._width is None and records.are_texts:
+            return [row[0] for row in records.rows]
+        return records.array()
+
+
+def _read(path: Path) -> Any:
+    try:
+        import joblib
+        from sklearn.exceptions import InconsistentVersionWarning
+    except ModuleNotFoundError as error:
+        raise RuntimeError(
+            f"a scikit-learn model needs scikit-learn, and there is no {error.name}: pip install "
+            "'partway[sklearn]'"
+        ) from error
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            model = joblib.load(path)
+        except Exception as error:
+            raise RuntimeError(
+                f"{path} cannot be read: {type(error).__name__}: {error}; it must be a file of "
+                "joblib.dump(), and have its classes' packages installed"
+            ) from error
+    versions = {
+        (each.message.original_sklearn_version, each.message.current_sklearn_version)
+        for each in caught
+        if isinstance(each.message, InconsistentVersionWarning)
+    }
+    for fitted, installed in sorted(versions):
+        _log.warning(
+            LogLine(
+                "the model was fitted with another version of scikit-learn: its predictions may "
+                "differ; install the same version, or fit it again",
+                file=str(path),
+                fitted=fitted,
+                installed=installed,
+            )
+        )
+    return model
