@@ -1,14 +1,15 @@
 """RecordIO: how records are framed, whatever they hold.
 
 A frame is u32 LE magic, u32 LE that has a flag in its upper 3 bits and the length in the others,
-the payload, zeros up to a multiple of 4. A payload that holds the magic at a multiple of 4 may be
-cut there, and the reader puts those bytes back. Frames are written whole and read both ways.
+the payload, zeros up to a multiple of 4. Frames are written whole. A record in several parts is
+read in both forms that there are. dmlc-core cuts a payload at each magic at a multiple of 4, and
+leaves the magic out. ml-io's reader puts nothing between the parts.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from partway.protocol.limits import MAX_RECORD_BYTES, MEDIA_PIECE
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 MAGIC: Final = b"\x0a\x23\xd7\xce"
 
 _HEAD: Final = struct.Struct("<4sI")
+_ALIGNMENT: Final = 4
 _LENGTH_BITS: Final = 29
 _MAX_LENGTH: Final = (1 << _LENGTH_BITS) - 1
 _WHOLE, _FIRST, _MIDDLE, _LAST = range(4)
@@ -68,7 +70,7 @@ class FrameHead(NamedTuple):
 
     @property
     def adds(self) -> int:
-        """Bytes that a record has by it: its payload, and the magic that the next part lacks."""
+        """Bytes that a record has by it at most: its payload, and a magic before the next part."""
         return self.length + (0 if self.ends else len(MAGIC))
 
 
@@ -120,9 +122,39 @@ def payload_of(record: memoryview) -> bytes:
     while record:
         _, word = _HEAD.unpack_from(record)
         head = FrameHead(word >> _LENGTH_BITS, word & _MAX_LENGTH)
-        parts.append(record[_HEAD.size : _HEAD.size + head.length])
+        parts.append(bytes(record[_HEAD.size : _HEAD.size + head.length]))
         record = record[head.size :]
-    return MAGIC.join(parts)
+    return joined_parts(parts)
+
+
+def joined_parts(parts: Sequence[bytes]) -> bytes:
+    """The payload of a record that came in parts.
+
+    dmlc-core's parts end at multiples of 4, but for the last, so that others are joined as they
+    are. Where both forms are possible, the payload is the one that is a protobuf record. It is
+    dmlc-core's if both are one, or neither is.
+    """
+    if len(parts) == 1:
+        return parts[0]
+    plain = b"".join(parts)
+    if any(len(part) % _ALIGNMENT for part in parts[:-1]):
+        return plain
+    with_magic = MAGIC.join(parts)
+    return plain if _is_record(plain) and not _is_record(with_magic) else with_magic
+
+
+def _is_record(payload: bytes) -> bool:
+    """Whether a payload is a protobuf record that has features or labels."""
+    from google.protobuf.message import DecodeError  # few records come in parts
+
+    from partway.protocol.media.record_schema import Record
+
+    record = Record()
+    try:
+        record.ParseFromString(payload)
+    except DecodeError:
+        return False
+    return bool(record.features or record.label)
 
 
 class RecordIOReader:
@@ -190,7 +222,7 @@ class RecordIOReader:
         self._parts.append(payload)
         self._parts_length += len(payload) + len(MAGIC)
         if head.ends:
-            whole = MAGIC.join(self._parts)
+            whole = joined_parts(self._parts)
             self._parts = []
             self._parts_length = 0
             self._records += 1

@@ -50,6 +50,39 @@ def test_a_payload_that_holds_the_magic():
         assert payloads(data, size) == [b"1234" + MAGIC + MAGIC + b"56", b"7"]
 
 
+#: A record of four float32, by hand: the second number has the bytes of the magic.
+RECORD = bytes.fromhex(
+    "0a1e"  # features: an entry of 30 bytes
+    "0a0676616c756573"  # its key: "values"
+    "1214 1212 0a10"  # its value: a tensor of float32, 16 bytes of values
+    "0000803f 0a23d7ce 00000000 0000803f"
+)
+
+
+@pytest.mark.parametrize("at", [1, 2, 4, 7, 8, 16, 20, 24, 31])
+def test_a_record_in_parts_with_nothing_between_them(at):
+    data = cut_frame(1, RECORD[:at]) + cut_frame(3, RECORD[at:])
+    three = cut_frame(1, RECORD[:at]) + cut_frame(2, b"") + cut_frame(3, RECORD[at:])
+    for size in (0, 1):
+        assert payloads(data + framed(b"7"), size) == [RECORD, b"7"]
+        assert payloads(three, size) == [RECORD]
+
+
+def test_a_record_that_was_cut_at_the_magic():
+    at = RECORD.index(MAGIC)
+    assert at % 4 == 0
+    data = cut_frame(1, RECORD[:at]) + cut_frame(3, RECORD[at + 4 :])
+    for size in (0, 1):
+        assert payloads(data, size) == [RECORD]
+
+
+def test_parts_that_are_no_record():
+    """Of dmlc-core's parts all but the last end at multiples of 4; the magic goes between them."""
+    assert payloads(cut_frame(1, b"1234") + cut_frame(3, b"5")) == [b"1234" + MAGIC + b"5"]
+    assert payloads(cut_frame(1, b"") + cut_frame(3, b"")) == [MAGIC]
+    assert payloads(cut_frame(1, b"123") + cut_frame(3, b"45")) == [b"12345"]
+
+
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
