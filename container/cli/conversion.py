@@ -76,7 +76,7 @@ def _as_asked(batch: Batch, options: argparse.Namespace) -> Batch:
     if options.drop_labels:
         batch = replace(batch, labels=None)
     if options.drop_beside:
-        batch = replace(batch, uid=None, metadata=None, configurations=None)
+        batch = replace(batch, uid=None, metadata=None, configurations=None, queries=None)
     if options.float32:
         features = batch.features
         if isinstance(features, SparseRows):

@@ -49,7 +49,7 @@ def add_to(commands: Commands) -> None:
     parser.add_argument(
         "--drop-beside",
         action="store_true",
-        help="write records without their uid, metadata and configuration",
+        help="write records without their uid, metadata, configuration and query's number",
     )
     parser.add_argument(
         "--float32", action="store_true", help="write numbers as float32, as AWS's algorithms do"

@@ -53,6 +53,7 @@ class Findings:
             "uid": batch.uid,
             "metadata": batch.metadata,
             "configuration": batch.configurations,
+            "qid": batch.queries,
         }
         for name, values in kept.items():
             if values is not None:

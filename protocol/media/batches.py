@@ -79,6 +79,7 @@ class Batch:
         labels: (records, labels); None where the records have none.
         uid: each record's, None where it has none; None where no record has one. So are the others.
         metadata: each record's.
+        queries: the number of the query that each record answers, as ``text/libsvm`` has it (qid).
         configurations: each record's: an object of JSON, or the text that a protobuf record has.
         configuration: the body's own, beside its records, where they were decoded as a whole.
         first: the number of the first record in its body.
@@ -91,6 +92,7 @@ class Batch:
     configurations: Sequence[Mapping[str, Any] | str | None] | None = None
     configuration: Mapping[str, Any] | None = None
     first: int = 0
+    queries: Sequence[int | None] | None = None
 
     def __len__(self) -> int:
         return len(self.features)
@@ -154,6 +156,7 @@ def joined(batches: Sequence[Batch]) -> Batch:
         _kept([(each.configurations, len(each)) for each in batches]),
         next((each.configuration for each in batches if each.configuration is not None), None),
         batches[0].first,
+        _kept([(each.queries, len(each)) for each in batches]),
     )
 
 
@@ -189,6 +192,7 @@ class BatchBuilder:
         self._uid: list[str | None] = []
         self._metadata: list[str | None] = []
         self._configurations: list[Mapping[str, Any] | str | None] = []
+        self._queries: list[int | None] = []
 
     def __len__(self) -> int:
         return len(self.values)
@@ -202,6 +206,7 @@ class BatchBuilder:
         uid: str | None = None,
         metadata: str | None = None,
         configuration: Mapping[str, Any] | str | None = None,
+        query: int | None = None,
     ) -> None:
         """Add a record. Widths, and how many labels there are, are the caller's to keep alike."""
         self.values.append(values)
@@ -210,6 +215,7 @@ class BatchBuilder:
         self._uid.append(uid)
         self._metadata.append(metadata)
         self._configurations.append(configuration)
+        self._queries.append(query)
 
     def built(self, width: int, first: int) -> Batch:
         """The records as a batch; there must be at least one."""
@@ -222,6 +228,7 @@ class BatchBuilder:
             _some(self._configurations),
             None,
             first,
+            _some(self._queries),
         )
 
     def _features(self, width: int) -> Numbers | SparseRows:

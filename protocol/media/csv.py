@@ -14,6 +14,7 @@ from partway.protocol.media.encoding import (
     RecordEncoder,
     check_beside,
     check_finite,
+    check_queries,
 )
 from partway.protocol.media.faults import Malformed
 from partway.protocol.media.lines import LineDecoder
@@ -96,6 +97,7 @@ class CsvEncoder(RecordEncoder):
 
     def pieces(self, batch: Batch) -> Iterator[bytes]:
         check_beside(batch, "text/csv")
+        check_queries(batch, "text/csv")
         check_finite(batch)
         for start in range(0, len(batch), ROWS_AT_ONCE):
             rows = batch.dense(start, start + ROWS_AT_ONCE)

@@ -134,6 +134,20 @@ def check_beside(batch: Batch, media_type: str) -> None:
                 )
 
 
+def check_queries(batch: Batch, media_type: str) -> None:
+    """See that no record has the number of a query: ``text/libsvm`` alone has a place for it.
+
+    Raises:
+        CannotWrite: one has.
+    """
+    for row, query in enumerate(batch.queries or ()):
+        if query is not None:
+            raise NoPlaceBeside(
+                f"the record has a query's number (qid); {media_type} has no place for that",
+                record=batch.first + row,
+            )
+
+
 def check_finite(batch: Batch) -> None:
     """See that numbers can be written as text.
 

@@ -16,7 +16,7 @@ from partway.protocol.limits import MAX_JSON_TABLE_BYTES, MAX_RECORD_BYTES, MEDI
 from partway.protocol.media.batches import Batch, BatchBuilder
 from partway.protocol.media.column_order import ColumnOrder
 from partway.protocol.media.decoding import RecordDecoder, Tabular
-from partway.protocol.media.encoding import RecordEncoder, check_finite, check_labels
+from partway.protocol.media.encoding import RecordEncoder, check_finite, check_labels, check_queries
 from partway.protocol.media.faults import Malformed, OverLimit
 from partway.protocol.media.instances import (
     KINDS,
@@ -396,6 +396,7 @@ class JsonEncoder(RecordEncoder):
 
     def pieces(self, batch: Batch) -> Iterator[bytes]:
         check_labels(batch, 0, "application/json")
+        check_queries(batch, "application/json")
         check_finite(batch)
         self._configuration = self._configuration or batch.configuration
         before = b"," if self._begun else b'{"instances": ['

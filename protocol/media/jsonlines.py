@@ -10,7 +10,7 @@ from partway.protocol.json_text import NotJson
 from partway.protocol.media.batches import Batch, BatchBuilder
 from partway.protocol.media.column_order import ColumnOrder
 from partway.protocol.media.decoding import Tabular
-from partway.protocol.media.encoding import RecordEncoder, check_finite, check_labels
+from partway.protocol.media.encoding import RecordEncoder, check_finite, check_labels, check_queries
 from partway.protocol.media.faults import Malformed
 from partway.protocol.media.instances import instances_lines, plain_rows, read_instance
 from partway.protocol.media.lines import LineDecoder
@@ -75,6 +75,7 @@ class JsonLinesEncoder(RecordEncoder):
 
     def pieces(self, batch: Batch) -> Iterator[bytes]:
         check_labels(batch, 0, "application/jsonlines")
+        check_queries(batch, "application/jsonlines")
         check_finite(batch)
         yield from instances_lines(batch)
 

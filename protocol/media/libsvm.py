@@ -1,4 +1,8 @@
-"""``text/libsvm``: ``<label> <index>:<value> …`` a line; either all lines have a label or none."""
+"""``text/libsvm``: ``<label> qid:<query> <index>:<value> …`` a line, a record each.
+
+Either all lines have a label or none. The number of a query, with which models that rank are
+trained, may be left out.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +24,11 @@ from partway.protocol.media.encoding import (
 from partway.protocol.media.faults import Malformed, UnsupportedMedia
 from partway.protocol.media.lines import LineDecoder
 from partway.protocol.media.number_text import comma_separated, json_text, number
+
+#: Before the number of the query that a record answers (SVMrank, XGBoost, scikit-learn).
+_QUERY: Final = b"qid:"
+#: Digits of such a number: all of 64 bits.
+_MOST_DIGITS: Final = 18
 
 _TO_COMMAS: Final = bytes.maketrans(b" :\n", b",,,")
 _NOT_SEPARATORS: Final = bytes(set(range(256)) - set(b" :\n"))
@@ -102,18 +111,20 @@ class LibsvmDecoder(LineDecoder):
                 continue
             self._refuse_empty(text, record, line)
             try:
-                label, keys, values = self._line(text)
+                label, query, keys, values = self._line(text)
             except ValueError as error:
                 raise Malformed(str(error), record=record, line=line) from None
             labels = None if label is None else np.array([label])
             self._check_finite(values, keys, record, line, labels=labels)
-            builder.add(values, keys, labels=labels)
+            builder.add(values, keys, labels=labels, query=query)
         if not builder:
             return None
         all_keys = np.concatenate([each for each in builder.keys if each is not None])
         return builder.built(self._wide_enough(all_keys), self.records)
 
-    def _line(self, text: bytes) -> tuple[float | None, NDArray[np.int64], NDArray[np.float64]]:
+    def _line(
+        self, text: bytes
+    ) -> tuple[float | None, int | None, NDArray[np.int64], NDArray[np.float64]]:
         words = text.partition(b"#")[0].split()
         label = None
         if words and b":" not in words[0]:
@@ -126,15 +137,22 @@ class LibsvmDecoder(LineDecoder):
             raise ValueError(
                 "either all lines must have a label or none; this one is not as the first"
             )
+        query = None
+        if words and words[0].startswith(_QUERY):
+            query = _query(words.pop(0))
         pairs = np.empty((len(words), 2))
         for place, word in enumerate(words):
+            if word.startswith(_QUERY):
+                raise ValueError(
+                    f"pair {place + 1} is a query's number (qid); it must be before the pairs, once"
+                )
             index, colon, value = word.partition(b":")
             key, found = number(index), number(value)
             if not colon or key is None or found is None:
                 raise ValueError(f"pair {place + 1} is not <index>:<value>, two numbers")
             pairs[place] = key, found
         keys = self._checked_indices(pairs[:, 0])
-        return label, keys, np.ascontiguousarray(pairs[:, 1])
+        return label, query, keys, np.ascontiguousarray(pairs[:, 1])
 
     def _checked_indices(self, indices: NDArray[np.float64]) -> NDArray[np.int64]:
         base = self.wanted.index_base
@@ -174,7 +192,13 @@ class LibsvmEncoder(RecordEncoder):
         labels = np.zeros((len(batch), 1)) if batch.labels is None else batch.labels
         rows = batch.sparse()
         counts = np.diff(rows.starts).tolist()
-        template = "".join([f"%s{' %d:%s' * count}\n" for count in counts])
+        queries = batch.queries or [None] * len(batch)
+        template = "".join(
+            [
+                f"%s{'' if query is None else f' qid:{query}'}{' %d:%s' * count}\n"
+                for query, count in zip(queries, counts, strict=True)
+            ]
+        )
         words = np.empty(len(batch) + 2 * len(rows.values), object)
         firsts = 2 * rows.starts[:-1] + np.arange(len(batch))
         words[firsts] = _texts(labels[:, 0])
@@ -187,6 +211,15 @@ class LibsvmEncoder(RecordEncoder):
 
     def finish(self) -> Iterator[bytes]:
         return iter(())
+
+
+def _query(word: bytes) -> int:
+    digits = word.removeprefix(_QUERY)
+    if not digits.isdigit() or len(digits) > _MOST_DIGITS:
+        raise ValueError(
+            f"the query's number (qid) must be a whole number of at most {_MOST_DIGITS} digits"
+        )
+    return int(digits)
 
 
 def _texts(numbers: NDArray[Any]) -> list[str]:

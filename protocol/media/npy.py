@@ -15,7 +15,13 @@ from numpy.lib import format as npy
 from partway.protocol.limits import KIB, MAX_RECORD_BYTES
 from partway.protocol.media.batches import Batch, Numbers
 from partway.protocol.media.decoding import RecordDecoder, Tabular
-from partway.protocol.media.encoding import Piece, RecordEncoder, check_beside, check_labels
+from partway.protocol.media.encoding import (
+    Piece,
+    RecordEncoder,
+    check_beside,
+    check_labels,
+    check_queries,
+)
 from partway.protocol.media.faults import Malformed, OverLimit
 
 _VERSIONS: Final = {(1, 0), (2, 0)}
@@ -178,6 +184,7 @@ class NpyEncoder(RecordEncoder):
     def pieces(self, batch: Batch) -> Iterator[bytes]:
         check_labels(batch, 0, "application/x-npy")
         check_beside(batch, "application/x-npy")
+        check_queries(batch, "application/x-npy")
         self._rows.append(batch.dense())
         yield from ()
 

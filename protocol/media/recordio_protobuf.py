@@ -10,7 +10,7 @@ import numpy as np
 from partway.protocol.limits import MAX_RECORD_BYTES
 from partway.protocol.media.batches import Batch, BatchBuilder, Numbers, SparseRows
 from partway.protocol.media.decoding import RecordDecoder, Tabular
-from partway.protocol.media.encoding import RecordEncoder
+from partway.protocol.media.encoding import RecordEncoder, check_queries
 from partway.protocol.media.faults import Malformed, OverLimit
 from partway.protocol.media.recordio import MAGIC, RecordIOReader, Run, framed, head_of
 from partway.protocol.media.records import (
@@ -130,6 +130,7 @@ class RecordIOEncoder(RecordEncoder):
     """Writes records in whole frames, those that are alike all at once."""
 
     def pieces(self, batch: Batch) -> Iterator[bytes]:
+        check_queries(batch, "application/x-recordio-protobuf")
         layout = self._layout(batch)
         if layout is None or isinstance(batch.features, SparseRows):
             yield from map(framed, written_records(batch))

@@ -152,6 +152,13 @@ def test_what_is_beside_the_numbers_is_dropped_when_that_is_said(
         assert error in capsysbinary.readouterr().err.decode()
         assert main([*command, "--drop-beside"]) == 0
         assert capsysbinary.readouterr().out == b"1.0\n2.0\n"
+    path.write_text("0 qid:3 0:1\n")
+    by_name = [*command, "--from", "text/libsvm", "--drop-labels"]
+    assert main(by_name) == 1
+    assert b"record 0: the record has a query's number (qid); text/csv has no place for that: " in (
+        capsysbinary.readouterr().err
+    )
+    assert main([*by_name, "--drop-beside"]) == 0
     path.write_text('{"instances": [{"features": [1]}], "configuration": {"a": 1}}')
     assert main(command) == 1
     assert b"has a configuration beside its records" in capsysbinary.readouterr().err

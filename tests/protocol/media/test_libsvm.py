@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from partway.protocol.media import Batch, SparseRows, Tabular, UnsupportedMedia, decoder_for, encode
+from partway.protocol.media import (
+    Batch,
+    CannotWrite,
+    SparseRows,
+    Tabular,
+    UnsupportedMedia,
+    decoder_for,
+    encode,
+)
 from tests.protocol.media.cases import SPARSE, read, refused
 
 LIBSVM = "text/libsvm"
@@ -29,6 +39,36 @@ def test_lines(body, labels, rows):
             assert isinstance(batch.features, SparseRows) == wanted.sparse
             assert batch.dense().tolist() == rows
             assert (None if batch.labels is None else batch.labels.tolist()) == labels
+
+
+@pytest.mark.parametrize(
+    ("body", "queries"),
+    [
+        (b"1 qid:7 0:1.5 3:2\n0 qid:8 1:-1\n", [7, 8]),
+        (b"1 qid:7 0:1.5 3:2 # a comment\n0 1:-1\n", [7, None]),
+        (b"qid:7 0:1.5 3:2\nqid:123456789012345678 1:-1\n", [7, 123456789012345678]),
+    ],
+)
+def test_records_may_name_their_query(body, queries):
+    for size in (0, 1, 5):
+        batch = read(body, LIBSVM, size=size)
+        assert batch.queries == queries
+        assert batch.dense().tolist() == [[1.5, 0, 0, 2], [0, -1, 0, 0]]
+
+
+def test_queries_are_written_again_where_there_is_a_place_for_them():
+    body = b"1.0 qid:7 0:1.5 3:2.0\n0.0 1:-1.0\n"
+    batch = read(body, LIBSVM)
+    assert encode(batch, LIBSVM) == body
+    for media_type in (
+        "text/csv",
+        "application/json",
+        "application/jsonlines",
+        "application/x-recordio-protobuf",
+        "application/x-npy",
+    ):
+        with pytest.raises(CannotWrite, match=r"the record has a query's number \(qid\)"):
+            encode(replace(batch, labels=None), media_type)
 
 
 def test_indices_from_1():
@@ -55,6 +95,11 @@ def test_indices_from_1():
         (b" \n1 0:1", "record 1 (line 2): either all lines must have a label or none"),
         (b"1 2:nan", "record 0 (line 1): feature 2 is NaN or infinite; it must be a finite number"),
         (b"1 0:1\n0:1", "record 1 (line 2): either all lines must have a label or none"),
+        (b"1 qid:x 0:1", "record 0 (line 1): the query's number (qid) must be a whole number"),
+        (b"1 qid: 0:1", "record 0 (line 1): the query's number (qid) must be a whole number"),
+        (b"1 qid:1234567890123456789 0:1", "record 0 (line 1): the query's number (qid) must be"),
+        (b"1 0:1 qid:7", "record 0 (line 1): pair 2 is a query's number (qid); it must be before"),
+        (b"1 qid:7 qid:8 0:1", "record 0 (line 1): pair 1 is a query's number (qid); it must be"),
         (b"1 0:1\n\n1 0:1", "record 1 (line 2): the line is empty; it must be a record"),
     ],
 )  # fmt: skip
