@@ -31,7 +31,7 @@ def opened_input(
 
     Args:
         options: the command's.
-        say: told in what a WAV file is sent other than as it is.
+        say: told in what a WAV file is sent other than as it is, and how it is cut.
 
     Raises:
         ValueError: a flag does not go with the others, or a file cannot be sent; says which.
@@ -52,8 +52,8 @@ def opened_input(
             asked = asked_sound(options.query, options.rate, options.channels)
             with _naming("--wav", options.wav):
                 sound = opened.enter_context(opened_sound(options.wav, asked))
-            if sound.conversion:
-                say(f"{options.wav}: {sound.conversion}")
+            for remark in filter(None, (sound.conversion, sound.cut)):
+                say(f"{options.wav}: {remark}")
             yield _sound(sound, options.partial, paced=options.pace == "realtime")
         else:
             if sys.stdin is None:

@@ -6,15 +6,14 @@ Another rate is made by libsoxr, which is loaded for such a file alone.
 
 from __future__ import annotations
 
-import wave
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from io import SEEK_CUR
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qs
 
+from partway.gateway.cli.wav_file import WavFile
 from partway.gateway.files import open_regular
 
 if TYPE_CHECKING:
@@ -28,17 +27,9 @@ PART_SECONDS: Final = 0.02
 #: Bytes of one sample: 16 bits, little-endian.
 _WIDTH: Final = 2
 
-#: The format of samples in floating point, which ``wave`` reads too from Python 3.15 on.
-_IEEE_FLOAT: Final = 3
-
 #: Frames of a file that are converted at a time, and their bytes: a file may have 65,535 channels.
 _BLOCK: Final = 4096
 _BLOCK_BYTES: Final = 1024 * 1024
-
-#: Bytes of a file before its first chunk, and of a chunk's head; and chunks before the samples.
-_RIFF: Final = 12
-_CHUNK: Final = 8
-_MOST_CHUNKS: Final = 1000
 
 #: The names that services give to 16-bit little-endian samples.
 _LINEAR_16: Final = frozenset({"linear16", "pcm", "pcm16", "pcm_s16le", "s16le"})
@@ -121,9 +112,9 @@ class Sound:
         ValueError: the file's samples cannot be sent so.
     """
 
-    def __init__(self, file: wave.Wave_read, asked: AskedSound) -> None:
+    def __init__(self, file: WavFile, asked: AskedSound) -> None:
         self._file = file
-        self._found = (file.getframerate(), file.getnchannels(), file.getsampwidth())
+        self._found = (file.rate, file.channels, file.width)
         rate, channels, width = self._found
         if width > 4:
             raise ValueError(f"its samples have {width * 8} bits; they must have 8, 16, 24 or 32")
@@ -149,10 +140,15 @@ class Sound:
         sent = (self.rate, self._channels, _WIDTH)
         return "" if sent == self._found else f"{_words(*self._found)}; sent as {_words(*sent)}"
 
+    @property
+    def cut(self) -> str:
+        """How the file's samples end too early; empty where they do not."""
+        return self._file.cut
+
     def pieces(self) -> Iterator[bytes]:
         """Yield the samples as they are sent, 20 ms at a time."""
         if not self.conversion:
-            yield from iter(lambda: self._file.readframes(self.part_frames), b"")
+            yield from iter(lambda: self._file.read(self.part_frames), b"")
             return
         size = self.part_frames * self._channels * _WIDTH
         waiting = bytearray()
@@ -173,10 +169,9 @@ class Sound:
             resampler = soxr.ResampleStream(rate, self.rate, self._channels, dtype="float32")
         ended = False
         while not ended:
-            data = self._file.readframes(max(1, min(_BLOCK, _BLOCK_BYTES // (width * channels))))
+            data = self._file.read(max(1, min(_BLOCK, _BLOCK_BYTES // (width * channels))))
             ended = not data
-            whole = data[: len(data) - len(data) % (width * channels)]  # it may be cut short
-            samples = _mixed(_samples(whole, width).reshape(-1, channels), self._channels)
+            samples = _mixed(_samples(data, width).reshape(-1, channels), self._channels)
             if resampler is not None:
                 samples = resampler.resample_chunk(samples, last=ended)
             yield _as_16_bits(samples)
@@ -216,23 +211,6 @@ def _words(rate: int, channels: int, width: int) -> str:
     return f"{rate} Hz, {channels} channel{plural}, {width * 8} bits"
 
 
-def _refuse_endless_head(file: BinaryIO) -> None:
-    """See that the samples come behind few chunks: of eight bytes each they would take minutes.
-
-    Raises:
-        ValueError: they come behind more, or never.
-    """
-    file.seek(_RIFF)
-    for _ in range(_MOST_CHUNKS):
-        head = file.read(_CHUNK)
-        if len(head) < _CHUNK or head.startswith(b"data"):
-            file.seek(0)
-            return
-        size = int.from_bytes(head[4:], "little")
-        file.seek(size + size % 2, SEEK_CUR)
-    raise ValueError(f"its samples must come behind at most {_MOST_CHUNKS} chunks; they do not")
-
-
 @contextmanager
 def opened_sound(path: Path, asked: AskedSound) -> Iterator[Sound]:
     """Open a WAV file, and look at its head.
@@ -241,25 +219,5 @@ def opened_sound(path: Path, asked: AskedSound) -> Iterator[Sound]:
         OSError: it cannot be opened.
         ValueError: it is no WAV file with PCM samples, or they cannot be sent as asked.
     """
-    with ExitStack() as opened:
-        file = opened.enter_context(open_regular(path))
-        _refuse_endless_head(file)
-        try:
-            found = opened.enter_context(wave.open(file))
-        except (EOFError, RuntimeError):  # the latter of a chunk that is longer than the file
-            raise ValueError("it ends in the middle of its head") from None
-        except wave.Error as error:
-            raise _unusable(str(error)) from None
-        if _format_of(found) == _IEEE_FLOAT:
-            raise _unusable(f"unknown format: {_IEEE_FLOAT}")
-        yield Sound(found, asked)
-
-
-def _unusable(why: str) -> ValueError:
-    return ValueError(f"{why}; it must be a WAV file with PCM samples")
-
-
-def _format_of(found: wave.Wave_read) -> int | None:
-    """The format of a file's samples; None where ``wave`` reads but PCM, and does not say."""
-    said: Callable[[], int] | None = getattr(found, "getformat", None)
-    return None if said is None else said()
+    with open_regular(path) as file:
+        yield Sound(WavFile(file), asked)

@@ -89,6 +89,17 @@ async def test_sound_that_has_to_be_another_is_told_of(tmp_path):
     assert told == [f"{path}: 48000 Hz, 2 channels, 16 bits; sent as 16000 Hz, 1 channel, 16 bits"]
 
 
+async def test_sound_that_is_cut_is_said(tmp_path):
+    path = tmp_path / "a.wav"
+    write_tone(path, rate=16_000, seconds=0.1)
+    path.write_bytes(path.read_bytes()[:-1])
+    told: list[str] = []
+    with opened_input(options(wav=path), told.append) as parts:
+        assert sum([len(part.payload) async for part in parts]) == 3198
+    cut = "it is cut: it has 3199 of 3200 bytes of samples"
+    assert told == [f"{path}: {cut}; its last 1 bytes are no whole frame and are left out"]
+
+
 @pytest.mark.parametrize("flag", ["file", "wav"])
 def test_a_file_that_is_not_there(flag, tmp_path):
     path = tmp_path / "none"
@@ -99,7 +110,7 @@ def test_a_file_that_is_not_there(flag, tmp_path):
 def test_a_file_that_is_no_sound(tmp_path):
     path = tmp_path / "a.wav"
     path.write_bytes(b"ID3\x03 and so on")
-    assert refusal(wav=path).startswith(f"--wav {path}: file does not start with RIFF id; ")
+    assert refusal(wav=path).startswith(f"--wav {path}: it does not begin with RIFF and WAVE; ")
 
 
 @pytest.mark.parametrize("flag", ["rate", "channels"])

@@ -85,6 +85,93 @@ def test_a_file_that_is_cut_short(tmp_path, kept):
     path.write_bytes(path.read_bytes()[: 44 + kept])
     samples, _, _ = converted(path, AskedSound(44_100, 1))
     assert len(samples) == kept // 6
+    with opened_sound(path, AskedSound()) as sound:
+        assert sound.cut.startswith(f"it is cut: it has {kept} of 264600 bytes of samples")
+        assert sound.cut.endswith(
+            f"its last {kept % 6} bytes are no whole frame and are left out"
+        ) == (kept % 6 > 0)
+
+
+@pytest.mark.parametrize("over", [1, 3])
+def test_no_part_of_a_sample_is_sent_of_what_is_right_already(tmp_path, over):
+    path = tmp_path / "a.wav"
+    write_tone(path, rate=16_000, channels=2, seconds=0.1)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: -4 + over])
+    with opened_sound(path, AskedSound()) as sound:
+        assert sound.conversion == ""
+        assert b"".join(sound.pieces()) == whole[44:-4]
+        assert sound.cut == (
+            f"it is cut: it has {6396 + over} of 6400 bytes of samples; its last {over} bytes are "
+            "no whole frame and are left out"
+        )
+
+
+@pytest.mark.parametrize(
+    ("stated", "cut"),
+    [
+        (0xFFFF_FFFF, "its last 1 bytes are no whole frame and are left out"),
+        (5, "its last 1 bytes are no whole frame and are left out"),
+        (4, ""),
+        (0, ""),
+    ],
+)
+def test_a_length_that_a_program_could_not_know_or_has_miscounted(tmp_path, stated, cut):
+    path = tmp_path / "a.wav"
+    path.write_bytes(PCM + b"data" + stated.to_bytes(4, "little") + b"\1\0\2\0\3")
+    with opened_sound(path, AskedSound()) as sound:
+        assert b"".join(sound.pieces()) == (b"\1\0\2\0" if stated else b"")
+        assert sound.cut == cut
+
+
+#: A head of 16 bits at 8000 Hz, by hand, up to its samples.
+PCM = b"RIFF\x28\0\0\0WAVEfmt \x10\0\0\0\x01\0\x01\0\x40\x1f\0\0\x80\x3e\0\0\x02\0\x10\0"
+
+
+def extensible(bits: int, channels: int, subformat: str) -> bytes:
+    """The same in the extensible format, by hand: 22 bytes more, the sub-format's GUID at last."""
+    frame = channels * bits // 8
+    head = (
+        b"\xfe\xff"
+        + channels.to_bytes(2, "little")
+        + (8000).to_bytes(4, "little")
+        + (8000 * frame).to_bytes(4, "little")
+        + frame.to_bytes(2, "little")
+        + bits.to_bytes(2, "little")
+        + b"\x16\0"
+        + bits.to_bytes(2, "little")
+        + b"\0\0\0\0"
+        + bytes.fromhex(subformat)
+    )
+    return b"RIFF\xff\0\0\0WAVEfmt " + len(head).to_bytes(4, "little") + head
+
+
+PCM_GUID = "01000000 0000 1000 8000 00aa00389b71"
+
+
+def test_an_extensible_head(tmp_path):
+    path = tmp_path / "a.wav"
+    path.write_bytes(extensible(16, 2, PCM_GUID) + b"data\x08\0\0\0" + b"\1\0\2\0\3\0\4\0")
+    with opened_sound(path, AskedSound()) as sound:
+        assert (sound.rate, sound.conversion, sound.cut) == (8000, "", "")
+        assert b"".join(sound.pieces()) == b"\1\0\2\0\3\0\4\0"
+    path.write_bytes(extensible(24, 1, PCM_GUID) + b"data\x06\0\0\0" + b"\0\0\x40\0\0\xc0")
+    with opened_sound(path, AskedSound()) as sound:
+        assert np.frombuffer(b"".join(sound.pieces()), "<i2").tolist() == [16_384, -16_384]
+
+
+@pytest.mark.parametrize(
+    ("subformat", "why"),
+    [
+        ("03000000 0000 1000 8000 00aa00389b71", "unknown format: 3; it must be a WAV file with"),
+        ("01000000 2107 d311 8644 c8c1ca000000", "unknown format: 65534 with another sub-format"),
+    ],
+)
+def test_an_extensible_head_of_other_samples(tmp_path, subformat, why):
+    path = tmp_path / "a.wav"
+    path.write_bytes(extensible(32, 1, subformat) + b"data\0\0\0\0")
+    with pytest.raises(ValueError, match=why), opened_sound(path, AskedSound()):
+        pytest.fail("it was opened")
 
 
 def test_a_long_file_is_read_a_block_at_a_time(tmp_path):
@@ -93,7 +180,7 @@ def test_a_long_file_is_read_a_block_at_a_time(tmp_path):
     with opened_sound(path, AskedSound(16_000, 1)) as sound:
         pieces = sound.pieces()
         next(pieces)
-        assert sound._file.tell() < 48_000
+        assert sound._file.frames_read < 48_000
 
 
 HEAD = b"RIFF\x28\0\0\0WAVEfmt \x10\0\0\0"
@@ -104,7 +191,14 @@ HEAD = b"RIFF\x28\0\0\0WAVEfmt \x10\0\0\0"
     [
         (b"", "it ends in the middle of its head"),
         (b"RIFF\xff\0\0\0WAVEfmt \xff\xff\xff\xff", "it ends in the middle of its head"),
-        (b"ID3\x03 and so on", "file does not start with RIFF id; it must be a WAV file with PCM"),
+        (b"ID3\x03 and so on", "it does not begin with RIFF and WAVE; it must be a WAV file with"),
+        (PCM[:12] + b"data\0\0\0\0", "its samples come before their format; it must be a WAV file"),
+        (PCM, "it ends in the middle of its head"),
+        (extensible(16, 1, PCM_GUID)[:-1], "it ends in the middle of its head"),
+        (
+            HEAD + b"\x01\0\0\0\x40\x1f\0\0\0\x7d\0\0\x04\0\x20\0data\0\0\0\0",
+            "it has 0 channels of 32 bits; it must have some of both",
+        ),
         (
             HEAD + b"\x03\0\x01\0\x40\x1f\0\0\0\x7d\0\0\x04\0\x20\0data\0\0\0\0",
             "unknown format: 3; it must be a WAV file with PCM samples",
@@ -118,7 +212,10 @@ HEAD = b"RIFF\x28\0\0\0WAVEfmt \x10\0\0\0"
             "its samples have 64 bits; they must have 8, 16, 24 or 32",
         ),
     ],
-    ids=["empty", "a chunk without end", "mp3", "floating point", "no rate", "64 bits"],
+    ids=[
+        *("empty", "a chunk without end", "mp3", "no format", "no samples", "a cut format"),
+        *("no channels", "floating point", "no rate", "64 bits"),
+    ],
 )
 def test_a_file_that_cannot_be_sent(tmp_path, content, why):
     path = tmp_path / "a.wav"
