@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
+import json
 import os
 import signal
 import socket
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -206,6 +208,23 @@ def test_gateway_container_and_page(start, tmp_path):
     assert dev.ended() == 0
     all_gone(family)
     assert "Traceback" not in dev.errors
+
+
+def test_a_script_s_exception_is_shown(start, tmp_path):
+    """Through the gateway, with the script's own lines; elsewhere its type alone is."""
+    (tmp_path / "broken.py").write_text(
+        "def model_fn(model_dir): return None\n"
+        "def predict_fn(data, model):\n"
+        "    return model[data.sum()]\n"
+    )
+    dev = start("--script", "broken.py")
+    assert dev.line() == "ready"
+    request = urllib.request.Request(f"{dev.url}/v1/models/model:predict", b'{"instances": [[1]]}')
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        urllib.request.urlopen(request, timeout=PATIENCE)
+    error = json.loads(refused.value.read())["error"]
+    assert error.startswith("the model failed: TypeError: 'NoneType' object is not subscriptable\n")
+    assert error.endswith("line 3, in predict_fn\n    return model[data.sum()]")
 
 
 def test_an_open_stream_does_not_hold_the_end_up(start):

@@ -314,7 +314,7 @@ def test_a_file_that_is_no_sound(asked_wrongly, tmp_path):
     path.write_bytes(b"ID3\x03 and so on")
     ended = asked_wrongly("echo", "--wav", str(path), "--gateway", "http://127.0.0.1:1")
     assert ended.status == 2
-    assert ended.errors.startswith(f"partway invoke: --wav {path}: file does not start with RIFF")
+    assert ended.errors.startswith(f"partway invoke: --wav {path}: it does not begin with RIFF")
 
 
 def test_sound_goes_as_the_model_asks_for_it(invoke, tmp_path):
