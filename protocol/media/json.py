@@ -58,9 +58,9 @@ _State = Callable[[bytes, int], int]
 class JsonDecoder(RecordDecoder):
     """Reads the object around the records byte by byte, and records many at a time.
 
-    A state is a method that takes what it understands and says which one is next. Whatever needs
-    more than one byte is a value, whose end :class:`JsonScanner` finds. A form that has no array of
-    records is one such value: tensors, columns, a DataFrame.
+    A state is a method that takes what it understands and says which one is next. The end of a
+    value, which has more than one byte, is found by :class:`JsonScanner`. A form that has no array
+    of records is one such value: tensors, columns, a DataFrame.
 
     Args:
         wanted: what the records must be.

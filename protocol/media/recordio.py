@@ -2,8 +2,8 @@
 
 A frame is u32 LE magic, u32 LE that has a flag in its upper 3 bits and the length in the others,
 the payload, zeros up to a multiple of 4. Frames are written whole. A record in several parts is
-read in both forms that there are. dmlc-core cuts a payload at each magic at a multiple of 4, and
-leaves the magic out. ml-io's reader puts nothing between the parts.
+read in both forms that there are. The library dmlc-core cuts a payload at each magic at a multiple
+of 4, and leaves the magic out. The reader of ml-io puts nothing between the parts.
 """
 
 from __future__ import annotations

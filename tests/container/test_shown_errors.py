@@ -1,4 +1,4 @@
-"""What clients are shown of a model's exception, in development and in production."""
+"""A model's exception as clients see it, in development and in production."""
 
 from __future__ import annotations
 

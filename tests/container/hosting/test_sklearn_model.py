@@ -1,4 +1,4 @@
-"""Serving a scikit-learn model, where there is none: what an operator is told."""
+"""Errors of a scikit-learn model that cannot be loaded."""
 
 from __future__ import annotations
 
