@@ -37,7 +37,7 @@ set -E
 exec 2>&1
 failed() { printf '%s\n' "README.md, line $block: status $1 of: $2"; }
 trap 'failed "$?" "$BASH_COMMAND"; exit 1' ERR
-trap 'kill $(jobs -p) 2>/dev/null; wait' EXIT
+trap 'trap - ERR; kill $(jobs -p) 2>/dev/null; wait' EXIT
 """
 
 
