@@ -43,44 +43,68 @@ class Rounds(threading.local):
            the loop reads, answers and accepts.
         2. A short read never waits: it is what those send who keep their pace. One over LONG_READ
            waits its turn while others have a backlog.
+        3. A task takes its turn between two rounds, one task each time. The round cannot measure
+           the work of a task, and would wake all of them in one moment.
     """
 
     def __init__(self) -> None:
         self._waiting: deque[Queued] = deque()
+        #: The places of tasks.
+        self._tasks: deque[Queued] = deque()
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def soon(self, take_turn: Callable[[], None]) -> Queued:
         """Have a turn taken in a round to come."""
+        return self._queue(self._waiting, take_turn)
+
+    def wake_soon(self, wake: Callable[[], None]) -> Queued:
+        """Have a task woken behind a round to come (rule 3).
+
+        Args:
+            wake: wakes the task, which works until it waits again; it may do some work itself.
+        """
+        return self._queue(self._tasks, wake)
+
+    def busy(self) -> bool:
+        """Whether somebody has a backlog, so that a long read waits its turn (rule 2)."""
+        return self._any_waits() and self._loop is asyncio.get_running_loop()
+
+    def _queue(self, places: deque[Queued], call: Callable[[], None]) -> Queued:
         loop = asyncio.get_running_loop()
         if loop is not self._loop:  # those of a loop that has ended wait for nothing
             self._loop = loop
             self._waiting.clear()
-        turn = Queued(take_turn)
-        self._waiting.append(turn)
-        if len(self._waiting) == 1:
+            self._tasks.clear()
+        is_first = not self._any_waits()
+        place = Queued(call)
+        places.append(place)
+        if is_first:
             loop.call_soon(self._go_round)
-        return turn
+        return place
 
-    def busy(self) -> bool:
-        """Whether somebody has a backlog, so that a long read waits its turn (rule 2)."""
-        return bool(self._waiting) and self._loop is asyncio.get_running_loop()
+    def _any_waits(self) -> bool:
+        return bool(self._waiting or self._tasks)
 
     def _go_round(self) -> None:
-        waiting = self._waiting
         until = time.monotonic() + ROUND_SECONDS
         try:
-            for _ in range(len(waiting)):
-                # Left in the queue meanwhile: whoever asks sees that it is not empty.
-                turn = waiting[0]
-                try:
-                    turn.take()
-                finally:
-                    waiting.popleft()
+            for _ in range(len(self._waiting)):
+                _take_first(self._waiting)
                 if time.monotonic() >= until:
                     break
+            if self._tasks:
+                _take_first(self._tasks)
         finally:
-            if waiting:
+            if self._any_waits():
                 asyncio.get_running_loop().call_soon(self._go_round)
+
+
+def _take_first(places: deque[Queued]) -> None:
+    """Have the first turn taken, which is in the queue meanwhile: so the queue is not empty."""
+    try:
+        places[0].take()
+    finally:
+        places.popleft()
 
 
 rounds = Rounds()

@@ -9,7 +9,11 @@ from typing import Final, Protocol
 
 from partway.gateway.many_timers import Line, ManyTimers
 from partway.gateway.requests.answers import AnswerBroken, AnswerHead, AnswerParser, AnswerPiece
-from partway.gateway.requests.limits import ANSWER_TURN_BYTES
+from partway.gateway.requests.limits import (
+    ANSWER_CHUNKS_PER_TURN,
+    ANSWER_PIECES_PER_TURN,
+    ANSWER_TURN_BYTES,
+)
 from partway.gateway.waiting import time_limit
 from partway.protocol.errors import (
     ContainerBroke,
@@ -17,7 +21,13 @@ from partway.protocol.errors import (
     ContainerLate,
     InputValidationError,
 )
-from partway.protocol.limits import FRAMES_PER_TURN, WRITE_HIGH_WATER, WRITE_LOW_WATER
+from partway.protocol.limits import (
+    HTTP1_BYTES_PER_TURN,
+    LONG_READ,
+    WRITE_HIGH_WATER,
+    WRITE_LOW_WATER,
+)
+from partway.protocol.rounds import Queued, rounds
 
 _NO_BYTES: Final = memoryview(b"")
 
@@ -53,6 +63,15 @@ class ContainerAnswer:
     The container is held back while nobody takes what it says. Who waits gets what has gone wrong;
     whoever does not wait gets it when it waits next.
 
+    Rules. One read may bring forty thousand chunks of a byte each.
+        1. A turn parses bytes until these have made ANSWER_CHUNKS_PER_TURN pieces. The rest waits
+           for another turn in the loop's :class:`~partway.protocol.rounds.Rounds`, and the
+           container is not read meanwhile.
+        2. A read is parsed at once, unless it is over LONG_READ while others have a backlog, or it
+           follows bytes that were full of tiny chunks. Then it waits for a turn.
+        3. A taker of more than ANSWER_PIECES_PER_TURN pieces in a row waits for a turn.
+        4. A turn hands over the pieces that are there. Without any it parses more bytes.
+
     Args:
         wire: the connection that the exchange is on.
         timers: measure the times.
@@ -69,10 +88,13 @@ class ContainerAnswer:
     """
 
     __slots__ = (
+        "_dense",
+        "_end",
         "_error",
         "_line",
         "_news",
         "_paused",
+        "_place",
         "_taken_at_once",
         "_timeout",
         "_timers",
@@ -101,7 +123,13 @@ class ContainerAnswer:
         self._timeout = timeout
         self.parser = parser or AnswerParser(whole_chunk)
         self._unparsed = _NO_BYTES
+        #: Whether the last bytes were full of tiny chunks (rule 2).
+        self._dense = False
+        #: The place in the rounds, while a turn is waited for.
+        self._place: Queued | None = None
         self._paused = False
+        #: The fault that ended the connection, or "" for a good end; None while it is open.
+        self._end: str | None = None
         self._error: BaseException | None = None
         self._news: asyncio.Future[None] | None = None
         self.sender: asyncio.Task[None] | None = None
@@ -188,22 +216,22 @@ class ContainerAnswer:
             ContainerError: the connection ended before the body did, or it is not valid HTTP.
             Exception: what the body of the request has raised.
         """
-        self._taken_at_once += 1
-        if self._taken_at_once > FRAMES_PER_TURN:
-            self._taken_at_once = 0
-            await asyncio.sleep(0)  # one read may bring thousands of chunks
-        while (piece := self.piece_at_hand()) is None:
-            if self.parser.complete:
-                return None
-            if self._error is not None:
-                raise self._error
-            self._taken_at_once = 0
-            self._line = self._timers.stand(self, self._timeout)
-            try:
+        while True:
+            if self._taken_at_once >= ANSWER_PIECES_PER_TURN and self.parser.pieces:
+                self._queue()
                 await self._wait()
-            finally:
-                self._heard()
-        return piece
+            elif (piece := self.piece_at_hand()) is not None:
+                self._taken_at_once += 1
+                return piece
+            elif self._unparsed:
+                self._queue()
+                await self._wait()
+            elif self.parser.complete:
+                return None
+            elif self._error is not None:
+                raise self._error
+            else:
+                await self._next_read()
 
     async def read(self) -> bytes:
         """Wait for more of the answer's body, whatever its chunks; empty behind its end.
@@ -221,6 +249,7 @@ class ContainerAnswer:
             taken = self.parser.take()
             assert taken is not None, "there are some"
             pieces.append(taken.data)
+        self._taken_at_once += len(pieces) - 1
         return b"".join(pieces)
 
     def rest(self) -> bytes | None:
@@ -268,8 +297,7 @@ class ContainerAnswer:
         """
         piece = self.parser.take()
         if self._paused and self.parser.held <= WRITE_LOW_WATER:
-            self._parse()
-            piece = piece or self.parser.take()
+            self._hold_back()
         return piece
 
     async def _wait(self) -> None:
@@ -279,6 +307,15 @@ class ContainerAnswer:
             await self._news
         finally:
             self._news = None
+
+    async def _next_read(self) -> None:
+        """Wait until more of the answer comes; the container's silence has its time."""
+        self._taken_at_once = 0
+        self._line = self._timers.stand(self, self._timeout)
+        try:
+            await self._wait()
+        finally:
+            self._heard()
 
     def _heard(self) -> None:
         """Take it that the container has said what it was waited for."""
@@ -302,20 +339,20 @@ class ContainerAnswer:
         """The container sent bytes."""
         if self._error is not None:
             return
-        parser = self.parser
-        if len(data) <= ANSWER_TURN_BYTES and not self._unparsed and not parser.held:
-            try:
-                parser.feed(data)  # as with most answers, it is all there is
-            except AnswerBroken as broken:
-                self.fail(_broken(str(broken)))
+        if self._unparsed:
+            self._unparsed = memoryview(bytes(self._unparsed) + data)
+        elif self._dense or (len(data) > LONG_READ and rounds.busy()):
+            self._unparsed = memoryview(data)
+            self._queue()
+            self._hold_back()
+        elif len(data) <= ANSWER_TURN_BYTES and not self.parser.held:
+            self._feed(data)  # as with most answers, it is all there is
+            if self.parser.trailing:
+                self._hold_back()
+            self._heard_in_time()
         else:
-            self._unparsed = memoryview(bytes(self._unparsed) + data if self._unparsed else data)
+            self._unparsed = memoryview(data)
             self._parse()
-        if parser.head is not None and (line := self._line) is not None:
-            self._line = None
-            line.pop(self, None)
-        if self._news is not None:
-            self._wake()
 
     def connection_ended(self, trouble: str = "") -> None:
         """The connection has come to its end.
@@ -323,9 +360,14 @@ class ContainerAnswer:
         Args:
             trouble: what has broken it; empty if the container has closed it in good order.
         """
-        if self._error is not None or self.parser.complete:
+        if self._end is not None or self._error is not None or self.parser.complete:
             return
-        self._parse(high_water=None)  # what was held back was the container's last word
+        self._end = trouble
+        if not self._unparsed:  # else that was the container's last word, and comes in turns
+            self._end_with_connection(trouble)
+
+    def _end_with_connection(self, trouble: str) -> None:
+        """Take it that nothing more comes, and all that came is parsed."""
         if trouble:
             self.fail(_broken(f"the connection broke: {trouble}"))
             return
@@ -335,15 +377,55 @@ class ContainerAnswer:
             self.fail(_broken(str(broken)))
         self._wake()
 
-    def _parse(self, high_water: int | None = WRITE_HIGH_WATER) -> None:
-        """Make pieces of what has come, and hold the container back while there are enough."""
+    # --- Turns -----------------------------------------------------------------------------------
+
+    def _queue(self) -> None:
+        """Have a turn, if none is waited for (rule 3)."""
+        if self._place is None:
+            self._place = rounds.wake_soon(self._take_turn)
+
+    def _take_turn(self) -> None:
+        """Let the pieces that are there be taken, or make some (rule 4)."""
+        self._place = None
+        self._taken_at_once = 0
+        if self._unparsed and not self.parser.pieces:
+            self._parse()
+        else:
+            self._wake()
+
+    def _parse(self) -> None:
+        """Make pieces of some of what has come (rule 1)."""
         parser = self.parser
-        while self._unparsed and (high_water is None or parser.held < high_water):
-            turn = self._unparsed[: parser.turn]
+        before = len(parser.pieces)
+        while self._unparsed and len(parser.pieces) - before < ANSWER_CHUNKS_PER_TURN:
+            size = HTTP1_BYTES_PER_TURN if self._dense else parser.turn
+            turn = self._unparsed[:size]
             self._unparsed = self._unparsed[len(turn) :]
             if not self._feed(turn):
                 return
-        enough = bool(self._unparsed) or parser.held >= WRITE_HIGH_WATER
+        if self._unparsed:
+            self._queue()
+        elif self._end is not None and not parser.complete:
+            self._end_with_connection(self._end)
+        self._hold_back()
+        self._heard_in_time()
+
+    def _feed(self, data: bytes | memoryview) -> bool:
+        """Parse some bytes; whether they are an answer's."""
+        parser = self.parser
+        before = len(parser.pieces)
+        try:
+            parser.feed(data)
+        except AnswerBroken as broken:
+            self.fail(_broken(str(broken)))
+            return False
+        self._dense = len(parser.pieces) - before > ANSWER_CHUNKS_PER_TURN
+        return True
+
+    def _hold_back(self) -> None:
+        """Read the container, or do not, by what there is of it to parse and to take."""
+        parser = self.parser
+        enough = bool(self._unparsed) or parser.held >= WRITE_HIGH_WATER or parser.trailing
         if enough != self._paused:
             self._paused = enough
             if enough:
@@ -351,14 +433,12 @@ class ContainerAnswer:
             else:
                 self._wire.resume_reading()
 
-    def _feed(self, data: bytes | memoryview) -> bool:
-        """Parse some bytes; whether they are an answer's."""
-        try:
-            self.parser.feed(data)
-        except AnswerBroken as broken:
-            self.fail(_broken(str(broken)))
-            return False
-        return True
+    def _heard_in_time(self) -> None:
+        """Tell whoever waits of what came; once the head is there, no time runs against it."""
+        if self.parser.head is not None:
+            self._heard()
+        if self._news is not None:
+            self._wake()
 
     # --- The end ---------------------------------------------------------------------------------
 
@@ -384,6 +464,9 @@ class ContainerAnswer:
         """
         if self._line is not None:
             self._heard()
+        if self._place is not None:
+            self._place.cancel()
+            self._place = None
         parser = self.parser
         is_whole = parser.complete and self._error is None and self.sent
         behind = self._paused or parser.trailing

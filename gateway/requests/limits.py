@@ -23,6 +23,11 @@ REMEMBERED_ANSWER_HEAD_BYTES: Final = 2 * KIB
 #: Bytes of an answer in chunks that are parsed at a time: three thousand chunks of a byte.
 ANSWER_TURN_BYTES: Final = 16 * KIB
 
+#: One turn of an answer parses so many chunks, and its taker takes so many pieces one by one.
+#: llhttp takes about a millisecond for the former, and a response stream for the latter.
+ANSWER_CHUNKS_PER_TURN: Final = 512
+ANSWER_PIECES_PER_TURN: Final = 128
+
 #: A chunk of an answer up to this is handed on whole, a longer one in pieces.
 WHOLE_CHUNK_BYTES: Final = 64 * KIB
 

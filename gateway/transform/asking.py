@@ -113,13 +113,13 @@ async def _body(answer: ModelAnswer) -> bytes:
     said = await answer.read()
     if not (more := await answer.read()):
         return said  # nearly always
-    pieces, size = [said, more], len(said) + len(more)
-    while more := await answer.read():
-        pieces.append(more)
-        size += len(more)
-        if size > ANSWER_BYTES:
+    whole = bytearray(said)  # a list would hold an object for each byte that comes by itself
+    while more:
+        whole += more
+        if len(whole) > ANSWER_BYTES:
             raise AskFailed(f"the container's answer has more than {ANSWER_BYTES} bytes")
-    return b"".join(pieces)
+        more = await answer.read()
+    return bytes(whole)
 
 
 def _tries(tried: int) -> str:

@@ -221,14 +221,18 @@ class FileTransform:
         async def take(answer: ModelAnswer) -> None:
             check_uncoded(await answer.head())
             await output.restart()
-            last = b""
+            held, last = bytearray(), b""
             while data := await answer.read():
-                await output.write(data)
+                held += data  # small ones go to a thread, and to the disk, together
                 last = data
+                if len(held) >= WRITE_BYTES:
+                    await output.write(bytes(held))
+                    held.clear()
             if not self._sent:
                 raise AskFailed("the container has ended its answer before it had the whole body")
-            if end := assembled(last, self._assemble)[len(last) :]:
-                await output.write(end)
+            held += assembled(last, self._assemble)[len(last) :]
+            if held:
+                await output.write(bytes(held))
 
         try:
             await self._work.requests.answered(self._as_it_comes, take)

@@ -108,3 +108,44 @@ def test_a_loop_that_has_ended_is_waited_for_by_nobody(clock):
 
     asyncio.run(leave())
     assert asyncio.run(come()) == 1
+
+
+async def test_one_task_takes_a_turn_behind_each_round(clock):
+    """However many tasks wait, those who take their turns at once wait for one of them."""
+    rounds = Rounds()
+    woken = []
+    for number in range(3):
+        rounds.wake_soon(lambda number=number: woken.append(number))
+    at_once = Backlog(rounds, clock, 3, ROUND_SECONDS)
+    for count in (1, 2, 3):
+        assert rounds.busy()
+        await asyncio.sleep(0)
+        assert (at_once.taken, woken) == (count, list(range(count)))
+    assert not rounds.busy()
+
+
+async def test_a_woken_task_works_before_the_next_round(clock):
+    rounds = Rounds()
+    worked = []
+
+    async def work(number):
+        for _ in range(2):
+            turn = asyncio.get_running_loop().create_future()
+            rounds.wake_soon(lambda turn=turn: turn.set_result(len(worked)))
+            before = await turn
+            assert before == len(worked), "each has worked before the next is woken"
+            worked.append(number)
+
+    await asyncio.gather(work(1), work(2))
+    assert worked == [1, 2, 1, 2]
+
+
+async def test_a_tasks_place_can_be_given_up(clock):
+    rounds = Rounds()
+    woken = []
+    rounds.wake_soon(lambda: woken.append(1)).cancel()
+    rounds.wake_soon(lambda: woken.append(2))
+    await asyncio.sleep(0)
+    assert woken == []
+    await asyncio.sleep(0)
+    assert woken == [2]

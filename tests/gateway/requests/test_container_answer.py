@@ -8,11 +8,23 @@ import struct
 
 import pytest
 
-from partway.gateway.requests.answers import AnswerPiece
+from partway.gateway.many_timers import ManyTimers
+from partway.gateway.requests.answers import AnswerParser, AnswerPiece
 from partway.gateway.requests.connections import ContainerConnections
-from partway.gateway.requests.limits import ANSWER_TURN_BYTES
+from partway.gateway.requests.container_answer import ContainerAnswer
+from partway.gateway.requests.limits import (
+    ANSWER_PIECES_PER_TURN,
+    ANSWER_TURN_BYTES,
+    WHOLE_CHUNK_BYTES,
+)
 from partway.protocol.errors import ContainerBroke, ContainerLate, InputValidationError
-from partway.protocol.limits import FRAMES_PER_TURN, PART_OVERHEAD, WRITE_HIGH_WATER
+from partway.protocol.limits import (
+    HTTP1_BYTES_PER_TURN,
+    LONG_READ,
+    PART_OVERHEAD,
+    WRITE_HIGH_WATER,
+)
+from partway.protocol.rounds import rounds
 from tests.gateway.fleet.processes import eventually, soon
 from tests.gateway.requests.containers import OK, ScriptedContainer, asked, pieces_of, whole
 from tests.gateway.streams.fakes import FakeClock
@@ -252,7 +264,222 @@ async def test_tiny_chunks_are_held_to_the_same_bound_and_come_in_turns(connecti
         assert taken == count
         # One turn of the parser's may bring as many more.
         assert most <= WRITE_HIGH_WATER // PART_OVERHEAD + ANSWER_TURN_BYTES // len(b"1\r\nx\r\n")
-        assert others >= count // FRAMES_PER_TURN // 2
+        assert others >= count // ANSWER_PIECES_PER_TURN // 2
+
+
+# --- Turns ---------------------------------------------------------------------------------------
+
+TINY = b"1\r\nx\r\n"
+#: Chunks of one byte in one read: far more than a turn parses.
+MANY = 8_000
+#: Of these in the bytes that are parsed at a time, before it is known how small chunks are, and
+#: once it is.
+FIRST_TURN = ANSWER_TURN_BYTES // len(TINY) + 1
+DENSE_TURN = HTTP1_BYTES_PER_TURN // len(TINY) + 1
+
+
+class Wire:
+    """A connection without a socket, whose reads are the test's."""
+
+    def __init__(self):
+        self.loop = asyncio.get_running_loop()
+        self.reads = True
+        self.aborted = False
+
+    def write(self, data):
+        raise AssertionError("an answer writes nothing")
+
+    async def room(self):
+        raise AssertionError("an answer writes nothing")
+
+    def pause_reading(self):
+        self.reads = False
+
+    def resume_reading(self):
+        self.reads = True
+
+    def abort(self):
+        self.aborted = True
+
+
+class Chunks:
+    """Counts the chunks that are parsed, and those in each turn of the loop."""
+
+    def __init__(self, monkeypatch):
+        self.parsed = 0
+        self.most = 0
+        self._before = 0
+        hand_over = AnswerParser._hand_over
+
+        def counted(parser, data, *, ends_chunk):
+            self.parsed += 1
+            hand_over(parser, data, ends_chunk=ends_chunk)
+
+        monkeypatch.setattr(AnswerParser, "_hand_over", counted)
+
+    async def __aenter__(self):
+        self._counting = asyncio.create_task(self._count())
+        return self
+
+    async def __aexit__(self, *_):
+        self._counting.cancel()
+
+    async def _count(self):
+        while True:
+            self.most = max(self.most, self.parsed - self._before)
+            self._before = self.parsed
+            await asyncio.sleep(0)
+
+
+def answer_on(wire, clock):
+    answer = ContainerAnswer(wire, ManyTimers(clock), 0.0, 60.0, WHOLE_CHUNK_BYTES, None)
+    answer.is_sent()
+    return answer
+
+
+async def body_by_read(answer):
+    return await whole(answer)
+
+
+async def body_by_piece(answer):
+    await answer.head()
+    body = b""
+    while piece := await answer.piece():
+        body += piece.data
+    return body
+
+
+TAKERS = pytest.mark.parametrize("take", [body_by_read, body_by_piece])
+
+
+@TAKERS
+@pytest.mark.parametrize("answers", [1, 32])
+async def test_however_many_answers_of_tiny_chunks_come_a_turn_of_the_loop_parses_few(
+    clock, monkeypatch, take, answers
+):
+    async with Chunks(monkeypatch) as chunks:
+        found = [answer_on(Wire(), clock) for _ in range(answers)]
+        taking = [asyncio.create_task(take(each)) for each in found]
+        await asyncio.sleep(0)
+        for each in found:
+            each.data_received(HEAD + TINY * MANY + b"0\r\n\r\n")
+        bodies = [await soon(each) for each in taking]
+    assert bodies == [b"x" * MANY] * answers
+    assert chunks.parsed == MANY * answers
+    assert chunks.most <= FIRST_TURN + DENSE_TURN
+    assert all(each._wire.reads for each in found)
+
+
+async def test_a_turn_hands_over_so_many_pieces(clock):
+    """A relay does a lot for each."""
+    answer = answer_on(Wire(), clock)
+    taking = asyncio.create_task(body_by_piece(answer))
+    await asyncio.sleep(0)
+    answer.data_received(HEAD + TINY * MANY + b"0\r\n\r\n")
+    most = 0
+    while not taking.done():
+        before = len(answer.parser.pieces)
+        await asyncio.sleep(0)
+        most = max(most, before - len(answer.parser.pieces))
+    assert taking.result() == b"x" * MANY
+    assert most <= ANSWER_PIECES_PER_TURN
+
+
+async def test_clients_with_a_backlog_have_their_turns_between_those_of_answers(clock):
+    found = [answer_on(Wire(), clock) for _ in range(32)]
+    taking = [asyncio.create_task(whole(each)) for each in found]
+    await asyncio.sleep(0)
+    for each in found:
+        each.data_received(HEAD + TINY * MANY + b"0\r\n\r\n")
+    for _ in range(100):
+        turn = asyncio.Event()
+        rounds.soon(turn.set)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert turn.is_set()
+    assert not all(each.done() for each in taking)
+    for each in taking:
+        each.cancel()
+    await asyncio.wait(taking)
+    for each in found:
+        each.end()
+
+
+async def test_short_reads_of_tiny_chunks_wait_for_their_turns_too(clock, monkeypatch):
+    """As many of them come in one turn of the loop as there are answers."""
+    read = (TINY * LONG_READ)[: LONG_READ - LONG_READ % len(TINY)]
+    async with Chunks(monkeypatch) as chunks:
+        found = [answer_on(Wire(), clock) for _ in range(32)]
+        taking = [asyncio.create_task(whole(each)) for each in found]
+        for each in found:
+            each.data_received(HEAD + read)
+        await eventually(lambda: not rounds.busy() and not any(e.parser.pieces for e in found))
+        chunks.most = 0
+        for each in found:
+            each.data_received(read)
+        for each in found:
+            each.data_received(b"0\r\n\r\n")
+        bodies = [await soon(each) for each in taking]
+    assert [len(body) for body in bodies] == [2 * len(read) // len(TINY)] * 32
+    assert chunks.most <= FIRST_TURN
+
+
+async def test_an_ordinary_answer_waits_for_nobody(clock):
+    answer = answer_on(Wire(), clock)
+    answer.data_received(HEAD + b"5\r\nhello\r\n" * 100 + b"0\r\n\r\n")
+    assert await answer.head()
+    assert await answer.read() == b"hello" * 100
+    assert answer.ended
+    assert not rounds.busy()
+
+
+async def test_a_backlog_comes_whole_before_the_end_of_its_connection(clock, monkeypatch):
+    async with Chunks(monkeypatch) as chunks:
+        answer = answer_on(Wire(), clock)
+        answer.data_received(HEAD + TINY * MANY)
+        answer.connection_ended("Connection reset by peer")
+        body = b""
+        while len(body) < MANY:
+            body += await soon(answer.read())
+        with pytest.raises(ContainerBroke, match="the connection broke: Connection reset by peer"):
+            await answer.read()
+    assert body == b"x" * MANY
+    assert chunks.most <= FIRST_TURN + DENSE_TURN
+
+
+async def test_a_backlog_that_ends_with_its_connection_is_a_whole_answer(clock):
+    answer = answer_on(Wire(), clock)
+    answer.data_received(HEAD + TINY * MANY + b"0\r\n\r\n")
+    answer.connection_ended()
+    assert await soon(whole(answer)) == b"x" * MANY
+
+
+async def test_an_exchange_that_is_over_waits_for_no_turn(clock, monkeypatch):
+    async with Chunks(monkeypatch) as chunks:
+        found = [answer_on(Wire(), clock) for _ in range(32)]
+        taking = [asyncio.create_task(whole(each)) for each in found]
+        for each in found:
+            each.data_received(HEAD + TINY * MANY)
+        await asyncio.sleep(0)
+        for each, task in zip(found, taking, strict=True):
+            task.cancel()
+            assert not each.end()
+            assert each._wire.aborted
+        await asyncio.wait(taking)
+        parsed = chunks.parsed
+        await eventually(lambda: not rounds.busy())
+    assert chunks.parsed == parsed
+
+
+async def test_what_comes_behind_an_answer_is_read_no_further(clock):
+    answer = answer_on(Wire(), clock)
+    answer.data_received(OK)
+    answer.data_received(OK)
+    assert not answer._wire.reads
+    assert await whole(answer) == b"ok"
+    assert not answer._wire.reads
+    assert not answer.end()
+    assert answer._wire.aborted
 
 
 # --- Ends ----------------------------------------------------------------------------------------
