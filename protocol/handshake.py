@@ -34,6 +34,9 @@ TLS_ALERT: Final = b"\x15"
 #: What is said of such a server.
 SPEAKS_TLS: Final = "the server speaks TLS on this port: the URL must begin with https://"
 
+#: Versions of an answer that is no 101; h11 lets any digits pass.
+_VERSIONS: Final = frozenset({b"1.0", b"1.1"})
+
 _GUID: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"  # RFC 6455 §1.3
 
 
@@ -250,6 +253,11 @@ class ClientHandshake:
                     raise HandshakeBroken("the 101 must be HTTP/1.1 (RFC 6455 §4.1)")
                 return self._accepted(_fields(event), bytes(self._http.trailing_data[0]))
             if isinstance(event, h11.Response):
+                if event.http_version not in _VERSIONS:
+                    version = event.http_version.decode("ascii")
+                    raise HandshakeBroken(
+                        f"the answer to the upgrade is of HTTP/{version}; it must be of HTTP/1.1"
+                    )
                 self._refusal = (event.status_code, _fields(event))
             elif isinstance(event, h11.Data):
                 self._body += event.data[: self._refusal_bytes - len(self._body)]

@@ -3,6 +3,8 @@
 What is HTTP/1.1 is decided by llhttp, which refuses two lengths, a length beside a transfer coding,
 lines that end in a bare LF and numbers of any other form (RFC 9112 §6.3, §11.2). What it lets pass
 and nobody may lean on is refused here: other codings than ``chunked``, and chunks of HTTP/1.0.
+llhttp also reads RTSP and ICE as if they were HTTP, and does not say which of them it has read. So
+the name at the beginning of a status line is looked at before llhttp has the line.
 
 A container answers with the same head again and again, but for the length and the date. llhttp is
 not asked a second time what it says: where an answer begins, the very bytes of the last head are
@@ -41,6 +43,10 @@ _LENGTH: Final = istr("Content-Length")
 _STATUSES: Final = range(200, 600)
 _HEAD_ENDS: Final = b"\r\n\r\n"
 _LINE_ENDS: Final = b"\r\n"
+#: Begins every status line, and where the status stands in it (RFC 9112 §4): llhttp refuses lines
+#: of another form.
+_NAME: Final = b"HTTP/"
+_STATUS_AT: Final = len(b"HTTP/1.1 ")
 #: Stands for one that llhttp has not seen, before chunks that it is to read.
 _HEAD_OF_CHUNKS: Final = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 #: No number of so many digits is over MAX_ANSWER_LENGTH.
@@ -115,8 +121,9 @@ class AnswerParser:
 
     __slots__ = (
         *("_begun", "_behind", "_chunk", "_differs", "_headers", "_in_chunks", "_in_vain"),
-        *("_interim", "_known", "_owed", "_parser", "_reason", "_remembers", "_same"),
-        *("_until_end", "_whole_chunk", "complete", "head", "held", "pieces", "trailing"),
+        *("_interim", "_is_interim", "_is_named", "_known", "_owed", "_parser", "_reason"),
+        *("_remembers", "_same", "_unnamed", "_until_end", "_whole_chunk"),
+        *("complete", "head", "held", "pieces", "trailing"),
     )
 
     def __init__(self, whole_chunk: int, remembers: int = REMEMBERED_ANSWER_HEAD_BYTES) -> None:
@@ -132,6 +139,11 @@ class AnswerParser:
         self._in_vain = 0  # bytes since the last that were of use
         self._until_end = False
         self._reason = ""
+        #: The first bytes of a status line, while they are too few to be looked at.
+        self._unnamed = b""
+        #: Whether the name and the status of the head that llhttp reads have been looked at, and
+        #: whether it is an interim one.
+        self._is_named = self._is_interim = False
         #: Whether llhttp has had some of this answer.
         self._begun = False
         #: What a head says that llhttp has read, or one that is the same; its bytes; those before
@@ -154,7 +166,7 @@ class AnswerParser:
             whole_chunk: as of this class.
         """
         self.head = None
-        self.complete = self._until_end = self._begun = False
+        self.complete = self._until_end = self._begun = self._is_named = False
         self._whole_chunk = whole_chunk
         self._interim = self._in_vain = 0
 
@@ -179,6 +191,38 @@ class AnswerParser:
                 self._remember(self.head, data)
 
     def _parse(self, data: bytes | memoryview) -> None:
+        """Have llhttp read what came."""
+        if self.head is not None or (self._is_named and not self._is_interim):
+            self._feed_llhttp(data)
+        else:
+            self._parse_beginning(self._unnamed + bytes(data))
+
+    def _parse_beginning(self, data: bytes) -> None:
+        """Have llhttp read the beginning of a head, and the interim ones before it.
+
+        An interim head goes in line by line, since another status line begins behind it.
+        """
+        self._unnamed = b""
+        while data:
+            if not self._is_named:
+                line = data.lstrip(_LINE_ENDS)  # llhttp passes over empty lines
+                self._in_vain += len(data) - len(line)
+                data = line
+                if not data.startswith(_NAME) and not _NAME.startswith(data):
+                    self._refuse(f"it is not valid HTTP/1.1: it does not begin with {_NAME!r}")
+                if len(data) <= _STATUS_AT:
+                    self._unnamed = data
+                    break
+                self._is_named = True
+                self._is_interim = data[_STATUS_AT : _STATUS_AT + 1] == b"1"
+            size = len(data)
+            if self._is_interim:
+                size = data.find(b"\n") + 1 or size
+            self._feed_llhttp(data[:size])
+            data = data[size:]
+        self._check_in_vain()
+
+    def _feed_llhttp(self, data: bytes | memoryview) -> None:
         self._in_vain += len(data)
         try:
             self._parser.feed_data(data)
@@ -187,6 +231,10 @@ class AnswerParser:
                 self.trailing = True
                 return
             raise AnswerBroken(self._reason or f"it is not valid HTTP/1.1: {error}") from None
+        self._check_in_vain()
+
+    def _check_in_vain(self) -> None:
+        """Refuse a line or a head without an end."""
         if self._in_vain > MAX_ANSWER_HEAD_BYTES and not self.complete:
             what = "head" if self.head is None else "chunk's line or trailer"
             raise AnswerBroken(f"a {what} is over {MAX_ANSWER_HEAD_BYTES} bytes")
@@ -416,6 +464,8 @@ class AnswerParser:
         """The end: of the answer, or of an interim one."""
         if self.head is not None:
             self.complete = True
+        else:
+            self._is_named = False
 
     def _hand_over_chunk(self, *, ends_chunk: bool) -> None:
         self._hand_over(bytes(self._chunk), ends_chunk=ends_chunk)

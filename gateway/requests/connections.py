@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import select
+import struct
+import termios
 import time
 from functools import partial
 from types import TracebackType
@@ -24,7 +27,7 @@ from partway.gateway.requests.limits import (
     MAX_IDLE_OF_CONTAINER,
     WHOLE_CHUNK_BYTES,
 )
-from partway.protocol.errors import ContainerUnreachable, ServiceUnavailable
+from partway.protocol.errors import ContainerBroke, ContainerUnreachable, ServiceUnavailable
 from partway.protocol.limits import JOIN_UP_TO, WRITE_HIGH_WATER
 
 
@@ -70,6 +73,25 @@ class ContainerConnection(asyncio.Protocol):
         not have come to the loop yet.
         """
         return not (self._ended or self._transport.is_closing() or self._looked.poll(0))
+
+    def check_silence(self) -> None:
+        """Break a connection off on which bytes have come already, before its first request.
+
+        The kernel says how many there are. With TLS they may be messages of TLS itself, and nobody
+        is blamed for them.
+
+        Raises:
+            ContainerBroke: there are some, or the connection has ended.
+        """
+        if not self.is_open():
+            raise ContainerBroke("the container ended the connection before it was asked")
+        if self._encrypted:
+            return
+        number = self._transport.get_extra_info("socket").fileno()
+        (waiting,) = struct.unpack("i", fcntl.ioctl(number, termios.FIONREAD, bytes(4)))
+        if waiting:
+            self.abort()
+            raise ContainerBroke("the container spoke before it was asked")
 
     def abort(self) -> None:
         """Break the connection off."""
@@ -137,7 +159,9 @@ class ContainerConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self.answer is None or self._unsent:
-            self.abort()  # it speaks without being asked: what follows is no answer of ours
+            # The container speaks without being asked. The timer of a connection that waits for
+            # its next request runs on, and has it forgotten.
+            self._transport.abort()
         else:
             self.answer.data_received(data)
 
@@ -294,6 +318,7 @@ class ContainerConnections:
 
         Raises:
             ContainerUnreachable: there is no connection; nothing of the body has been asked for.
+            ContainerBroke: the container spoke, or left, before it was asked.
             ServiceUnavailable: the gateway has no file descriptor left for one.
             InputValidationError: the request cannot be sent as it is.
         """
@@ -307,6 +332,7 @@ class ContainerConnections:
         kept.asked += 1
         try:
             connection = await self._dialled(destination)
+            connection.check_silence()
         except BaseException:
             self._end(kept)
             raise

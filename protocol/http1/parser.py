@@ -49,6 +49,8 @@ _MAX_IN_VAIN: Final = MAX_HEAD_BYTES + HTTP1_BYTES_PER_TURN
 REMEMBERED_HEAD_BYTES: Final = 2 * KIB
 
 _HEAD_ENDS: Final = b"\r\n\r\n"
+#: So many of its bytes may have come with an earlier read.
+_BEFORE_END: Final = len(_HEAD_ENDS) - 1
 
 #: Of these a request has one at most (RFC 9110 §5.3: a recipient might take either).
 _SINGLE: Final = frozenset(
@@ -65,6 +67,10 @@ _LENGTH: Final = istr("Content-Length")
 _UPGRADE: Final = istr("Upgrade")
 
 _VERSIONS: Final = frozenset({"1.0", "1.1"})
+#: A request line ends with one of these (RFC 9112 §3), each of the same length.
+_LINE_ENDS: Final = (b" HTTP/1.1\r\n", b" HTTP/1.0\r\n")
+_LINE_END_BYTES: Final = len(_LINE_ENDS[0])
+_EMPTY_LINE: Final = b"\r\n"
 
 
 class _Replay(enum.Enum):
@@ -105,8 +111,8 @@ class RequestParser:
     """
 
     __slots__ = (
-        *("_alike", "_between", "_error", "_headers", "_in_vain", "_known", "_new_request"),
-        *("_owed", "_parser"),
+        *("_alike", "_between", "_error", "_fed", "_headers", "_in_vain", "_known", "_line"),
+        *("_new_request", "_owed", "_parser"),
         *("_remembers", "_replay", "_same", "_size", "_target", "last", "over", "requests", "tail"),
     )
 
@@ -125,6 +131,10 @@ class RequestParser:
         self._in_vain = 0
         self._error: ApiError | None = None
         self._replay = _Replay.NONE
+        #: The last bytes of a request line whose end has not come; None behind it.
+        self._line: bytes | None = b""
+        #: The last bytes that llhttp was given: a head's end may have begun with them.
+        self._fed = b""
         #: Whether llhttp stands where a request may begin.
         self._between = True
         #: The bytes of the last head, if llhttp has read it or one that it is like; what they say;
@@ -198,22 +208,65 @@ class RequestParser:
         return self._begin_alike(data)
 
     def _parse(self, data: bytes) -> None:
-        """Have llhttp read what came."""
-        self._in_vain += len(data)
-        try:
-            self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade as upgrade:
-            self._upgraded(data[upgrade.args[0] :])
-            return
-        except httptools.HttpParserError as error:
-            last = self.last
-            if last is not None and last.complete and not last.head.keeps and self._error is None:
-                self.over = True  # it has said that nothing follows: what does is nobody's
+        """Have llhttp read what came, and no request together with the next one.
+
+        llhttp reads RTSP and ICE as if they were HTTP, and does not say which of them it has read.
+        So each request line is looked at here, and each has to begin where llhttp stops.
+        """
+        while data:
+            size = self._up_to_an_end(data)
+            piece, data = (data, b"") if size == len(data) else (data[:size], data[size:])
+            if self._line is not None:
+                self._look_at_line(self._line, piece)
+            self._fed = (self._fed + piece[-_BEFORE_END:])[-_BEFORE_END:]
+            self._in_vain += size
+            try:
+                self._parser.feed_data(piece)
+            except httptools.HttpParserUpgrade as upgrade:
+                self._upgraded(piece[upgrade.args[0] :] + data)
                 return
+            except httptools.HttpParserError as error:
+                last = self.last
+                if last is not None and last.complete and not last.head.keeps and not self._error:
+                    self.over = True  # it has said that nothing follows: what does is nobody's
+                    return
+                self._between = False
+                raise RequestBroken(self._error or _malformed(), type(error).__name__) from None
+            if self._in_vain > _MAX_IN_VAIN:
+                raise RequestBroken(head_too_large(), "EndlessHead")
+
+    def _up_to_an_end(self, data: bytes) -> int:
+        """How much may be fed, so that no request is fed together with the next one.
+
+        A body of a stated length ends there. All other requests end with an empty line.
+        """
+        last = self.last
+        if last is not None and not last.complete and last.head.length is not None:
+            return min(len(data), last.head.length - last.received)
+        end = (self._fed + data).find(_HEAD_ENDS)
+        return len(data) if end < 0 else end + len(_HEAD_ENDS) - len(self._fed)
+
+    def _look_at_line(self, before: bytes, data: bytes) -> None:
+        """Refuse a request line that does not end with HTTP/1.1 or HTTP/1.0.
+
+        Args:
+            before: the last bytes of the line that have come before; empty at its beginning.
+            data: what follows.
+
+        Raises:
+            RequestBroken: the line is of another protocol.
+        """
+        if not before:
+            data = data.lstrip(_EMPTY_LINE)  # llhttp passes over empty lines
+        end = data.find(b"\n") + 1
+        if not end:
+            self._line = (before + data)[-_LINE_END_BYTES:]
+            return
+        line = before + data[:end] if before else data[:end]
+        if not line.endswith(_LINE_ENDS):
             self._between = False
-            raise RequestBroken(self._error or _malformed(), type(error).__name__) from None
-        if self._in_vain > _MAX_IN_VAIN:
-            raise RequestBroken(head_too_large(), "EndlessHead")
+            raise RequestBroken(_malformed(), "OtherProtocol")
+        self._line = None
 
     def close(self) -> None:
         """Let go of the parser, which has this object, and so both of them go at once."""
@@ -362,6 +415,8 @@ class RequestParser:
             self.last.complete = True
             self._in_vain = 0
             self._between = self.last.head.keeps
+            self._line = b"" if self._between else None
+            self._fed = b""
 
     # --- Inside ----------------------------------------------------------------------------------
 

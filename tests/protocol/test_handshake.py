@@ -303,6 +303,13 @@ def test_bad_answers(changes, reason):
     assert str(broken.value) == reason
 
 
+@pytest.mark.parametrize("version", [b"HTTP/0.9", b"HTTP/2.0", b"RTSP/1.0", b"ICE/1.0"])
+def test_a_refusal_of_another_protocol_is_none(version):
+    handshake = ClientHandshake("a", "/")
+    with pytest.raises(HandshakeBroken, match=r"must be of HTTP/1\.1|is not HTTP"):
+        handshake.receive(version + b" 403 Forbidden\r\nContent-Length: 0\r\n\r\n")
+
+
 @pytest.mark.parametrize("version", [b"HTTP/1.0", b"HTTP/2.0"])
 def test_only_http_1_1_upgrades(version):
     handshake = ClientHandshake("a", "/")

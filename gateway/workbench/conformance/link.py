@@ -245,6 +245,9 @@ async def read_answer(
         if event is h11.NEED_DATA:
             parser.receive_data(await link.read(max(0.0, timeout - now)))
         elif isinstance(event, h11.Response):
+            if event.http_version not in (b"1.0", b"1.1"):
+                version = event.http_version.decode("ascii")
+                raise h11.RemoteProtocolError(f"HTTP/{version} was given; it must be HTTP/1.1")
             head, head_after = event, now
             raw = _response_head(event)
             what = f"the head of an answer, {event.status_code}"

@@ -181,6 +181,14 @@ LATIN = b"HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
         (line(b"A: b\0c"), "not valid HTTP/1.1"),
         (b"HTTP/1.1 200 OK\nContent-Length: 0\n\n", "not valid HTTP/1.1"),
         (b"HTTP/2.0 200 OK\r\n\r\n", "not HTTP/1.1"),
+        (b"HTTP/0.9 200 OK\r\n\r\n", "not HTTP/1.1"),
+        (b"HTTP/1.2 200 OK\r\nContent-Length: 0\r\n\r\n", "not valid HTTP/1.1"),
+        (b"http/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", "does not begin with b'HTTP/'"),
+        *(
+            (before + name + b" 200 OK\r\nContent-Length: 2\r\n\r\nok", "does not begin with")
+            for name in (b"RTSP/1.0", b"RTSP/1.1", b"ICE/1.0", b"ICE/1.1")
+            for before in (b"", b"\r\n", INTERIM)
+        ),
         (b"HTTP/1.1 999 OK\r\n\r\n", "status 999"),
         (b"HTTP/1.1 099 OK\r\n\r\n", "status 99"),
         (b"HTTP/1.1 101 Up\r\nUpgrade: a\r\nConnection: upgrade\r\n\r\n", "another protocol"),
@@ -210,6 +218,13 @@ def test_headers_are_bounded():
 )
 def test_a_line_without_end_comes_to_one(beginning):
     data = beginning + b"a" * 2 * MAX_ANSWER_HEAD_BYTES
+    with pytest.raises(AnswerBroken, match=f"over {MAX_ANSWER_HEAD_BYTES} bytes"):
+        parsed(data, range(1000, len(data), 1000))
+
+
+@pytest.mark.parametrize("line", [b"HTTP/1.1 103 Hints\r\nA: " + b"a" * 1000, b"\r\n"])
+def test_no_lines_without_end_come_before_an_answer(line):
+    data = line * (2 * MAX_ANSWER_HEAD_BYTES // len(line))
     with pytest.raises(AnswerBroken, match=f"over {MAX_ANSWER_HEAD_BYTES} bytes"):
         parsed(data, range(1000, len(data), 1000))
 

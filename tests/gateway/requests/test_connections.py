@@ -50,6 +50,10 @@ async def connections():
     connections.close()
 
 
+#: An answer that is told from the usual one.
+OTHER = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nother"
+
+
 async def answering(call):
     """Every request of the connection is answered."""
     while True:
@@ -234,6 +238,108 @@ async def test_a_container_that_speaks_without_being_asked_is_cut(connections):
         may.clear()
         assert await ask(connections, container) == b"ok"
         assert len(container.calls) == 2
+
+
+async def test_a_container_that_speaks_before_its_first_request_is_cut(connections):
+    """It is seen though no loop has read it."""
+    heads = []
+
+    async def script(call):
+        call.say(OK)
+        heads.append(await call.head())
+
+    async with ScriptedContainer(script) as container:
+        dialled = connections._dialled
+
+        async def dialled_slowly(destination):
+            connection = await dialled(destination)
+            connection.pause_reading()
+            await eventually(lambda: not connection.is_usable())
+            return connection
+
+        connections._dialled = dialled_slowly
+        with pytest.raises(ContainerBroke, match="the container spoke before it was asked"):
+            await soon(connections.ask(container.destination, asked()))
+        assert connections.idle == 0
+        await eventually(lambda: all(call.ended.is_set() for call in container.calls))
+    assert heads == []
+
+
+async def test_a_container_that_leaves_before_its_first_request(connections):
+    """Its connection has ended by the time that its dialler hears of it."""
+
+    async def script(call):
+        call.writer.transport.abort()
+
+    async with ScriptedContainer(script) as container:
+        dialled = connections._dialled
+
+        async def dialled_slowly(destination):
+            connection = await dialled(destination)
+            await eventually(lambda: not connection.is_open())
+            return connection
+
+        connections._dialled = dialled_slowly
+        with pytest.raises(ContainerBroke, match="ended the connection before it was asked"):
+            async with await soon(connections.ask(container.destination, asked())) as answer:
+                await soon(answer.head())
+        assert (connections.idle, connections._kept) == (0, {})
+
+
+async def test_a_second_answer_that_comes_before_the_next_request_closes_the_connection(
+    connections,
+):
+    """Also where the kernel alone has it; whatever the next request's body is."""
+    for body in (b"hello", pieces_of([b"hel", b"lo"])):
+        async with ScriptedContainer(answering) as container:
+            assert await ask(connections, container) == b"ok"
+            (call,) = container.calls
+            os.write(call.writer.transport.get_extra_info("socket").fileno(), OTHER)
+            assert await ask(connections, container, asked(body)) == b"ok"
+            assert [len(each.heads) for each in container.calls] == [1, 1]
+
+
+async def test_a_second_answer_that_comes_behind_the_next_request_is_taken_for_its_own(
+    connections,
+):
+    """HTTP/1.1 has no way to tell; the request's own answer closes the connection then."""
+    may = asyncio.Event()
+
+    async def script(call):
+        await call.request()
+        call.say(OK)
+        await call.request()
+        call.say(OTHER if call.number == 0 else OK)
+        await may.wait()
+        call.say(OK)
+        await call.end()
+
+    async with ScriptedContainer(script) as container:
+        assert await ask(connections, container) == b"ok"
+        assert await ask(connections, container) == b"other"
+        may.set()
+        await soon(container.calls[0].ended.wait())
+        assert await ask(connections, container) == b"ok"
+        assert len(container.calls) == 2
+
+
+async def test_a_connection_that_was_cut_is_forgotten(connections):
+    """Also where its container is never asked again."""
+    may = asyncio.Event()
+
+    async def script(call):
+        await call.request()
+        call.say(OK)
+        await may.wait()
+        call.say(OTHER)
+        await call.end()
+
+    async with ScriptedContainer(script) as container:
+        assert await ask(connections, container) == b"ok"
+        may.set()
+        await soon(container.calls[0].ended.wait())
+        connections._clock.advance(CONTAINER_IDLE_TIMEOUT)
+        assert (connections.idle, connections._kept) == (0, {})
 
 
 class NotingTransport:

@@ -52,6 +52,45 @@ def test_byte_by_byte():
     assert seen(fed(*(bytes([each]) for each in PLAIN + CHUNKED + BARE))) == THREE
 
 
+REST = b"\r\nHost: a\r\nContent-Length: 0\r\n\r\n"
+OTHERS = [
+    *(b"GET / RTSP/1.0", b"GET / RTSP/1.1", b"POST / RTSP/1.0", b"POST / RTSP/1.1"),
+    *(b"OPTIONS * RTSP/1.0", b"DESCRIBE /a RTSP/1.0", b"SOURCE /a ICE/1.0"),
+    *(b"GET /", b"GET / HTTP/0.9", b"GET / HTTP/2.0", b"GET / HTTP/1.2", b"GET / http/1.1"),
+    b"GET / HTTP/1.1 RTSP/1.0",
+]
+
+
+def feed_pieces(parser, data, ends):
+    for begin, end in pairwise((0, *ends)):
+        parser.feed(data[begin:end])
+
+
+@pytest.mark.parametrize("line", OTHERS)
+@pytest.mark.parametrize("before", [b"", b"\r\n", PLAIN, CHUNKED, PLAIN + b"\r\n" + CHUNKED])
+def test_another_protocol_is_no_request(line, before):
+    """Behind other requests, too, and however it is cut."""
+    data = before + line + REST
+    cuts = [(at, len(data)) for at in range(1, len(data))] + [tuple(range(1, len(data) + 1))]
+    for each in cuts:
+        parser = RequestParser()
+        with pytest.raises(RequestBroken):
+            feed_pieces(parser, data, each)
+        assert len(parser.requests) == before.count(b"POST")
+
+
+def test_a_name_of_another_protocol_elsewhere_is_no_harm():
+    text = b"GET / RTSP/1.0\r\n\r\nSOURCE / ICE/1.0\r\n\r\n"
+    head = b"POST /a HTTP/1.1\r\nHost: a\r\nX: RTSP/1.0\r\n"
+    whole = head + b"Content-Length: %d\r\n\r\n" % len(text) + text
+    whole += head + b"Transfer-Encoding: chunked\r\n\r\n%x\r\n" % len(text) + text
+    whole += b"\r\n0\r\nX: RTSP/1.0\r\n\r\n"
+    for size in (1, 3, 7, len(whole)):
+        parser = fed(*(whole[at : at + size] for at in range(0, len(whole), size)))
+        assert [each.take() for each in parser.requests] == [text, text]
+        assert all(each.complete for each in parser.requests)
+
+
 def test_headers_as_they_came_and_by_their_names():
     (request,) = fed(PLAIN).requests
     assert request.head.raw_headers == [("Host", "a"), ("X-One", "1"), ("Content-Length", "5")]
