@@ -13,6 +13,7 @@ from dataclasses import astuple
 from pathlib import Path
 from types import SimpleNamespace
 
+import h11
 import pytest
 
 from partway.gateway.dialling import Address
@@ -517,6 +518,14 @@ async def test_an_answer_in_pieces_without_an_end_is_not_all_kept(monkeypatch) -
     monkeypatch.setattr(link, "MAX_PIECES", 10)
     stream = told(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + b"1\r\nx\r\n" * 11)
     with pytest.raises(Broken, match="comes in more than 10 pieces"):
+        await link.read_answer(stream.link, "GET", time.monotonic(), 5)
+
+
+@pytest.mark.parametrize("version", ["0.9", "1.2", "2.0"])
+async def test_an_answer_of_another_version_is_none(version) -> None:
+    """The gateway takes none either."""
+    stream = told(f"HTTP/{version} 200 OK\r\nContent-Length: 0\r\n\r\n".encode())
+    with pytest.raises(h11.RemoteProtocolError, match=rf"HTTP/{version} was given; it must be"):
         await link.read_answer(stream.link, "GET", time.monotonic(), 5)
 
 
