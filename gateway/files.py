@@ -12,6 +12,7 @@ from pathlib import Path
 from shutil import disk_usage
 from typing import BinaryIO
 
+from partway.gateway.disk_refusals import is_disk_refusal
 from partway.gateway.limits import DISK_RESERVE, DISK_RESERVE_BYTES
 
 
@@ -93,6 +94,8 @@ def is_folder(path: Path) -> bool:
 def locked(path: Path, mode: int = 0o600) -> int:
     """Lock other processes out by a file, made if it is missing; a dead process's lock is free.
 
+    A file that is there is locked also where it cannot be written to, as on a read-only disk.
+
     Args:
         path: the file.
         mode: of one that is made, less what the process's umask takes from it.
@@ -104,7 +107,12 @@ def locked(path: Path, mode: int = 0o600) -> int:
         BlockingIOError: another process holds the lock, or this one by another descriptor.
         OSError: the file cannot be opened, or its file system has no locks; names the file.
     """
-    lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, mode)
+    try:
+        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, mode)
+    except OSError as error:
+        if not is_disk_refusal(error) or not path.exists():
+            raise
+        lock = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
@@ -136,6 +144,20 @@ def replace_file(path: Path, data: bytes, mode: int) -> None:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def temporary_folder() -> Path:
+    """The folder for temporary files.
+
+    Raises:
+        OSError: no such folder takes a file.
+    """
+    try:
+        return Path(tempfile.gettempdir())
+    except FileNotFoundError as error:  # tempfile's, whichever reason each folder has given
+        raise OSError(
+            errno.ENOSPC, f"no folder for temporary files takes one ({error.strerror})"
+        ) from None
 
 
 def free_and_reserved(place: Path | int) -> tuple[int, int]:

@@ -32,8 +32,17 @@ from partway.gateway.control.plane import ControlPlane
 from partway.gateway.control.resources import Resources
 from partway.gateway.control.transform_jobs import TransformOperations
 from partway.gateway.control.transform_keeper import TransformKeeper
+from partway.gateway.disk_recovery import (
+    ASYNCHRONOUS,
+    CHANGES,
+    CREATED,
+    NEEDS_DISK,
+    DiskRecovery,
+    DiskStep,
+)
 from partway.gateway.fleet.data_directory import DataDirectory
 from partway.gateway.fleet.dialler import Dialler, dial_container
+from partway.gateway.fleet.file_work import on_thread
 from partway.gateway.fleet.fleet import Fleet
 from partway.gateway.fleet.limits import LEFTOVERS_TIMEOUT
 from partway.gateway.fleet.metrics import FleetMetrics
@@ -105,13 +114,15 @@ class Gateway:
         streams: that are open.
         fleet: what runs.
         endpoint_keeper: has it run the endpoints that the API has made.
+        disk_recovery: repeats what the disk has refused at the start.
         deployments: what the gateway's operator has made, all at once.
         custom_resources: endpoints as kubectl asks for them.
         routes: what is answered; the first that fits a request answers it.
 
     Args:
         settings: all settings of the gateway.
-        tls: the TLS context of the TLS port; None without such a port.
+        tls: the TLS context of the TLS port; None without such a port, or where
+            :meth:`listen_with_tls` opens it later.
         wall_clock: returns epoch seconds, for signatures.
         further_routes: routes besides the gateway's own, which go first.
         dialler: opens every stream's connection with its container.
@@ -302,6 +313,9 @@ class Gateway:
             "2": lambda: self._http2.open_connections,
         }
         self._leftovers: asyncio.Task[None] | None = None
+        self._data = data
+        self._has_read = self._is_up = False
+        self.disk_recovery = DiskRecovery(Path() if data is None else data.path, LoopClock())
         self._repeated = RepeatedLines(LoopClock())
         crowd = Crowd(
             settings.max_connections,
@@ -325,7 +339,9 @@ class Gateway:
         rules = ObjectRules(objects, self._control, self._resources, keeper, controller)
         leave = ObjectLeave(arns, lambda name: keeper.find(name) is not None)
         operations = ObjectOperations(objects, rules, leave, wall_clock, self._control.whole)
-        return KubernetesService(objects, operations, controller, leave, clock, wall_clock)
+        return KubernetesService(
+            objects, operations, controller, leave, self._control.check_read, clock, wall_clock
+        )
 
     async def start(self) -> Listening:
         """Listen on the addresses of the settings, and begin to launch what the endpoints need.
@@ -336,19 +352,21 @@ class Gateway:
         Raises:
             OSError: an address cannot be listened on; the error's ``filename`` is host and port.
             StoreError: what was written down cannot be read.
+            DataDirectoryError: another gateway has taken the data directory.
         """
-        await self._resources.load()
-        await self.custom_resources.load()
+        for step in self._disk_steps():
+            await self.disk_recovery.attempt(step)
         endpoints = self.settings.endpoints
         self.fleet.start(each for each in endpoints if each.is_attached)
         await self.fleet.settled(SETTLING_TIMEOUT)
         # The others begin once it is sure that we listen; whoever asks until then hears no.
-        await self.endpoint_keeper.start()
+        if self._has_read:
+            await self.endpoint_keeper.start()
         attached_only = all(each.is_attached for each in endpoints)
         self.fleet.is_ready = attached_only and not self.endpoint_keeper.found
         try:
             if self._asynchronous is not None:
-                await self._asynchronous.start()
+                await self.disk_recovery.attempt(DiskStep(ASYNCHRONOUS, self._start_asynchronous))
             listening = await self._listen()
         except (OSError, StoreError):
             if self._asynchronous is not None:
@@ -357,13 +375,44 @@ class Gateway:
             raise
         self._repeated.open()
         self.fleet.start(each for each in endpoints if not each.is_attached)
+        self._is_up = True
+        if self._has_read:
+            self._run_what_was_read()
+        return listening
+
+    def _disk_steps(self) -> Iterable[DiskStep]:
+        """The first steps of the start; the disk may refuse each of them."""
+        if self._data is not None:
+            yield DiskStep(NEEDS_DISK, self._complete_data)
+        yield DiskStep(CHANGES, self.store.open_for_writing)
+        yield DiskStep(CREATED, self._read_store)
+
+    async def _complete_data(self) -> None:
+        assert self._data is not None, "else there is no such step"
+        data = self._data
+        if data.refusal is not None:
+            await on_thread(LoopClock(), lambda _: data.complete())
+
+    async def _read_store(self) -> None:
+        await self._resources.load()
+        await self.custom_resources.load()
+        self._has_read = True
+        if self._is_up:  # the disk has refused it at the start
+            await self.endpoint_keeper.start()
+            self._run_what_was_read()
+
+    async def _start_asynchronous(self) -> None:
+        assert self._asynchronous is not None, "else there is no such step"
+        self._resources.check_read()  # a request whose endpoint is not known yet would end in vain
+        await self._asynchronous.start()
+
+    def _run_what_was_read(self) -> None:
         self.endpoint_keeper.run_found()
         self.custom_resources.start()
         self._transforms.start()
         self._leftovers = asyncio.create_task(
             self._see_to_leftovers(), name="removal of leftover containers"
         )
-        return listening
 
     async def _see_to_leftovers(self) -> None:
         """Let endpoints take over what a gateway that was killed has left; remove the rest.
@@ -385,13 +434,21 @@ class Gateway:
         tls_port = None
         if self._tls is not None and settings.tls_port is not None:
             try:
-                _, tls_port = await self._listener.start(
-                    settings.host, settings.tls_port, self._tls
-                )
+                tls_port = await self.listen_with_tls(self._tls)
             except OSError:
                 self._listener.stop()
                 raise
         return Listening(host, port, tls_port)
+
+    async def listen_with_tls(self, context: ssl.SSLContext) -> int:
+        """Listen on the TLS port of the settings, and return its number.
+
+        Raises:
+            OSError: as :meth:`start`.
+        """
+        assert self.settings.tls_port is not None, "the settings have one"
+        _, port = await self._listener.start(self.settings.host, self.settings.tls_port, context)
+        return port
 
     # --- The way down ----------------------------------------------------------------------------
 
@@ -423,6 +480,7 @@ class Gateway:
         settings = self.settings
         self.fleet.take_no_changes()
         self._transforms.take_no_jobs()
+        await self.disk_recovery.aclose()
         await self.custom_resources.aclose()
         self._http2.announce_end()
         async with asyncio.TaskGroup() as draining:

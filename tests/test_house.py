@@ -358,9 +358,9 @@ def test_modules_without_tests_of_their_name_are_on_the_page():
 #: From the ground up: a room imports from its own floor and from those below it. The picture is in
 #: ``docs/discussion/architecture.md``.
 FLOORS = (
-    {"archives", "arns", "clock", "configuration", "cork", "dialling", "endpoint_series", "files",
-     "limits", "loop_turns", "many_timers", "object_files", "plain_text", "store", "terminal",
-     "waiting", "watch"},
+    {"archives", "arns", "clock", "configuration", "cork", "dialling", "disk_recovery",
+     "disk_refusals", "endpoint_series", "files", "limits", "loop_turns", "many_timers",
+     "object_files", "plain_text", "store", "terminal", "waiting", "watch"},
     {"access", "client", "tls"},
     {"serving"},
     {"requests", "streams"},

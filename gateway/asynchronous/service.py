@@ -22,7 +22,7 @@ from partway.gateway.clock import Clock
 from partway.gateway.control.local_paths import LocalRoots
 from partway.gateway.operations.invocations import Invocations
 from partway.gateway.settings import Settings
-from partway.gateway.store.store import Store, StoreError
+from partway.gateway.store.store import Store, StoreUnavailable
 
 
 class AsyncService:
@@ -101,19 +101,21 @@ class AsyncService:
         """Go on with what another gateway has left, and take requests from now on.
 
         Raises:
+            StoreUnavailable: the disk refuses that now; this may be called again.
             StoreError: that cannot be read.
         """
-        self._journal.start()
+        notices = [value_of(Notice.of, each) for each in await self._journal.records(NOTICE)]
         try:
             await self.worker.start()
         except OSError as error:
-            raise StoreError(
+            raise StoreUnavailable(
                 f"{error.filename or self._folder}: what asynchronous requests have left there "
                 f"cannot be read: {error.strerror or error}; look at the disk, or name another "
                 "folder with --data-dir DIR"
             ) from None
-        for each in await self._journal.records(NOTICE):
-            self._notices.add(value_of(Notice.of, each))
+        self._journal.start()
+        for each in notices:
+            self._notices.add(each)
 
     def hasten(self) -> None:
         """Cut the drain short: a second signal."""

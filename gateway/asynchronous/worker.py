@@ -129,8 +129,10 @@ class AsyncWorker:
             ServiceUnavailable: the gateway is full, or stops.
             InternalServerError: the disk does not take it.
         """
-        if self._draining or self._working is None:
+        if self._draining:
             raise _draining()
+        if self._working is None:
+            raise NotWritten("the disk has not given yet what was written down before")
         self._waiting.take_place(request.endpoint, request.sender)
         # Done to its end though its client leaves: half of it would be nobody's.
         task = self._own(self._write_down(request, body))

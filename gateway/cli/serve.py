@@ -9,9 +9,9 @@ import gc
 import logging
 import os
 import signal
-import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import AsyncExitStack, nullcontext, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -28,25 +28,29 @@ from partway.gateway.cli.process import (
     stop_on_signals,
 )
 from partway.gateway.cli.serve_arguments import EXAMPLES, add_arguments
+from partway.gateway.cli.serve_data import (
+    announce,
+    data_directory,
+    open_admin_socket,
+    opened_store,
+)
 from partway.gateway.clock import LoopClock
 from partway.gateway.configuration.messages import SettingsError
+from partway.gateway.disk_recovery import ASKING, NEEDS_DISK, TLS_PORT, DiskStep
 from partway.gateway.files import user_data_folder
 from partway.gateway.fleet.data_directory import (
     DataDirectory,
     DataDirectoryError,
-    default_data_directory,
 )
 from partway.gateway.fleet.dialler import Dialler, dial_container
 from partway.gateway.fleet.ping import tell_which_answer
-from partway.gateway.gateway import Gateway
-from partway.gateway.limits import SETTLING_TIMEOUT
+from partway.gateway.gateway import Gateway, Listening
+from partway.gateway.limits import CERTIFICATE_LOCK_TIMEOUT, SETTLING_TIMEOUT
 from partway.gateway.operations.admin import AdminSocket
 from partway.gateway.reloading import Reloading
 from partway.gateway.settings import Settings
-from partway.gateway.store.memory import MemoryStore
-from partway.gateway.store.sqlite import SqliteStore
-from partway.gateway.store.store import Store, StoreError
-from partway.gateway.tls.errors import TlsError
+from partway.gateway.store.store import StoreError
+from partway.gateway.tls.errors import TlsError, TlsUnavailable
 from partway.gateway.waiting import before
 from partway.log_lines import LogLine, say_failure, say_listening, start_logging
 
@@ -145,12 +149,14 @@ async def serve(
     Returns:
         The process's exit status.
     """
+    tls = None
     try:
-        tls = None if loaded.tls_port is None else _tls(loaded)
+        with suppress(TlsUnavailable):  # the port is opened once the disk takes a certificate
+            tls = None if loaded.tls_port is None else _tls(loaded)
         warnings: list[LogLine] = []
         with data_directory(loaded, warnings) or nullcontext() as data:
             context = None if tls is None else tls.reloaded.context
-            async with _store(data) as store:
+            async with opened_store(data) as store:
                 gateway = Gateway(
                     *(loaded, context),
                     dialler=dialler,
@@ -168,8 +174,12 @@ async def serve(
         return 2 if isinstance(error, SettingsError) else 1
 
 
-def _tls(loaded: Settings) -> Tls:
+def _tls(loaded: Settings, patience: float = CERTIFICATE_LOCK_TIMEOUT) -> Tls:
     """The certificate of the TLS port; what reads and signs one is imported for it.
+
+    Args:
+        loaded: the settings.
+        patience: as :class:`Tls`.
 
     Raises:
         SettingsError: as :class:`Tls`.
@@ -177,35 +187,7 @@ def _tls(loaded: Settings) -> Tls:
     """
     from partway.gateway.cli.serve_tls import Tls
 
-    return Tls(loaded)
-
-
-def data_directory(loaded: Settings, warnings: list[LogLine]) -> DataDirectory | None:
-    """Own the folder of what the gateway keeps; None if there is no place for one.
-
-    Args:
-        loaded: the settings.
-        warnings: takes what is less than was to be, to be logged once the gateway listens: where
-            its port is taken, so is its folder, and the port is all that there is to say.
-
-    Raises:
-        DataDirectoryError: the one that was named cannot be had. Where none was, and the user's own
-            cannot be, a temporary one does.
-    """
-    if loaded.data_dir is not None:
-        return DataDirectory.opened(loaded.data_dir)
-    if loaded.port:
-        try:
-            return DataDirectory.opened(default_data_directory(os.environ, loaded.port))
-        except DataDirectoryError as error:
-            line = "what the gateway keeps is kept until its end only"
-            warnings.append(LogLine(line, reason=str(error)))
-    try:
-        return DataDirectory.temporary()
-    except DataDirectoryError as error:  # on a file system that is read-only, say
-        line = "nothing is kept, and partway endpoints cannot ask this gateway"
-        warnings.append(LogLine(line, reason=str(error)))
-        return None
+    return Tls(loaded, patience)
 
 
 def _kept_out(config: Path | None) -> Iterator[Path]:
@@ -216,17 +198,6 @@ def _kept_out(config: Path | None) -> Iterator[Path]:
     for path in (config, user_data_folder(os.environ)):
         if path is not None:
             yield path.absolute()
-
-
-@asynccontextmanager
-async def _store(data: DataDirectory | None) -> AsyncIterator[Store]:
-    """What is made while the gateway runs is written down here; in memory if there is no folder."""
-    clock = LoopClock()
-    store = MemoryStore() if data is None else await SqliteStore.opened(data.store, clock)
-    try:
-        yield store
-    finally:
-        await store.aclose()
 
 
 async def _serve(
@@ -258,12 +229,17 @@ async def _serve(
             up.push_async_callback(admin.aclose)
         up.push_async_callback(gateway.drain)
         up.push_async_callback(reloading.stop)
-        shown = f"[{listening.host}]" if ":" in listening.host else listening.host
-        urls = [f"http://{shown}:{listening.port}"]
-        if tls is not None:
-            urls.append(f"https://{shown}:{listening.tls_port}")
+        urls = _urls(listening)
+        announcing = partial(announce, data, urls)
         if data is not None and admin is not None:
-            await _announce(data, admin, urls)
+            opening = partial(open_admin_socket, data, admin)
+            await gateway.disk_recovery.attempt(DiskStep(ASKING, opening))
+            await gateway.disk_recovery.attempt(DiskStep(NEEDS_DISK, announcing))
+        if loaded.tls_port is not None and tls is None:
+            opening = partial(_open_tls_port, gateway, urls, announcing, up)
+            await gateway.disk_recovery.attempt(DiskStep(TLS_PORT, opening))
+        gateway.disk_recovery.start()
+        up.push_async_callback(gateway.disk_recovery.aclose)
         await before(stop, gateway.fleet.settled(SETTLING_TIMEOUT))
         if stop.is_set():
             return 0
@@ -273,7 +249,8 @@ async def _serve(
             )
         # What is there now stays: no collection of garbage looks at it again, 40 ms each time.
         gc.freeze()
-        for url, authority in zip(urls, ("", "" if tls is None else tls.authority), strict=False):
+        authorities = ("",) if tls is None else ("", tls.authority)  # a late TLS port says its own
+        for url, authority in zip(urls, authorities, strict=False):
             say_listening(url, authority)
         if tls is not None:
             tls.watch.start()
@@ -293,12 +270,40 @@ async def _serve(
     return 0
 
 
-async def _announce(data: DataDirectory, admin: AdminSocket, urls: Sequence[str]) -> None:
-    """Let this user's commands find the gateway and ask it."""
+def _urls(listening: Listening) -> list[str]:
+    host = f"[{listening.host}]" if ":" in listening.host else listening.host
+    urls = [f"http://{host}:{listening.port}"]
+    if listening.tls_port is not None:
+        urls.append(f"https://{host}:{listening.tls_port}")
+    return urls
+
+
+async def _open_tls_port(
+    gateway: Gateway,
+    urls: list[str],
+    announcing: Callable[[], Awaitable[None]],
+    up: AsyncExitStack,
+) -> None:
+    """Listen on the TLS port once the disk takes its certificate.
+
+    Args:
+        gateway: which listens.
+        urls: where; gets one more.
+        announcing: announces them.
+        up: ends the certificate's watch.
+
+    Raises:
+        TlsUnavailable: the disk does not take the certificate yet.
+        TlsError: the certificate cannot be used, or the port be listened on.
+    """
+    tls = _tls(gateway.settings, patience=0)
+    host = gateway.settings.host
     try:
-        await admin.start()
+        port = await gateway.listen_with_tls(tls.reloaded.context)
     except OSError as error:
-        raise DataDirectoryError(
-            f"{data.socket}: the admin socket cannot be made: {error.strerror}"
-        ) from None
-    data.announce(urls, time.time())
+        raise TlsError(f"cannot listen on {error.filename}: {error.strerror}") from None
+    urls += _urls(Listening(host, 0, port))[1:]
+    say_listening(urls[-1], tls.authority)
+    tls.watch.start()
+    up.callback(tls.watch.stop)
+    await gateway.disk_recovery.attempt(DiskStep(NEEDS_DISK, announcing))

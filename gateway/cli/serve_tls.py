@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 import os
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from partway.gateway.clock import LoopClock
 from partway.gateway.configuration.messages import SettingsError
+from partway.gateway.limits import CERTIFICATE_LOCK_TIMEOUT
 from partway.gateway.settings import Settings
 from partway.gateway.tls.context import CertificateWatch, ReloadedContext, TlsFiles
+from partway.gateway.tls.errors import TlsUnavailable
 from partway.gateway.tls.local_ca import LocalCa, default_directory, default_names
+from partway.log_lines import LogLine
+
+log = logging.getLogger("partway.serve")
 
 
 class Tls:
@@ -20,12 +27,17 @@ class Tls:
         watch: sees to the certificate's renewal.
         authority: the path of the local CA's certificate; empty where the user gave a certificate.
 
+    Args:
+        loaded: the settings.
+        patience: seconds to wait, blocking, while another process writes a certificate.
+
     Raises:
         SettingsError: a name in ``tls_names`` is neither a DNS name nor an IP address.
+        TlsUnavailable: the disk does not take the certificate now.
         TlsError: the certificate or its key cannot be read or made; the message says why.
     """
 
-    def __init__(self, loaded: Settings) -> None:
+    def __init__(self, loaded: Settings, patience: float = CERTIFICATE_LOCK_TIMEOUT) -> None:
         if loaded.tls_cert is not None and loaded.tls_key is not None:
             files = TlsFiles(loaded.tls_cert, loaded.tls_key, None)
             renew = None
@@ -38,9 +50,22 @@ class Tls:
                 return ca.ensure(names, datetime.now(UTC), patience=0)
 
             try:
-                files = ca.ensure(names, datetime.now(UTC))
+                files = _made_or_present(ca, names, patience)
             except ValueError as error:
                 raise SettingsError(f"tls_names: {error}") from None
         self.reloaded = ReloadedContext(files)
         self.watch = CertificateWatch(self.reloaded, LoopClock(), renew)
         self.authority = "" if files.ca is None else str(files.ca)
+
+
+def _made_or_present(ca: LocalCa, names: Sequence[str], patience: float) -> TlsFiles:
+    """The local CA's certificate: with these names, or as it is where the disk takes no new one."""
+    now = datetime.now(UTC)
+    try:
+        return ca.ensure(names, now, patience)
+    except TlsUnavailable as error:
+        present = ca.present(now)
+        if present is None:
+            raise
+        log.warning(LogLine("the certificate is used as it is", reason=str(error)))
+        return present

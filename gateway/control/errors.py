@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from partway.protocol.errors import ApiError, InternalServerError
+from partway.protocol.errors import ApiError, InternalServerError, ServiceUnavailable
 
 
 class ValidationException(ApiError):
@@ -54,3 +54,21 @@ class NotWrittenDown(InternalServerError):
     @property
     def for_operator(self) -> str:
         return f"nothing can be written down: {self._why}"
+
+
+class NotReadYet(ServiceUnavailable):
+    """The disk has not given what was created through the gateway, so nothing is said of it.
+
+    Args:
+        why: for the operator's log.
+    """
+
+    def __init__(self, why: str) -> None:
+        super().__init__(
+            "the gateway cannot read yet what was created through it; its log has the reason"
+        )
+        self._why = why
+
+    @property
+    def for_operator(self) -> str:
+        return f"what was created cannot be read yet: {self._why}"

@@ -15,6 +15,7 @@ from partway.gateway.control.async_rules import AsyncRules
 from partway.gateway.control.catalogue import Catalogue
 from partway.gateway.control.coverage import check_covered
 from partway.gateway.control.endpoint_configs import EndpointConfigOperations
+from partway.gateway.control.errors import NotReadYet
 from partway.gateway.control.json_rpc import (
     Answer,
     ControlOperation,
@@ -29,6 +30,7 @@ from partway.gateway.control.tags import TagOperations
 from partway.gateway.control.unbroken import UnbrokenWork
 from partway.gateway.control.validation import CheckedInputs, LocalRule, no_local_paths
 from partway.gateway.serving.routes import Route
+from partway.gateway.store.store import StoreUnavailable
 
 #: SageMaker's API, as targets and as botocore's files have it.
 _TARGETS: Final = "SageMaker"
@@ -44,7 +46,7 @@ class ControlPlane:
     """The operations on models, endpoint configurations and tags, and those of others.
 
     Args:
-        resources: what there is; loaded before the first request comes.
+        resources: what there is; operations are refused while it has not been read.
         arns: makes their names.
         wall_clock: returns epoch seconds.
         clock: measures what is left of work when the gateway stops.
@@ -74,6 +76,7 @@ class ControlPlane:
             return is_local(location) or rules.allows_path(location)
 
         self._beside = beside
+        self._resources = resources
         catalogue = Catalogue(resources, arns, wall_clock)
         self._models = ModelOperations(catalogue)
         self._configs = EndpointConfigOperations(catalogue, rules)
@@ -90,7 +93,7 @@ class ControlPlane:
         self._of_operator = {**operations, **further_of_operator}
         #: By AWS's names of them; what they take has been checked.
         self.operations: Mapping[str, ControlOperation] = {
-            name: partial(self._whole, operation) if changes_something(name) else operation
+            name: partial(self._when_read, self._whole_of(name, operation))
             for name, operation in operations.items()
         }
 
@@ -165,6 +168,7 @@ class ControlPlane:
         identity: Identity,
         kept: Mapping[str, Any],
     ) -> Answer:
+        self.check_read()
         match operation:
             case "CreateModel":
                 return await self._models.make(checked, identity, kept)
@@ -180,6 +184,30 @@ class ControlPlane:
             ServiceUnavailable: as many changes as may be are under way; it is not begun.
         """
         return await self._work.run(work)
+
+    def _whole_of(self, name: str, operation: ControlOperation) -> ControlOperation:
+        return partial(self._whole, operation) if changes_something(name) else operation
+
+    async def _when_read(
+        self,
+        operation: ControlOperation,
+        members: Mapping[str, Any],
+        identity: Identity,
+        request_id: str,
+    ) -> Answer:
+        self.check_read()
+        return await operation(members, identity, request_id)
+
+    def check_read(self) -> None:
+        """Say nothing of resources while it is not known which there are.
+
+        Raises:
+            NotReadYet: the disk has not given them yet.
+        """
+        try:
+            self._resources.check_read()
+        except StoreUnavailable as error:
+            raise NotReadYet(str(error)) from error
 
     async def _whole(
         self,

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from partway.gateway.clock import Clock
 from partway.gateway.control.limits import CHANGE_WAIT_TIMEOUT
-from partway.gateway.store.store import Record, Removal, Store, StoreError
+from partway.gateway.store.store import Record, Removal, Store, StoreError, StoreUnavailable
 from partway.gateway.waiting import held_in_time
 
 #: What there is of resources, as it is in their ARNs.
@@ -60,17 +60,33 @@ class Resources:
         self._clock = clock
         self._store = store
         self._known: dict[Kind, dict[str, Resource]] = {kind: {} for kind in KINDS}
+        self._unread = ""
         self._changing = asyncio.Lock()
 
     async def load(self) -> None:
-        """Read what the store has; called once, before anything else.
+        """Read what the store has; called before anything else, and again if the disk refuses.
 
         Raises:
+            StoreUnavailable: the disk does not give it now; :meth:`check_read` refuses until then.
             StoreError: it cannot be read, or a newer version of the gateway has written to it.
         """
-        for kind in KINDS:
-            for record in await self._store.records(kind):
-                self._known[kind][record.name.lower()] = _resource_of(kind, record)
+        try:
+            for kind in KINDS:
+                for record in await self._store.records(kind):
+                    self._known[kind][record.name.lower()] = _resource_of(kind, record)
+        except StoreUnavailable as error:
+            self._unread = str(error)
+            raise
+        self._unread = ""
+
+    def check_read(self) -> None:
+        """Go on if it is known what the store has.
+
+        Raises:
+            StoreUnavailable: the disk has not given it yet.
+        """
+        if self._unread:
+            raise StoreUnavailable(self._unread)
 
     def find(self, kind: Kind, name: str) -> Resource | None:
         """The resource of that kind and name, if there is one."""

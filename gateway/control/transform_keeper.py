@@ -151,7 +151,11 @@ class TransformKeeper:
         if left:
             log.info(LogLine("transform jobs go on", jobs=len(left)))
         if self._folder is not None:
-            self._remove_all_but({self._file(each.name) for each in left})
+            try:
+                self._remove_all_but({self._file(each.name) for each in left})
+            except OSError as error:  # the next gateway removes them
+                line = "what transform jobs have left is not removed"
+                log.warning(LogLine(line, folder=str(self._folder), reason=error.strerror))
 
     def begin(self, job: Resource) -> None:
         """Have a job run, once it is written down; returns at once."""

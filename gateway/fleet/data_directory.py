@@ -27,14 +27,23 @@ import stat
 import sys
 import tempfile
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from partway.gateway.files import locked, read_bounded, replace_file, user_data_folder
+from partway.gateway.disk_refusals import FULL, DiskRefusal, is_disk_refusal
+from partway.gateway.files import (
+    is_file_or_folder,
+    locked,
+    read_bounded,
+    replace_file,
+    temporary_folder,
+    user_data_folder,
+)
 from partway.log_lines import LogLine
 
 log = logging.getLogger("partway.fleet")
@@ -53,6 +62,19 @@ _KEY_BYTES: Final = 32
 
 class DataDirectoryError(Exception):
     """A data directory cannot be used; the message says why, and what to do."""
+
+
+class DataDirectoryUnavailable(DataDirectoryError, DiskRefusal):
+    """The disk does not take or give the directory now; a later try may succeed.
+
+    Args:
+        reason: what it says.
+        is_full: whether the disk is full.
+    """
+
+    def __init__(self, reason: str, *, is_full: bool = False) -> None:
+        super().__init__(reason)
+        self.is_full = is_full
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +153,7 @@ def socket_name(socket: Path) -> Iterator[str]:
 
 def _short_temporary() -> str:
     """The folder of temporary files, or ``/tmp`` if the names in that one were too long again."""
-    usual = tempfile.gettempdir()
+    usual = str(temporary_folder())
     return usual if len(os.fsencode(usual)) < MAX_SOCKET_NAME // 2 else "/tmp"  # noqa: S108
 
 
@@ -147,7 +169,8 @@ def announced(directory: Path) -> Announcement | None:
 class DataDirectory:
     """A data directory, whose one owner this process is until :meth:`close`.
 
-    Made by :meth:`opened` or :meth:`temporary`.
+    Made by :meth:`opened` or :meth:`temporary`. Nothing may be written below it before this process
+    owns it; its folders are made by :meth:`complete` alone, so that nothing can be.
 
     Attributes:
         path: the directory's.
@@ -158,29 +181,37 @@ class DataDirectory:
         transforms: the folder of what transform jobs have finished.
         socket: where the admin socket belongs.
         store: where the file of the store belongs.
+        refusal: what the disk refuses of the directory; None if the directory is whole.
     """
 
-    def __init__(self, path: Path, lock: int, *, keep: bool) -> None:
+    def __init__(self, path: Path, *, keep: bool) -> None:
         self.path = path
-        self.id = _id_of(path)
-        self.logs = _folder(path / "logs")
-        self.models = _folder(path / "models")
-        self.requests = _folder(path / "requests")
-        self.transforms = _folder(path / "transforms")
+        self.id = uuid.uuid4().hex
+        self.logs = path / "logs"
+        self.models = path / "models"
+        self.requests = path / "requests"
+        self.transforms = path / "transforms"
         self.socket = admin_socket(path)
         self.store = path / "store.db"
-        self._lock = lock
+        self.refusal: DataDirectoryUnavailable | None = None
+        self._lock: int | None = None
         self._keep = keep
 
     @classmethod
     def opened(cls, path: Path) -> Self:
         """Own a directory, which is made if need be.
 
+        Where the disk refuses a part of that, ``refusal`` says so, and :meth:`complete` tries
+        again.
+
         Raises:
             DataDirectoryError: another gateway owns it, others may write to it, or it cannot be
                 used.
         """
-        return cls._owned(path.absolute(), keep=True)
+        directory = cls(path.absolute(), keep=True)
+        with suppress(DataDirectoryUnavailable):
+            directory.complete()
+        return directory
 
     @classmethod
     def temporary(cls) -> Self:
@@ -190,28 +221,84 @@ class DataDirectory:
             DataDirectoryError: it cannot be made.
         """
         try:
-            path = Path(tempfile.mkdtemp(prefix="partway-gateway-"))
+            path = Path(tempfile.mkdtemp(prefix="partway-gateway-", dir=temporary_folder()))
         except OSError as error:
             raise DataDirectoryError(f"no temporary data directory: {error.strerror}") from None
-        return cls._owned(path, keep=False)
-
-    @classmethod
-    def _owned(cls, path: Path, *, keep: bool) -> Self:
-        lock = -1
+        directory = cls(path, keep=False)
         try:
-            path.mkdir(mode=0o700, parents=True, exist_ok=True)
-            _check_private(path)
-            lock = _locked(path)
-            return cls(path, lock, keep=keep)
-        except (OSError, DataDirectoryError) as error:
-            if lock >= 0:
-                os.close(lock)
-            if isinstance(error, DataDirectoryError):
-                raise
-            raise DataDirectoryError(
-                f"{error.filename or path}: the gateway's data cannot be kept here: "
+            directory.complete()
+        except DataDirectoryError:
+            directory.close()
+            raise
+        return directory
+
+    @property
+    def is_owned(self) -> bool:
+        """Whether other gateways are locked out."""
+        return self._lock is not None
+
+    def complete(self) -> None:
+        """Own the directory, and make what is missing in it; may be called again.
+
+        Raises:
+            DataDirectoryUnavailable: the disk refuses a part of that, and gets the rest.
+            DataDirectoryError: as :meth:`opened`; the directory is another gateway's to take then.
+        """
+        try:
+            self._own()
+            self._make_parts()
+        except OSError as error:
+            reason = (
+                f"{error.filename or self.path}: the gateway's data cannot be kept here: "
                 f"{error.strerror}; name another folder with --data-dir DIR"
-            ) from None
+            )
+            if is_disk_refusal(error):
+                is_full = error.errno in FULL
+                self.refusal = DataDirectoryUnavailable(reason, is_full=is_full)
+                raise self.refusal from None
+            self._disown()
+            raise DataDirectoryError(reason) from None
+        except DataDirectoryError:
+            self._disown()
+            raise
+        self.refusal = None
+
+    def _own(self) -> None:
+        if self._lock is None:
+            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _check_private(self.path)
+            self._lock = _locked(self.path)
+
+    def _make_parts(self) -> None:
+        """Make all parts that the disk takes.
+
+        Raises:
+            OSError: the first that it does not take.
+        """
+        refused = []
+        folders = (self.logs, self.models, self.requests, self.transforms)
+        parts: list[Callable[[], None]] = [
+            partial(_write_holder, self.path),
+            self._settle_id,
+            *(partial(each.mkdir, mode=0o700, exist_ok=True) for each in folders),
+        ]
+        for make in parts:
+            try:
+                make()
+            except OSError as error:
+                if not is_disk_refusal(error):
+                    raise
+                refused.append(error)
+        if refused:
+            raise refused[0]
+
+    def _settle_id(self) -> None:
+        self.id = _id_of(self.path, self.id)
+
+    def _disown(self) -> None:
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
 
     def __enter__(self) -> Self:
         return self
@@ -235,17 +322,19 @@ class DataDirectory:
             DataDirectoryError: that cannot be written.
         """
         said = asdict(Announcement(os.getpid(), tuple(urls), since))
+        reason = f"{self.path}: the gateway cannot say here where it listens"
+        if not self.is_owned:
+            raise DataDirectoryUnavailable(f"{reason}: it does not own this folder yet")
         try:
             replace_file(self.path / "gateway.json", json.dumps(said).encode() + b"\n", 0o600)
         except OSError as error:
-            raise DataDirectoryError(
-                f"{self.path}: the gateway cannot say here where it listens: {error.strerror}"
-            ) from None
+            kind = DataDirectoryUnavailable if is_disk_refusal(error) else DataDirectoryError
+            raise kind(f"{reason}: {error.strerror}") from None
 
     @property
     def has_used_engine(self) -> bool:
         """Whether an engine may have containers of this directory's gateways."""
-        return (self.path / "engine").exists()
+        return is_file_or_folder(self.path / "engine")
 
     def engine_key(self) -> bytes:
         """The key of what containers of an engine are found fit by; made if there is none.
@@ -275,8 +364,9 @@ class DataDirectory:
     def close(self) -> None:
         """Let another gateway own the directory; remove it if it is a temporary one."""
         try:
-            with suppress(OSError):  # what it says holds for nobody, and is asked of nobody
-                (self.path / "gateway.json").unlink()
+            if self.is_owned:
+                with suppress(OSError):  # what it says holds for nobody, and is asked of nobody
+                    (self.path / "gateway.json").unlink()
             if not self._keep:
                 shutil.rmtree(self.path)
         except OSError as error:
@@ -288,7 +378,7 @@ class DataDirectory:
                 )
             )
         finally:
-            os.close(self._lock)
+            self._disown()
 
 
 def _check_private(path: Path) -> None:
@@ -322,20 +412,29 @@ def _locked(path: Path) -> int:
     """
     file = path / "lock"
     try:
-        lock = locked(file)
+        return locked(file)
     except BlockingIOError:
         raise DataDirectoryError(
             f"{path}: a gateway that runs, {_holder(file)}, works with this data directory; stop "
             "it, or name another directory with --data-dir DIR"
         ) from None
+
+
+def _write_holder(path: Path) -> None:
+    """Write this process's number into the lock, over the one before: a full disk takes that.
+
+    By a descriptor of its own: the lock's is for reading where the disk was read-only.
+    """
+    file, number = path / "lock", b"%d\n" % os.getpid()
+    descriptor = os.open(file, os.O_WRONLY | os.O_NOFOLLOW)
     try:
-        os.ftruncate(lock, 0)
-        os.pwrite(lock, b"%d\n" % os.getpid(), 0)
+        os.pwrite(descriptor, number, 0)
+        os.ftruncate(descriptor, len(number))
     except OSError as error:
-        os.close(lock)
         error.filename = str(file)
         raise
-    return lock
+    finally:
+        os.close(descriptor)
 
 
 def _holder(lock: Path) -> str:
@@ -347,17 +446,22 @@ def _holder(lock: Path) -> str:
     return f"process {number}" if number.isdigit() else "another process"
 
 
-def _id_of(path: Path) -> str:
-    """The directory's id, made if there is none.
+def _id_of(path: Path, new: str) -> str:
+    """The directory's id.
+
+    Args:
+        path: the directory's.
+        new: is the directory's from now on, if it has none.
 
     Raises:
+        OSError: the disk does not give it, or does not take the new one.
         DataDirectoryError: the file holds something else.
     """
     file = path / "id"
     try:
         text = read_bounded(file, _MAX_FILE).decode().strip()
     except FileNotFoundError:
-        text = uuid.uuid4().hex
+        text = new
         replace_file(file, f"{text}\n".encode(), 0o600)
     except ValueError:
         text = ""
@@ -367,9 +471,3 @@ def _id_of(path: Path) -> str:
             "file: containers that an engine runs for this directory are not found any more then"
         )
     return text
-
-
-def _folder(path: Path) -> Path:
-    """Make a folder of the directory, if it is not there."""
-    path.mkdir(mode=0o700, exist_ok=True)
-    return path

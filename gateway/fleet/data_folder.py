@@ -99,7 +99,7 @@ class DataFolder:
             self._lock = None
 
     def _locked(self, wanted: Wanted) -> int:
-        self.path.mkdir(0o700, parents=True, exist_ok=True)
+        self.path.mkdir(0o700, exist_ok=True)
         try:
             lock = locked(self.path / _LOCK)
         except BlockingIOError:

@@ -132,7 +132,7 @@ class InstanceMaker:
                 folder = await self._model_dir(one, each.hostname)
             except LaunchError as error:
                 why = f"{each.hostname}: {error}"
-                raise LaunchError(why, passing=error.passing) from error
+                raise LaunchError(why, passing=error.passing, waits=error.waits) from error
             # What somebody else runs at one URL is there for all instances.
             its_number = 0 if isinstance(one.source, Attached) else number
             orders.append(
@@ -184,7 +184,8 @@ class InstanceMaker:
             async with limit:
                 return await self._means.model_data(model_data, variant.model_maker)
         except ModelDataError as error:
-            raise LaunchError(f"model data: {error}", passing=error.passing) from None
+            why = f"model data: {error}"
+            raise LaunchError(why, passing=error.passing, waits=error.waits) from None
         except TimeoutError:
             why = f"model data: they are not at hand after {seconds:g} s"
             raise LaunchError(why, passing=True) from None

@@ -13,6 +13,7 @@ named when the folder is taken over.
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager, suppress
@@ -23,6 +24,7 @@ from weakref import WeakValueDictionary
 
 from partway.gateway.archives.heads import ArchiveError
 from partway.gateway.clock import Clock, LoopClock
+from partway.gateway.disk_refusals import FULL, is_disk_refusal
 from partway.gateway.fleet.data_folder import DataFolder, DataFolderInUse
 from partway.gateway.fleet.disk_errors import disk_error_in_words
 from partway.gateway.fleet.disk_room import NoRoom, RoomShare
@@ -77,11 +79,13 @@ class ModelDataError(Exception):
         reason: what it says.
         passing: whether trying again may help: the network, or a disk that others have filled, but
             not an archive that is bad.
+        waits: whether it only waits for the gateway's own disk to take writes, however long.
     """
 
-    def __init__(self, reason: str, *, passing: bool = False) -> None:
+    def __init__(self, reason: str, *, passing: bool = False, waits: bool = False) -> None:
         super().__init__(reason)
         self.passing = passing
+        self.waits = waits
 
 
 class HeldData:
@@ -437,8 +441,16 @@ class ModelData:
         return self._turns.setdefault(path, asyncio.Lock())
 
     def _in_words(self, source: str, error: OSError) -> ModelDataError:
-        reason, passing = disk_error_in_words(source, self._folder.path, error)
-        return ModelDataError(reason, passing=passing)
+        folder = self._folder.path
+        reason, passing = disk_error_in_words(source, folder, error)
+        waits = error.errno in FULL
+        if error.filename is not None and Path(str(error.filename)).is_relative_to(folder):
+            # The gateway's own folder, which is missing while the disk refuses the data directory:
+            # the next try may find it mended.
+            waits = waits or is_disk_refusal(error)
+            if error.errno == errno.ENOENT:
+                waits, reason = True, f"{source}: {folder} is not there yet; the log says why"
+        return ModelDataError(reason, passing=passing or waits, waits=waits)
 
 
 def _begin(

@@ -110,7 +110,7 @@ class OutputFolder:
     its times (:mod:`partway.gateway.fleet.printed_files`).
 
     Args:
-        path: the folder, made if it is missing; None to write nothing.
+        path: the folder, made if its own folder is there; None to write nothing.
         clock: measures the time from one write to the next; the running loop's by default.
         wall_clock: returns epoch seconds.
     """
@@ -258,7 +258,7 @@ class _Writer:
         for instance, (endpoint, data) in said.items():
             try:
                 if instance not in self._files:
-                    self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+                    self._folder.mkdir(mode=0o700, exist_ok=True)
                     self._remove_old({*living, *said})
                     self._files[instance] = PrintedFiles(self._folder, instance, endpoint)
                 self._files[instance].append(data, now)

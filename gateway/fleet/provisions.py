@@ -13,6 +13,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from partway.gateway.clock import Clock
+from partway.gateway.files import temporary_folder
 from partway.gateway.fleet.data_directory import DataDirectory
 from partway.gateway.fleet.endpoints import Attached, Containers, Image, Program, Source
 from partway.gateway.fleet.gpus import GpuShares
@@ -147,7 +148,7 @@ class Provisions:
                 if self._data is not None:
                     folder = self._data.models
                 else:
-                    self._temporary = tempfile.TemporaryDirectory(prefix="partway-models-")
+                    self._temporary = _temporary_models()
                     folder = Path(self._temporary.name)
                 self._model_data = ModelData(folder, quota=self._quota, clock=self._clock)
             if not self._has_taken_over:
@@ -176,3 +177,17 @@ class Provisions:
         for each in self._in_use:
             each.release()
         self._in_use.clear()
+
+
+def _temporary_models() -> tempfile.TemporaryDirectory[str]:
+    """A folder for model data that are not kept.
+
+    Raises:
+        ModelDataError: there is no room for one.
+    """
+    try:
+        return tempfile.TemporaryDirectory(prefix="partway-models-", dir=temporary_folder())
+    except OSError as error:
+        raise ModelDataError(
+            f"no temporary folder for model data: {error.strerror}", passing=True, waits=True
+        ) from None

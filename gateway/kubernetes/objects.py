@@ -55,10 +55,10 @@ class CustomObjects:
         self._changing = asyncio.Lock()
 
     async def load(self) -> None:
-        """Read what the store has; called once, before anything else.
+        """Read what the store has; called before anything else.
 
         Raises:
-            StoreError: it cannot be read.
+            StoreError: it cannot be read; this may be called again.
         """
         latest = self.history.latest
         for kind in KINDS:

@@ -76,6 +76,7 @@ class KubernetesService:
         operations: what is done with them.
         controller: makes endpoints what they say.
         leave: who may do what.
+        check_read: raises ApiError while it is not known which objects there are.
         clock: measures watches.
         wall_clock: returns epoch seconds.
     """
@@ -86,6 +87,7 @@ class KubernetesService:
         operations: ObjectOperations,
         controller: EndpointController,
         leave: ObjectLeave,
+        check_read: Callable[[], None],
         clock: Clock,
         wall_clock: Callable[[], float],
     ) -> None:
@@ -93,6 +95,7 @@ class KubernetesService:
         self._operations = operations
         self._controller = controller
         self._leave = leave
+        self._check_read = check_read
         self._wall_clock = wall_clock
         self._watches = Watches(objects, clock)
         self._documents = documents()
@@ -129,21 +132,20 @@ class KubernetesService:
             ),
         )
 
-    @staticmethod
     def _route(
-        name: str, methods: frozenset[str], path: re.Pattern[str], operation: Operation
+        self, name: str, methods: frozenset[str], path: re.Pattern[str], operation: Operation
     ) -> Route:
         return Route(
-            *(name, methods, path, operation, Access.SIGNED_OR_BEARER),
+            *(name, methods, path, self._when_read(operation), Access.SIGNED_OR_BEARER),
             errors=kubernetes_status,
             leave=Leave.OF_OPERATION,
             control=True,
         )
 
-    @staticmethod
-    def _change(name: str, method: str, path: re.Pattern[str], operation: Operation) -> Route:
+    def _change(self, name: str, method: str, path: re.Pattern[str], operation: Operation) -> Route:
         return Route(
-            *(name, frozenset({method}), path, operation, Access.SIGNED_OR_BEARER),
+            *(name, frozenset({method}), path, self._when_read(operation)),
+            access=Access.SIGNED_OR_BEARER,
             payload=GatheredPayload(MAX_CONTROL_BODY),
             errors=kubernetes_status,
             leave=Leave.OF_OPERATION,
@@ -151,11 +153,18 @@ class KubernetesService:
             changes=True,
         )
 
+    def _when_read(self, operation: Operation) -> Operation:
+        async def answer(exchange: Exchange, identity: Identity, named: Mapping[str, str]) -> None:
+            self._check_read()
+            await operation(exchange, identity, named)
+
+        return answer
+
     async def load(self) -> None:
-        """Read what the store has; called once, before anything else.
+        """Read what the store has; called before anything else.
 
         Raises:
-            StoreError: it cannot be read.
+            StoreError: it cannot be read; this may be called again.
         """
         await self._objects.load()
 

@@ -109,11 +109,13 @@ class AdminSocket:
         self._listening: asyncio.Server | None = None
 
     async def start(self) -> None:
-        """Listen.
+        """Listen, unless it listens already.
 
         Raises:
             OSError: the socket cannot be made.
         """
+        if self._listening is not None:
+            return
         # What is left of a gateway that was killed: nobody else owns the directory now.
         self._path.unlink(missing_ok=True)
         listener = socket.socket(socket.AF_UNIX)
@@ -170,6 +172,7 @@ class AdminSocket:
             check_head(exchange)
             await self._operate(exchange)
         except ApiError as error:
+            error.message = error.for_operator  # who may ask here may read the log too
             _refuse(exchange, error)
         except ConnectionError:
             pass  # whoever has asked has left

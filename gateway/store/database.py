@@ -20,6 +20,7 @@ from partway.gateway.store.sqlite_errors import (
     said_by_sqlite,
     said_by_system,
     too_new,
+    too_old,
 )
 from partway.gateway.store.store import StoreError
 from partway.log_lines import LogLine
@@ -79,17 +80,71 @@ def open_database(path: Path, steps: Steps = STEPS) -> sqlite3.Connection:
         )
     except sqlite3.Error as error:
         raise said_by_sqlite(path, error) from None
+    with _closed_on_error(connection, path):
+        _prepare(connection, path, steps)
+    return connection
+
+
+def open_for_reading(path: Path, steps: Steps = STEPS) -> sqlite3.Connection | None:
+    """Open a store's file on a disk that takes no writes, without a write or a lock.
+
+    Only the owner of its folder may: another process that writes meanwhile is not noticed.
+
+    Args:
+        path: the file's.
+        steps: of the schema.
+
+    Returns:
+        A connection for this thread alone; None if nothing is stored.
+
+    Raises:
+        StoreError: as :func:`open_database`, but for what only a write needs.
+    """
+    try:
+        has_content = bool(_size_of(path))
+        has_log = bool(_size_of(path.with_name(path.name + "-wal")))
+    except OSError as error:
+        raise said_by_system(path, error) from None
+    if not has_content:
+        return None
+    # SQLite reads a log with a lock, or with an index in memory, as by the VFS without locks. It
+    # makes a log that is missing, unless the file is said not to change.
+    how = "vfs=unix-none" if has_log else "immutable=1"
+    try:
+        connection = sqlite3.connect(
+            f"{path.absolute().as_uri()}?mode=ro&{how}", isolation_level=None, uri=True
+        )
+    except sqlite3.Error as error:
+        raise said_by_sqlite(path, error) from None
+    with _closed_on_error(connection, path):
+        connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+        version = _version(connection, path, len(steps))
+        _check_whole(connection, path)
+        if 0 < version < len(steps):
+            raise too_old(path, version, len(steps))
+    if version:
+        return connection
+    connection.close()
+    return None
+
+
+@contextmanager
+def _closed_on_error(connection: sqlite3.Connection, path: Path) -> Iterator[None]:
+    """Begin with a connection, and close it if that fails.
+
+    Raises:
+        StoreError: what SQLite says, in words.
+    """
     # What is damaged is no text perhaps, and is seen to be so by its checksum.
     connection.text_factory = lambda data: data.decode(errors="replace")
     try:
-        _prepare(connection, path, steps)
+        yield
     except sqlite3.Error as error:
         connection.close()
         raise said_by_sqlite(path, error) from None
     except BaseException:
         connection.close()
         raise
-    return connection
 
 
 @contextmanager
@@ -143,24 +198,40 @@ def _seen_to(path: Path) -> int | None:
     Raises:
         OSError: it is no regular file.
     """
-    try:
-        found = path.lstat()
-    except FileNotFoundError:
+    found = _status(path)
+    if found is None:
         return None
-    if not stat.S_ISREG(found.st_mode):
-        raise OSError(errno.EINVAL, "this must be a regular file", str(path))
     if verbs := others_may(found.st_mode):
         path.chmod(0o600)
         log.warning(LogLine("others could use what is stored", file=str(path), how=verbs))
     return found.st_size
 
 
+def _size_of(path: Path) -> int:
+    """A file's size; 0 if there is none.
+
+    Raises:
+        OSError: it is no regular file.
+    """
+    found = _status(path)
+    return 0 if found is None else found.st_size
+
+
+def _status(path: Path) -> os.stat_result | None:
+    try:
+        found = path.lstat()
+    except FileNotFoundError:
+        return None
+    if not stat.S_ISREG(found.st_mode):
+        raise OSError(errno.EINVAL, "this must be a regular file", str(path))
+    return found
+
+
 def _prepare(connection: sqlite3.Connection, path: Path, steps: Steps) -> None:
     # First of all: the log's index is in memory then, and the first look locks the file.
     connection.execute("PRAGMA locking_mode = EXCLUSIVE")
     version = _version(connection, path, len(steps))
-    if (found := _value(connection, "PRAGMA quick_check(1)")) != "ok":
-        raise said(path, sqlite3.SQLITE_CORRUPT, str(found))
+    _check_whole(connection, path)
     if (mode := _value(connection, "PRAGMA journal_mode = WAL")) != "wal":
         raise StoreError(f"{path}: SQLite keeps no log here, but a journal of the kind {mode}")
     # A change is on disk before anybody hears that it is made; on macOS that takes a word more.
@@ -177,6 +248,11 @@ def _prepare(connection: sqlite3.Connection, path: Path, steps: Steps) -> None:
             connection.execute(f"PRAGMA user_version = {len(steps)}")
         if version:
             log.info(LogLine("the store is brought up to date", file=str(path), schema=len(steps)))
+
+
+def _check_whole(connection: sqlite3.Connection, path: Path) -> None:
+    if (found := _value(connection, "PRAGMA quick_check(1)")) != "ok":
+        raise said(path, sqlite3.SQLITE_CORRUPT, str(found))
 
 
 def _version(connection: sqlite3.Connection, path: Path, known: int) -> int:

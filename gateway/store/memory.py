@@ -23,6 +23,9 @@ class MemoryStore:
         kept = (each for each in self._kept.values() if each.kind == kind)
         return tuple(map(record_of, sorted(kept, key=lambda each: each.name)))
 
+    async def open_for_writing(self) -> None:
+        """Memory is always written to."""
+
     async def write(self, *changes: Record | Removal) -> None:
         """Make all these changes.
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import logging
 import sqlite3
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import Self
+from typing import Self, TypeAlias
 from zlib import crc32
 
 from partway.gateway.clock import Clock
-from partway.gateway.store.database import open_database, transaction
+from partway.gateway.store.database import open_database, open_for_reading, transaction
 from partway.gateway.store.disk_thread import DiskThread
 from partway.gateway.store.room import ROOM_LIMITS, Room, RoomLimits, Written, record_of, written
 from partway.gateway.store.sqlite_errors import said, said_by_sqlite
-from partway.gateway.store.store import Record, Removal
+from partway.gateway.store.store import Record, Removal, StoreError, StoreUnavailable
 from partway.log_lines import LogLine
 
 log = logging.getLogger("partway.store")
@@ -24,8 +24,11 @@ log = logging.getLogger("partway.store")
 class SqliteStore:
     """Keeps records in a file, of which one process at a time is the owner; made by :meth:`opened`.
 
-    All work on the file is done on one thread, a change in one transaction: so it is made whole or
-    not at all, whenever the process ends, and it is on disk when :meth:`write` returns.
+    All work on the file is done on one thread. A change is one transaction: it is made whole or not
+    at all, whenever the process ends. It is on disk when :meth:`write` returns.
+
+    A file that the disk does not let be written is read as it is. Each :meth:`write` tries to open
+    it for writing, as does :meth:`open_for_writing`.
     """
 
     def __init__(self, path: Path, thread: DiskThread, limits: RoomLimits) -> None:
@@ -33,6 +36,8 @@ class SqliteStore:
         self._thread = thread
         self._room = Room(limits)
         self._connection: sqlite3.Connection | None = None
+        #: Of what was read before the file could be opened for writing; None if nothing was.
+        self._was_read: _Digest | None = None
 
     @classmethod
     async def opened(
@@ -44,14 +49,16 @@ class SqliteStore:
     ) -> Self:
         """Open a file, which is made if it is missing.
 
+        Where the disk refuses that, what can be read of the file is read when it is asked for.
+
         Args:
-            path: the file's; its folder is there.
+            path: the file's.
             clock: measures how long the disk takes.
             limits: how much the store takes.
             thread: that works on the file, for this store alone; a new one by default.
 
         Raises:
-            StoreError: the file cannot be used, is damaged, or is another program's or a later
+            StoreError: the file is damaged, open elsewhere, or another program's or a later
                 version's; the message says what to do.
         """
         store = cls(path, thread or DiskThread(clock), limits)
@@ -61,6 +68,16 @@ class SqliteStore:
             await store.aclose()
             raise
         return store
+
+    async def open_for_writing(self) -> None:
+        """Open the file for writing if it is not; to be called again while the disk refuses that.
+
+        Raises:
+            StoreUnavailable: the disk refuses it.
+            StoreError: as :meth:`opened`; or another process has changed the file since it was
+                read.
+        """
+        await self._thread.run(self._writable)
 
     async def records(self, kind: str) -> tuple[Record, ...]:
         """Return all records of a kind, in the order of their names.
@@ -92,18 +109,70 @@ class SqliteStore:
     # --- On the thread ---------------------------------------------------------------------------
 
     def _open(self) -> None:
-        self._connection = open_database(self._path)
-        with self._told() as connection:
-            rows = connection.execute("SELECT kind, name, body, checksum FROM records")
-            self._room.note(self._checked(*row) for row in rows)
+        try:
+            self._writable()
+        except StoreUnavailable:
+            with suppress(StoreUnavailable):  # records() raises it where they are asked for
+                self._read_as_it_is()
+
+    def _writable(self) -> sqlite3.Connection:
+        """The connection, opened for writing if it is not.
+
+        Raises:
+            StoreError: as :meth:`open_for_writing`.
+        """
+        if self._connection is None:
+            connection = open_database(self._path)
+            try:
+                rows = self._rows(connection)
+                self._check_unchanged(rows)
+            except BaseException:
+                connection.close()
+                raise
+            self._room.note(rows)
+            self._connection = connection
+        return self._connection
+
+    def _check_unchanged(self, rows: Sequence[Written]) -> None:
+        """See that the file has what was read before it could be opened for writing."""
+        if self._was_read not in (None, _digest(rows)):
+            raise StoreError(
+                f"{self._path}: another process has changed this since the gateway read it; "
+                "restart the gateway"
+            )
+
+    def _read_as_it_is(self) -> tuple[Written, ...]:
+        """All that is in a file that is not open for writing.
+
+        Raises:
+            StoreError: it cannot be read.
+        """
+        connection = open_for_reading(self._path)
+        if connection is None:
+            rows: tuple[Written, ...] = ()
+        else:
+            with closing(connection):
+                rows = self._rows(connection)
+        self._was_read = self._was_read or _digest(rows)
+        self._room.note(rows)
+        return rows
 
     def _records(self, kind: str) -> tuple[Record, ...]:
-        with self._told() as connection:
+        if self._connection is None:
+            found: Iterable[Written] = self._read_as_it_is()
+        else:
+            found = self._rows(self._connection, kind)
+        of_kind = (each for each in found if each.kind == kind)
+        return tuple(record_of(each) for each in sorted(of_kind, key=lambda each: each.name))
+
+    def _rows(self, connection: sqlite3.Connection, kind: str = "") -> tuple[Written, ...]:
+        """The records of the file, or those of one kind."""
+        with self._told():
             rows = connection.execute(
-                "SELECT kind, name, body, checksum FROM records WHERE kind = ? ORDER BY name",
-                (kind,),
+                "SELECT kind, name, body, checksum FROM records WHERE kind = ? OR ? = ''",
+                (kind, kind),
             )
-            return tuple(record_of(self._checked(*row)) for row in rows)
+            return tuple(self._checked(*row) for row in rows)
 
     def _checked(self, kind: str, name: str, text: str, checksum: int) -> Written:
         if checksum != _checksum(kind, name, text):
@@ -112,7 +181,8 @@ class SqliteStore:
 
     def _write(self, changes: tuple[Written, ...]) -> None:
         self._room.check(changes)
-        with self._told() as connection, transaction(connection):
+        connection = self._writable()
+        with self._told(), transaction(connection):
             for each in changes:
                 key = (each.kind, each.name)
                 if each.text is None:
@@ -135,13 +205,20 @@ class SqliteStore:
             log.warning(LogLine("the store is not closed in order", reason=reason))
 
     @contextmanager
-    def _told(self) -> Iterator[sqlite3.Connection]:
-        """The connection; what SQLite says of it is said in words."""
-        assert self._connection is not None, "it is opened first, on the same thread"
+    def _told(self) -> Iterator[None]:
+        """Raise errors of SQLite in words."""
         try:
-            yield self._connection
+            yield
         except sqlite3.Error as error:
             raise said_by_sqlite(self._path, error) from error
+
+
+#: How many records there are, and the sum of their checksums.
+_Digest: TypeAlias = tuple[int, int]
+
+
+def _digest(rows: Sequence[Written]) -> _Digest:
+    return len(rows), sum(_checksum(each.kind, each.name, each.text or "") for each in rows)
 
 
 def _checksum(kind: str, name: str, text: str) -> int:

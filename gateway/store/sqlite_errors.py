@@ -6,7 +6,9 @@ import sqlite3
 from pathlib import Path
 from typing import Final
 
-from partway.gateway.store.store import StoreError
+from partway.gateway.disk_refusals import is_disk_refusal
+from partway.gateway.files import is_folder
+from partway.gateway.store.store import StoreError, StoreUnavailable
 
 _ELSEWHERE: Final = "name another folder with --data-dir DIR"
 
@@ -22,7 +24,7 @@ _WORDS: Final = {
     ),
     sqlite3.SQLITE_CANTOPEN: (
         "the file cannot be opened; it and those beside it (-wal, -journal) must be regular files "
-        "that the gateway's user may read and write"
+        "that the gateway's user may read and write, and their folder must take one more file"
     ),
     sqlite3.SQLITE_BUSY: (
         "another process has the file open; end that (a gateway, or the sqlite3 shell), or "
@@ -39,6 +41,17 @@ _WORDS: Final = {
 }
 
 
+#: By SQLite's primary result code, what the disk may cease to refuse.
+_REFUSALS: Final = frozenset(
+    {
+        sqlite3.SQLITE_FULL,
+        sqlite3.SQLITE_IOERR,
+        sqlite3.SQLITE_READONLY,
+        sqlite3.SQLITE_CANTOPEN,
+    }
+)
+
+
 def said(path: Path, code: int, what: str = "") -> StoreError:
     """Say in words what is wrong with a store's file.
 
@@ -47,7 +60,8 @@ def said(path: Path, code: int, what: str = "") -> StoreError:
         code: SQLite's primary result code for it, one of those above.
         what: more of it.
     """
-    return StoreError(f"{path}: {_WORDS[code]}{what and f' ({what})'}")
+    kind = StoreUnavailable if code in _REFUSALS else StoreError
+    return kind(f"{path}: {_WORDS[code]}{what and f' ({what})'}")
 
 
 def said_by_sqlite(path: Path, error: sqlite3.Error) -> StoreError:
@@ -70,10 +84,16 @@ def said_by_system(path: Path, error: OSError) -> StoreError:
         path: the file's, unless the error names another one.
         error: what the system says.
     """
-    return StoreError(
+    kind = StoreUnavailable if is_disk_refusal(error) or _has_no_folder(path) else StoreError
+    return kind(
         f"{error.filename or path}: the store cannot be kept here: {error.strerror or error}; "
         f"{_ELSEWHERE}"
     )
+
+
+def _has_no_folder(path: Path) -> bool:
+    """Whether a store's folder is missing: a full disk has not taken it."""
+    return not is_folder(path.parent)
 
 
 def not_ours(path: Path) -> StoreError:
@@ -95,4 +115,18 @@ def too_new(path: Path, version: int, known: int) -> StoreError:
     return StoreError(
         f"{path}: a later version of Partway has written this (schema {version}, and this one "
         f"knows those up to {known}); start that version, or {_ELSEWHERE}"
+    )
+
+
+def too_old(path: Path, version: int, known: int) -> StoreUnavailable:
+    """Say that a store's file must be brought up to date, and that the disk takes no writes.
+
+    Args:
+        path: the file's.
+        version: its schema's.
+        known: the one that it must have.
+    """
+    return StoreUnavailable(
+        f"{path}: the disk must take writes, to bring this from schema {version} to {known}; make "
+        f"room there, or {_ELSEWHERE}"
     )

@@ -6,12 +6,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
+from partway.gateway.disk_refusals import DiskRefusal
+
 #: What a record holds: what JSON can, with strings for keys.
 Body: TypeAlias = Mapping[str, Any]
 
 
 class StoreError(Exception):
     """What is written down cannot be read, or nothing more can be; the message says why."""
+
+
+class StoreUnavailable(StoreError, DiskRefusal):
+    """The disk does not take or give the store's file now; a later try may succeed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +59,14 @@ class Store(Protocol):
 
         Raises:
             StoreError: they cannot be read.
+        """
+
+    async def open_for_writing(self) -> None:
+        """Open what keeps the records for writing, if it is not.
+
+        Raises:
+            StoreUnavailable: the disk refuses that; a later call may succeed.
+            StoreError: what is there is not what was read from it.
         """
 
     async def write(self, *changes: Record | Removal) -> None:

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+from partway.gateway.disk_refusals import DiskRefusal
+
 
 class TlsError(Exception):
     """A certificate or a key cannot be used; the message says which file, why, and what to do."""
+
+
+class TlsUnavailable(TlsError, DiskRefusal):
+    """The disk does not take a certificate now; a later try may succeed."""

@@ -24,6 +24,7 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from partway.gateway.disk_refusals import is_disk_refusal
 from partway.gateway.files import replace_file, user_data_folder
 from partway.gateway.limits import (
     AMAZONAWS_COM_REGION,
@@ -40,7 +41,7 @@ from partway.gateway.tls.certificates import (
     server_certificate,
 )
 from partway.gateway.tls.context import TlsFiles, read_if_there
-from partway.gateway.tls.errors import TlsError
+from partway.gateway.tls.errors import TlsError, TlsUnavailable
 
 #: A DNS name as certificates carry it (RFC 5280 §4.2.1.6, RFC 1123 §2.1), or ``*.`` and one
 #: (RFC 9525 §6.3). Labels of 63 characters, 253 in all.
@@ -154,9 +155,9 @@ class LocalCa:
             patience: seconds to wait, blocking, while another process writes.
 
         Raises:
-            TlsError: a file cannot be read or written, or is not what it should be; others may use
-                a key, or put another in its place; the CA is no longer valid; there are too many
-                names.
+            TlsUnavailable: the disk does not take a file.
+            TlsError: a file cannot be read or written, or holds something else; others may use or
+                replace a key; the CA has expired; there are too many names.
             ValueError: a name is neither a DNS name nor an IP address.
         """
         wanted = [certificate_name(name) for name in names]
@@ -171,23 +172,39 @@ class LocalCa:
                     self._make(wanted, now)
         return self._files
 
+    def present(self, now: datetime) -> TlsFiles | None:
+        """The certificate as it is, if it is good now: it may end soon, and lack names.
+
+        Raises:
+            TlsError: as :meth:`ensure`.
+        """
+        pair = self._pair(now)
+        return self._files if pair and now < pair[1].not_valid_after_utc else None
+
     def _is_done(self, wanted: list[str], now: datetime) -> bool:
+        pair = self._pair(now)
+        if pair is None:
+            return False
+        ca, server = pair
+        end = server.not_valid_after_utc
+        soon = end - now < CERTIFICATE_RENEWAL_DAYS * _DAY and end < ca.not_valid_after_utc
+        return not soon and set(wanted) <= set(names_of(server))
+
+    def _pair(self, now: datetime) -> tuple[x509.Certificate, x509.Certificate] | None:
+        """The certificates of the CA and of the server, if they and the server's key fit."""
         ca = self._certificate(self._ca)
         server = self._certificate(self._files.certificate)
         if ca is None or server is None:
-            return False
+            return None
         self._check_valid(ca, now)
         key = self._key(self._files.key)
-        end = server.not_valid_after_utc
-        soon = end - now < CERTIFICATE_RENEWAL_DAYS * _DAY and end < ca.not_valid_after_utc
-        return (
+        fits = (
             key is not None
             and key.public_key() == server.public_key()
             and is_issued_by(server, ca)
             and server.not_valid_before_utc <= now
-            and not soon
-            and set(wanted) <= set(names_of(server))
         )
+        return (ca, server) if fits else None
 
     def _make(self, wanted: list[str], now: datetime) -> None:
         """Write the files that are missing, a key before its certificate: alone it does no harm."""
@@ -313,7 +330,8 @@ class LocalCa:
             yield
 
     def _not_written(self, path: Path, error: OSError) -> TlsError:
-        return TlsError(
+        kind = TlsUnavailable if is_disk_refusal(error) else TlsError
+        return kind(
             f"{path}: cannot be written: {error.strerror}; "
             "use a directory that is this user's own, or give a certificate and a key"
         )

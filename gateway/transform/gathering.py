@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO
 
-from partway.gateway.files import free_and_reserved
+from partway.gateway.files import free_and_reserved, temporary_folder
 from partway.gateway.fleet.file_work import Wanted
 from partway.gateway.limits import SHARE_OF_ONE
 from partway.gateway.transform.limits import READ_BYTES
@@ -91,13 +91,20 @@ class Gathering:
         Raises:
             StorageFailed: it cannot be made.
         """
-        folder = Path(tempfile.gettempdir()) if self.folder is None else self.folder
+        folder = _temporary_folder() if self.folder is None else self.folder
         opened = await self.threads.run(folder, lambda _: _nameless(folder))
         gathered = GatheredFile(opened, folder, self)
         try:
             yield gathered
         finally:
             gathered.close()
+
+
+def _temporary_folder() -> Path:
+    try:
+        return temporary_folder()
+    except OSError as error:
+        raise StorageFailed(f"outputs cannot be gathered: {error.strerror}") from None
 
 
 def _nameless(folder: Path) -> IO[bytes]:

@@ -43,7 +43,7 @@ class LaunchError(Exception):
         passing: whether a later attempt may fare better: an engine that is away comes back, but no
             program appears where there is none.
         waits: whether it waits for what others of this gateway have, and give back: GPUs of its
-            instances, file descriptors of its streams.
+            instances, file descriptors of its streams; or for room on the gateway's disk.
         failure: how the start was in vain.
     """
 

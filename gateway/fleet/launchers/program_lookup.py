@@ -10,14 +10,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from partway.gateway.disk_refusals import FULL
 from partway.gateway.files import is_file_or_folder, is_folder
 from partway.gateway.fleet.launchers.launcher import LaunchError
 
 #: There is no file descriptor left, which says nothing of the program.
 _NO_DESCRIPTOR: Final = frozenset({errno.EMFILE, errno.ENFILE})
 
-#: Processes, descriptors and memory, of which the system has too few for now.
-_PASSING: Final = _NO_DESCRIPTOR | {errno.EAGAIN, errno.ENOMEM}
+#: Others give these back: descriptors, and room for the folder of a program without a model.
+_WAITED_FOR: Final = _NO_DESCRIPTOR | FULL
+
+#: Processes, descriptors, memory and room on the disk, of which the system has too few for now.
+_PASSING: Final = _WAITED_FOR | {errno.EAGAIN, errno.ENOMEM}
 
 
 def find_program(
@@ -77,7 +81,7 @@ def launch_error(error: OSError, name: str) -> LaunchError:
     """
     if error.errno in _PASSING:
         why = f"{name!r} cannot be started now: {os.strerror(error.errno or 0)}"
-        return LaunchError(why, passing=True, waits=error.errno in _NO_DESCRIPTOR)
+        return LaunchError(why, passing=True, waits=error.errno in _WAITED_FOR)
     if error.errno == errno.ENOEXEC:
         return LaunchError(
             f"{name!r} cannot be started: it must be a program of this machine, or a script that "

@@ -19,12 +19,14 @@ from partway.gateway.fleet.data_directory import (
     Announcement,
     DataDirectory,
     DataDirectoryError,
+    DataDirectoryUnavailable,
     admin_socket,
     announced,
     default_data_directory,
     gateways_folder,
     socket_name,
 )
+from tests.disks import small_disk
 
 # --- Where it is ---------------------------------------------------------------------------------
 
@@ -291,3 +293,76 @@ def test_that_it_cannot_be_remembered_is_a_warning(tmp_path, caplog):
     with DataDirectory.opened(tmp_path) as data:
         assert len(data.engine_key()) == 32
     assert "that an engine is used cannot be noted" in caplog.text
+
+
+# --- A disk that takes nothing -------------------------------------------------------------------
+
+
+def test_a_full_disk_takes_the_rest_later(tmp_path):
+    with small_disk(tmp_path / "disk") as disk:
+        disk.fill()
+        with DataDirectory.opened(disk.path / "data") as directory:
+            assert directory.refusal is not None
+            assert directory.refusal.is_full
+            assert "No space left on device" in str(directory.refusal)
+            id_until_then = directory.id
+            with pytest.raises(DataDirectoryUnavailable, match="cannot say here where it listens"):
+                directory.announce([], 5.0)
+            with pytest.raises(DataDirectoryUnavailable):
+                directory.complete()
+            disk.make_room()
+            directory.complete()
+            assert directory.refusal is None
+            assert directory.id == id_until_then
+            assert directory.logs.is_dir()
+            directory.announce([], 5.0)
+        with DataDirectory.opened(disk.path / "data") as directory:
+            assert directory.id == id_until_then
+
+
+def test_a_full_disk_has_one_owner_who_says_who_it_is(tmp_path):
+    with small_disk(tmp_path / "disk") as disk:
+        DataDirectory.opened(disk.path / "data").close()
+        disk.fill()
+        with DataDirectory.opened(disk.path / "data") as directory:
+            assert directory.refusal is None
+            with pytest.raises(DataDirectoryError, match=f"process {os.getpid()}, works with"):
+                DataDirectory.opened(disk.path / "data")
+
+
+def test_a_disk_that_is_read_only_has_one_owner_too(tmp_path):
+    with small_disk(tmp_path / "disk") as disk:
+        with DataDirectory.opened(disk.path / "data") as directory:
+            its_id = directory.id
+        disk.remount("ro")
+        with DataDirectory.opened(disk.path / "data") as directory:
+            assert directory.is_owned
+            assert directory.id == its_id
+            assert "Read-only file system" in str(directory.refusal)
+            with pytest.raises(DataDirectoryError, match="works with this data directory"):
+                DataDirectory.opened(disk.path / "data")
+            disk.remount("rw")
+            directory.complete()
+            assert (directory.path / "lock").read_text() == f"{os.getpid()}\n"
+
+
+def test_what_another_gateway_has_taken_meanwhile_is_not_owned(tmp_path):
+    with small_disk(tmp_path / "disk") as disk:
+        disk.remount("ro")
+        with DataDirectory.opened(disk.path / "data") as late:
+            assert not late.is_owned
+            disk.remount("rw")
+            with DataDirectory.opened(disk.path / "data"):
+                with pytest.raises(DataDirectoryError, match="works with this data directory"):
+                    late.complete()
+                assert not late.is_owned
+        assert (disk.path / "data" / "id").exists()
+
+
+def test_a_full_disk_has_no_temporary_one(tmp_path, monkeypatch):
+    with small_disk(tmp_path / "disk") as disk:
+        monkeypatch.setattr(tempfile, "tempdir", str(disk.path))
+        disk.fill()
+        with pytest.raises(DataDirectoryError, match="No space left on device"):
+            DataDirectory.temporary()
+        assert [each.name for each in disk.path.iterdir()] == ["ballast"]

@@ -94,7 +94,12 @@ class KubernetesGateway(ApiGateway):
         leave = ObjectLeave(arns, lambda name: self.keeper.find(name) is not None)
         self.operations = ObjectOperations(self.objects, rules, leave, then, self.plane.whole)
         self.service = KubernetesService(
-            self.objects, self.operations, controller, leave, self.of.clock, then
+            self.objects,
+            self.operations,
+            controller,
+            leave,
+            self.plane.check_read,
+            *(self.of.clock, then),
         )
         self.principals = principals
         who = NoAuthentication()

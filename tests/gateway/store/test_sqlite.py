@@ -17,7 +17,8 @@ from partway.gateway.store.disk_thread import DiskThread
 from partway.gateway.store.limits import STORE_CLOSE_TIMEOUT
 from partway.gateway.store.room import ROOM_LIMITS, RoomLimits
 from partway.gateway.store.sqlite import SqliteStore
-from partway.gateway.store.store import Record, Removal, StoreError
+from partway.gateway.store.store import Record, Removal, StoreError, StoreUnavailable
+from tests.disks import small_disk
 from tests.gateway.store.contract import StoreContract
 from tests.gateway.store.test_database import VERSION_1, made_by
 from tests.gateway.store.test_disk_thread import Gate
@@ -240,6 +241,91 @@ async def test_two_owners(tmp_path):
         await opened(tmp_path)
     await store.write(SMALL)
     await store.aclose()
+
+
+# --- A disk that takes nothing when the store is opened ------------------------------------------
+
+
+async def test_one_that_cannot_be_made_is_empty_and_made_later(tmp_path):
+    with small_disk(tmp_path / "disk") as disk:
+        disk.fill()
+        store = await opened(disk.path)
+        assert await store.records("model") == ()
+        with pytest.raises(StoreUnavailable, match="the disk is full; make room there"):
+            await store.write(SMALL)
+        with pytest.raises(StoreUnavailable):
+            await store.open_for_writing()
+        disk.make_room()
+        await store.write(SMALL)
+        assert await store.records("model") == (SMALL,)
+        await store.aclose()
+
+
+async def test_one_whose_folder_is_not_there_yet(tmp_path):
+    folder = tmp_path / "later"
+    store = await opened(folder)
+    assert await store.records("model") == ()
+    with pytest.raises(StoreUnavailable, match="No such file or directory"):
+        await store.write(SMALL)
+    folder.mkdir()
+    await store.write(SMALL)
+    await store.aclose()
+
+
+@pytest.mark.parametrize("log", ["with its log", "closed in order"])
+@pytest.mark.parametrize("fault", ["read-only", "no more files"])
+async def test_one_that_cannot_be_opened_for_writing_is_read(tmp_path, log, fault):
+    with small_disk(tmp_path / "disk") as disk:
+        store = await opened(disk.path)
+        await store.write(SMALL, LARGE, Record("other", "a"))
+        if log == "with its log":  # as after kill -9: a copy, since a close would put it away
+            copies = {each.name: each.read_bytes() for each in disk.path.iterdir()}
+        await store.aclose()
+        if log == "with its log":
+            for name, content in copies.items():
+                (disk.path / name).write_bytes(content)
+        if fault == "read-only":
+            disk.remount("ro")
+        else:
+            disk.remount("rw,nr_inodes=3" if log == "with its log" else "rw,nr_inodes=2")
+        before = {each.name: each.read_bytes() for each in disk.path.iterdir()}
+        store = await opened(disk.path)
+        for _ in range(2):
+            assert await store.records("model") == (LARGE, SMALL)
+        if fault == "read-only" or log == "closed in order":
+            with pytest.raises(StoreUnavailable):
+                await store.write(Removal("model", "large"))
+            assert {each.name: each.read_bytes() for each in disk.path.iterdir()} == before
+        disk.remount("rw,nr_inodes=100")
+        await store.write(Removal("model", "large"))
+        assert await store.records("model") == (SMALL,)
+        await store.aclose()
+
+
+async def test_one_that_has_changed_since_it_was_read_is_not_written(tmp_path):
+    with small_disk(tmp_path / "disk") as disk:
+        disk.remount("ro")
+        late = await opened(disk.path)
+        assert await late.records("model") == ()
+        disk.remount("rw")
+        other = await opened(disk.path)
+        await other.write(LARGE)
+        await other.aclose()
+        with pytest.raises(StoreError, match="another process has changed this since the gateway"):
+            await late.write(SMALL)
+        await late.aclose()
+        again = await opened(disk.path)
+        assert await again.records("model") == (LARGE,)
+        await again.aclose()
+
+
+async def test_one_that_is_damaged_on_a_read_only_disk_is_refused(tmp_path):
+    with small_disk(tmp_path / "disk") as disk:
+        (disk.path / "store.db").write_bytes(b"somebody's notes\n" * 100)
+        disk.remount("ro")
+        with pytest.raises(StoreError, match="it is no database at all") as refused:
+            await opened(disk.path)
+        assert not isinstance(refused.value, StoreUnavailable)
 
 
 # --- kill -9 -------------------------------------------------------------------------------------

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import tempfile
 from pathlib import Path
 
 import pytest
 
+from partway.gateway.fleet.launchers import empty_model
 from partway.gateway.fleet.launchers.empty_model import empty_model_dir
+from tests.disks import small_disk
 
 
 @pytest.mark.clause("1.1-6")
@@ -27,3 +31,27 @@ def test_what_was_written_all_the_same_goes_with_it():
 def test_one_that_somebody_has_removed_is_no_error():
     with empty_model_dir() as name:
         Path(name).rmdir()
+
+
+@pytest.mark.skipif(not Path("/dev/shm").is_dir(), reason="there are no files in memory here")
+def test_a_full_disk_keeps_no_program_from_its_empty_folder(tmp_path, monkeypatch):
+    with small_disk(tmp_path / "disk") as disk:
+        disk.remount("ro")
+        monkeypatch.setattr(tempfile, "tempdir", str(disk.path))
+        with empty_model_dir() as name:
+            assert Path(name).parent == Path("/dev/shm")
+            assert list(Path(name).iterdir()) == []
+        assert not Path(name).exists()
+
+
+def test_no_folder_for_temporary_files_at_all(monkeypatch):
+    """As where each that Python tries is on a full disk."""
+
+    def none() -> str:
+        raise FileNotFoundError(errno.ENOENT, "No usable temporary directory found")
+
+    monkeypatch.setattr(tempfile, "gettempdir", none)
+    monkeypatch.setattr(empty_model, "_MEMORY", Path("/there/is/none"))
+    with pytest.raises(OSError, match="no folder for temporary files takes one") as refused:
+        empty_model_dir()
+    assert refused.value.errno == errno.ENOSPC

@@ -1,0 +1,97 @@
+"""The data directory of ``partway serve``: found, owned, and announced."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+from partway.gateway.clock import LoopClock
+from partway.gateway.disk_refusals import is_disk_refusal
+from partway.gateway.fleet.data_directory import (
+    DataDirectory,
+    DataDirectoryError,
+    DataDirectoryUnavailable,
+    default_data_directory,
+)
+from partway.gateway.operations.admin import AdminSocket
+from partway.gateway.settings import Settings
+from partway.gateway.store.memory import MemoryStore
+from partway.gateway.store.sqlite import SqliteStore
+from partway.gateway.store.store import Store
+from partway.log_lines import LogLine
+
+
+def data_directory(loaded: Settings, warnings: list[LogLine]) -> DataDirectory | None:
+    """Own the folder of what the gateway keeps; None if there is no place for one.
+
+    A folder that the disk refuses in part is the gateway's: the disk may take the rest later. The
+    user's own folder gives way to a temporary one if it cannot be made. It does not where the
+    disk is full: changes would be lost at the gateway's end, and earlier ones be forgotten.
+
+    Args:
+        loaded: the settings.
+        warnings: takes what is to be logged once the gateway listens. Where its port is taken, so
+            is its folder, and the port is all that there is to say.
+
+    Raises:
+        DataDirectoryError: the one that was named cannot be had. Where none was, and the user's own
+            cannot be, a temporary one does.
+    """
+    if loaded.data_dir is not None:
+        return DataDirectory.opened(loaded.data_dir)
+    if loaded.port:
+        try:
+            found = DataDirectory.opened(default_data_directory(os.environ, loaded.port))
+            if found.is_owned or found.refusal is None or found.refusal.is_full:
+                return found
+            reason = str(found.refusal)
+        except DataDirectoryError as error:
+            reason = str(error)
+        line = "what the gateway keeps is kept until its end only"
+        warnings.append(LogLine(line, reason=reason))
+    try:
+        return DataDirectory.temporary()
+    except DataDirectoryError as error:  # on a file system that is read-only, say
+        line = "nothing is kept, and partway endpoints cannot ask this gateway"
+        warnings.append(LogLine(line, reason=str(error)))
+        return None
+
+
+@asynccontextmanager
+async def opened_store(data: DataDirectory | None) -> AsyncIterator[Store]:
+    """The store of a data directory; one in memory if there is none."""
+    clock = LoopClock()
+    store = MemoryStore() if data is None else await SqliteStore.opened(data.store, clock)
+    try:
+        yield store
+    finally:
+        await store.aclose()
+
+
+async def open_admin_socket(data: DataDirectory, admin: AdminSocket) -> None:
+    """Let this user's commands ask the gateway.
+
+    Raises:
+        DataDirectoryUnavailable: the disk refuses the socket now.
+        DataDirectoryError: the socket cannot be made.
+    """
+    try:
+        await admin.start()
+    except OSError as error:
+        why = f"{data.socket}: the admin socket cannot be made: {error.strerror}"
+        if is_disk_refusal(error) or not data.is_owned:  # its folder is missing then
+            raise DataDirectoryUnavailable(why) from None
+        raise DataDirectoryError(why) from None
+
+
+async def announce(data: DataDirectory | None, urls: Sequence[str]) -> None:
+    """Say in the data directory, if there is one, where the gateway listens.
+
+    Raises:
+        DataDirectoryUnavailable: the disk refuses the file now.
+        DataDirectoryError: the file cannot be written.
+    """
+    if data is not None:
+        data.announce(urls, time.time())

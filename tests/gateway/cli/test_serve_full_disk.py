@@ -1,0 +1,358 @@
+"""partway serve where the disk takes nothing: it serves, says what it refuses, and recovers."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import resource
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import tarfile
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import ROOT
+from tests.disks import SmallDisk, small_disk
+from tests.processes import ready_url
+
+#: Nothing here takes this long, in seconds, on a busy machine.
+PATIENCE = 60
+
+CONTAINER = ROOT / "tests" / "gateway" / "faulty_container.py"
+
+FILE = """
+data_dir = "{data}"
+{top}
+[api]
+local_results = ["{data.parent}/answers"]
+[images]
+"good:1" = ["{python}", "-S", "{container}"]
+[endpoints.own]
+command = ["{python}", "-S", "{container}"]
+"""
+
+ROLE = "arn:aws:iam::000000000000:role/x"
+
+
+class Gateway:
+    """A gateway that is started and ended, with its settings' file and its log."""
+
+    def __init__(self, folder: Path, data: Path) -> None:
+        self.data = data
+        self.home = folder / "home"
+        self.config = folder / "partway.toml"
+        self.write()
+        self.url = ""
+        self.process: subprocess.Popen[bytes] | None = None
+        self._lines: list[str] = []
+
+    def write(self, more: str = "", top: str = "") -> None:
+        names = {"data": self.data, "container": CONTAINER, "python": sys.executable, "top": top}
+        self.config.write_text(FILE.format(**names) + more)
+
+    def start(self, *before: str) -> None:
+        kept = {name: value for name, value in os.environ.items() if "PARTWAY_" not in name}
+        flags = ("--port", "0", "--config", str(self.config))
+        self.process = subprocess.Popen(
+            [*before, sys.executable, "-m", "partway", "serve", *flags],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=kept | {"HOME": str(self.home), "XDG_DATA_HOME": ""},
+        )
+        self._lines = lines = []
+        assert self.process.stderr is not None
+        log = self.process.stderr  # no file, which a limit of file sizes would hold for too
+        threading.Thread(target=lambda: lines.extend(map(bytes.decode, log)), daemon=True).start()
+        self.url = ready_url(self.process)
+
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
+        assert self.process is not None
+        self.process.send_signal(number)
+        self.process.wait(PATIENCE)
+        return self.process.returncode
+
+    def end(self) -> None:
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+
+    def told(self, words: str) -> list[str]:
+        return [line for line in self._lines if words in line]
+
+    def invoke(self, endpoint: str, path: str = "", **headers: str) -> int:
+        return self._status(f"/endpoints/{endpoint}/{path or 'invocations'}", b"a", headers)[0]
+
+    def asked(self, operation: str, **members: Any) -> tuple[int, Mapping[str, Any]]:
+        headers = {
+            "X-Amz-Target": f"SageMaker.{operation}",
+            "Content-Type": "application/x-amz-json-1.1",
+        }
+        status, body = self._status("/", json.dumps(members).encode(), headers)
+        return status, json.loads(body)
+
+    def kubernetes(self) -> int:
+        path = "/kubernetes/apis/aiplatform.gdc.goog/v1/namespaces/default/endpoints"
+        return self._status(path, None, {})[0]
+
+    def command(self, *words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "partway", *words, "--data-dir", str(self.data)],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=PATIENCE,
+        )
+
+    def _status(
+        self, path: str, body: bytes | None, headers: Mapping[str, str]
+    ) -> tuple[int, bytes]:
+        request = urllib.request.Request(self.url + path, body, dict(headers))
+        try:
+            with urllib.request.urlopen(request, timeout=PATIENCE) as response:
+                return response.status, response.read()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read()
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[SmallDisk]:
+    with small_disk(tmp_path / "disk") as mounted:
+        yield mounted
+
+
+@pytest.fixture
+def gateway(tmp_path: Path, disk: SmallDisk) -> Iterator[Gateway]:
+    made = Gateway(tmp_path, disk.path / "data")
+    yield made
+    made.end()
+
+
+def create_model(gateway: Gateway, name: str) -> int:
+    container = {"Image": "good:1"}
+    asked = {"ModelName": name, "PrimaryContainer": container, "ExecutionRoleArn": ROLE}
+    return gateway.asked("CreateModel", **asked)[0]
+
+
+def create_endpoint(gateway: Gateway) -> None:
+    """An endpoint of the API that takes asynchronous requests."""
+    assert create_model(gateway, "m") == 200
+    variant = {"VariantName": "a", "ModelName": "m", "InitialInstanceCount": 1}
+    variant["InstanceType"] = "ml.m5.large"
+    answers = {"OutputConfig": {"S3OutputPath": str(gateway.data.parent / "answers")}}
+    config = {"ProductionVariants": [variant], "AsyncInferenceConfig": answers}
+    asked = gateway.asked("CreateEndpointConfig", EndpointConfigName="c", **config)
+    assert asked[0] == 200, asked
+    name = {"EndpointName": "made", "EndpointConfigName": "c"}
+    assert gateway.asked("CreateEndpoint", **name)[0] == 200
+    until(lambda: gateway.invoke("made") == 200)
+
+
+def models(gateway: Gateway) -> list[str]:
+    _, answer = gateway.asked("ListModels", SortBy="Name", SortOrder="Ascending")
+    return [each["ModelName"] for each in answer["Models"]]
+
+
+def warning_of(gateway: Gateway) -> str:
+    (line,) = gateway.told("the disk refuses what the gateway keeps")
+    assert " WARNING partway.disk " in line
+    assert f"folder={gateway.data} " in line
+    return line
+
+
+def test_a_full_disk_and_a_data_directory_that_is_not_there_yet(gateway, disk):
+    disk.fill()
+    gateway.start()
+    until(lambda: gateway.invoke("own") == 200)
+    line = warning_of(gateway)
+    assert "bytes_free=0 " in line
+    assert "No space left on device" in line
+    for refused in ("changes through the API", "asynchronous requests", "model data", "logs of"):
+        assert refused in line
+    assert models(gateway) == []
+    assert create_model(gateway, "a") == 500
+    assert gateway.asked("ListEndpoints")[1]["Endpoints"][0]["EndpointName"] == "own"
+    assert gateway.kubernetes() == 200
+    disk.make_room()
+    until(lambda: create_model(gateway, "a") == 200)
+    until(lambda: gateway.told("the disk takes again what it refused") != [])
+    until(lambda: gateway.command("endpoints").returncode == 0)
+    assert gateway.stop() == 0
+    gateway.start()
+    assert models(gateway) == ["a"]
+
+
+@pytest.mark.parametrize("ended", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("how", ["full", "read-only"])
+def test_what_was_created_before_is_served(gateway, disk, ended, how):
+    (disk.path / "answers").mkdir()
+    gateway.start()
+    create_endpoint(gateway)
+    gateway.stop(ended)
+    disk.fill()
+    if how == "read-only":
+        disk.remount("ro")
+    gateway.start()
+    until(lambda: gateway.invoke("own") == gateway.invoke("made") == 200)
+    warning_of(gateway)
+    assert models(gateway) == ["m"]
+    assert create_model(gateway, "a") == 500
+    refused = gateway.told("nothing can be written down")
+    assert refused != []
+    assert f"{gateway.data}/store.db: " in refused[0]
+    assert gateway.invoke("made", "async-invocations") in (500, 503)
+    # And again: nothing of what was refused is half there.
+    assert models(gateway) == ["m"]
+    if how == "read-only":
+        disk.remount("rw")
+    disk.make_room()
+    until(lambda: create_model(gateway, "a") == 200)
+    until(lambda: gateway.invoke("made", "async-invocations") == 202)
+    until(lambda: any((disk.path / "answers").iterdir()))
+    until(lambda: gateway.told("still_refused=-") != [])
+    assert gateway.command("endpoints").returncode == 0
+    assert gateway.stop() == 0
+    gateway.start()
+    assert models(gateway) == ["a", "m"]
+
+
+def test_the_operators_commands_say_why(gateway, disk):
+    gateway.start()
+    gateway.stop()
+    disk.fill()
+    gateway.start()
+    said = gateway.command("deploy", "x", "--command", f"{sys.executable} -S {CONTAINER}")
+    assert said.returncode == 1
+    assert f"{gateway.data}/store.db: the disk is full; make room there" in said.stderr
+
+
+def test_model_data_waits_for_room(gateway, disk, tmp_path):
+    archive = tmp_path / "model.tar.gz"
+    with tarfile.open(archive, "w:gz") as made:
+        of_it = tarfile.TarInfo("weights")
+        of_it.size = 1 << 20
+        made.addfile(of_it, io.BytesIO(bytes(of_it.size)))
+    gateway.start()
+    gateway.stop()
+    disk.fill()
+    command = f'command = ["{sys.executable}", "-S", "{CONTAINER}"]'
+    gateway.write(f'[endpoints.large]\n{command}\nmodel_data = "{archive}"\n')
+    gateway.start()
+    until(lambda: gateway.invoke("own") == 200)
+    until(lambda: gateway.told("model data: ") != [])
+    assert gateway.invoke("large") == 503
+    until(lambda: "the disk of" in gateway.command("endpoints").stdout)
+    disk.make_room()
+    until(lambda: gateway.invoke("large") == 200)
+
+
+def test_the_tls_port_is_opened_once_its_certificate_can_be_kept(gateway, disk):
+    gateway.home = disk.path / "home"
+    gateway.write(top="tls_port = 0")
+    disk.fill()
+    gateway.start()
+    until(lambda: gateway.invoke("own") == 200)
+    assert "connections with the TLS port" in warning_of(gateway)
+    disk.make_room()
+
+    def announced() -> list[str]:
+        with suppress(FileNotFoundError):
+            return json.loads((gateway.data / "gateway.json").read_text())["urls"]
+        return []
+
+    until(lambda: len(announced()) == 2)
+    port = int(announced()[1].rpartition(":")[2])
+    trusted = ssl.create_default_context(cafile=disk.path / "home/.local/share/partway/tls/ca.pem")
+    with socket.create_connection(("127.0.0.1", port), PATIENCE) as connected:
+        trusted.wrap_socket(connected, server_hostname="localhost").close()
+
+
+#: Root without the capabilities by which modes do not hold for it.
+HELD_TO_MODES = ("setpriv", "--bounding-set=-dac_override,-dac_read_search", "--inh-caps=-all")
+
+
+@pytest.mark.parametrize("kept", ["a store", "nothing"])
+def test_a_folder_that_the_user_may_not_write_to(tmp_path, kept):
+    gateway = Gateway(tmp_path, tmp_path / "data")
+    before = HELD_TO_MODES if os.geteuid() == 0 else ()
+    gateway.data.mkdir(mode=0o700)
+    try:
+        if kept == "a store":
+            gateway.start(*before)
+            assert create_model(gateway, "a") == 200
+            gateway.stop()
+        gateway.data.chmod(0o500)
+        gateway.start(*before)
+        until(lambda: gateway.invoke("own") == 200)
+        assert "Permission denied" in warning_of(gateway)
+        assert models(gateway) == (["a"] if kept == "a store" else [])
+        assert create_model(gateway, "b") == 500
+        gateway.data.chmod(0o700)
+        until(lambda: create_model(gateway, "b") == 200)
+        until(lambda: gateway.told("still_refused=-") != [])
+    finally:
+        gateway.end()
+
+
+def test_what_cannot_be_read_is_not_said_to_be_missing(tmp_path):
+    """A store that may not be read: its models are not gone, and its endpoints come back."""
+    gateway = Gateway(tmp_path, tmp_path / "data")
+    before = HELD_TO_MODES if os.geteuid() == 0 else ()
+    try:
+        gateway.start(*before)
+        assert create_model(gateway, "a") == 200
+        gateway.stop()
+        (gateway.data / "store.db").chmod(0o000)
+        gateway.start(*before)
+        until(lambda: gateway.invoke("own") == 200)
+        assert "endpoints that were created through the API" in warning_of(gateway)
+        status, said = gateway.asked("ListModels")
+        assert (status, said["message"]) == (
+            503,
+            "the gateway cannot read yet what was created through it; its log has the reason",
+        )
+        assert gateway.kubernetes() == 503
+        assert create_model(gateway, "b") == 503
+        (gateway.data / "store.db").chmod(0o600)
+        until(lambda: gateway.asked("ListModels")[0] == 200)
+        assert models(gateway) == ["a"]
+        until(lambda: create_model(gateway, "b") == 200)
+    finally:
+        gateway.end()
+
+
+def test_a_limit_of_file_sizes_is_as_a_full_disk(tmp_path):
+    """RLIMIT_FSIZE needs no right to mount: the same, for whoever runs the tests."""
+    gateway = Gateway(tmp_path, tmp_path / "data")
+    try:
+        gateway.start("sh", "-c", 'ulimit -S -f 0; exec "$@"', "sh")
+        assert gateway.process is not None
+        until(lambda: gateway.invoke("own") == 200)
+        assert "File too large" in warning_of(gateway)
+        assert models(gateway) == []
+        assert create_model(gateway, "a") == 500
+        _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.prlimit(gateway.process.pid, resource.RLIMIT_FSIZE, (hard, hard))
+        until(lambda: create_model(gateway, "a") == 200)
+        until(lambda: gateway.told("still_refused=-") != [])
+        assert gateway.stop() == 0
+    finally:
+        gateway.end()

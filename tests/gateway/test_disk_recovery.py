@@ -1,0 +1,98 @@
+"""partway.gateway.disk_recovery: what is left over of a start, tried again until it is done."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from partway.gateway.disk_recovery import DiskRecovery, DiskStep
+from partway.gateway.disk_refusals import DiskRefusal
+from partway.gateway.limits import DISK_RETRY_INTERVAL
+from tests.gateway.streams.fakes import FakeClock
+
+pytestmark = pytest.mark.anyio
+
+
+class Step:
+    """Fails as it is told, once for each error, and is done then."""
+
+    def __init__(self, *errors: Exception) -> None:
+        self.left = list(errors)
+        self.tries = 0
+
+    async def __call__(self) -> None:
+        self.tries += 1
+        if self.left:
+            raise self.left.pop(0)
+
+
+async def turns() -> None:
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+async def test_nothing_refused_is_nothing_to_do(tmp_path, caplog):
+    recovery = DiskRecovery(tmp_path, FakeClock())
+    step = Step()
+    assert await recovery.attempt(DiskStep(("x",), step))
+    recovery.start()
+    await recovery.aclose()
+    assert (caplog.messages, step.tries) == ([], 1)
+
+
+async def test_steps_are_tried_in_their_order_until_each_is_done(tmp_path, caplog):
+    caplog.set_level("INFO")
+    clock = FakeClock()
+    recovery = DiskRecovery(tmp_path, clock)
+    full = [DiskRefusal("the disk is full") for _ in range(3)]
+    first, second = Step(full[0]), Step(*full[1:])
+    assert not await recovery.attempt(DiskStep(("changes", "logs"), first))
+    assert not await recovery.attempt(DiskStep(("logs", "commands"), second))
+    recovery.start()
+    (line,) = caplog.messages
+    assert f"folder={tmp_path} bytes_free=" in line
+    assert 'refused="changes; logs; commands" reason="the disk is full" next_try_s=5.0' in line
+    for _ in range(3):
+        await turns()
+        clock.advance(DISK_RETRY_INTERVAL)
+    await turns()
+    assert (first.tries, second.tries) == (2, 3)
+    assert [each.partition("still_refused=")[2] for each in caplog.messages[1:]] == [
+        '"logs; commands"',
+        "-",
+    ]
+    assert clock.armed == []
+    await recovery.aclose()
+
+
+async def test_another_fault_ends_the_start_and_not_what_serves(tmp_path, caplog):
+    clock = FakeClock()
+    recovery = DiskRecovery(tmp_path, clock)
+    with pytest.raises(ValueError, match="damaged"):
+        await recovery.attempt(DiskStep(("x",), Step(ValueError("damaged"))))
+    taken = ValueError("another gateway has taken it")
+    step = Step(DiskRefusal("full"), taken, taken, DiskRefusal("full"))
+    await recovery.attempt(DiskStep(("x",), step))
+    recovery.start()
+    for _ in range(4):
+        await turns()
+        clock.advance(DISK_RETRY_INTERVAL)
+    await turns()
+    assert step.tries == 5
+    said = [each for each in caplog.messages if "the disk refuses still" in each]
+    assert [each.partition("reason=")[2] for each in said] == [f'"{taken}"', "full"]
+    await recovery.aclose()
+
+
+async def test_nothing_is_tried_behind_its_end(tmp_path):
+    clock = FakeClock()
+    recovery = DiskRecovery(tmp_path, clock)
+    step = Step(DiskRefusal("full"))
+    await recovery.attempt(DiskStep(("x",), step))
+    recovery.start()
+    await turns()
+    await recovery.aclose()
+    clock.advance(DISK_RETRY_INTERVAL)
+    await turns()
+    assert step.tries == 1
