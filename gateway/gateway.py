@@ -25,6 +25,7 @@ from partway.gateway.control.catalogue import Catalogue
 from partway.gateway.control.deployments import Deployments
 from partway.gateway.control.endpoint_keeper import EndpointKeeper
 from partway.gateway.control.endpoints import EndpointOperations
+from partway.gateway.control.known_endpoints import KnownEndpoints
 from partway.gateway.control.local_paths import LocalRoots
 from partway.gateway.control.logs import LogOperations
 from partway.gateway.control.model_data_leave import ModelDataLeave
@@ -114,6 +115,7 @@ class Gateway:
         streams: that are open.
         fleet: what runs.
         endpoint_keeper: has it run the endpoints that the API has made.
+        endpoints: all that there are, for the gateway's user.
         disk_recovery: repeats what the disk has refused at the start.
         deployments: what the gateway's operator has made, all at once.
         custom_resources: endpoints as kubectl asks for them.
@@ -192,7 +194,7 @@ class Gateway:
         )
         catalogue = Catalogue(self._resources, arns, wall_clock)
         operations = EndpointOperations(
-            *(self._resources, catalogue, self.endpoint_keeper, router),
+            *(self._resources, catalogue, self.endpoint_keeper),
             *(model_data_leave, wall_clock),
         )
         results = LocalRoots(settings.local_results, kept_out, "local_results")
@@ -267,6 +269,7 @@ class Gateway:
             InferenceService(invocations, self.fleet.prediction, models, arns, most_bytes),
             lambda: status.is_ready,
         )
+        self.endpoints = KnownEndpoints(self.fleet, self.endpoint_keeper)
         self.deployments = Deployments(self._control, self._resources, self.endpoint_keeper)
         self.custom_resources = self._custom_resources(arns, router, wall_clock)
         openapi = OpenApi(lambda: self.routes, asks=authenticator.asks)
@@ -500,7 +503,7 @@ class Gateway:
 
     def _described(self) -> Iterable[EndpointStatus]:
         """All whose instances print, as logs know them."""
-        return *self.fleet.describe(), *self._transforms.describe()
+        return *self.endpoints.describe(), *self._transforms.describe()
 
     async def _stop_fleet(self) -> None:
         try:

@@ -11,7 +11,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from partway.gateway.fleet.states import OVER, InstanceState
+from partway.gateway.fleet.states import OVER
 from partway.gateway.fleet.status import (
     EndpointState,
     EndpointStatus,
@@ -134,8 +134,7 @@ class _Row:
 
     def __init__(self, variant: VariantStatus) -> None:
         alive = [each for each in variant.instances if each.state not in OVER]
-        ready = sum(each.state is InstanceState.IN_SERVICE for each in alive)
-        self.instances = f"{ready}/{variant.desired}"
+        self.instances = f"{variant.serving}/{variant.desired}"
         self.health = _health(alive)
         self.streams = sum(each.streams for each in alive)
         self.requests = sum(each.requests for each in alive)

@@ -224,7 +224,7 @@ async def _serve(
         admin = None
         if data is not None:
             admin = AdminSocket(
-                *(data.socket, gateway.fleet, gateway.deployments, data.logs), LoopClock()
+                *(data.socket, gateway.endpoints, gateway.deployments, data.logs), LoopClock()
             )
             up.push_async_callback(admin.aclose)
         up.push_async_callback(gateway.drain)
@@ -243,7 +243,7 @@ async def _serve(
         await before(stop, gateway.fleet.settled(SETTLING_TIMEOUT))
         if stop.is_set():
             return 0
-        if not gateway.fleet.describe():
+        if not gateway.endpoints.describe():
             log.warning(
                 "no endpoint yet: add --endpoint NAME=URL, or make one: partway deploy, boto3"
             )

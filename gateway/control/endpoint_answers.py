@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from partway.gateway.control.endpoint_records import CHANGING, EndpointRecord
 from partway.gateway.control.planned import DeploymentPlan
 from partway.gateway.control.resources import Resource
-from partway.gateway.fleet.routing import RoutedVariant
-from partway.gateway.fleet.status import EndpointState, EndpointStatus
+from partway.gateway.fleet.status import EndpointState, EndpointStatus, VariantStatus
 
 #: The configuration that endpoints of the gateway's settings are said to have; there is none.
 OF_SETTINGS: Final = "partway-settings"
@@ -22,7 +21,7 @@ def described(
     resource: Resource,
     record: EndpointRecord,
     state: tuple[EndpointState, str],
-    routed: Iterable[RoutedVariant],
+    status: EndpointStatus | None,
     arn: str,
 ) -> dict[str, Any]:
     """What DescribeEndpoint answers of an endpoint of the API.
@@ -31,16 +30,16 @@ def described(
         resource: the endpoint.
         record: how far it has come.
         state: how it is, and why.
-        routed: its variants, as streams and requests find them.
+        status: the fleet's; None if the fleet has nothing of it.
         arn: its ARN.
     """
     plan = record.plan
-    taking = {each.name: each for each in routed}
+    serving = {} if status is None else {each.name: each for each in status.variants}
     answer = {
         "EndpointName": resource.name,
         "EndpointArn": arn,
         "EndpointConfigName": plan.config_name,
-        "ProductionVariants": _variants(plan, taking, resource.modified),
+        "ProductionVariants": _variants(plan, serving, resource.modified),
         **_of_state(state),
         "CreationTime": resource.created,
         "LastModifiedTime": resource.modified,
@@ -76,7 +75,7 @@ def described_of_settings(status: EndpointStatus, arn: str, created: float) -> d
                 "VariantName": each.name,
                 "CurrentWeight": each.weight,
                 "DesiredWeight": each.weight,
-                "CurrentInstanceCount": each.in_service,
+                "CurrentInstanceCount": each.serving,
                 "DesiredInstanceCount": each.desired,
             }
             for each in status.variants
@@ -129,12 +128,14 @@ def _of_state(state: tuple[EndpointState, str]) -> dict[str, str]:
     return answer
 
 
-def _variants(plan: DeploymentPlan, taking: Mapping[str, RoutedVariant], since: float) -> list[Any]:
-    """The variants of a plan, with how many instances of each take streams and requests."""
+def _variants(
+    plan: DeploymentPlan, serving: Mapping[str, VariantStatus], since: float
+) -> list[Any]:
+    """The variants of a plan, with how many instances of each serve."""
     summaries = []
     for variant in plan.variants:
         name, weight = variant["VariantName"], plan.weight_of(variant)
-        routed = taking.get(name)
+        found = serving.get(name)
         images = [each["Image"] for each in plan.containers_of(variant)]
         summaries.append(
             {
@@ -142,10 +143,12 @@ def _variants(plan: DeploymentPlan, taking: Mapping[str, RoutedVariant], since: 
                 "DeployedImages": [
                     {"SpecifiedImage": image, "ResolutionTime": since} for image in images
                 ],
-                "CurrentWeight": weight if routed is None else routed.weight,
+                "CurrentWeight": weight if found is None else found.weight,
                 "DesiredWeight": weight,
-                "CurrentInstanceCount": 0 if routed is None else len(routed.instances),
-                "DesiredInstanceCount": plan.instances_of(variant),
+                "CurrentInstanceCount": 0 if found is None else found.serving,
+                "DesiredInstanceCount": plan.instances_of(variant)
+                if found is None
+                else found.desired,
             }
         )
     return summaries

@@ -25,7 +25,6 @@ from partway.gateway.control.operator_models import is_of_operator
 from partway.gateway.control.planned import DeploymentPlan, Members
 from partway.gateway.control.resources import Kind, Resource, Resources
 from partway.gateway.control.tags import new_tags
-from partway.gateway.fleet.routing import Router
 from partway.gateway.fleet.status import EndpointState
 
 _KIND: Final[Kind] = "endpoint"
@@ -46,7 +45,6 @@ class EndpointOperations:
         resources: models, configurations and endpoints.
         catalogue: finds them, in AWS's words.
         keeper: has the fleet run what they say.
-        router: knows which instances take streams and requests.
         leave: says whether the makers of models may read the model data.
         wall_clock: returns epoch seconds.
     """
@@ -56,14 +54,12 @@ class EndpointOperations:
         resources: Resources,
         catalogue: Catalogue,
         keeper: EndpointKeeper,
-        router: Router,
         leave: ModelDataLeave,
         wall_clock: Callable[[], float],
     ) -> None:
         self._resources = resources
         self._catalogue = catalogue
         self._keeper = keeper
-        self._router = router
         self._leave = leave
         self._wall_clock = wall_clock
         self._began = self._now()
@@ -117,7 +113,7 @@ class EndpointOperations:
             resource,
             self._keeper.record_of(resource),
             self._keeper.state_of(resource),
-            self._router.variants(resource.name),
+            self._keeper.status(resource.name),
             self._catalogue.arn(_KIND, resource.name),
         )
 

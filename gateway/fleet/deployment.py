@@ -160,24 +160,25 @@ class Deployment:
         )
 
     def status(self) -> EndpointStatus:
-        """How it is, as a value; variants of two versions are shown as one."""
-        shown = {
-            each.name: VariantStatus(
-                each.name, each.weight, each.instances, self._restarts[each.name], "", ()
-            )
-            for each in self.endpoint.variants
-        }
+        """How it is, as a value; variants of two versions are shown as one.
+
+        Numbers are those of the version in force, whatever is asked for beside it.
+        """
+        in_force = self._serving or self._coming
+        shown = self._variants_in_force(in_force)
         for group in self._groups():
             one = group.status()
-            known = shown.get(one.name)
-            if known is not None:
-                one = dataclasses.replace(
-                    known,
-                    restarts=known.restarts + one.restarts,
-                    trouble=known.trouble or one.trouble,
-                    instances=known.instances + one.instances,
-                )
-            shown[one.name] = one
+            serves = in_force is not None and in_force.groups.get(one.name) is group
+            known = shown.get(one.name) or dataclasses.replace(
+                one, desired=0, restarts=0, trouble="", instances=()
+            )
+            shown[one.name] = dataclasses.replace(
+                known,
+                serving=one.serving if serves else known.serving,
+                restarts=known.restarts + one.restarts,
+                trouble=known.trouble or one.trouble,
+                instances=known.instances + one.instances,
+            )
         return EndpointStatus(
             self.endpoint.name,
             self.state,
@@ -187,6 +188,20 @@ class Deployment:
             is_latest=self._serving is not None and self._serving.number == self._versions,
             note=self._note(),
         )
+
+    def _variants_in_force(self, in_force: _Version | None) -> dict[str, VariantStatus]:
+        """The variants of the version in force, and those that only a coming version has.
+
+        Of an endpoint that has failed, with no version left, those that were asked for.
+        """
+        endpoints = [each.endpoint for each in (in_force, self._coming) if each is not None]
+        return {
+            each.name: VariantStatus(
+                each.name, each.weight, each.instances, 0, self._restarts[each.name], "", ()
+            )
+            for endpoint in reversed(endpoints or [self.endpoint])
+            for each in endpoint.variants
+        }
 
     def _note(self) -> str:
         """Which change was given up, and what serves on; empty where none was."""

@@ -161,6 +161,7 @@ class Group:
             self.variant.name,
             self.variant.weight,
             self.variant.instances,
+            self.in_rotation,
             self.restarts,
             self.trouble,
             tuple(each.status(self._version) for each in self.instances),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
@@ -12,6 +13,7 @@ from types import TracebackType
 from typing import Final, Self, overload
 
 from partway.gateway.files import open_regular
+from partway.gateway.fleet.container_ids import instance_of as instance_of_container
 from partway.gateway.fleet.printed_files import (
     ENTRY,
     HEAD_BYTES,
@@ -229,3 +231,24 @@ def printed_instances(folder: Path) -> dict[str, str]:
                 found[instance] = head.endpoint
                 break
     return found
+
+
+def last_printed(folder: Path, endpoint: str) -> tuple[str, ...]:
+    """The containers of the instance of an endpoint that has printed last, by their ids.
+
+    Args:
+        folder: of the logs.
+        endpoint: its name.
+
+    Returns:
+        Nothing if no instance of it has printed anything that is still there.
+    """
+    written: dict[str, float] = {}
+    for container, whose in printed_instances(folder).items():
+        if whose == endpoint:
+            with suppress(OSError):
+                written[container] = log_files(folder, container)[0].stat().st_mtime
+    if not written:
+        return ()
+    last = instance_of_container(max(written, key=lambda each: written[each]))
+    return tuple(each for each in written if instance_of_container(each) == last)

@@ -72,7 +72,9 @@ class VariantStatus:
     Attributes:
         name: the variant's.
         weight: as it is to be.
-        desired: how many instances there are to be.
+        desired: how many instances the version in force is to have: the one that serves, or the
+            one that is coming up where none serves yet.
+        serving: how many instances of that version take requests.
         restarts: instances that were started in the place of one that failed.
         trouble: why its instances do not start; empty while there is none.
         instances: those that are there, and the last that failed where none is.
@@ -81,6 +83,7 @@ class VariantStatus:
     name: str
     weight: float
     desired: int
+    serving: int
     restarts: int
     trouble: str
     instances: tuple[InstanceStatus, ...]
@@ -96,11 +99,6 @@ class VariantStatus:
             if each.state is InstanceState.STARTING and is_slow and each.reason:
                 return each.reason
         return ""
-
-    @property
-    def in_service(self) -> int:
-        """How many of its instances are in service."""
-        return sum(each.state is InstanceState.IN_SERVICE for each in self.instances)
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,6 +56,7 @@ def _variant(said: dict[str, Any]) -> VariantStatus:
         name=str(said["name"]),
         weight=float(said["weight"]),
         desired=int(said["desired"]),
+        serving=int(said["serving"]),
         restarts=int(said["restarts"]),
         trouble=str(said["trouble"]),
         instances=tuple(map(_instance, said["instances"])),

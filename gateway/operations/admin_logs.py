@@ -11,6 +11,7 @@ from typing import Self
 from partway.gateway.clock import Clock
 from partway.gateway.fleet.container_ids import instance_of
 from partway.gateway.fleet.log_tail import LogTail
+from partway.gateway.fleet.printed import last_printed
 from partway.gateway.fleet.printed_files import INSTANCE_ID, log_files
 from partway.gateway.limits import (
     LOG_FOLLOW_INTERVAL,
@@ -74,7 +75,8 @@ def log_lines(
 
     Where several instances have printed, each line begins with its instance's id. Instances that
     begin while logs are followed are followed too, from their first line on; one that was asked for
-    by its id is followed until its life is over.
+    by its id is followed until its life is over. Of an endpoint without instances, the instance
+    that printed last is read.
 
     Args:
         asked: which lines.
@@ -100,6 +102,9 @@ async def _lines(
     closing: asyncio.Event,
 ) -> AsyncGenerator[bytes, None]:
     now: Mapping[str, bool] | None = first
+    if not first:  # of an endpoint that has failed, under an earlier gateway perhaps
+        printed = await asyncio.to_thread(last_printed, folder, asked.endpoint)
+        now = first = dict.fromkeys(printed, False)
     lines: int | None = asked.lines
     several = len(first) > 1
     begun: set[str] = set()

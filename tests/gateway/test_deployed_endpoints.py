@@ -252,6 +252,49 @@ def test_what_never_comes_into_service(gateway):
     )
 
 
+def test_commands_show_what_the_api_says(gateway):
+    """Of an update that was given up, and of what failed under an earlier gateway."""
+
+    def command(*words: str) -> str:
+        where = ("--data-dir", str(gateway.folder / "data"))
+        asked = [sys.executable, "-m", "partway", *words, *where]
+        return subprocess.run(asked, capture_output=True, text=True, check=True).stdout
+
+    def shown(name: str) -> tuple[str, ...]:
+        """The instances and the state of an endpoint of one variant, as commands show them."""
+        (row,) = (each.split() for each in command("endpoints").splitlines() if f"{name} " in each)
+        return tuple(row[2:4])
+
+    def said(name: str) -> tuple[str, ...]:
+        answer = script.describe(name)
+        (one,) = answer["ProductionVariants"]
+        numbers = f"{one['CurrentInstanceCount']}/{one['DesiredInstanceCount']}"
+        return numbers, answer["EndpointStatus"]
+
+    script = gateway.start()
+    for name in ("good", "crashing"):
+        script.model(name, f"{name}:1")
+    script.config("three", variant("good", count=3))
+    script.create("mine", "three")
+    script.in_service("mine")
+    script.update("mine", "crashing")
+    script.in_service("mine")
+    assert shown("mine") == said("mine") == ("3/3", "InService")
+    script.create("broken", "crashing")
+    with pytest.raises(WaiterError, match="terminal failure"):
+        script.in_service("broken")
+    assert shown("broken") == said("broken") == ("0/1", "Failed")
+    assert "there is no model" in command("logs", "broken")
+    assert "there is no model" in command("endpoints")
+    gateway.kill()
+    script = gateway.start()
+    script.in_service("mine")
+    assert shown("broken") == said("broken") == ("0/1", "Failed")
+    assert "there is no model" in command("logs", "broken")
+    assert "broken: the container ended" in command("endpoints")
+    assert shown("mine") == said("mine") == ("3/3", "InService")
+
+
 def test_killed_in_each_state(gateway):
     script = gateway.start()
     for name in ("good", "unready", "stubborn"):

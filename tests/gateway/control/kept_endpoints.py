@@ -55,10 +55,8 @@ class ApiGateway:
         )
         arns = Arns("us-east-1", "000000000000")
         catalogue = Catalogue(self.resources, arns, self._time)
-        self.api = EndpointOperations(
-            *(self.resources, catalogue, self.keeper, self.of.router),
-            *(ModelDataLeave(may, arns), self._time),
-        )
+        leave = ModelDataLeave(may, arns)
+        self.api = EndpointOperations(self.resources, catalogue, self.keeper, leave, self._time)
 
     def _time(self):
         self.now += 1

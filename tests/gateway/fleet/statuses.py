@@ -39,6 +39,7 @@ def a_variant(*instances: InstanceStatus, **changes: Any) -> VariantStatus:
         "name": "AllTraffic",
         "weight": 1.0,
         "desired": len(instances),
+        "serving": sum(each.state is InstanceState.IN_SERVICE for each in instances),
         "restarts": 0,
         "trouble": "",
     }

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from partway.gateway.fleet import printed_files
-from partway.gateway.fleet.printed import Printed, printed_instances
+from partway.gateway.fleet.printed import Printed, last_printed, printed_instances
 from partway.gateway.fleet.printed_files import PrintedFiles, log_files, times_files
 
 ID = "echo-A-1"
@@ -115,3 +115,16 @@ def test_whose_instances_have_printed(tmp_path):
     os.mkfifo(tmp_path / "a.times")
     times_files(tmp_path, "a-b-c-1")[0].rename(times_files(tmp_path, "a-b-c-1")[1])
     assert printed_instances(tmp_path) == {"a-b-c-1": "a-b", "a-b-c-2": "a"}
+
+
+def test_the_instance_that_printed_last(tmp_path):
+    """All its containers, and none of another endpoint's or of an instance before."""
+    assert last_printed(tmp_path, "echo") == ()
+    printed = [("echo-A-1", "echo"), ("echo-A-2_a", "echo"), ("echo-A-2_b", "echo"), ("b-A-1", "b")]
+    for seconds, (container, endpoint) in enumerate(printed):
+        PrintedFiles(tmp_path, container, endpoint).append(b"x", 1)
+        for path in (log_files(tmp_path, container)[0], times_files(tmp_path, container)[0]):
+            os.utime(path, (seconds, seconds))
+    assert last_printed(tmp_path, "echo") == ("echo-A-2_a", "echo-A-2_b")
+    assert last_printed(tmp_path, "b") == ("b-A-1",)
+    assert last_printed(tmp_path, "none") == ()

@@ -16,6 +16,8 @@ import aiohttp
 import pytest
 
 from partway.gateway.fleet.data_directory import socket_name
+from partway.gateway.fleet.printed_files import PrintedFiles
+from partway.gateway.fleet.status import EndpointState
 from partway.gateway.fleet.status_json import from_json
 from partway.gateway.limits import LOG_FOLLOW_INTERVAL
 from partway.gateway.operations import admin
@@ -324,6 +326,16 @@ async def test_where_no_socket_can_be(tmp_path):
     with pytest.raises(FileNotFoundError):
         await socket.start()
     await socket.aclose()
+
+
+@pytest.mark.parametrize("query", ["", "?follow=0&lines=1"])
+async def test_the_logs_of_an_endpoint_that_has_failed_are_those_of_its_last_instance(asked, query):
+    """As under the next gateway, which runs nothing of the endpoint."""
+    PrintedFiles(asked.logs, ID, "echo").append(b"one\nthere is no model\n", 1)
+    variant = a_variant(desired=1)
+    asked.fleet.endpoints = (an_endpoint("echo", variant, state=EndpointState.FAILED),)
+    expected = "one\nthere is no model\n" if not query else "there is no model\n"
+    assert await asked.ask("GET", f"/endpoints/echo/logs{query}") == (200, expected)
 
 
 async def test_logs_of_several_instances_name_them(asked):
