@@ -73,6 +73,7 @@ from partway.gateway.operations.raw_predict import RawPredict
 from partway.gateway.operations.response_stream import ResponseStream
 from partway.gateway.operations.status import Status
 from partway.gateway.operations.unknown_predictions import unknown_prediction_routes
+from partway.gateway.process_metrics import ProcessMetrics
 from partway.gateway.requests.connections import ContainerConnections
 from partway.gateway.requests.metrics import RequestMetrics
 from partway.gateway.requests.under_way import RequestsUnderWay
@@ -116,6 +117,7 @@ class Gateway:
         fleet: what runs.
         endpoint_keeper: has it run the endpoints that the API has made.
         endpoints: all that there are, for the gateway's user.
+        process_metrics: of the process, the version, the limits and the certificate.
         disk_recovery: repeats what the disk has refused at the start.
         deployments: what the gateway's operator has made, all at once.
         custom_resources: endpoints as kubectl asks for them.
@@ -177,6 +179,7 @@ class Gateway:
                 self._asynchronous.keep_only(endpoints)
 
         self.fleet.on_end = forget_others
+        self.process_metrics = ProcessMetrics(self.streams.metrics.registry, settings.limits)
         invocations = Invocations(
             router,
             self._connections,

@@ -281,6 +281,17 @@ class Settings(_TopLevel):
         """How many connections one address may have."""
         return self.max_connections_per_address or _share(self.max_connections)
 
+    @property
+    def limits(self) -> Mapping[str, int]:
+        """Each limit in force, by its setting's name: numbers at a time, and bytes."""
+        shares = {
+            "max_streams_per_principal": self.streams_per_principal,
+            "max_requests_per_principal": self.requests_per_principal,
+            "max_connections_per_address": self.connections_per_address,
+        }
+        names = (each for each in _TOP_LEVEL if each.startswith("max_") or each.endswith("_quota"))
+        return {name: shares.get(name) or getattr(self, name) for name in names}
+
     def check(self) -> None:
         """Refuse what is unsafe, and what does not go together.
 

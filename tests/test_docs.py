@@ -39,6 +39,7 @@ from partway.gateway.cli import (
 from partway.gateway.endpoint_settings.tables import BESIDE, EndpointTable, VariantTable
 from partway.gateway.fleet.metrics import FleetMetrics
 from partway.gateway.fleet.states import InstanceState, diagram
+from partway.gateway.process_metrics import ProcessMetrics
 from partway.gateway.requests.metrics import RequestMetrics
 from partway.gateway.settings import Settings, load
 from partway.gateway.streams.ends import Cause, Ending
@@ -321,7 +322,7 @@ def exposed() -> dict[str, set[str]]:
     """Every metric that a gateway can expose, by name, with its labels."""
 
     class Session:
-        endpoint, buffered_bytes, started_at, first_part_at = "e", 1, 0.0, 1.0
+        endpoint, buffered_bytes, started_at, first_part_at, ended_at = "e", 1, 0.0, 1.0, 2.0
         from_client = from_container = Counts(1, 1)
         ending = Ending(Cause.COMPLETED)
 
@@ -337,9 +338,12 @@ def exposed() -> dict[str, set[str]]:
     of_the_fleet.launched("e", "v", 1.0)
     RequestMetrics(metrics.registry).ended("e", "v", 200, 1.0, 1.0)
     AsyncMetrics(metrics.registry, *[lambda: 1] * 3).ended("e", None)
+    of_the_process = ProcessMetrics(metrics.registry, {"max_streams": 1})
+    of_the_process.watch_certificate(lambda: 1.0)
+    ends = {"counter": "_total", "info": "_info"}
     found: dict[str, set[str]] = {}
     for family in metrics.registry.collect():
-        name = f"{family.name}_total" if family.type == "counter" else family.name
+        name = family.name + ends.get(family.type, "")
         labels = {label for sample in family.samples for label in sample.labels} - {"le"}
         found[name] = labels
     return found
@@ -348,7 +352,7 @@ def exposed() -> dict[str, set[str]]:
 def test_every_metric_is_documented_with_its_labels():
     documented = {}
     for name in first_names(section(page("how-to/operate.md"), "Watch")):
-        metric = re.fullmatch(r"(partway_\w+)(?:\{([\w,]+)\})?", name)
+        metric = re.fullmatch(r"((?:partway|process)_\w+)(?:\{([\w,]+)\})?", name)
         if metric:
             documented[metric[1]] = set((metric[2] or "").split(",")) - {""}
     assert documented == exposed()

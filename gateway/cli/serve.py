@@ -253,8 +253,7 @@ async def _serve(
         for url, authority in zip(urls, authorities, strict=False):
             say_listening(url, authority)
         if tls is not None:
-            tls.watch.start()
-            up.callback(tls.watch.stop)
+            _watch(tls, gateway, up)
         reloading.start()
         telling = [
             asyncio.create_task(each)
@@ -304,6 +303,12 @@ async def _open_tls_port(
         raise TlsError(f"cannot listen on {error.filename}: {error.strerror}") from None
     urls += _urls(Listening(host, 0, port))[1:]
     say_listening(urls[-1], tls.authority)
+    _watch(tls, gateway, up)
+    await gateway.disk_recovery.attempt(DiskStep(NEEDS_DISK, announcing))
+
+
+def _watch(tls: Tls, gateway: Gateway, up: AsyncExitStack) -> None:
+    """Have the certificate renewed in time, and its end exposed."""
+    gateway.process_metrics.watch_certificate(lambda: tls.reloaded.ends.timestamp())
     tls.watch.start()
     up.callback(tls.watch.stop)
-    await gateway.disk_recovery.attempt(DiskStep(NEEDS_DISK, announcing))

@@ -18,6 +18,10 @@ from partway.gateway.streams.open_stream import OpenStream
 #: Bounds, in seconds: first parts come in 1 ms from an echo, in seconds from a large model.
 _LATENCY_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 
+#: Bounds, in seconds: a request that is a stream takes less than one, a conversation minutes, and
+#: a stream lives for 30 minutes at most unless set otherwise.
+_DURATION_BUCKETS = (0.1, 0.5, 1, 5, 10, 30, 60, 300, 600, 1800, 3600, 14400)
+
 _FROM_CLIENT = "from_client"
 _FROM_CONTAINER = "from_container"
 
@@ -62,6 +66,15 @@ class Metrics:
                 registry=self.registry,
             )
         )
+        self._durations = SeriesOfEndpoints(
+            Histogram(
+                "partway_stream_seconds",
+                "From a stream's start to its end",
+                ["endpoint"],
+                buckets=_DURATION_BUCKETS,
+                registry=self.registry,
+            )
+        )
         self._refused = Counter(
             "partway_requests_refused",
             "Requests answered with an API error, by its name",
@@ -87,6 +100,8 @@ class Metrics:
         self._add(session, self._parts, self._bytes)
         if session.ending is not None:
             self._ends.of(session.endpoint, session.ending.cause.value).inc()
+        if session.ended_at is not None:
+            self._durations.of(session.endpoint).observe(session.ended_at - session.started_at)
         if session.first_part_at is not None:
             waited = session.first_part_at - session.started_at
             self._first_part.of(session.endpoint).observe(waited)
@@ -97,7 +112,7 @@ class Metrics:
         for counts in (self._parts, self._bytes):
             for key in [each for each in counts if each[0] not in endpoints]:
                 del counts[key]
-        for series in (self._ends, self._first_part):
+        for series in (self._ends, self._first_part, self._durations):
             series.keep_only(endpoints)
 
     def refused(self, error: str) -> None:

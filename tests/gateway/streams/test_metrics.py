@@ -23,6 +23,7 @@ class FakeSession:
     buffered_bytes: int = 0
     started_at: float = 100.0
     first_part_at: float | None = None
+    ended_at: float | None = None
     ending: Ending | None = None
 
 
@@ -133,6 +134,19 @@ def test_the_time_to_the_first_part(metrics, sessions):
     assert found["partway_first_part_seconds_bucket{endpoint=echo,le=0.025}"] == 2
     assert found["partway_first_part_seconds_bucket{endpoint=echo,le=30.0}"] == 2
     assert found["partway_first_part_seconds_bucket{endpoint=echo,le=+Inf}"] == 3
+
+
+def test_how_long_streams_have_lived(metrics):
+    for seconds in (0.05, 7.0, 1800.0, 20_000.0):
+        metrics.ended(FakeSession(ended_at=100.0 + seconds))
+    found = samples(metrics)
+    assert found["partway_stream_seconds_count{endpoint=echo}"] == 4
+    assert found["partway_stream_seconds_sum{endpoint=echo}"] == pytest.approx(21807.05)
+    buckets = {"0.1": 1, "5.0": 1, "10.0": 2, "1800.0": 3, "14400.0": 3, "+Inf": 4}
+    for bound, count in buckets.items():
+        assert found[f"partway_stream_seconds_bucket{{endpoint=echo,le={bound}}}"] == count
+    metrics.keep_only(())
+    assert samples(metrics) == {}
 
 
 def test_refusals_are_counted_by_error(metrics):
