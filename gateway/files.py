@@ -7,7 +7,8 @@ import fcntl
 import os
 import stat
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from shutil import disk_usage
 from typing import BinaryIO
@@ -133,11 +134,31 @@ def replace_file(path: Path, data: bytes, mode: int) -> None:
     Raises:
         OSError: it cannot be written; the old one is as it was.
     """
+    with replacing(path, mode) as file:
+        file.write(data)
+
+
+@contextmanager
+def replacing(path: Path, mode: int) -> Iterator[BinaryIO]:
+    """Write a file at once, in pieces: it takes its name when the block ends without an error.
+
+    A link of that name is replaced, and not followed.
+
+    Args:
+        path: the file, whether it is there or not.
+        mode: what owner, group and others may do with it.
+
+    Yields:
+        A file with a ``name`` of its own until then.
+
+    Raises:
+        OSError: it cannot be written; the old one is as it was.
+    """
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     temporary = Path(name)
     try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
+        with open(name, "wb", opener=lambda *_: descriptor) as file:
+            yield file
             os.fchmod(file.fileno(), mode)  # mkstemp made it for the owner alone
             file.flush()
             os.fsync(file.fileno())

@@ -23,6 +23,7 @@ from partway.container.cli import serve as container_serve
 from partway.gateway.access.principals import Principals
 from partway.gateway.asynchronous.metrics import AsyncMetrics
 from partway.gateway.cli import (
+    backup,
     certs,
     conform,
     delete,
@@ -33,6 +34,7 @@ from partway.gateway.cli import (
     kubeconfig,
     logs,
     replay,
+    restore,
     serve,
     transform,
 )
@@ -266,6 +268,8 @@ def parser_of(name: str) -> argparse.ArgumentParser:
         dev,
         conform,
         replay,
+        backup,
+        restore,
     )
     top = argparse.ArgumentParser()
     adding = top.add_subparsers()
@@ -280,7 +284,7 @@ def parser_of(name: str) -> argparse.ArgumentParser:
 COMMANDS = [
     *("partway serve", "partway deploy", "partway delete", "partway endpoints", "partway logs"),
     *("partway invoke", "partway transform", "partway certs", "partway kubeconfig"),
-    "partway dev",
+    *("partway backup", "partway restore", "partway dev"),
     *("partway conform", "partway replay"),
     *("partway-container serve", "partway-container new"),
     *("partway-container convert", "partway-container inspect"),
@@ -305,7 +309,7 @@ def test_flags_that_pages_mention_exist():
         if "partway" in line and not line.startswith("#")
         for flag in re.findall(r"(?<![\w-])--[a-z][a-z0-9-]+", line)
         if flag not in known
-        if not any(other in line for other in ("docker", "http.server", "pytest"))
+        if not any(other in line for other in ("docker", "http.server", "pytest", "systemd-run"))
     }
     assert unknown == set()
 

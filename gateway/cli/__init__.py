@@ -14,6 +14,8 @@ COMMANDS: Final = {
     "logs": "show what an endpoint's instances have printed",
     "invoke": "talk to an endpoint from the terminal",
     "transform": "ask a model for the records of files",
+    "backup": "write what was created through the API to a file",
+    "restore": "put a backup in the place of what was created",
     "certs": "make a local CA, show how clients trust it",
     "kubeconfig": "write the file by which kubectl finds the gateway",
     "dev": "run a model with a gateway and a page to talk to it",

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote, urlencode
 
+from partway.gateway.files import is_file_or_folder
 from partway.gateway.fleet.data_directory import (
     DataDirectoryError,
     admin_socket,
@@ -44,6 +45,10 @@ class GatewayNotAsked(Exception):
     def __init__(self, why: str, status: int = 1) -> None:
         super().__init__(why)
         self.status = status
+
+
+class NoGatewayRuns(GatewayNotAsked):
+    """Nobody listens at the admin socket of a data directory."""
 
 
 def say_why(command: str, error: GatewayNotAsked) -> int:
@@ -94,6 +99,39 @@ def find_gateway(named: Path | None, environment: Mapping[str, str]) -> Path:
             "with --data-dir, or with port 0, is found by its directory alone: --data-dir DIR"
         )
     return running[0]
+
+
+def find_data_directory(named: Path | None, environment: Mapping[str, str]) -> tuple[Path, bool]:
+    """Return the data directory that is meant, and whether a gateway that can be asked works there.
+
+    Args:
+        named: the directory that was named; None for that of ``PARTWAY_DATA_DIR``, that of the only
+            gateway of this user's that runs, or else the only one with a store.
+        environment: ``os.environ``, as a rule.
+
+    Raises:
+        GatewayNotAsked: it is not clear which one is meant, or another user's gateway has it.
+    """
+    if named is None and (variable := environment.get("PARTWAY_DATA_DIR")):
+        named = Path(variable)
+    if named is not None:
+        try:
+            return find_gateway(named, environment), True
+        except NoGatewayRuns:
+            return named, False
+    try:
+        folder = gateways_folder(environment)
+    except DataDirectoryError as error:
+        raise GatewayNotAsked(str(error)) from None
+    if any(map(_runs, _below(folder))):
+        return find_gateway(None, environment), True
+    stopped = [each for each in _below(folder) if is_file_or_folder(each / "store.db")]
+    if len(stopped) != 1:
+        there = "\n".join(f"  --data-dir {each}" for each in stopped)
+        many = f"{len(stopped)} data directories have a store; name one of them:\n{there}"
+        none = f"no data directory below {folder} has a store; name one with --data-dir DIR"
+        raise GatewayNotAsked(many if stopped else none, 2 if stopped else 1)
+    return stopped[0], False
 
 
 def ask(
@@ -211,7 +249,7 @@ def _connect(directory: Path) -> socket.socket:
     except OSError as error:
         connection.close()
         if isinstance(error, FileNotFoundError | ConnectionRefusedError | NotADirectoryError):
-            raise GatewayNotAsked(
+            raise NoGatewayRuns(
                 f"no gateway runs with the data directory {directory}; {_START} --data-dir "
                 f"{directory}"
             ) from None

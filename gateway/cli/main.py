@@ -18,7 +18,7 @@ from partway.variables import unknown_variables
 #: Those that read variables, or hand them on to a container that they start.
 _READERS: Final = frozenset(
     {"serve", "wait", "deploy", "delete", "endpoints", "logs", "invoke", "transform", "kubeconfig"}
-    | {"dev", "conform"}
+    | {"backup", "restore", "dev", "conform"}
 )
 
 _PROG: Final = "partway"

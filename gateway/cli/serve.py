@@ -224,7 +224,8 @@ async def _serve(
         admin = None
         if data is not None:
             admin = AdminSocket(
-                *(data.socket, gateway.endpoints, gateway.deployments, data.logs), LoopClock()
+                *(data.socket, gateway.endpoints, gateway.deployments, data.logs),
+                *(gateway.store.backup, LoopClock()),
             )
             up.push_async_callback(admin.aclose)
         up.push_async_callback(gateway.drain)

@@ -237,6 +237,16 @@ class DataDirectory:
         """Whether other gateways are locked out."""
         return self._lock is not None
 
+    def check_owned(self) -> None:
+        """Go on if other gateways are locked out.
+
+        Raises:
+            DataDirectoryUnavailable: the disk has refused the lock.
+        """
+        if not self.is_owned:
+            assert self.refusal is not None, "it says why"
+            raise self.refusal
+
     def complete(self) -> None:
         """Own the directory, and make what is missing in it; may be called again.
 

@@ -5,7 +5,8 @@ HTTP over a Unix socket of the data directory, for the user whose gateway it is:
 - ``GET /endpoints``: how the fleet is, as JSON;
 - ``POST /endpoints/NAME/restart``: new instances in the place of those that are there;
 - ``GET /endpoints/NAME/logs``: what instances have printed, as text;
-- ``PUT``, ``GET`` and ``DELETE /deployments/NAME``: an endpoint with its model and configuration.
+- ``PUT``, ``GET`` and ``DELETE /deployments/NAME``: an endpoint with its model and configuration;
+- ``GET /store``: a backup of what was created, as a file of its own.
 
 An error has the status and the body of the API's (clause 4-1).
 """
@@ -17,7 +18,7 @@ import logging
 import os
 import socket
 import struct
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, Protocol, cast
@@ -43,6 +44,8 @@ from partway.gateway.operations.admin_logs import LogsAsked, log_lines
 from partway.gateway.serving.error_dialects import aws_rest_json
 from partway.gateway.serving.exchange import Exchange
 from partway.gateway.serving.http1 import Http1Server
+from partway.gateway.store.backups import BackupError
+from partway.gateway.store.store import StoreError
 from partway.gateway.waiting import time_limit
 from partway.log_lines import LogLine
 from partway.protocol.errors import (
@@ -58,6 +61,9 @@ from partway.protocol.http1.response import response_head
 from partway.protocol.limits import STALL_TIMEOUT
 
 log = logging.getLogger("partway.admin")
+
+#: Bytes of a backup that are sent at once.
+_BACKUP_PIECE: Final = 1 << 20
 
 #: Endpoints that are named to whoever asks for one that is not there.
 _NAMED: Final = 20
@@ -86,6 +92,7 @@ class AdminSocket:
         fleet: what is asked.
         deployments: what is asked to deploy.
         logs: the folder of what the fleet's instances print.
+        backup: returns all of the store as the bytes of a file.
         clock: measures how often a log that is followed is looked at, and the end.
     """
 
@@ -95,12 +102,15 @@ class AdminSocket:
         fleet: AdministeredFleet,
         deployments: AdministeredDeployments,
         logs: Path,
+        backup: Callable[[], Awaitable[bytes]],
         clock: Clock,
     ) -> None:
         self._path = path
         self._fleet = fleet
         self._deployments = deployments
         self._logs = logs
+        self._backup = backup
+        self._is_backing_up = False
         self._clock = clock
         self._closing = asyncio.Event()
         self._readers = 0
@@ -191,14 +201,16 @@ class AdminSocket:
                 exchange.respond(204)
             case "GET", ["endpoints", name, "logs"]:
                 await self._send_logs(self._found(name), exchange)
+            case "GET", ["store"]:
+                await self._send_backup(exchange)
             case _, ["deployments", name]:
                 check_name(name)
                 await answer_of_deployments(exchange, name, self._deployments)
             case _:
                 raise NotFound(
                     f"{exchange.method} {unquote(exchange.path)} was asked; it must be "
-                    "GET /endpoints, POST /endpoints/NAME/restart, GET /endpoints/NAME/logs, or "
-                    "GET, PUT or DELETE /deployments/NAME"
+                    "GET /endpoints, POST /endpoints/NAME/restart, GET /endpoints/NAME/logs, "
+                    "GET, PUT or DELETE /deployments/NAME, or GET /store"
                 )
 
     def _found(self, name: str) -> str:
@@ -239,6 +251,28 @@ class AdminSocket:
         error = restart.exception()  # looked at here, for its callers may have left
         if error is not None:
             log.warning(LogLine("restart failed", endpoint=name, reason=str(error)))
+
+    async def _send_backup(self, exchange: Exchange) -> None:
+        """Send a backup in pieces; one at a time, for each is as large as the store.
+
+        Raises:
+            ServiceUnavailable: another one is being sent.
+            InternalServerError: the store cannot be read.
+        """
+        if self._is_backing_up:
+            raise ServiceUnavailable("a backup is being written; try again when it has ended")
+        self._is_backing_up = True
+        try:
+            try:
+                data = memoryview(await self._backup())
+            except (StoreError, BackupError) as error:
+                raise InternalServerError(str(error)) from error
+            await exchange.begin(200, {"Content-Type": "application/vnd.sqlite3"})
+            for at in range(0, len(data), _BACKUP_PIECE):
+                await exchange.write(bytes(data[at : at + _BACKUP_PIECE]))
+            await exchange.end()
+        finally:
+            self._is_backing_up = False
 
     async def _send_logs(self, name: str, exchange: Exchange) -> None:
         """Send lines at the pace of whoever reads; one that takes nothing for long is let go.

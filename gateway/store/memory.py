@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from partway.gateway.store.room import ROOM_LIMITS, Room, RoomLimits, Written, record_of, written
-from partway.gateway.store.store import Record, Removal
+from partway.gateway.store.store import Record, Removal, StoreError
 
 
 class MemoryStore:
@@ -40,6 +40,14 @@ class MemoryStore:
             else:
                 self._kept[each.kind, each.name] = each
         self._room.note(made)
+
+    async def backup(self) -> bytes:
+        """Refuse: there is no file, and none is to be restored.
+
+        Raises:
+            StoreError: always.
+        """
+        raise StoreError("what was created is kept in memory alone: there is nothing to back up")
 
     async def aclose(self) -> None:
         """Forget everything."""

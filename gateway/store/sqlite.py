@@ -7,14 +7,15 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import Self, TypeAlias
-from zlib import crc32
+from typing import Self
 
 from partway.gateway.clock import Clock
+from partway.gateway.store.backups import snapshot, snapshot_of_stopped
 from partway.gateway.store.database import open_database, open_for_reading, transaction
 from partway.gateway.store.disk_thread import DiskThread
+from partway.gateway.store.record_rows import Digest, digest_of, read_rows, write_rows
 from partway.gateway.store.room import ROOM_LIMITS, Room, RoomLimits, Written, record_of, written
-from partway.gateway.store.sqlite_errors import said, said_by_sqlite
+from partway.gateway.store.sqlite_errors import said_by_sqlite
 from partway.gateway.store.store import Record, Removal, StoreError, StoreUnavailable
 from partway.log_lines import LogLine
 
@@ -37,7 +38,7 @@ class SqliteStore:
         self._room = Room(limits)
         self._connection: sqlite3.Connection | None = None
         #: Of what was read before the file could be opened for writing; None if nothing was.
-        self._was_read: _Digest | None = None
+        self._was_read: Digest | None = None
 
     @classmethod
     async def opened(
@@ -97,6 +98,15 @@ class SqliteStore:
         made = written(changes)
         await self._thread.run(lambda: self._write(made))
 
+    async def backup(self) -> bytes:
+        """All of the store as the bytes of a file of its own, as it is at one moment.
+
+        Raises:
+            StoreError: it cannot be read.
+            BackupError: nothing is stored.
+        """
+        return await self._thread.run(self._snapshot)
+
     async def aclose(self) -> None:
         """Let go of the file; what was begun is finished first, within STORE_CLOSE_TIMEOUT."""
         try:
@@ -124,7 +134,7 @@ class SqliteStore:
         if self._connection is None:
             connection = open_database(self._path)
             try:
-                rows = self._rows(connection)
+                rows = read_rows(connection, self._path)
                 self._check_unchanged(rows)
             except BaseException:
                 connection.close()
@@ -135,7 +145,7 @@ class SqliteStore:
 
     def _check_unchanged(self, rows: Sequence[Written]) -> None:
         """See that the file has what was read before it could be opened for writing."""
-        if self._was_read not in (None, _digest(rows)):
+        if self._was_read not in (None, digest_of(rows)):
             raise StoreError(
                 f"{self._path}: another process has changed this since the gateway read it; "
                 "restart the gateway"
@@ -152,8 +162,8 @@ class SqliteStore:
             rows: tuple[Written, ...] = ()
         else:
             with closing(connection):
-                rows = self._rows(connection)
-        self._was_read = self._was_read or _digest(rows)
+                rows = read_rows(connection, self._path)
+        self._was_read = self._was_read or digest_of(rows)
         self._room.note(rows)
         return rows
 
@@ -161,38 +171,20 @@ class SqliteStore:
         if self._connection is None:
             found: Iterable[Written] = self._read_as_it_is()
         else:
-            found = self._rows(self._connection, kind)
+            found = read_rows(self._connection, self._path, kind)
         of_kind = (each for each in found if each.kind == kind)
         return tuple(record_of(each) for each in sorted(of_kind, key=lambda each: each.name))
 
-    def _rows(self, connection: sqlite3.Connection, kind: str = "") -> tuple[Written, ...]:
-        """The records of the file, or those of one kind."""
-        with self._told():
-            rows = connection.execute(
-                "SELECT kind, name, body, checksum FROM records WHERE kind = ? OR ? = ''",
-                (kind, kind),
-            )
-            return tuple(self._checked(*row) for row in rows)
-
-    def _checked(self, kind: str, name: str, text: str, checksum: int) -> Written:
-        if checksum != _checksum(kind, name, text):
-            raise said(self._path, sqlite3.SQLITE_CORRUPT, f"the record of the {kind} {name!r}")
-        return Written(kind, name, text)
+    def _snapshot(self) -> bytes:
+        if self._connection is None:
+            return snapshot_of_stopped(self._path)
+        return snapshot(self._connection, self._path)
 
     def _write(self, changes: tuple[Written, ...]) -> None:
         self._room.check(changes)
         connection = self._writable()
         with self._told(), transaction(connection):
-            for each in changes:
-                key = (each.kind, each.name)
-                if each.text is None:
-                    connection.execute("DELETE FROM records WHERE kind = ? AND name = ?", key)
-                else:
-                    connection.execute(
-                        "INSERT OR REPLACE INTO records (kind, name, body, checksum) "
-                        "VALUES (?, ?, ?, ?)",
-                        (*key, each.text, _checksum(*key, each.text)),
-                    )
+            write_rows(connection, changes)
         self._room.note(changes)
 
     def _close(self) -> None:
@@ -211,16 +203,3 @@ class SqliteStore:
             yield
         except sqlite3.Error as error:
             raise said_by_sqlite(self._path, error) from error
-
-
-#: How many records there are, and the sum of their checksums.
-_Digest: TypeAlias = tuple[int, int]
-
-
-def _digest(rows: Sequence[Written]) -> _Digest:
-    return len(rows), sum(_checksum(each.kind, each.name, each.text or "") for each in rows)
-
-
-def _checksum(kind: str, name: str, text: str) -> int:
-    """A number by which a record is seen to be as it was written: SQLite's pages have none."""
-    return crc32(f"{kind}\0{name}\0{text}".encode())

@@ -79,5 +79,13 @@ class Store(Protocol):
             StoreError: none of them is made; the disk is full, say.
         """
 
+    async def backup(self) -> bytes:
+        """All of it as the bytes of a file, as it is at one moment.
+
+        Raises:
+            StoreError: it cannot be read, or is kept in memory alone.
+            BackupError: nothing is stored.
+        """
+
     async def aclose(self) -> None:
         """Let go of it; what was begun is finished first."""

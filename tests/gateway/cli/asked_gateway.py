@@ -14,6 +14,7 @@ from pathlib import Path
 from partway.gateway.clock import LoopClock
 from partway.gateway.fleet.data_directory import DataDirectory
 from partway.gateway.operations.admin import AdminSocket
+from partway.gateway.store.memory import MemoryStore
 from tests.conftest import ROOT
 from tests.gateway.cli.invoking import Ended
 from tests.gateway.operations.fake_deployments import FakeDeployments
@@ -44,7 +45,8 @@ class AskedGateway:
         self.fleet, self.loop, self._ends = FakeFleet(), asyncio.get_running_loop(), asyncio.Event()
         directory = self.directory
         admin = AdminSocket(
-            *(directory.socket, self.fleet, self.deployments, directory.logs), LoopClock()
+            *(directory.socket, self.fleet, self.deployments, directory.logs),
+            *(MemoryStore().backup, LoopClock()),
         )
         await admin.start()
         self._started.set()

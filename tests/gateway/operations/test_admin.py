@@ -22,6 +22,8 @@ from partway.gateway.fleet.status_json import from_json
 from partway.gateway.limits import LOG_FOLLOW_INTERVAL
 from partway.gateway.operations import admin
 from partway.gateway.operations.admin import AdminSocket
+from partway.gateway.store.memory import MemoryStore
+from partway.gateway.store.store import StoreError
 from partway.protocol.errors import AccessDenied, ServiceUnavailable
 from partway.protocol.limits import STALL_TIMEOUT
 from tests.gateway.fleet.processes import eventually, soon
@@ -45,7 +47,12 @@ class Asked:
         self.logs = folder / "logs"
         self.logs.mkdir(exist_ok=True)
         self.path = folder / "admin.sock"
-        self.socket = AdminSocket(*(self.path, self.fleet, self.deployments, self.logs), self.clock)
+        self.backed_up: bytes | Exception = b"a file"
+        self.may_back_up = asyncio.Event()
+        self.may_back_up.set()
+        self.socket = AdminSocket(
+            *(self.path, self.fleet, self.deployments, self.logs, self.backup), self.clock
+        )
         self.session: aiohttp.ClientSession
 
     @asynccontextmanager
@@ -57,6 +64,12 @@ class Asked:
                 self.session = session
                 yield self
                 await self.socket.aclose()
+
+    async def backup(self) -> bytes:
+        await self.may_back_up.wait()
+        if isinstance(self.backed_up, Exception):
+            raise self.backed_up
+        return self.backed_up
 
     async def ask(self, method: str, path: str) -> tuple[int, str]:
         async with self.session.request(method, path) as answer:
@@ -321,7 +334,8 @@ async def test_a_folder_whose_path_is_too_long_for_a_socket(tmp_path):
 
 async def test_where_no_socket_can_be(tmp_path):
     socket = AdminSocket(
-        *(tmp_path / "nowhere" / "s", FakeFleet(), FakeDeployments(), tmp_path), FakeClock()
+        *(tmp_path / "nowhere" / "s", FakeFleet(), FakeDeployments(), tmp_path),
+        *(MemoryStore().backup, FakeClock()),
     )
     with pytest.raises(FileNotFoundError):
         await socket.start()
@@ -348,3 +362,32 @@ async def test_logs_of_several_instances_name_them(asked):
         200,
         "echo-A-1 | one\necho-A-2 | two\n",
     )
+
+
+# --- Backups -------------------------------------------------------------------------------------
+
+
+async def test_a_backup_comes_whole(asked):
+    asked.backed_up = os.urandom(3 * 1024 * 1024 + 7)
+    async with asked.session.get("/store") as answer:
+        assert answer.status == 200
+        assert answer.headers["Content-Type"] == "application/vnd.sqlite3"
+        assert await answer.read() == asked.backed_up
+
+
+async def test_one_backup_at_a_time(asked):
+    asked.may_back_up.clear()
+    first = asyncio.create_task(asked.ask("GET", "/store"))
+    await eventually(lambda: asked.socket._is_backing_up)
+    status, said = await asked.refused("GET", "/store")
+    assert (status, said) == (503, "a backup is being written; try again when it has ended")
+    asked.may_back_up.set()
+    assert await first == (200, "a file")
+    assert await asked.ask("GET", "/store") == (200, "a file")
+
+
+async def test_a_store_that_cannot_be_read_says_why(asked):
+    asked.backed_up = StoreError("/data/store.db: the file is damaged")
+    assert await asked.refused("GET", "/store") == (500, "/data/store.db: the file is damaged")
+    asked.backed_up = b"a file"
+    assert await asked.ask("GET", "/store") == (200, "a file")

@@ -1,0 +1,130 @@
+"""``partway backup``: all that was created through the API, as one file."""
+
+from __future__ import annotations
+
+import argparse
+import http.client
+import os
+import stat
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from partway.documentation import page
+from partway.gateway.cli import COMMANDS
+from partway.gateway.cli.gateway_asked import (
+    GatewayNotAsked,
+    add_data_dir,
+    ask,
+    find_data_directory,
+    gone,
+    say_why,
+)
+from partway.gateway.cli.process import INTERRUPTED, interrupted_by_sigterm
+from partway.gateway.files import is_file_or_folder, replacing
+from partway.gateway.fleet.data_directory import DataDirectory, DataDirectoryError
+from partway.gateway.store.backups import BackupError, check_backup, snapshot_of_stopped
+from partway.gateway.store.store import StoreError
+from partway.log_lines import say_failure
+
+if TYPE_CHECKING:
+    # argparse has no public name for what add_subparsers() returns.
+    Commands = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001
+
+_NAME: Final = "partway backup"
+
+#: Read of an answer at once.
+_BLOCK: Final = 1 << 20
+
+
+def add_to(commands: Commands) -> None:
+    """Describe the command."""
+    parser = commands.add_parser(
+        "backup",
+        help=COMMANDS["backup"],
+        description=(
+            "Write models, configurations, endpoints and all else that was created through the "
+            "API to one file, while the gateway runs or when it has stopped. "
+            f"See {page('how-to/operate.md')}"
+        ),
+    )
+    parser.add_argument("file", type=Path, metavar="FILE", help="the backup, for its owner alone")
+    add_data_dir(parser)
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the command; returns 0 once the backup is whole, and 1 if there is none."""
+    file: Path = options.file
+    try:
+        with interrupted_by_sigterm():
+            records = _written(file, getattr(options, "data_dir", None))
+    except GatewayNotAsked as error:
+        return say_why(_NAME, error)
+    except (BackupError, DataDirectoryError, StoreError) as error:
+        say_failure(_NAME, str(error))
+        return 1
+    except OSError as error:
+        say_failure(_NAME, f"{error.filename or file}: {error.strerror or error}")
+        return 1
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    print(f"{file}: {records} records, {file.stat().st_size} bytes")
+    return 0
+
+
+def _written(file: Path, named: Path | None) -> int:
+    """Write a backup, whole or not at all; returns how many records it has."""
+    directory, runs = find_data_directory(named, os.environ)
+    _check_replaceable(file)
+    pieces = _asked(directory) if runs else _of_stopped(directory)
+    with replacing(file, 0o600) as whole:
+        for piece in pieces:
+            whole.write(piece)
+        whole.flush()
+        return check_backup(Path(whole.name), file)
+
+
+def _check_replaceable(file: Path) -> None:
+    """Refuse a name that a link has, a device or a folder: it would be replaced.
+
+    Raises:
+        BackupError: it is such a name.
+    """
+    try:
+        found = file.lstat()
+    except FileNotFoundError:
+        return
+    if not stat.S_ISREG(found.st_mode):
+        kind = "a link" if stat.S_ISLNK(found.st_mode) else "no regular file"
+        raise BackupError(f"{file}: this is {kind}; a backup needs a name of its own")
+
+
+def _asked(directory: Path) -> Iterator[bytes]:
+    """A backup from the gateway that runs, in pieces.
+
+    Raises:
+        GatewayNotAsked: it does not come whole.
+    """
+    with ask(directory, "GET", "store") as answer:
+        try:
+            while piece := answer.read(_BLOCK):
+                yield piece
+        except (OSError, http.client.HTTPException) as error:
+            raise gone(directory, error) from None
+
+
+def _of_stopped(directory: Path) -> Iterator[bytes]:
+    """A backup of a data directory in which no gateway works, nor begins to meanwhile.
+
+    Raises:
+        BackupError: nothing is stored there.
+        DataDirectoryError: a gateway works with it, or it cannot be locked.
+    """
+    if not is_file_or_folder(directory / "store.db"):  # nor is a folder made for it
+        raise BackupError(f"{directory}: nothing is stored here, and no gateway runs with it")
+    with DataDirectory.opened(directory) as data:
+        data.check_owned()
+        print(f"{_NAME}: no gateway runs with {directory}: its files are read", file=sys.stderr)
+        yield snapshot_of_stopped(data.store)

@@ -1,0 +1,60 @@
+"""``partway restore``: a backup takes the place of all that was created through the API."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from partway.documentation import page
+from partway.gateway.cli import COMMANDS
+from partway.gateway.cli.gateway_asked import (
+    GatewayNotAsked,
+    add_data_dir,
+    find_data_directory,
+    say_why,
+)
+from partway.gateway.fleet.data_directory import DataDirectory, DataDirectoryError
+from partway.gateway.store.backups import BackupError, restore
+from partway.log_lines import say_failure
+
+if TYPE_CHECKING:
+    # argparse has no public name for what add_subparsers() returns.
+    Commands = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001
+
+_NAME: Final = "partway restore"
+
+
+def add_to(commands: Commands) -> None:
+    """Describe the command."""
+    parser = commands.add_parser(
+        "restore",
+        help=COMMANDS["restore"],
+        description=(
+            "Put a backup in the place of all that was created through the API, while the gateway "
+            f"is stopped. The store that was there is kept. See {page('how-to/operate.md')}"
+        ),
+    )
+    parser.add_argument("file", type=Path, metavar="FILE", help="a file of partway backup")
+    add_data_dir(parser)
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the command; returns 0 once the backup is in place, and 1 if nothing has changed."""
+    file: Path = options.file
+    try:
+        directory, _ = find_data_directory(getattr(options, "data_dir", None), os.environ)
+        with DataDirectory.opened(directory) as data:
+            data.check_owned()
+            records, aside = restore(data.store, file)
+    except GatewayNotAsked as error:
+        return say_why(_NAME, error)
+    except (BackupError, DataDirectoryError) as error:
+        say_failure(_NAME, str(error))
+        return 1
+    print(f"{directory}: {records} records of {file} are restored")
+    if aside is not None:
+        print(f"the store that was there is {aside}")
+    return 0
