@@ -172,6 +172,7 @@ def models(gateway: Gateway) -> list[str]:
 
 
 def warning_of(gateway: Gateway) -> str:
+    until(lambda: gateway.told("the disk refuses what the gateway keeps") != [])
     (line,) = gateway.told("the disk refuses what the gateway keeps")
     assert " WARNING partway.disk " in line
     assert f"folder={gateway.data} " in line
@@ -215,9 +216,7 @@ def test_what_was_created_before_is_served(gateway, disk, ended, how):
     warning_of(gateway)
     assert models(gateway) == ["m"]
     assert create_model(gateway, "a") == 500
-    refused = gateway.told("nothing can be written down")
-    assert refused != []
-    assert f"{gateway.data}/store.db: " in refused[0]
+    until(lambda: gateway.told(f'"nothing can be written down: {gateway.data}/store.db: ') != [])
     assert gateway.invoke("made", "async-invocations") in (500, 503)
     # And again: nothing of what was refused is half there.
     assert models(gateway) == ["m"]

@@ -31,6 +31,7 @@ from partway.gateway.fleet.limits import (
 )
 from partway.gateway.fleet.model_data import ModelData, ModelDataError
 from tests.conftest import ROOT
+from tests.disks import small_disk
 from tests.gateway.fleet.model_archives import BAD, MODEL, packed, tree
 from tests.gateway.fleet.processes import eventually
 from tests.gateway.object_server import ObjectServer, serving_objects
@@ -43,6 +44,7 @@ OTHER = {"other.bin": b"other"}
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
+    (tmp_path / "data").mkdir()  # by the gateway that owns it
     return tmp_path / "data" / "models"
 
 
@@ -663,6 +665,25 @@ async def test_a_folder_that_cannot_be_made(tmp_path, archive):
     data = ModelData(tmp_path / "file" / "models")
     assert "Not a directory" in str(await refused(data, archive))
     await data.aclose()
+
+
+async def test_a_full_disk_is_waited_for(tmp_path, archive):
+    """Also one that has not taken the folder that this one is in; then there is room."""
+    with small_disk(tmp_path / "disk") as disk:
+        data = ModelData(disk.path / "data" / "models")
+        early = await refused(data, archive)
+        assert early.passing
+        assert early.waits
+        (disk.path / "data").mkdir()
+        await data.take_over()
+        disk.fill()
+        full = await refused(data, archive)
+        assert "is full (No space left on device); make room there" in str(full)
+        assert full.passing
+        assert full.waits
+        disk.make_room()
+        (await data.acquire(str(archive))).release()
+        await data.aclose()
 
 
 # --- What goes wrong ------------------------------------------------------------------------------

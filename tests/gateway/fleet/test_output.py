@@ -30,6 +30,7 @@ from tests.gateway.streams.fakes import FakeClock
 async def folder(
     anyio_backend: object, no_leaks: None, tmp_path: Path, clock: FakeClock
 ) -> AsyncIterator[OutputFolder]:
+    (tmp_path / "data").mkdir(exist_ok=True)  # by the gateway that owns it
     folder = OutputFolder(tmp_path / "data" / "logs", clock)
     yield folder
     await soon(folder.aclose())
@@ -292,6 +293,7 @@ async def test_a_full_disk_is_said_once_and_taken_up_again(
 
 
 async def test_a_folder_that_cannot_be_made_is_said(folder, logs, clock, caplog):
+    logs.parent.rmdir()
     logs.parent.write_text("this is a file")
     folder.open("a").feed(b"lost")
     await written(folder, clock)
