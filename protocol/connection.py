@@ -27,6 +27,7 @@ from partway.protocol.limits import (
     WRITE_LOW_WATER,
 )
 from partway.protocol.lingering import Lingering
+from partway.protocol.prompt_acks import acknowledge, prompt_acks
 from partway.protocol.rounds import Queued, rounds
 
 _CLOSE = Opcode.CLOSE
@@ -142,6 +143,8 @@ class FrameConnection(asyncio.Protocol):
         self._gathered: list[bytes] = []
         self._call_soon: Callable[..., object] | None = None
         self._written = 0
+        self._written_before_read = 0
+        self._acknowledges_soon = False
         self._owed_pong: bytes | None = None
         self._writing_paused = False
         self._close_sent = False
@@ -317,6 +320,10 @@ class FrameConnection(asyncio.Protocol):
         self._transport.set_write_buffer_limits(high=self._high_water, low=self._low_water)
 
     def data_received(self, data: bytes) -> None:
+        self._written_before_read = self._written
+        if not self._acknowledges_soon:
+            self._acknowledges_soon = True
+            prompt_acks.soon(self)
         self._decoder.feed(data)
         if self._turn is not None:
             return
@@ -357,6 +364,12 @@ class FrameConnection(asyncio.Protocol):
             self._drop_rest()
         if self._turn is None:  # else behind what waits for its turn
             self._tell_lost()
+
+    def acknowledge(self) -> None:
+        """Acknowledge the last read, unless something has been written since."""
+        self._acknowledges_soon = False
+        if self._transport is not None and self._written == self._written_before_read:
+            acknowledge(self._transport)
 
     # --- Inside ----------------------------------------------------------------------------------
 

@@ -219,6 +219,12 @@ HTTP2_FRAMES_PER_TURN: Final = 64
 HTTP2_HEADERS_IN_FRAMES: Final = 8
 HTTP2_HEADER_BYTES_IN_A_FRAME: Final = 4
 
+# --- Acknowledgements of TCP ---------------------------------------------------------------------
+
+#: A read that nothing has answered is acknowledged after so long (Linux would take 0.04 s, its
+#: TCP_DELACK_MIN). It is the shortest timer that uvloop has.
+ACKNOWLEDGED_WITHIN: Final = 0.001
+
 # --- Ending a stream -----------------------------------------------------------------------------
 
 #: After the closing handshake: no byte moved for this long and the connection is aborted.

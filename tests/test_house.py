@@ -50,6 +50,7 @@ EXCEPTIONS = {
     "protocol/http1/answerer.py": {"asyncio"},
     "protocol/http1/connection.py": {"asyncio"},
     "protocol/http1/server.py": {"asyncio"},
+    "protocol/prompt_acks.py": {"asyncio", "socket", "threading"},
     "protocol/rounds.py": {"asyncio", "threading", "time"},
     "protocol/taking.py": {"socket"},
 }

@@ -29,6 +29,7 @@ from partway.gateway.requests.limits import (
 )
 from partway.protocol.errors import ContainerBroke, ContainerUnreachable, ServiceUnavailable
 from partway.protocol.limits import JOIN_UP_TO, WRITE_HIGH_WATER
+from partway.protocol.prompt_acks import acknowledge, prompt_acks
 
 
 class ContainerConnection(asyncio.Protocol):
@@ -61,6 +62,7 @@ class ContainerConnection(asyncio.Protocol):
         self._encrypted = False
         self._room: asyncio.Future[None] | None = None
         self._looked = select.poll()
+        self._acknowledges_soon = False
 
     def is_open(self) -> bool:
         """Whether it has not come to its end, as far as the loop knows."""
@@ -164,6 +166,15 @@ class ContainerConnection(asyncio.Protocol):
             self._transport.abort()
         else:
             self.answer.data_received(data)
+            if not (self._acknowledges_soon or self.answer.parser.complete):
+                self._acknowledges_soon = True
+                prompt_acks.soon(self)
+
+    def acknowledge(self) -> None:
+        """Acknowledge the last read, unless it has ended an answer, which a request may follow."""
+        self._acknowledges_soon = False
+        if self.answer is not None and not (self._ended or self.answer.parser.complete):
+            acknowledge(self._transport)
 
     def eof_received(self) -> bool:
         self._over("")

@@ -30,6 +30,7 @@ from partway.protocol.connection import Cancellable
 from partway.protocol.gathering import gathering
 from partway.protocol.http2_frames import goaway, window_update
 from partway.protocol.http2_gate import FrameGate
+from partway.protocol.prompt_acks import acknowledge, prompt_acks
 from partway.protocol.rounds import rounds
 
 log = logging.getLogger("partway.http2")
@@ -64,6 +65,8 @@ class Http2Connection(asyncio.Protocol):
         self._writing_paused = False
         self._turn: Cancellable | None = None
         self._reading_paused = False
+        self._written_before_read = 0
+        self._acknowledges_soon = False
 
     # --- asyncio's callbacks ---------------------------------------------------------------------
 
@@ -103,6 +106,10 @@ class Http2Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._out.closed:
             return
+        self._written_before_read = self._out.written
+        if not self._acknowledges_soon:
+            self._acknowledges_soon = True
+            prompt_acks.soon(self)
         self._gate.feed(data)
         if self._turn is None and self._gate.waiting:  # bytes that dribble in cost no turn each
             if not self._visitor.account.known or (len(data) > limits.LONG_READ and rounds.busy()):
@@ -145,6 +152,12 @@ class Http2Connection(asyncio.Protocol):
         del self._transport
         self._siblings.open.discard(self._lifetime)
         self._siblings.closed.set()
+
+    def acknowledge(self) -> None:
+        """Acknowledge the last read, unless something has been written since."""
+        self._acknowledges_soon = False
+        if not self._out.gone and self._out.written == self._written_before_read:
+            acknowledge(self._transport)
 
     # --- Receiving -------------------------------------------------------------------------------
 

@@ -17,6 +17,7 @@ from partway.protocol.http1.leaving import has_ended
 from partway.protocol.http1.parser import RequestBroken, RequestParser
 from partway.protocol.http1.request import BodyBroken, Http1Head, Http1Request
 from partway.protocol.limits import HTTP1_BYTES_PER_TURN, HTTP1_HELD_BYTES, LONG_READ
+from partway.protocol.prompt_acks import acknowledge, prompt_acks
 from partway.protocol.rounds import rounds
 from partway.protocol.taking import TakingWatch
 
@@ -42,6 +43,7 @@ class RequestConnection(asyncio.Protocol):
     """
 
     __slots__ = (
+        *("_acknowledges_soon",),
         *("_broken", "_client_ended", "_current", "_deaf", "_head_wait", "_idle", "_leaving"),
         *("_lingering", "_loop", "_not_taken", "_parser", "_paused", "_room", "_server", "_task"),
         *("_turn", "_unparsed", "_waiting", "encrypted", "peer", "transport", "writing_paused"),
@@ -79,6 +81,7 @@ class RequestConnection(asyncio.Protocol):
         self._not_taken: TakingWatch | None = None
         self._leaving: asyncio.TimerHandle | None = None
         self._lingering: asyncio.TimerHandle | None = None
+        self._acknowledges_soon = False
 
     # --- What the loop says ----------------------------------------------------------------------
 
@@ -91,6 +94,9 @@ class RequestConnection(asyncio.Protocol):
         self._head_wait.begin()
 
     def data_received(self, data: bytes) -> None:
+        if not self._acknowledges_soon:
+            self._acknowledges_soon = True
+            prompt_acks.soon(self)
         if self._deaf or (len(data) <= LONG_READ and self._begins_alike(data)):
             return
         self._unparsed = self._unparsed + data if self._unparsed else data
@@ -128,6 +134,12 @@ class RequestConnection(asyncio.Protocol):
         if self.transport is not None:
             self._let_go()
             self._tell_lost()
+
+    def acknowledge(self) -> None:
+        """Acknowledge the last read, unless it has ended a request, which an answer follows."""
+        self._acknowledges_soon = False
+        if self.transport is not None and self._parser.awaits_more:
+            acknowledge(self.transport)
 
     # --- Hooks -----------------------------------------------------------------------------------
 

@@ -159,6 +159,14 @@ class RequestParser:
             held += self._alike.held
         return held if self.last is None else held + self.last.head.held
 
+    @property
+    def awaits_more(self) -> bool:
+        """Whether a request has begun that has not come to its end."""
+        last = self.last
+        if last is not None and last.complete and not last.head.keeps:
+            return False
+        return not self._between or self._owed > 0
+
     def turn(self) -> int:
         """How many bytes of those that have come are fed at a time.
 

@@ -1,0 +1,22 @@
+"""Legs on transports that tests feed by hand."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from partway.protocol.prompt_acks import PromptAcks
+
+
+class WithoutLoop(PromptAcks):
+    """Acknowledges nothing where no loop runs: a fake transport has no socket."""
+
+    def soon(self, connection):
+        if asyncio._get_running_loop() is not None:
+            super().soon(connection)
+
+
+@pytest.fixture(autouse=True)
+def _reads_without_a_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("partway.protocol.connection.prompt_acks", WithoutLoop())
