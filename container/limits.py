@@ -75,6 +75,10 @@ HEALTH_AGE: Final = 1.0
 #: Most time from a request's arrival to the head of its answer (clause 1.1-2).
 ANSWER_TIMEOUT: Final = 60.0
 
+#: Between two comments in an event stream whose first event has not come. The HTML standard's
+#: authoring notes say "every 15 seconds or so", for proxies that cut idle connections.
+EVENT_COMMENT_INTERVAL: Final = 15.0
+
 #: For the model to look at a stream that asks to be opened. The gateway waits 60 s for the answer
 #: to an upgrade (clause 4-6).
 ADMIT_TIMEOUT: Final = 10.0

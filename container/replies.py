@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Mapping
 
+from partway.container.limits import EVENT_COMMENT_INTERVAL
 from partway.container.model import Answer, Reply
 from partway.container.serving.exchange import TEXT, RuntimeExchange
+from partway.protocol.errors import ClientLeft
 
 _END = object()
+#: The media type of server-sent events, and a comment in such a body, which clients pass over.
+_EVENT_STREAM = "text/event-stream"
+_COMMENT = b":\n\n"
 _BYTES = "application/octet-stream"
 #: What a header is named by, and what its value has none of (RFC 9110 §5.1, §5.5).
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -18,16 +24,21 @@ _OURS = frozenset({"date", "server"})
 
 
 async def send(
-    exchange: RuntimeExchange, answer: Answer, on_head: Callable[[], Mapping[str, str]]
+    exchange: RuntimeExchange,
+    answer: Answer,
+    further: Callable[[], Mapping[str, str]],
+    on_first: Callable[[], None],
 ) -> None:
     """Send what a model answers, chunk by chunk where it has no length (clause 1.1-5).
 
     The response begins with the first item of a body: a failure before that can still be answered.
+    An event stream that is silent for EVENT_COMMENT_INTERVAL begins with a comment instead.
 
     Args:
         exchange: what is answered.
         answer: what the model's ``invoke`` returned.
-        on_head: called before the head leaves, for headers of the runtime's; it may raise.
+        further: called before the head leaves, for headers of the runtime's; it may raise.
+        on_first: called when the first item of a body, or all of it, is there.
 
     Raises:
         TypeError: the answer, or an item of its body, is neither text nor bytes.
@@ -38,11 +49,12 @@ async def send(
     reply = answer if isinstance(answer, Reply) else Reply(answer)
     body = reply.body
     if not isinstance(body, bytes | str) and isinstance(body, AsyncIterable):
-        await _send_items(exchange, reply, aiter(body), on_head)
+        await _send_items(exchange, reply, aiter(body), further, on_first)
         return
+    on_first()
     kind = TEXT if isinstance(body, str) else _BYTES
     whole = as_bytes(body)
-    exchange.respond(reply.status, whole, _headers(reply, kind, on_head()))
+    exchange.respond(reply.status, whole, _headers(reply, kind, further()))
     await exchange.room()
 
 
@@ -50,19 +62,60 @@ async def _send_items(
     exchange: RuntimeExchange,
     reply: Reply,
     items: AsyncIterator[bytes | str],
-    on_head: Callable[[], Mapping[str, str]],
+    further: Callable[[], Mapping[str, str]],
+    on_first: Callable[[], None],
 ) -> None:
     """Send a body as it is made."""
     try:
-        first = await anext(items, b"")
+        if _is_event_stream(reply):
+            first = await _first_event(exchange, reply, items, further)
+        else:
+            first = await anext(items, b"")
         data = as_bytes(first)
-        kind = TEXT if isinstance(first, str) else _BYTES
-        exchange.begin(reply.status, _headers(reply, kind, on_head()), reply.length)
+        on_first()
+        if not exchange.begun:
+            kind = TEXT if isinstance(first, str) else _BYTES
+            exchange.begin(reply.status, _headers(reply, kind, further()), reply.length)
         await _send_rest(exchange, data, items, reply.length)
     finally:
         close = getattr(items, "aclose", None)  # a generator's, or that of a worker's items
         if close is not None:
             await close()
+
+
+def _is_event_stream(reply: Reply) -> bool:
+    """Whether comments may stand in a body: it has server-sent events, and no stated length."""
+    media_type, _, _ = (reply.content_type or "").partition(";")
+    return media_type.strip().lower() == _EVENT_STREAM and reply.length is None
+
+
+async def _first_event(
+    exchange: RuntimeExchange,
+    reply: Reply,
+    items: AsyncIterator[bytes | str],
+    further: Callable[[], Mapping[str, str]],
+) -> bytes | str:
+    """Wait for the first item of an event stream, and send comments meanwhile.
+
+    The items stay with this task: a model's time limits belong to the task that runs its code.
+    """
+
+    async def comment() -> None:
+        while True:
+            await asyncio.sleep(EVENT_COMMENT_INTERVAL)
+            if not exchange.begun:
+                exchange.begin(reply.status, _headers(reply, _BYTES, further()), None)
+            await exchange.send(_COMMENT)
+
+    commenting = asyncio.create_task(comment(), name="comments of an event stream")
+    try:
+        return await anext(items, b"")
+    finally:
+        commenting.cancel()
+        await asyncio.wait((commenting,))
+        trouble = None if commenting.cancelled() else commenting.exception()
+        if trouble is not None and not isinstance(trouble, ClientLeft):
+            raise trouble
 
 
 async def _send_rest(

@@ -209,8 +209,7 @@ class Runtime:
         patience = asyncio.timeout(self._answer_timeout)
         form, length = said.unread_form, exchange.length
 
-        def begins() -> Mapping[str, str]:
-            patience.reschedule(None)
+        def further() -> Mapping[str, str]:
             if not predict_body.count or exchange.version == "1.0":
                 return {}
             return instances_headers(predict_body.count, keeps=not exchange.closes)
@@ -225,7 +224,7 @@ class Runtime:
                 answer = self._model.invoke(asked)
                 # An async generator's answer is one item by item, whatever it is typed as.
                 reply = Reply(cast("_Items", answer)) if self._yields else await answer
-                await send(exchange, reply, begins)
+                await send(exchange, reply, further, lambda: patience.reschedule(None))
                 return
         except asyncio.CancelledError:
             if _is_cancelled():

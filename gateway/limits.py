@@ -103,8 +103,14 @@ CLIENT_MAX_MESSAGE: Final = limits.MAX_PART_BYTES
 CONTAINER_PING_INTERVAL: Final = 60.0
 CONTAINER_PINGS_UNANSWERED: Final = 5
 
-#: Interval of the gateway's pings to a client, and how many may stay unanswered (clause 1.4-4).
-CLIENT_PING_INTERVAL: Final = 60.0
+#: Interval of the gateway's pings to a WebSocket client (clause 1.4-4). Proxies cut connections
+#: that are idle for 55 s (Heroku) or 60 s (nginx, AWS's Application Load Balancer); one ping may
+#: be lost or late.
+CLIENT_PING_INTERVAL: Final = 25.0
+#: The same for HTTP/2, whose PINGs end at the next proxy and keep nothing open there. TCP probes
+#: clients of HTTP/1.1's event streams as often.
+HTTP2_PING_INTERVAL: Final = 60.0
+#: How many of these pings a client may leave unanswered.
 CLIENT_PINGS_UNANSWERED: Final = 2
 
 #: Interval of the Python client's pings to a gateway, and how many may stay unanswered. A gateway

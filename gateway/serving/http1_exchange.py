@@ -8,7 +8,7 @@ import struct
 from collections.abc import Mapping, Sequence
 from typing import Final, TypeAlias
 
-from partway.gateway.limits import CLIENT_PING_INTERVAL, CLIENT_PINGS_UNANSWERED
+from partway.gateway.limits import CLIENT_PINGS_UNANSWERED, HTTP2_PING_INTERVAL
 from partway.gateway.serving.duplex import Duplex
 from partway.gateway.serving.exchange import NO_HEADERS, UpgradableExchange
 from partway.gateway.serving.http1_connection import Http1Connection
@@ -224,7 +224,7 @@ class Http1Exchange(UpgradableExchange):
         self.closes = self._answered = True
         protocol.write(self._head(status, headers, CHUNKED))
         # HTTP/1.1 has no ping (clause 1.4-4).
-        watch_by_tcp(protocol.transport, CLIENT_PING_INTERVAL, CLIENT_PINGS_UNANSWERED)
+        watch_by_tcp(protocol.transport, HTTP2_PING_INTERVAL, CLIENT_PINGS_UNANSWERED)
         duplex = protocol.duplex = Http1Duplex(request, protocol.read, protocol.transport)
         self._handed_over = True
         return duplex

@@ -83,7 +83,7 @@ class EventStreamClientLeg(ClientLeg):
             self._pings = PingWatch(
                 self._duplex,
                 self._clock,
-                interval=self._policy.client_ping_interval,
+                interval=self._policy.http2_ping_interval,
                 unanswered_limit=self._policy.client_pings_unanswered,
                 on_lost=lambda: session.client_gone(Cause.CLIENT_UNRESPONSIVE),
                 stall=session.client_stall,

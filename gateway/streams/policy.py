@@ -16,6 +16,7 @@ from partway.gateway.limits import (
     CONTAINER_PING_INTERVAL,
     CONTAINER_PINGS_UNANSWERED,
     DRAIN_TIMEOUT,
+    HTTP2_PING_INTERVAL,
     INVOCATION_TIMEOUT,
     REQUEST_LIFETIME,
     RESPONSE_LIFETIME,
@@ -55,7 +56,8 @@ class StreamPolicy:
             it in its body.
         ping_interval: time between pings to the container.
         pings_unanswered: pings that a container may leave unanswered.
-        client_ping_interval: time between pings to the client.
+        client_ping_interval: time between pings to a WebSocket client.
+        http2_ping_interval: time between pings to a client of HTTP/2.
         client_pings_unanswered: pings that a client may leave unanswered.
         high_water: unsent bytes of one leg at which the other is no longer read.
         low_water: unsent bytes at which it is read again.
@@ -78,6 +80,7 @@ class StreamPolicy:
     ping_interval: _Seconds = CONTAINER_PING_INTERVAL
     pings_unanswered: _Pings = CONTAINER_PINGS_UNANSWERED
     client_ping_interval: _Seconds = CLIENT_PING_INTERVAL
+    http2_ping_interval: _Seconds = HTTP2_PING_INTERVAL
     client_pings_unanswered: _Pings = CLIENT_PINGS_UNANSWERED
     high_water: _Bytes = limits.WRITE_HIGH_WATER
     low_water: _Bytes = limits.WRITE_LOW_WATER

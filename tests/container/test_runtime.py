@@ -422,6 +422,131 @@ async def test_a_head_leaves_with_what_is_short_behind_it(
     await made.http.shutdown(0.1)
 
 
+# --- Server-sent events --------------------------------------------------------------------------
+
+
+@pytest.fixture
+def comments_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An event stream that is silent has a comment at once."""
+    monkeypatch.setattr("partway.container.replies.EVENT_COMMENT_INTERVAL", 0.01)
+
+
+COMMENT = b"3\r\n:\n\n\r\n"
+
+
+class Thinking:
+    """A model that answers with events, once a test lets it.
+
+    Args:
+        content_type: of its answer.
+        length: of its answer, as it states it.
+    """
+
+    def __init__(self, content_type: str = "text/event-stream", length: int | None = None) -> None:
+        self.has_thought = asyncio.Event()
+        self.fault: Exception | None = None
+        self.reply = Reply(self._events(), content_type, length=length)
+
+    async def _events(self) -> AsyncIterator[bytes]:
+        async with asyncio.timeout(PATIENCE):  # of one task from its beginning to its end
+            await self.has_thought.wait()
+            if self.fault is not None:
+                raise self.fault
+            yield b"data: 1\n\n"
+            yield b"data: 2\n\n"
+
+    async def invoke(self, request: Request) -> Reply:
+        return self.reply
+
+
+@pytest.mark.parametrize("content_type", ["text/event-stream", "Text/Event-Stream; charset=utf-8"])
+async def test_events_that_are_long_in_coming_have_comments_before_them(
+    comments_soon: None, content_type: str
+) -> None:
+    thinking = Thinking(content_type)
+    async with (
+        runtime(ScriptedModel(on_invoke=thinking.invoke)) as port,
+        raw_client(port) as client,
+    ):
+        client.send(CHUNKED + b"0\r\n\r\n")
+        head = await client.head()
+        assert head.startswith(b"HTTP/1.1 200 ")
+        assert f"Content-Type: {content_type}".encode() in head
+        assert await client.reader.readexactly(2 * len(COMMENT)) == 2 * COMMENT
+        thinking.has_thought.set()
+        body = await client.reader.readuntil(b"\r\n0\r\n\r\n")
+    while body.startswith(COMMENT):
+        body = body.removeprefix(COMMENT)
+    assert body == b"9\r\ndata: 1\n\n\r\n9\r\ndata: 2\n\n\r\n0\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("content_type", "length"),
+    [("text/plain", None), ("text/event-stream", 18)],
+    ids=["no events", "a stated length"],
+)
+async def test_what_can_have_no_comment_has_none(
+    comments_soon: None, content_type: str, length: int | None
+) -> None:
+    thinking = Thinking(content_type, length)
+    async with (
+        runtime(ScriptedModel(on_invoke=thinking.invoke)) as port,
+        raw_client(port) as client,
+    ):
+        client.send(CHUNKED + b"0\r\n\r\n")
+        asyncio.get_running_loop().call_later(0.1, thinking.has_thought.set)
+        await client.head()
+        assert (await client.reader.readuntil(b"data: 1")).strip(b"9\r\n") == b"data: 1"
+
+
+async def test_a_quick_failure_of_events_is_answered_with_its_status(comments_soon: None) -> None:
+    thinking = Thinking()
+    thinking.fault = ModelError("too hot", status=400)
+    thinking.has_thought.set()
+    async with runtime(ScriptedModel(on_invoke=thinking.invoke)) as port:
+        assert status_of(await ask(port, POST)) == 400
+
+
+async def test_events_that_fail_behind_a_comment_are_cut_off(comments_soon: None) -> None:
+    thinking = Thinking()
+    thinking.fault = ModelError("too hot", status=400)
+    async with (
+        runtime(ScriptedModel(on_invoke=thinking.invoke)) as port,
+        raw_client(port) as client,
+    ):
+        client.send(CHUNKED + b"0\r\n\r\n")
+        await client.head()
+        thinking.has_thought.set()
+        assert (await client.rest()).replace(COMMENT, b"") == b""
+
+
+async def test_comments_do_not_lengthen_the_wait_for_the_first_event(comments_soon: None) -> None:
+    thinking = Thinking()
+    model = ScriptedModel(on_invoke=thinking.invoke)
+    async with runtime(model, answer_timeout=0.2) as port, raw_client(port) as client:
+        client.send(CHUNKED + b"0\r\n\r\n")
+        await client.head()
+        assert (await client.rest()).replace(COMMENT, b"") == b""
+
+
+async def test_a_client_that_leaves_between_comments(
+    comments_soon: None, caplog: pytest.LogCaptureFixture
+) -> None:
+    thinking = Thinking()
+    async with (
+        runtime(ScriptedModel(on_invoke=thinking.invoke)) as port,
+        raw_client(port) as client,
+    ):
+        client.send(CHUNKED + b"0\r\n\r\n")
+        await client.head()
+        await client.reader.readexactly(len(COMMENT))
+        client.writer.transport.abort()
+    assert errors(caplog) == []
+
+
+# --- Answers that break --------------------------------------------------------------------------
+
+
 @pytest.mark.parametrize("length", [None, 6, 12], ids=["chunked", "too long", "too short"])
 async def test_an_answer_that_breaks_off_does_not_look_whole(
     length: int | None, caplog: pytest.LogCaptureFixture

@@ -255,7 +255,7 @@ async def test_a_close_inside_a_message_leaves_its_last_part_partial(gateway_for
 
 @pytest.mark.clause("1.5-8", "1.4-1")
 async def test_lost_liveness_names_the_container(gateway_for, dialect, caplog, clock):
-    gateway = await gateway_for(StreamPolicy(client_ping_interval=1e6))
+    gateway = await gateway_for(StreamPolicy(client_ping_interval=1e6, http2_ping_interval=1e6))
     client, model = await gateway.open(dialect.name)
     clock.advance(359.9)
     assert gateway.causes() == {}
@@ -302,14 +302,14 @@ async def test_a_fault_of_the_gateway_ends_only_its_stream(
 
 @pytest.mark.clause("1.5-9", "1.4-5")
 async def test_a_lifetime_that_is_over_is_named(gateway_for, dialect, caplog, clock):
-    gateway = await gateway_for(StreamPolicy(lifetime=50.0))
+    gateway = await gateway_for(StreamPolicy(lifetime=20.0))
     client, model = await gateway.open(dialect.name)
-    clock.advance(49.9)
+    clock.advance(19.9)
     assert gateway.causes() == {}
     clock.advance(0.1)
     error = await dialect.read_error(client)
     assert error.name == "InternalStreamFailure"
-    assert "lifetime of 50 s" in error.message
+    assert "lifetime of 20 s" in error.message
     assert (await model.frame()).close_code == 1001
     assert_ended(gateway, caplog, "lifetime_over")
     await leave(client, model)
@@ -550,7 +550,7 @@ async def test_a_1002_that_answers_a_close_inside_a_message_is_clean(gateway_for
 async def test_a_close_that_is_not_answered_ends_after_ten_seconds_of_silence(
     gateway_for, events, caplog, clock
 ):
-    gateway = await gateway_for(StreamPolicy(input_end="close"))
+    gateway = await gateway_for(StreamPolicy(input_end="close", client_ping_interval=1e6))
     client, model = await gateway.open(events.name)
     client.send(events.end())
     await model.until_close()
@@ -617,7 +617,7 @@ async def test_after_draining_a_close_that_is_not_answered_ends_the_stream(
 
 
 #: Times pass here in which nobody pings.
-UNPINGED = StreamPolicy(ping_interval=1e6, client_ping_interval=1e6)
+UNPINGED = StreamPolicy(ping_interval=1e6, client_ping_interval=1e6, http2_ping_interval=1e6)
 
 
 async def asked_a_question(gateway, events):

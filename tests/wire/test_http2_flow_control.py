@@ -37,7 +37,7 @@ STEP = CONNECTION // 4
 AROUND = 256
 
 INITIAL_WINDOW = SettingsFrame.INITIAL_WINDOW_SIZE
-POLICY = StreamPolicy(ping_interval=NOBODY, client_ping_interval=NOBODY)
+POLICY = StreamPolicy(ping_interval=NOBODY, http2_ping_interval=NOBODY)
 
 
 async def connect(gateway: RunningGateway, window: int = OPENING, **options) -> RawHttp2Client:

@@ -307,7 +307,7 @@ async def test_a_client_that_leaves(gateway_for, version, leaves):
 
 @pytest.mark.clause("1.4-2", "1.5-8", "2.6-1")
 async def test_a_client_that_takes_nothing_is_named(gateway_for, version, clock):
-    policy = StreamPolicy(ping_interval=NOBODY, client_ping_interval=NOBODY)
+    policy = StreamPolicy(ping_interval=NOBODY, http2_ping_interval=NOBODY)
     gateway = await gateway_for(policy, tls=True)
     _, model = await open_stream(gateway, version)
     (session,) = sessions(gateway)

@@ -548,7 +548,7 @@ def test_a_fault_of_ours_in_a_later_turn_ends_this_stream(way, monkeypatch):
 @pytest.mark.parametrize("subprotocol", LEGS)
 def test_a_silent_client_is_gone_after_two_pings(subprotocol):
     client = Connected(subprotocol)
-    client.clock.advance(179.9)
+    client.clock.advance(74.9)
     assert [(seen.opcode, seen.payload) for seen in client.frames()] == [
         (PING, (1).to_bytes(8, "big")),
         (PING, (2).to_bytes(8, "big")),
@@ -563,7 +563,7 @@ def test_a_silent_client_is_gone_after_two_pings(subprotocol):
 def test_a_client_that_answers_stays():
     client = Connected(RAW, lifetime=1e6)
     for number in range(1, 20):
-        client.clock.advance(60.0)
+        client.clock.advance(25.0)
         client.send_masked(PONG, number.to_bytes(8, "big"))
     assert client.session.state is State.RELAYING
 
@@ -578,5 +578,5 @@ def test_a_client_that_is_not_read_is_not_expected_to_answer():
     assert client.transport.paused
     client.session.container_drained()
     assert not client.transport.paused
-    client.clock.advance(60.0)
+    client.clock.advance(25.0)
     assert [seen.opcode for seen in client.frames()] == [PING]

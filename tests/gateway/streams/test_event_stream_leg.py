@@ -207,7 +207,7 @@ def test_an_error_is_the_last_event_in_either_case():
 
 @pytest.mark.clause("1.4-4")
 def test_a_client_that_answers_no_ping():
-    client = Connected(client_ping_interval=60, client_pings_unanswered=2)
+    client = Connected(http2_ping_interval=60, client_pings_unanswered=2)
     client.clock.advance(60)
     client.duplex.handler.pong_received(client.duplex.pings[0])
     client.clock.advance(179)

@@ -21,7 +21,8 @@ CONTRACT = {
     "handshake_timeout": 60,
     "ping_interval": 60,
     "pings_unanswered": 5,
-    "client_ping_interval": 60,
+    "client_ping_interval": 25,
+    "http2_ping_interval": 60,
     "client_pings_unanswered": 2,
     "max_part": 16_777_216,
 }
