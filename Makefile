@@ -18,9 +18,9 @@ TEXT_CHECKS := $(wildcard tests/container/models/text/*_check.py) \
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo test explore test-text mutants mutants-whole mutated good-servers readme tutorial lint format formats bench bench-codecs bench-http2 bench-invoke bench-idle bench-predict \
-	bench-response-stream bench-changes bench-container bench-formats bench-transform bench-speech bench-text browser interop interop-boto3 interop-google interop-grpc interop-kserve interop-kubectl interop-sagemaker interop-transform interop-js interop-pipecat \
+	bench-response-stream bench-changes bench-container bench-formats bench-transform bench-speech bench-text browser interop interop-boto3 interop-google interop-grpc interop-kserve interop-kubectl interop-sagemaker interop-transform interop-js interop-pipecat silent-host \
 	answers sdk-python boto3-python google-python grpc-python kserve-python sagemaker-python pipecat-python \
-	image image-tools engine engine-tools wheel clean
+	image image-tools engine engine-tools silent-host-tools wheel clean
 
 help:  ## list the targets of this file
 	@sed -n 's/^\([a-z0-9-]*\):.*  ## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | \
@@ -194,6 +194,14 @@ pipecat-python:
 		echo "make interop-pipecat needs an interpreter with pipecat, Python 3.12 or newer:" >&2; \
 		echo "  python3.12 -m venv pipecat && pipecat/bin/pip install 'pipecat-ai[sagemaker,deepgram]==1.14.*'" >&2; \
 		echo "  make interop-pipecat PIPECAT_PYTHON=pipecat/bin/python" >&2; exit 1; }
+
+silent-host: silent-host-tools $(VENV)/installed-test  ## a host that falls silent under a hundred streams; needs root
+	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/gateway/silent_host_check.py
+
+silent-host-tools:
+	@[ "$$(id -u)" = 0 ] || { echo "make silent-host needs Linux and root: it makes a network namespace" >&2; exit 1; }
+	@PATH=$$PATH:/usr/sbin; command -v ip >/dev/null || { \
+		echo "make silent-host needs ip: apt-get install iproute2" >&2; exit 1; }
 
 interop-js: $(VENV)/installed-test  ## AWS's SDK for JavaScript, and a container in it; needs node and npm
 	$(BIN)/python -m pytest tests/interop/js_check.py tests/gateway/workbench/conformance/good_js_check.py

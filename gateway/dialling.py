@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Final, Literal, TypeVar, cast
 
 from partway.gateway.limits import CONTAINER_RESOLVE_TIMEOUT
+from partway.gateway.silent_hosts import SILENCE, silent_hosts
 from partway.protocol.handshake import (
     Accepted,
     ClientHandshake,
@@ -209,11 +210,14 @@ async def reach(
                     ssl_shutdown_timeout=LINGER_TIMEOUT,
                 )
         except TimeoutError:
+            silent_hosts.suspect(*at)
             troubles.append(_given_up(timeout, tls_timeout, accepted=accepted))
         except ssl.SSLError as error:
             troubles.append(without_tls(error))
         except OSError as error:
             _check_descriptors(error)
+            if error.errno in SILENCE:
+                silent_hosts.suspect(*at)
             troubles.append(not_connected(error))
     if not troubles:
         why = f"the host {address.host} has no address"

@@ -119,6 +119,16 @@ CLIENT_PINGS_UNANSWERED: Final = 2
 GATEWAY_PING_INTERVAL: Final = 60.0
 GATEWAY_PINGS_UNANSWERED: Final = 6
 
+#: Once a dial to an instance has timed out, TCP's keep-alive asks its host on each open connection:
+#: whole seconds between two probes, and how many without an answer end the connection.
+HOST_PROBE_INTERVAL: Final = 1
+HOST_PROBES: Final = 3
+#: Keep-alive does not ask while bytes are in flight. Those are given up when the host has
+#: acknowledged nothing for this long: more than the three probes take.
+HOST_SILENCE: Final = 5.0
+#: Connections that are asked in one turn of the loop, at 13 µs each.
+HOSTS_PROBED_AT_ONCE: Final = 256
+
 #: How often a ping that the socket has not taken yet is looked at again (clause 1.4-2).
 PING_FLUSH_CHECK: Final = 1.0
 

@@ -11,6 +11,7 @@ from typing import Final
 from partway.gateway.clock import Clock
 from partway.gateway.dialling import Address, not_accepted, not_connected
 from partway.gateway.fleet.ping_answer import NoAnswer, PingAnswer, cut
+from partway.gateway.silent_hosts import SILENCE, silent_hosts
 from partway.protocol.limits import KIB
 
 #: What is read at once: most answers are all read then, and end without a reset.
@@ -52,10 +53,10 @@ async def ask_by_socket(
         connection = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
     except OSError as error:
         raise not_connected(error) from None
-    question = _Question(connection, request)
+    question = _Question(connection, address, request)
     timer = clock.call_later(timeout, question.give_up)
     try:
-        question.begin(address, connect_timeout)
+        question.begin(connect_timeout)
         status = await question.status
     finally:
         timer.cancel()
@@ -75,7 +76,8 @@ class _Question:
         status: the answer's, or what was wrong: no error, for whoever asked may have left.
     """
 
-    def __init__(self, connection: socket.socket, request: bytes) -> None:
+    def __init__(self, connection: socket.socket, address: Address, request: bytes) -> None:
+        self._address = address
         self._loop = asyncio.get_running_loop()
         self.status: asyncio.Future[int | Exception] = self._loop.create_future()
         self._socket = connection
@@ -84,11 +86,11 @@ class _Question:
         self._asked = False
         self._accepting: asyncio.TimerHandle | None = None
 
-    def begin(self, address: Address, connect_timeout: float) -> None:
+    def begin(self, connect_timeout: float) -> None:
         """Connect, and ask as soon as that is done: on this machine it is at once."""
-        number = self._socket.connect_ex((address.host, address.port))
+        number = self._socket.connect_ex((self._address.host, self._address.port))
         if number not in (0, errno.EINPROGRESS):
-            self._failed(not_connected(OSError(number, os.strerror(number))))
+            self._no_connection(OSError(number, os.strerror(number)))
             return
         self._ask()
         if not self._asked and not self.status.done():
@@ -117,7 +119,7 @@ class _Question:
             self._socket.send(self._request)
         except OSError as error:
             if error.errno not in _NOT_YET:
-                self._failed(not_connected(error))
+                self._no_connection(error)
             return
         if self._accepting is not None:
             self._accepting.cancel()
@@ -128,8 +130,14 @@ class _Question:
 
     def _not_accepted(self, seconds: float) -> None:
         self._ask()
-        if not self._asked:
+        if not (self._asked or self.status.done()):
+            silent_hosts.suspect(self._address.host, self._address.port)
             self._failed(not_accepted(seconds))
+
+    def _no_connection(self, error: OSError) -> None:
+        if error.errno in SILENCE:
+            silent_hosts.suspect(self._address.host, self._address.port)
+        self._failed(not_connected(error))
 
     def _read(self) -> None:
         if self.status.done():

@@ -27,6 +27,7 @@ from partway.gateway.requests.limits import (
     MAX_IDLE_OF_CONTAINER,
     WHOLE_CHUNK_BYTES,
 )
+from partway.gateway.silent_hosts import silent_hosts
 from partway.protocol.errors import ContainerBroke, ContainerUnreachable, ServiceUnavailable
 from partway.protocol.limits import JOIN_UP_TO, WRITE_HIGH_WATER
 from partway.protocol.prompt_acks import acknowledge, prompt_acks
@@ -158,6 +159,7 @@ class ContainerConnection(asyncio.Protocol):
         self._encrypted = transport.get_extra_info("sslcontext") is not None
         self._transport.set_write_buffer_limits(WRITE_HIGH_WATER)
         self._looked.register(transport.get_extra_info("socket").fileno(), select.POLLIN)
+        self._forget_host = silent_hosts.opened(self._transport)
 
     def data_received(self, data: bytes) -> None:
         if self.answer is None or self._unsent:
@@ -192,6 +194,7 @@ class ContainerConnection(asyncio.Protocol):
 
     def _over(self, trouble: str) -> None:
         self._ended = True
+        self._forget_host()
         self._give_room()
         if self.answer is not None:
             self.answer.connection_ended(trouble)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ssl
+from collections.abc import Callable
 
 from partway.gateway import dialling
 from partway.gateway.clock import Clock
 from partway.gateway.dialling import HTTPS_PORT, Address, Upgraded
 from partway.gateway.limits import CONTAINER_TLS_TIMEOUT
+from partway.gateway.silent_hosts import silent_hosts
 from partway.gateway.streams.ends import Ending
 from partway.gateway.streams.legs import ContainerLeg
 from partway.gateway.streams.policy import StreamPolicy
@@ -102,6 +104,7 @@ class WebSocketContainerLeg(WebSocketLeg, ContainerLeg):
         self._to_frames = PartsToFrames()
         self._to_parts = FramesToParts()
         self._told_the_end = False
+        self._forget_host: Callable[[], None]
 
     # --- Leg -------------------------------------------------------------------------------------
 
@@ -116,6 +119,7 @@ class WebSocketContainerLeg(WebSocketLeg, ContainerLeg):
         )
 
     def _take_over(self) -> None:
+        self._forget_host = silent_hosts.opened(self._upgraded.transport)
         self._connection.take_over(self._upgraded.transport, self._upgraded.accepted.trailing)
 
     def send(self, part: PayloadPart) -> None:
@@ -158,6 +162,7 @@ class WebSocketContainerLeg(WebSocketLeg, ContainerLeg):
         self._session.container_failed(error)
 
     def _lost(self) -> None:
+        self._forget_host()
         self._session.container_lost()
 
     def writing_paused(self) -> None:
