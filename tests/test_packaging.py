@@ -261,7 +261,8 @@ def there(project: Path) -> Mapping[str, object]:
 def test_its_tests_run_with_our_plugin(installed, project, there, words):
     (project / "test_it.py").write_text(TESTS)
     (project / "conformance.toml").write_text(
-        f'command = "{installed}/partway-container"\nenv = {{ PARTWAY_MODEL = "model:Chat" }}\n'
+        f'command = "{installed}/partway-container serve"\n'
+        'env = { PARTWAY_MODEL = "model:Chat" }\n'
         'only = ["control.pong"]\n'
     )
     program, *more = words
