@@ -361,7 +361,7 @@ def test_modules_without_tests_of_their_name_are_on_the_page():
 FLOORS = (
     {"archives", "arns", "clock", "configuration", "cork", "dialling", "disk_recovery",
      "disk_refusals", "endpoint_series", "files", "limits", "loop_turns", "many_timers",
-     "object_files", "plain_text", "process_metrics", "silent_hosts", "store", "terminal",
+     "object_files", "plain_text", "process_metrics", "quota", "silent_hosts", "store", "terminal",
      "waiting", "watch"},
     {"access", "client", "tls"},
     {"serving"},

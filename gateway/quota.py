@@ -1,0 +1,209 @@
+"""A quota: a total that owners share, of which none may have all, and a fair line for its parts."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, deque
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+#: The owner that has no share of its own and may use the whole quota.
+NOBODY: Final = ""
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaLimits:
+    """The limits of a quota, in its own unit: bytes, files, threads.
+
+    Attributes:
+        total: of all owners together.
+        of_one: of one owner.
+        waiting: claims that wait, of all owners together; 0 where nobody may wait.
+        waiting_of_one: claims of one owner that wait.
+    """
+
+    total: int
+    of_one: int
+    waiting: int = 0
+    waiting_of_one: int = 0
+
+
+class QuotaFull(Exception):
+    """A claim is refused. The caller words the error for its own clients.
+
+    Attributes:
+        owner: whose limit is reached; empty where it is the limit of all owners together.
+        used: how much is used of that limit.
+        most: the limit.
+        in_line: whether the limit is the length of the line.
+    """
+
+    def __init__(self, owner: str, used: int, most: int, *, in_line: bool) -> None:
+        super().__init__(
+            f"{repr(owner) if owner else 'all owners'}: {used} of {most} "
+            f"{'places in line' if in_line else 'units'} are used"
+        )
+        self.owner = owner
+        self.used = used
+        self.most = most
+        self.in_line = in_line
+
+
+class _Claim(NamedTuple):
+    """A claim that waits.
+
+    Attributes:
+        size: how much it claims.
+        granted: gets its result when the claim is granted.
+    """
+
+    size: int
+    granted: asyncio.Future[None]
+
+
+class Quota:
+    """Counts what owners use, refuses what is over a limit, and grants claims in turn.
+
+    1. Nobody uses more than the total, and no owner more than its share.
+    2. Claims that wait are granted in turn: one of each owner, and the oldest of an owner first.
+    3. A claim that its owner's share holds up lets other owners pass.
+    4. A claim that the total holds up lets nobody pass: small claims never starve a large one.
+    5. :meth:`take` does not wait and takes no notice of the line.
+
+    It belongs to one event loop: no other thread may call it.
+
+    Args:
+        limits: how much there is.
+    """
+
+    def __init__(self, limits: QuotaLimits) -> None:
+        self._limits = limits
+        self._used = 0
+        self._of_owners: Counter[str] = Counter()
+        self._waiting = 0
+        #: Claims by owner, in the order of the owners' turns; no line is empty.
+        self._lines: dict[str, deque[_Claim]] = {}
+
+    @property
+    def used(self) -> int:
+        """How much all owners use together."""
+        return self._used
+
+    @property
+    def waiting(self) -> int:
+        """How many claims wait."""
+        return self._waiting
+
+    def used_by(self, owner: str) -> int:
+        """How much one owner uses."""
+        return self._of_owners[owner]
+
+    def take(self, owner: str, size: int = 1) -> None:
+        """Use more, at once.
+
+        Args:
+            owner: whose share it counts in; :data:`NOBODY` for none.
+            size: how much.
+
+        Raises:
+            QuotaFull: there is not as much left.
+        """
+        self._check(owner, size, self._used, self._of_owners[owner])
+        self._count(owner, size)
+
+    def give_back(self, owner: str, size: int = 1) -> None:
+        """Use less again, and grant the claims that this makes room for."""
+        self._count(owner, -size)
+        self._grant()
+
+    async def claim(self, owner: str, size: int = 1) -> None:
+        """Use more as soon as it is this claim's turn; a claim that is cancelled uses nothing.
+
+        Args:
+            owner: as of :meth:`take`.
+            size: how much.
+
+        Raises:
+            QuotaFull: the line is full, or the size is over a limit even when nothing is used.
+        """
+        self._check(owner, size, 0, 0)
+        claim = _Claim(size, asyncio.get_running_loop().create_future())
+        self._stand_in_line(owner, claim)
+        try:
+            await claim.granted
+        except asyncio.CancelledError:
+            if claim.granted.cancelled():
+                with suppress(KeyError, ValueError):  # its turn may have come meanwhile
+                    self._leave_line(owner, claim)
+            else:
+                self._count(owner, -size)
+            self._grant()
+            raise
+
+    # --- Limits ----------------------------------------------------------------------------------
+
+    def _check(self, owner: str, size: int, used: int, used_by_owner: int) -> None:
+        limits = self._limits
+        if used + size > limits.total:
+            raise QuotaFull(NOBODY, used, limits.total, in_line=False)
+        if owner != NOBODY and used_by_owner + size > limits.of_one:
+            raise QuotaFull(owner, used_by_owner, limits.of_one, in_line=False)
+
+    def _count(self, owner: str, size: int) -> None:
+        self._used += size
+        self._of_owners[owner] += size
+        if not self._of_owners[owner]:
+            del self._of_owners[owner]
+
+    # --- The line --------------------------------------------------------------------------------
+
+    def _stand_in_line(self, owner: str, claim: _Claim) -> None:
+        """Put a claim behind its owner's others; the first of all is granted without waiting.
+
+        Raises:
+            QuotaFull: the claim would have to wait, and the line is full.
+        """
+        line = self._lines.setdefault(owner, deque())
+        line.append(claim)
+        self._waiting += 1
+        self._grant()
+        if claim.granted.done():
+            return
+        of_owner, limits = len(line), self._limits
+        full = None
+        if self._waiting > limits.waiting:
+            full = QuotaFull(NOBODY, self._waiting - 1, limits.waiting, in_line=True)
+        elif owner != NOBODY and of_owner > limits.waiting_of_one:
+            full = QuotaFull(owner, of_owner - 1, limits.waiting_of_one, in_line=True)
+        if full is not None:
+            self._leave_line(owner, claim)
+            raise full
+
+    def _leave_line(self, owner: str, claim: _Claim) -> None:
+        line = self._lines[owner]
+        line.remove(claim)
+        self._waiting -= 1
+        if not line:
+            del self._lines[owner]
+
+    def _grant(self) -> None:
+        """Grant claims until the next one in turn has no room."""
+        while (owner := self._next()) is not None:
+            line = self._lines.pop(owner)
+            claim = line.popleft()
+            if line:
+                self._lines[owner] = line  # behind all other owners
+            self._waiting -= 1
+            if not claim.granted.cancelled():
+                self._count(owner, claim.size)
+                claim.granted.set_result(None)
+
+    def _next(self) -> str | None:
+        """The owner whose oldest claim may be granted now."""
+        limits = self._limits
+        for owner, line in self._lines.items():
+            size = line[0].size
+            if owner == NOBODY or self._of_owners[owner] + size <= limits.of_one:
+                return owner if self._used + size <= limits.total else None
+        return None
