@@ -3,12 +3,13 @@
 What is sent is read and written here, whatever carries it; and so is what becomes of tensors where
 a container takes instances and answers predictions.
 
-================ =================================================================================
-``tensors``      ``Tensor``: its data as bytes, as JSON, as values
-``requests``     a request's body over HTTP, the binary tensor data extension within it
-``responses``    a response's body, likewise
-``mapping``      tensors as instances, predictions as tensors
-================ =================================================================================
+================== =================================================================================
+``tensors``        ``Tensor``: its data as bytes, as JSON, as values
+``requests``       a request's body over HTTP, the binary tensor data extension within it
+``responses``      a response's body, likewise
+``mapping``        tensors as instances, predictions as tensors
+``instance_texts`` the text of instances, in blocks
+================== =================================================================================
 """
 
 from __future__ import annotations

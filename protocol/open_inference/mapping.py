@@ -8,26 +8,23 @@ comes back is one tensor, or one for each member where predictions are objects.
 from __future__ import annotations
 
 import json
-import math
-import operator
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
-from itertools import accumulate, chain, islice
-from json.encoder import encode_basestring
+from itertools import chain, islice
 from typing import Any, Final
 
 import orjson
 
-from partway.protocol.base64_text import decoded, encoded
+from partway.protocol.base64_text import decoded
 from partway.protocol.columns import check_names_fit
 from partway.protocol.json_text import NotJson, check_unicode
 from partway.protocol.limits import MAX_TENSOR_DIMENSIONS
+from partway.protocol.open_inference.instance_texts import instance_texts
 from partway.protocol.open_inference.requests import InferFault, InferRequest, RequestedOutput
 from partway.protocol.open_inference.tensors import (
     Tensor,
     TensorFault,
-    check_finite,
     from_elements,
     shown,
 )
@@ -36,15 +33,6 @@ from partway.protocol.signatures import DATATYPES, Signature, SignatureFault, Te
 
 #: The name of an output that has none, unless the request names it: KServe's own.
 OUTPUT: Final = "output-0"
-
-#: A tensor whose name ends so is binary, whatever its bytes are (TF Serving).
-_BINARY_NAME: Final = "_bytes"
-
-#: Instances, and elements, that are written at a time.
-_AT_A_TIME: Final = 256
-_ELEMENTS_AT_A_TIME: Final = 4096
-#: Bytes of a tensor that are worth an array within it.
-_WORTH_AN_ARRAY: Final = 8
 
 #: Outputs that a message names.
 _SHOWN: Final = 16
@@ -81,7 +69,7 @@ def instances_of(
         if named:
             size = sum(each.elements.nbytes + len(each.name) for each in request.inputs)
             check_names_fit((each.name for each in request.inputs), count, size)
-        instances = b",".join(_instances(request.inputs, named=named, wrap=wrap))
+        instances = b",".join(instance_texts(request.inputs, named=named, wrap=wrap))
     except (SignatureFault, TensorFault) as fault:
         raise InferFault(str(fault)) from None
     further = b',"parameters":%b' % orjson.dumps(request.parameters) if request.parameters else b""
@@ -128,108 +116,6 @@ def outputs_of(
             known = ", ".join(map(shown, islice(columns, _SHOWN)))
             raise InferFault(f"output {shown(name)}: the model has no such output; it has {known}")
     return [_tensor(name, columns[name], declared.get(name)) for name in wanted]
-
-
-# --- To instances --------------------------------------------------------------------------------
-
-
-def _instances(inputs: Sequence[Tensor], *, named: bool, wrap: bool) -> Iterator[bytes]:
-    """The texts of instances, some at a time: each is hundreds of bytes as Python's objects."""
-    names = [each.name for each in inputs]
-    columns = [_column(each) for each in inputs]
-    for begin in range(0, inputs[0].shape[0], _AT_A_TIME):
-        some: Any = [column(begin, begin + _AT_A_TIME) for column in columns]
-        if named:
-            some = [dict(zip(names, row, strict=True)) for row in zip(*some, strict=True)]
-        else:
-            (some,) = some
-        if wrap:
-            some = [{"data": each} for each in some]
-        yield orjson.dumps(some, option=orjson.OPT_SERIALIZE_NUMPY)[1:-1]
-
-
-def _column(tensor: Tensor) -> Callable[[int, int], Any]:
-    """What a tensor has for instances from one to another, as orjson takes it."""
-    sizes = tensor.shape[1:]
-    of_one = math.prod(sizes)
-    write = _writer(tensor)
-    if write is None:
-        rows = tensor.numbers.reshape(tensor.shape)
-        return lambda begin, end: rows[begin:end]
-    count = tensor.shape[0]
-    return lambda begin, end: [
-        orjson.Fragment(_in_arrays(write, place * of_one, sizes))
-        for place in range(begin, min(end, count))
-    ]
-
-
-def _writer(tensor: Tensor) -> Callable[[int, int], list[bytes]] | None:
-    """Writes elements from one to another, each by itself; None where orjson is to write them all.
-
-    For each array within a tensor orjson holds more than a hundred bytes.
-    """
-    if tensor.datatype == "BYTES":
-        text = _string if _is_text(tensor) else _base64
-        return lambda begin, end: list(map(text, tensor.elements[begin:end]))
-    check_finite(tensor)
-    numbers = tensor.numbers
-    arrays = sum(accumulate(tensor.shape[:-1], operator.mul))
-    if arrays * _WORTH_AN_ARRAY <= numbers.nbytes:
-        return None
-    return lambda begin, end: orjson.dumps(numbers[begin:end], option=orjson.OPT_SERIALIZE_NUMPY)[
-        1:-1
-    ].split(b",")
-
-
-def _is_text(tensor: Tensor) -> bool:
-    """Whether all elements are strings of JSON: a container is to find one kind in a tensor."""
-    if tensor.name.endswith(_BINARY_NAME):
-        return False
-    try:
-        for each in tensor.elements:
-            each.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
-def _string(element: bytes) -> bytes:
-    return encode_basestring(element.decode()).encode()
-
-
-def _base64(element: bytes) -> bytes:
-    return b'{"b64":"%b"}' % encoded(element).encode()
-
-
-def _in_arrays(write: Callable[[int, int], list[bytes]], begin: int, sizes: Sequence[int]) -> bytes:
-    """The text of arrays in one another, some elements at a time: a text has forty bytes besides.
-
-    Args:
-        write: writes elements.
-        begin: the first element's place.
-        sizes: of the arrays, the outermost first; of none, it is one element.
-    """
-    if not sizes:
-        return write(begin, begin + 1)[0]
-    count, *within = sizes
-    each = math.prod(within)
-    if each >= _ELEMENTS_AT_A_TIME:
-        parts = [_in_arrays(write, begin + place * each, within) for place in range(count)]
-    else:
-        step = _ELEMENTS_AT_A_TIME // each * each
-        end = begin + count * each
-        parts = [
-            b",".join(_grouped(write(place, min(place + step, end)), within))
-            for place in range(begin, end, step)
-        ]
-    return b"[%b]" % b",".join(parts)
-
-
-def _grouped(texts: list[bytes], sizes: Sequence[int]) -> list[bytes]:
-    for size in reversed(sizes):
-        places = range(0, len(texts), size)
-        texts = [b"[%b]" % b",".join(texts[place : place + size]) for place in places]
-    return texts
 
 
 # --- From predictions ----------------------------------------------------------------------------
