@@ -69,6 +69,7 @@ from partway.gateway.operations.open_inference_resources import OpenInferenceRes
 from partway.gateway.operations.openapi.operations import OpenApi
 from partway.gateway.operations.predict import Predict
 from partway.gateway.operations.prediction_resources import PredictionResources
+from partway.gateway.operations.prediction_workers import PredictionWorkers
 from partway.gateway.operations.raw_predict import RawPredict
 from partway.gateway.operations.response_stream import ResponseStream
 from partway.gateway.operations.status import Status
@@ -121,6 +122,7 @@ class Gateway:
         disk_recovery: repeats what the disk has refused at the start.
         deployments: what the gateway's operator has made, all at once.
         custom_resources: endpoints as kubectl asks for them.
+        prediction_workers: read and write the bodies of predictions.
         routes: what is answered; the first that fits a request answers it.
 
     Args:
@@ -259,17 +261,22 @@ class Gateway:
             wall_clock,
         )
         most_bytes = settings.max_prediction_body
-        predict = Predict(
-            invocations, lambda: router.table, self.fleet.prediction, arns, most_bytes
+        workers = self.prediction_workers = PredictionWorkers(
+            settings.max_requests, settings.requests_per_principal
         )
-        raw_predict = RawPredict(invocations, self.streams, self.fleet.prediction, most_bytes)
+        predict = Predict(
+            invocations, lambda: router.table, self.fleet.prediction, arns, workers, most_bytes
+        )
+        raw_predict = RawPredict(
+            invocations, self.streams, self.fleet.prediction, workers, most_bytes
+        )
         resources = PredictionResources(router, wall_clock(), self.fleet.prediction)
         status = Status(self.streams, lambda: self.fleet.is_ready)
-        infer = OpenInference(invocations, self.fleet.prediction, most_bytes)
+        infer = OpenInference(invocations, self.fleet.prediction, workers, most_bytes)
         models = OpenInferenceResources(router, lambda: status.is_ready, self.fleet.prediction)
         calls = grpc_routes(
-            PredictionService(predict, raw_predict, resources, arns, most_bytes),
-            InferenceService(invocations, self.fleet.prediction, models, arns, most_bytes),
+            PredictionService(predict, raw_predict, resources, arns, workers, most_bytes),
+            InferenceService(invocations, self.fleet.prediction, models, arns, workers, most_bytes),
             lambda: status.is_ready,
         )
         self.endpoints = KnownEndpoints(self.fleet, self.endpoint_keeper)
@@ -503,6 +510,7 @@ class Gateway:
             servers.create_task(self._http2.shutdown(settings.shutdown_hard))
             servers.create_task(self._stop_fleet())
         await self._control.aclose()
+        self.prediction_workers.close()
 
     def _described(self) -> Iterable[EndpointStatus]:
         """All whose instances print, as logs know them."""

@@ -186,6 +186,17 @@ MAX_INVOCATION_BODY: Final = 6 * MIB
 #: platform that has such requests.
 MAX_PREDICTION_BODY: Final = 3 * MIB // 2
 
+#: Threads that work on predictions. Python code runs on one core at a time, so more would only wait
+#: for each other; the second is for other owners while one owner's work takes long.
+PREDICTION_THREADS: Final = 2
+
+#: The largest cost of work that the event loop does by itself, in elements: a millisecond's, or
+#: three at worst. 64 KiB of plain text have it.
+PREDICTION_AT_ONCE: Final = 4096
+
+#: Work waits for its turn on a thread no longer than a container has for its answer.
+PREDICTION_TURN_TIMEOUT: Final = 60.0
+
 #: All bodies that are held whole at a time; over it a client gets 503. 85 of the largest fit, and
 #: half of them are one address's, or one access key's, at most.
 MAX_GATHERED_BYTES: Final = 512 * MIB

@@ -9,7 +9,8 @@ from partway.gateway.access.authentication import Identity
 from partway.gateway.operations.invocation_headers import NO_PAGE
 from partway.gateway.operations.invocations import Invocations
 from partway.gateway.operations.prediction_routes import JSON, VERSION
-from partway.gateway.operations.predictions import Predictions, beside
+from partway.gateway.operations.prediction_workers import PredictionWorkers, WorkerShare
+from partway.gateway.operations.predictions import Predictions
 from partway.gateway.requests.prediction import PredictionPolicy
 from partway.gateway.serving.content_codings import asked_for, decoded_body, packed
 from partway.gateway.serving.exchange import Exchange
@@ -18,9 +19,10 @@ from partway.protocol.open_inference import HEADER_LENGTH
 from partway.protocol.open_inference.mapping import check_names, instances_of, outputs_of
 from partway.protocol.open_inference.requests import InferFault, InferRequest, read_request
 from partway.protocol.open_inference.responses import InferResponse, write_response
-from partway.protocol.open_inference.tensors import Tensor, TensorFault
+from partway.protocol.open_inference.tensors import Tensor, TensorFault, tensors_cost
 from partway.protocol.prediction import PredictionFault, PredictRequest, read_answer
 from partway.protocol.prediction import read_request as read_instances
+from partway.protocol.work_cost import bytes_cost, json_cost, message_cost
 
 _BINARY: Final = {"Content-Type": "application/octet-stream"}
 
@@ -30,11 +32,15 @@ class MappedInference:
 
     Args:
         invocations: asks instances.
+        workers: read and write long bodies.
         most_bytes: of a request's body, packed or not, and of a container's answer.
     """
 
-    def __init__(self, invocations: Invocations, most_bytes: int) -> None:
-        self._predictions = Predictions(invocations, most_bytes)
+    def __init__(
+        self, invocations: Invocations, workers: PredictionWorkers, most_bytes: int
+    ) -> None:
+        self._predictions = Predictions(invocations, workers, most_bytes)
+        self._workers = workers
         self._most_bytes = most_bytes
 
     async def answer(
@@ -43,14 +49,18 @@ class MappedInference:
         """Answer one request."""
         body = await decoded_body(exchange, self._most_bytes)
         header_length = _header_length(exchange.headers)
+        share = self._workers.share_of(exchange, identity)
         try:
-            request = await beside(len(body), read_request, body, header_length)
+            request = await share.run(
+                _reading_cost(body, header_length), read_request, body, header_length
+            )
             outputs = await self.infer(exchange, identity, endpoint, policy, request)
-            size = sum(each.elements.nbytes for each in outputs)
-            response = await beside(size, write_response, request, outputs, endpoint, VERSION)
+            response = await share.run(
+                tensors_cost(outputs), write_response, request, outputs, endpoint, VERSION
+            )
         except (InferFault, TensorFault) as fault:
             raise invalid(fault) from None
-        await _respond(exchange, response)
+        await _respond(exchange, share, response)
 
     async def infer(
         self,
@@ -73,9 +83,10 @@ class MappedInference:
             InputValidationError: the tensors are no instances, or there is no such output.
             ApiError: as of :meth:`Predictions.asked`.
         """
-        size = sum(each.elements.nbytes for each in request.inputs)
         try:
-            asked = await beside(size, _instances, request, policy)
+            asked = await self._workers.share_of(exchange, identity).run(
+                tensors_cost(request.inputs), _instances, request, policy
+            )
         except InferFault as fault:
             raise invalid(fault) from None
         exchange.holding.draw(len(asked.body))
@@ -125,7 +136,12 @@ def _header_length(headers: Mapping[str, str]) -> int | None:
     return int(stated)
 
 
-async def _respond(exchange: Exchange, response: InferResponse) -> None:
+def _reading_cost(body: bytes, header_length: int | None) -> int:
+    end = len(body) if header_length is None else header_length
+    return json_cost(body[:end]) + message_cost(max(0, len(body) - end))
+
+
+async def _respond(exchange: Exchange, share: WorkerShare, response: InferResponse) -> None:
     body, length = response
     headers = {**JSON, **NO_PAGE}
     if length is not None:
@@ -133,7 +149,7 @@ async def _respond(exchange: Exchange, response: InferResponse) -> None:
     coding = asked_for(exchange.headers.get("Accept-Encoding", ""))
     if coding:
         headers["Vary"] = "Accept-Encoding"
-        shorter = await beside(len(body), packed, body, coding)
+        shorter = await share.run(bytes_cost(len(body)), packed, body, coding)
         if shorter is not None:
             body = shorter
             headers["Content-Encoding"] = coding

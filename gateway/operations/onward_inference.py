@@ -10,14 +10,16 @@ from partway.gateway.operations.container_failures import model_error
 from partway.gateway.operations.invocations import Invocations
 from partway.gateway.operations.mapped_inference import invalid
 from partway.gateway.operations.prediction_routes import JSON
-from partway.gateway.operations.predictions import beside, whole_answer
+from partway.gateway.operations.prediction_workers import PredictionWorkers
+from partway.gateway.operations.predictions import whole_answer
 from partway.gateway.operations.prepared_body import PreparedBody
 from partway.gateway.serving.exchange import Exchange, stated_length
 from partway.protocol.open_inference import HEADER_LENGTH
 from partway.protocol.open_inference.onward import read_response, write_request
 from partway.protocol.open_inference.requests import InferRequest
-from partway.protocol.open_inference.tensors import Tensor, TensorFault
+from partway.protocol.open_inference.tensors import Tensor, TensorFault, tensors_cost
 from partway.protocol.prediction import PredictionFault
+from partway.protocol.work_cost import json_cost
 
 _BINARY: Final = {"Content-Type": "application/octet-stream"}
 
@@ -27,11 +29,15 @@ class OnwardInference:
 
     Args:
         invocations: asks instances.
+        workers: read and write long bodies.
         most_bytes: of a container's answer.
     """
 
-    def __init__(self, invocations: Invocations, most_bytes: int) -> None:
+    def __init__(
+        self, invocations: Invocations, workers: PredictionWorkers, most_bytes: int
+    ) -> None:
         self._invocations = invocations
+        self._workers = workers
         self._most_bytes = most_bytes
 
     async def infer(
@@ -55,9 +61,9 @@ class OnwardInference:
             InputValidationError: a tensor has no form in JSON, and has not come as bytes.
             ApiError: as of :meth:`Invocations.answered`; or the answer is none.
         """
-        size = sum(each.elements.nbytes for each in request.inputs)
+        run = self._workers.share_of(exchange, identity).run
         try:
-            body, header_length = await beside(size, write_request, request)
+            body, header_length = await run(tensors_cost(request.inputs), write_request, request)
         except TensorFault as fault:
             raise invalid(fault) from None
         exchange.holding.draw(len(body))
@@ -70,6 +76,6 @@ class OnwardInference:
             stated = stated_length(invoked.head.headers, HEADER_LENGTH)
             answer = await whole_answer(exchange, invoked, self._most_bytes)
             try:
-                return await beside(len(answer), read_response, answer, stated)
+                return await run(json_cost(answer), read_response, answer, stated)
             except PredictionFault as fault:
                 raise model_error(0, f"the container's answer: {fault}", retries=False) from None

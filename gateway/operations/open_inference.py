@@ -21,6 +21,7 @@ from partway.gateway.operations.invocations import Invocations
 from partway.gateway.operations.invoke import pass_on
 from partway.gateway.operations.predict import check_version
 from partway.gateway.operations.prediction_routes import GRANTED_WITH, V2_INFER
+from partway.gateway.operations.prediction_workers import PredictionWorkers
 from partway.gateway.requests.prediction import PredictionPolicy
 from partway.gateway.serving.error_dialects import prediction_text
 from partway.gateway.serving.exchange import Exchange
@@ -43,6 +44,7 @@ class OpenInference:
     Args:
         invocations: asks instances.
         policy_of: how an endpoint's containers are asked.
+        workers: read and write long bodies.
         most_bytes: of a request's body, packed or not, and of a container's answer.
     """
 
@@ -50,9 +52,11 @@ class OpenInference:
         self,
         invocations: Invocations,
         policy_of: Callable[[str], PredictionPolicy],
+        workers: PredictionWorkers,
         most_bytes: int,
     ) -> None:
         self._invocations = invocations
+        self._workers = workers
         self._mapped: MappedInference | None = None
         self._policy_of = policy_of
         self._most_bytes = most_bytes
@@ -98,7 +102,7 @@ class OpenInference:
         """What answers for containers that take instances, read at the first such request."""
         if self._mapped is None:
             kind = await asyncio.to_thread(_mapped_inference)
-            self._mapped = kind(self._invocations, self._most_bytes)
+            self._mapped = kind(self._invocations, self._workers, self._most_bytes)
         return self._mapped
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Final, TypeVar
 
 import orjson
@@ -25,12 +26,12 @@ from partway.gateway.operations.prediction_routes import (
     model_name,
     of_endpoint,
 )
+from partway.gateway.operations.prediction_workers import PredictionWorkers
 from partway.gateway.operations.predictions import (
     NUMBERS_AT_ONCE,
     Predicted,
     Predictions,
     UnreadRequest,
-    beside,
 )
 from partway.gateway.requests.bodies_read import FOUND
 from partway.gateway.requests.prediction import PredictionPolicy
@@ -50,6 +51,7 @@ from partway.protocol.prediction import (
     read_numbers,
     read_request,
 )
+from partway.protocol.work_cost import json_cost, numbers_cost
 
 OPERATION: Final = "Predict"
 
@@ -69,6 +71,7 @@ class Predict:
         table: the endpoints that there are.
         policy_of: how an endpoint's containers are asked.
         arns: makes the names of what leave is asked for.
+        workers: read and write long bodies.
         most_bytes: of a request's body, and of an answer's.
     """
 
@@ -78,9 +81,11 @@ class Predict:
         table: Callable[[], RoutingTable],
         policy_of: Callable[[str], PredictionPolicy],
         arns: Arns,
+        workers: PredictionWorkers,
         most_bytes: int,
     ) -> None:
-        self._predictions = Predictions(invocations, most_bytes)
+        self._predictions = Predictions(invocations, workers, most_bytes)
+        self._workers = workers
         self._table = table
         self._policy_of = policy_of
         self._arns = arns
@@ -151,7 +156,7 @@ class Predict:
         there = self._table()  # an endpoint that is not there is refused where it is asked
         label = checked_label(named, there[endpoint]) if endpoint in there else ""
         body = await decoded_body(exchange, self._most_bytes)
-        request = await self._request(endpoint, body, columns=True)
+        request = await self._request(exchange, identity, endpoint, body, columns=True)
         by_columns = isinstance(request, PredictRequest) and request.columns
         made = as_outputs if by_columns else _as_they_are
         found = await self._asked(exchange, identity, endpoint, request, made, label)
@@ -192,7 +197,7 @@ class Predict:
             InputValidationError: the body is not what it must be.
             ApiError: as of :meth:`Predictions.asked`.
         """
-        request = await self._request(endpoint, body)
+        request = await self._request(exchange, identity, endpoint, body)
         return await self._asked(exchange, identity, endpoint, request, made)
 
     async def _predicted(
@@ -215,8 +220,9 @@ class Predict:
         def read(answer: bytes, instances: int) -> _T:
             return made(read_answer(answer, instances, policy.signature))
 
+        cost = numbers_cost if made is _as_they_are else json_cost
         found = await self._predictions.asked(
-            exchange, identity, endpoint, request, policy.route, read, variant
+            exchange, identity, endpoint, request, policy.route, read, cost, variant
         )
         self._note(endpoint, reads=FOUND.of(found.invoked.head) is not None)
         return found
@@ -230,13 +236,23 @@ class Predict:
             self._reading.add(endpoint)
 
     async def _request(
-        self, endpoint: str, body: bytes, *, columns: bool = False
+        self,
+        exchange: Exchange,
+        identity: Identity,
+        endpoint: str,
+        body: bytes,
+        *,
+        columns: bool = False,
     ) -> PredictRequest | UnreadRequest:
         """Read a request's body, unless its container may well do so.
 
         Where it does not, what is wrong with the body is found once an instance is chosen.
         """
         policy = self._policy_of(endpoint)
+
+        async def read() -> PredictRequest:
+            return await self._read(exchange, identity, policy, body, columns=columns)
+
         if (
             endpoint in self._reading
             and len(body) >= _UNREAD_FROM
@@ -244,11 +260,17 @@ class Predict:
             and policy.wrap == "none"
             and begins_with_instances(body)
         ):
-            return UnreadRequest(body, lambda: self._read(policy, body, columns=columns), columns)
-        return await self._read(policy, body, columns=columns)
+            return UnreadRequest(body, read, columns)
+        return await read()
 
     async def _read(
-        self, policy: PredictionPolicy, body: bytes, *, columns: bool
+        self,
+        exchange: Exchange,
+        identity: Identity,
+        policy: PredictionPolicy,
+        body: bytes,
+        *,
+        columns: bool,
     ) -> PredictRequest:
         wraps, signature = policy.wrap == "data", policy.signature
         if signature is None and not wraps:
@@ -256,8 +278,9 @@ class Predict:
             if numbers is not None:
                 return numbers
         try:
-            return await beside(
-                len(body), read_request, body, wrap=wraps, signature=signature, columns=columns
+            return await self._workers.share_of(exchange, identity).run(
+                json_cost(body),
+                partial(read_request, body, wrap=wraps, signature=signature, columns=columns),
             )
         except PredictionFault as fault:
             raise InputValidationError(str(fault), "InvalidInstances") from None

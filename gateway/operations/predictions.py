@@ -6,13 +6,14 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from io import BytesIO
-from typing import Final, Generic, NamedTuple, ParamSpec, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from partway.gateway.access.authentication import Identity
 from partway.gateway.operations.asking import Invoked, UnreadBody
 from partway.gateway.operations.container_failures import answer_too_large, model_error
 from partway.gateway.operations.invocations import Invocations
 from partway.gateway.operations.prediction_routes import JSON
+from partway.gateway.operations.prediction_workers import PredictionWorkers
 from partway.gateway.operations.prepared_body import PreparedBody, UnreadInstances
 from partway.gateway.requests.bodies_read import FOUND
 from partway.gateway.serving.content_codings import (
@@ -25,16 +26,11 @@ from partway.gateway.serving.exchange import Exchange
 from partway.protocol.limits import KIB
 from partway.protocol.prediction import PredictionFault, PredictRequest
 from partway.protocol.unread_bodies import unread_lines
+from partway.protocol.work_cost import json_cost
 
 _T = TypeVar("_T")
-_P = ParamSpec("_P")
 
 _TO_CONTAINER: Final = {**JSON, "Accept": "application/json"}
-
-#: A longer body is read on a thread: that takes milliseconds. Who computes on a thread keeps the
-#: interpreter's lock for 5 ms of them (:func:`sys.setswitchinterval`), or until a library returns,
-#: and the loop waits for it: what is over sooner is done at once.
-_AT_ONCE: Final = 64 * KIB
 
 #: Numbers, of which none is made, are read at once if it takes no more than so many bytes of them:
 #: a millisecond, and three at worst, in a library that keeps the lock.
@@ -73,11 +69,15 @@ class Predictions:
 
     Args:
         invocations: asks instances.
+        workers: read long answers.
         most_bytes: of a container's answer.
     """
 
-    def __init__(self, invocations: Invocations, most_bytes: int) -> None:
+    def __init__(
+        self, invocations: Invocations, workers: PredictionWorkers, most_bytes: int
+    ) -> None:
         self._invocations = invocations
+        self._workers = workers
         self._most_bytes = most_bytes
 
     async def asked(
@@ -88,6 +88,7 @@ class Predictions:
         request: PredictRequest | UnreadRequest,
         route: str | None,
         read: Callable[[bytes, int], _T],
+        cost: Callable[[bytes], int] = json_cost,
         variant: str = "",
     ) -> Predicted[_T]:
         """Ask with all instances, and read what comes.
@@ -100,6 +101,7 @@ class Predictions:
             route: the path at which it is asked; None for the container's own.
             read: reads an answer, given how many instances were asked with; it raises
                 PredictionFault where that is none.
+            cost: estimates what it takes to read an answer, in elements.
             variant: the only one that will do; empty for any.
 
         Raises:
@@ -125,7 +127,9 @@ class Predictions:
                 instances = _read_there(invoked)
             answer = await whole_answer(exchange, invoked, self._most_bytes)
             try:
-                predictions = await beside(len(answer), read, answer, instances)
+                predictions = await self._workers.share_of(exchange, identity).run(
+                    cost(answer), read, answer, instances
+                )
             except PredictionFault as fault:
                 raise model_error(0, f"the container's answer: {fault}", retries=False) from None
             return Predicted(predictions, invoked)
@@ -163,15 +167,8 @@ async def whole_answer(exchange: Exchange, invoked: Invoked, most_bytes: int) ->
     if not is_coded(coding):
         return whole.getvalue()
     try:
-        found = await beside(most_bytes, decoded, whole.getvalue(), coding, most_bytes)
+        found = await asyncio.to_thread(decoded, whole.getvalue(), coding, most_bytes)
     except CodingFault as fault:
         raise model_error(0, f"the container's answer: {fault}", retries=False) from None
     exchange.holding.draw(len(found))
     return found
-
-
-async def beside(size: int, work: Callable[_P, _T], *args: _P.args, **options: _P.kwargs) -> _T:
-    """Do what takes time by the size of a body; a long one on a thread, so that nobody waits."""
-    if size <= _AT_ONCE:
-        return work(*args, **options)
-    return await asyncio.to_thread(work, *args, **options)

@@ -28,7 +28,8 @@ from partway.gateway.operations.prediction_routes import (
     of_endpoint,
     wants_http_body,
 )
-from partway.gateway.operations.predictions import beside, whole_answer
+from partway.gateway.operations.prediction_workers import PredictionWorkers
+from partway.gateway.operations.predictions import whole_answer
 from partway.gateway.operations.prepared_body import PreparedBody
 from partway.gateway.operations.response_relay import AnswerForm
 from partway.gateway.operations.response_stream import relay_answer
@@ -42,6 +43,7 @@ from partway.gateway.streams.registry import Streams
 from partway.protocol.errors import InputValidationError
 from partway.protocol.http_body import HttpBody, read_http_body, write_http_body
 from partway.protocol.parts import StreamError
+from partway.protocol.work_cost import json_cost
 
 OPERATION: Final = "RawPredict"
 STREAM_OPERATION: Final = "StreamRawPredict"
@@ -72,6 +74,7 @@ class RawPredict:
         invocations: asks instances.
         streams: where a response that streams is admitted and kept, as any stream.
         policy_of: how an endpoint's containers are asked.
+        workers: read long bodies.
         most_bytes: of a request's body, and of an answer's that does not stream.
     """
 
@@ -80,11 +83,13 @@ class RawPredict:
         invocations: Invocations,
         streams: Streams,
         policy_of: Callable[[str], PredictionPolicy],
+        workers: PredictionWorkers,
         most_bytes: int,
     ) -> None:
         self._invocations = invocations
         self._streams = streams
         self._policy_of = policy_of
+        self._workers = workers
         self._most_bytes = most_bytes
 
     @property
@@ -107,7 +112,7 @@ class RawPredict:
 
     async def raw(self, exchange: Exchange, identity: Identity, named: Mapping[str, str]) -> None:
         """Answer with the container's body, as it is."""
-        asked = await self._asked(exchange)
+        asked = await self._asked(exchange, identity)
         async with self.answered(asked, identity, named["endpoint"]) as invoked:
             back = answer_head(named["parent"], invoked)
             if not asked.is_wrapped:
@@ -121,7 +126,7 @@ class RawPredict:
         self, exchange: Exchange, identity: Identity, named: Mapping[str, str]
     ) -> None:
         """Answer with the container's chunks, each at once."""
-        asked = await self._asked(exchange)
+        asked = await self._asked(exchange, identity)
 
         def response(invoked: Invoked) -> tuple[Mapping[str, str], AnswerForm]:
             back = answer_head(named["parent"], invoked)
@@ -162,12 +167,14 @@ class RawPredict:
         answered = self.answered(asked, identity, endpoint, as_stream=True)
         await relay_answer(self._streams, exchange, identity, answered, response)
 
-    async def _asked(self, exchange: Exchange) -> RawAsked:
+    async def _asked(self, exchange: Exchange, identity: Identity) -> RawAsked:
         if not wants_http_body(exchange.query):
             return RawAsked(exchange, passed_on(exchange.headers, _RULES), is_wrapped=False)
         try:
             wrapped = await decoded_body(exchange, self._most_bytes)
-            body = await beside(len(wrapped), read_http_body, wrapped)
+            body = await self._workers.share_of(exchange, identity).run(
+                json_cost(wrapped), read_http_body, wrapped
+            )
         except ValueError as fault:
             raise InputValidationError(str(fault), "InvalidHttpBody") from None
         return asked_with(exchange, body)

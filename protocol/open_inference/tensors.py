@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Final
@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partway.protocol.limits import MAX_TENSOR_DIMENSIONS
+from partway.protocol.work_cost import bytes_cost, shape_cost
 
 #: How an element is in binary data, by the datatype's name. numpy has no bfloat16: its bits.
 DATATYPES: Final[dict[str, np.dtype[Any]]] = {
@@ -189,6 +190,11 @@ def check_finite(tensor: Tensor) -> None:
             f"tensor {shown(tensor.name)}: NaN and Infinity are not numbers in JSON (RFC 8259 §6), "
             "which the container takes and answers"
         )
+
+
+def tensors_cost(tensors: Iterable[Tensor]) -> int:
+    """The cost of tensors, as instances or predictions; see :mod:`~partway.protocol.work_cost`."""
+    return sum(shape_cost(each.shape) + bytes_cost(each.elements.nbytes) for each in tensors)
 
 
 def shown(name: str) -> str:

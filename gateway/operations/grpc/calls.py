@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any, Final, NamedTuple, TypeVar
 
 from partway.gateway.access.authentication import Identity
-from partway.gateway.operations.predictions import beside
+from partway.gateway.operations.prediction_workers import PredictionWorkers
 from partway.gateway.serving.content_codings import decoded_body
 from partway.gateway.serving.error_dialects import grpc_status
 from partway.gateway.serving.exchange import NO_HEADERS, Exchange, TrailingExchange
@@ -25,6 +25,7 @@ from partway.protocol.errors import (
 )
 from partway.protocol.grpc.messages import PREFIX_BYTES, check_encoding, framed, only_message
 from partway.protocol.grpc.metadata import HEAD, Code, is_grpc, status, timeout_of
+from partway.protocol.work_cost import bytes_cost
 
 _POST: Final = frozenset({"POST"})
 _ANY_CALL: Final = re.compile(r"/[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+/[A-Za-z_]\w*", re.ASCII)
@@ -60,6 +61,7 @@ def unary(
     access: Access = Access.SIGNED_OR_BEARER,
     granted_with: str = "",
     reserved: bool = False,
+    workers: PredictionWorkers | None = None,
 ) -> Route:
     """The route of a method that answers one message with one.
 
@@ -71,12 +73,15 @@ def unary(
         access: how a call says who sends it.
         granted_with: the operation that a sender must have leave for.
         reserved: whether it is answered in the reserve too.
+        workers: unpack messages; None where messages are short.
     """
 
     async def called(exchange: Exchange, identity: Identity, _named: Mapping[str, str]) -> None:
         call = _call(exchange)
         async with _within_deadline(call):
-            found = await answer(call, identity, await _message(call, most_bytes))
+            found = await answer(
+                call, identity, await _message(call, identity, most_bytes, workers)
+            )
         head = {**HEAD, **found.metadata}
         call.respond_with_trailers(framed(found.message), head, status(Code.OK))
 
@@ -84,7 +89,13 @@ def unary(
 
 
 def streaming(
-    service: str, method: str, answer: Streaming, most_bytes: int, *, granted_with: str
+    service: str,
+    method: str,
+    answer: Streaming,
+    most_bytes: int,
+    *,
+    granted_with: str,
+    workers: PredictionWorkers,
 ) -> Route:
     """The route of a method that answers one message with many; see :func:`unary`."""
 
@@ -92,7 +103,7 @@ def streaming(
         call = _call(exchange)
         try:
             async with _within_deadline(call):
-                await answer(call, identity, await _message(call, most_bytes))
+                await answer(call, identity, await _message(call, identity, most_bytes, workers))
         except DeadlineExceeded as late:
             if not call.answered:
                 raise
@@ -133,8 +144,8 @@ class LoadedLater:
         return self._found
 
 
-async def parsed(message: bytes, kind: Callable[[], Any], read: Callable[[Any], _T]) -> _T:
-    """Read a message; a long one on a thread, so that nobody else waits for it.
+def parsed(message: bytes, kind: Callable[[], Any], read: Callable[[Any], _T]) -> _T:
+    """Read a message.
 
     Args:
         message: its bytes.
@@ -144,21 +155,17 @@ async def parsed(message: bytes, kind: Callable[[], Any], read: Callable[[Any], 
     Raises:
         InputValidationError: it is no such message.
     """
+    from google.protobuf.message import DecodeError  # it is imported by now
 
-    def read_it() -> _T:
-        from google.protobuf.message import DecodeError  # it is imported by now
-
-        found = kind()
-        try:
-            found.ParseFromString(message)
-        except DecodeError:
-            name = found.DESCRIPTOR.full_name
-            raise InputValidationError(
-                f"the message cannot be read: it must be a {name} of protobuf", "MalformedMessage"
-            ) from None
-        return read(found)
-
-    return await beside(len(message), read_it)
+    found = kind()
+    try:
+        found.ParseFromString(message)
+    except DecodeError:
+        name = found.DESCRIPTOR.full_name
+        raise InputValidationError(
+            f"the message cannot be read: it must be a {name} of protobuf", "MalformedMessage"
+        ) from None
+    return read(found)
 
 
 def _route(
@@ -211,11 +218,21 @@ def _call(exchange: Exchange) -> TrailingExchange:
     return exchange
 
 
-async def _message(call: TrailingExchange, most_bytes: int) -> bytes:
+async def _message(
+    call: TrailingExchange,
+    identity: Identity,
+    most_bytes: int,
+    workers: PredictionWorkers | None,
+) -> bytes:
     encoding = call.headers.get("grpc-encoding", "")
     check_encoding(encoding)
     body = await decoded_body(call, most_bytes + PREFIX_BYTES)
-    return await beside(len(body), only_message, body, encoding, most_bytes)
+    if workers is None or encoding in ("", "identity"):
+        return only_message(body, encoding, most_bytes)
+    cost = bytes_cost(most_bytes)
+    return await workers.share_of(call, identity).run(
+        cost, only_message, body, encoding, most_bytes
+    )
 
 
 @asynccontextmanager

@@ -46,7 +46,7 @@ class HealthService:
     async def check(self, _call: TrailingExchange, _: Identity, message: bytes) -> CallAnswer:
         """Answer whether a service serves."""
         schema = await self._schema.get()
-        service = await parsed(message, schema.HealthCheckRequest, lambda asked: asked.service)
+        service = parsed(message, schema.HealthCheckRequest, lambda asked: asked.service)
         if service not in self._services:
             known = ", ".join(sorted(self._services - {""}))
             raise UnknownEndpoint(

@@ -13,10 +13,12 @@ from partway.gateway.operations.invocations import Invocations
 from partway.gateway.operations.open_inference_resources import SERVER, OpenInferenceResources
 from partway.gateway.operations.predict import check_version
 from partway.gateway.operations.prediction_routes import GRANTED_WITH
+from partway.gateway.operations.prediction_workers import PredictionWorkers
 from partway.gateway.requests.prediction import PredictionPolicy
 from partway.gateway.serving.exchange import TrailingExchange
 from partway.gateway.serving.routes import Access, Route
 from partway.protocol.limits import KIB, MAX_ENDPOINT_NAME
+from partway.protocol.work_cost import message_cost
 
 if TYPE_CHECKING:
     from partway.gateway.operations.grpc.model_infer import ModelInfer
@@ -48,6 +50,7 @@ class InferenceService:
         policy_of: how an endpoint's containers are asked.
         resources: what is said of server and models.
         arns: makes the names of what leave is asked for.
+        workers: read and write long messages.
         most_bytes: of a call's message, and of a container's answer.
     """
 
@@ -57,12 +60,14 @@ class InferenceService:
         policy_of: Callable[[str], PredictionPolicy],
         resources: OpenInferenceResources,
         arns: Arns,
+        workers: PredictionWorkers,
         most_bytes: int,
     ) -> None:
         self._invocations = invocations
         self._policy_of = policy_of
         self._resources = resources
         self._arns = arns
+        self._workers = workers
         self._most_bytes = most_bytes
         self._schema = LoadedLater(_messages)
         self._inferring = LoadedLater(_inferring)
@@ -78,7 +83,11 @@ class InferenceService:
             unary(service, "ServerMetadata", self.server, most, access=anyone),
             unary(service, "ModelReady", self.model_ready, most, granted_with=GRANTED_WITH),
             unary(service, "ModelMetadata", self.model, most, granted_with=GRANTED_WITH),
-            unary(service, "ModelInfer", self.infer, self._most_bytes, granted_with=GRANTED_WITH),
+            unary(
+                *(service, "ModelInfer", self.infer, self._most_bytes),
+                granted_with=GRANTED_WITH,
+                workers=self._workers,
+            ),
         )
 
     async def live(self, *_: object) -> CallAnswer:
@@ -102,7 +111,7 @@ class InferenceService:
     ) -> CallAnswer:
         """Answer whether an endpoint has an instance in service."""
         schema = await self._schema.get()
-        asked = await parsed(message, schema.ModelReadyRequest, _itself)
+        asked = parsed(message, schema.ModelReadyRequest, _itself)
         name = self._model(identity, asked.name, asked.version)
         found = schema.ModelReadyResponse(ready=self._resources.is_model_ready(name))
         return CallAnswer(found.SerializeToString())
@@ -112,7 +121,7 @@ class InferenceService:
     ) -> CallAnswer:
         """Answer with an endpoint as a model."""
         schema = await self._schema.get()
-        asked = await parsed(message, schema.ModelMetadataRequest, _itself)
+        asked = parsed(message, schema.ModelMetadataRequest, _itself)
         name = self._model(identity, asked.name, asked.version)
         found: Mapping[str, Any] = self._resources.described(name)
         return CallAnswer(schema.ModelMetadataResponse(**found).SerializeToString())
@@ -120,11 +129,14 @@ class InferenceService:
     async def infer(self, call: TrailingExchange, identity: Identity, message: bytes) -> CallAnswer:
         """Ask a model with tensors."""
         schema = await self._schema.get()
-        asked = await parsed(message, schema.ModelInferRequest, _itself)
+        cost = message_cost(len(message))
+        asked = await self._workers.share_of(call, identity).run(
+            cost, parsed, message, schema.ModelInferRequest, _itself
+        )
         name = self._model(identity, asked.model_name, asked.model_version)
         if self._infer is None:
             module = await self._inferring.get()
-            self._infer = module.ModelInfer(self._invocations, self._most_bytes)
+            self._infer = module.ModelInfer(self._invocations, self._workers, self._most_bytes)
         return await self._infer(call, identity, name, self._policy_of(name), asked)
 
     def _model(self, identity: Identity, name: str, version: str) -> str:

@@ -10,11 +10,13 @@ from partway.gateway.operations.invocations import Invocations
 from partway.gateway.operations.mapped_inference import MappedInference, invalid
 from partway.gateway.operations.onward_inference import OnwardInference
 from partway.gateway.operations.prediction_routes import VERSION
-from partway.gateway.operations.predictions import beside
+from partway.gateway.operations.prediction_workers import PredictionWorkers
 from partway.gateway.requests.prediction import PredictionPolicy
 from partway.gateway.serving.exchange import TrailingExchange
 from partway.protocol.grpc.inference import infer_request, infer_response
 from partway.protocol.open_inference.requests import InferFault
+from partway.protocol.open_inference.tensors import tensors_cost
+from partway.protocol.work_cost import message_cost
 
 
 class ModelInfer:
@@ -22,12 +24,16 @@ class ModelInfer:
 
     Args:
         invocations: asks instances.
+        workers: read and write long bodies.
         most_bytes: of a container's answer.
     """
 
-    def __init__(self, invocations: Invocations, most_bytes: int) -> None:
-        self._mapped = MappedInference(invocations, most_bytes)
-        self._onward = OnwardInference(invocations, most_bytes)
+    def __init__(
+        self, invocations: Invocations, workers: PredictionWorkers, most_bytes: int
+    ) -> None:
+        self._workers = workers
+        self._mapped = MappedInference(invocations, workers, most_bytes)
+        self._onward = OnwardInference(invocations, workers, most_bytes)
 
     async def __call__(
         self,
@@ -50,8 +56,9 @@ class ModelInfer:
             InputValidationError: the message is no request.
             ApiError: as of the operation over HTTP.
         """
+        run = self._workers.share_of(call, identity).run
         try:
-            request = await beside(message.ByteSize(), infer_request, message)
+            request = await run(message_cost(message.ByteSize()), infer_request, message)
         except InferFault as fault:
             raise invalid(fault) from None
         if policy.infer_route is None:
@@ -60,6 +67,7 @@ class ModelInfer:
             outputs = await self._onward.infer(
                 call, identity, endpoint, policy.infer_route, request
             )
-        size = sum(each.elements.nbytes for each in outputs)
-        answer = await beside(size, infer_response, request, outputs, endpoint, VERSION)
+        answer = await run(
+            tensors_cost(outputs), infer_response, request, outputs, endpoint, VERSION
+        )
         return CallAnswer(answer)

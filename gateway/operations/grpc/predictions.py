@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import ModuleType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from partway.gateway.access.authentication import Identity
 from partway.gateway.access.origins import asked_host
@@ -27,7 +27,7 @@ from partway.gateway.operations.prediction_routes import (
     answer_headers,
     model_name,
 )
-from partway.gateway.operations.predictions import beside
+from partway.gateway.operations.prediction_workers import PredictionWorkers
 from partway.gateway.operations.raw_predict import (
     RawPredict,
     answer_head,
@@ -46,9 +46,12 @@ from partway.protocol.limits import GRPC_CHUNK_BYTES, KIB, MAX_ENDPOINT_NAME
 from partway.protocol.part_events import INVALID_SIGNATURE
 from partway.protocol.parts import ModelStreamError, StreamError
 from partway.protocol.prediction import PredictionFault
+from partway.protocol.work_cost import message_cost
 
 PREDICTION_SERVICE: Final = "google.cloud.aiplatform.v1.PredictionService"
 ENDPOINT_SERVICE: Final = "google.cloud.aiplatform.v1.EndpointService"
+
+_T = TypeVar("_T")
 
 #: Of a message that names an endpoint and nothing else.
 _NAME_BYTES: Final = 4 * KIB
@@ -75,6 +78,7 @@ class PredictionService:
         raw_predict: asks with any bytes.
         resources: describes endpoints.
         arns: makes the names of what leave is asked for.
+        workers: read and write long messages.
         most_bytes: of a call's message.
     """
 
@@ -84,24 +88,32 @@ class PredictionService:
         raw_predict: RawPredict,
         resources: PredictionResources,
         arns: Arns,
+        workers: PredictionWorkers,
         most_bytes: int,
     ) -> None:
         self._predict = predict
         self._raw_predict = raw_predict
         self._resources = resources
         self._arns = arns
+        self._workers = workers
         self._most_bytes = most_bytes
         self._schema = LoadedLater(_messages)
 
     @property
     def routes(self) -> tuple[Route, ...]:
         """The routes of the four."""
-        most = self._most_bytes
+        most, workers = self._most_bytes, self._workers
         stream = self.stream_raw_predict
         return (
-            unary(PREDICTION_SERVICE, "Predict", self.predict, most, granted_with=GRANTED_WITH),
             unary(
-                PREDICTION_SERVICE, "RawPredict", self.raw_predict, most, granted_with=GRANTED_WITH
+                *(PREDICTION_SERVICE, "Predict", self.predict, most),
+                granted_with=GRANTED_WITH,
+                workers=workers,
+            ),
+            unary(
+                *(PREDICTION_SERVICE, "RawPredict", self.raw_predict, most),
+                granted_with=GRANTED_WITH,
+                workers=workers,
             ),
             streaming(
                 PREDICTION_SERVICE,
@@ -109,6 +121,7 @@ class PredictionService:
                 stream,
                 most,
                 granted_with=STREAM_GRANTED_WITH,
+                workers=workers,
             ),
             unary(
                 *(ENDPOINT_SERVICE, "GetEndpoint", self.get_endpoint, _NAME_BYTES),
@@ -121,8 +134,12 @@ class PredictionService:
     ) -> CallAnswer:
         """Ask for one prediction for each instance."""
         schema = await self._schema.get()
-        name, body = await parsed(
-            message, schema.PredictRequest, lambda asked: (asked.endpoint, _body(asked))
+        name, body = await self._parsed(
+            call,
+            identity,
+            message,
+            schema.PredictRequest,
+            lambda asked: (asked.endpoint, _body(asked)),
         )
         named = self._named(identity, name)
         call.holding.draw(len(body))
@@ -136,7 +153,8 @@ class PredictionService:
         answer = found.predictions
         answer.deployed_model_id = found.invoked.lease.variant
         answer.model = model_name(named.parent, named.endpoint)
-        message = await beside(answer.ByteSize(), answer.SerializeToString)
+        cost = message_cost(answer.ByteSize())
+        message = await self._workers.share_of(call, identity).run(cost, answer.SerializeToString)
         return CallAnswer(message, answer_headers(named.parent, found.invoked))
 
     async def raw_predict(
@@ -144,7 +162,9 @@ class PredictionService:
     ) -> CallAnswer:
         """Ask with any bytes, and answer with the container's."""
         schema = await self._schema.get()
-        name, body = await parsed(message, schema.RawPredictRequest, _http_body)
+        name, body = await self._parsed(
+            call, identity, message, schema.RawPredictRequest, _http_body
+        )
         named = self._named(identity, name)
         asked = asked_with(call, body)
         async with self._raw_predict.answered(asked, identity, named.endpoint) as invoked:
@@ -158,7 +178,9 @@ class PredictionService:
     ) -> None:
         """Ask with any bytes, and answer with the container's chunks, each at once."""
         schema = await self._schema.get()
-        name, body = await parsed(message, schema.RawPredictRequest, _http_body)
+        name, body = await self._parsed(
+            call, identity, message, schema.RawPredictRequest, _http_body
+        )
         named = self._named(identity, name, stream=True)
         action = f"sagemaker:{STREAM_GRANTED_WITH}"
         resource = self._resource(named.endpoint)
@@ -185,11 +207,22 @@ class PredictionService:
         from google.protobuf import json_format  # who uses no gRPC does not pay for it
 
         schema = await self._schema.get()
-        name = await parsed(message, schema.GetEndpointRequest, lambda asked: asked.name)
+        name = parsed(message, schema.GetEndpointRequest, lambda asked: asked.name)
         named = self._named(identity, name)
         found = self._resources.described(*named, asked_host(call.headers))
         answer = json_format.ParseDict(found, schema.Endpoint())
         return CallAnswer(answer.SerializeToString())
+
+    async def _parsed(
+        self,
+        call: TrailingExchange,
+        identity: Identity,
+        message: bytes,
+        kind: Callable[[], Any],
+        read: Callable[[Any], _T],
+    ) -> _T:
+        cost = message_cost(len(message))
+        return await self._workers.share_of(call, identity).run(cost, parsed, message, kind, read)
 
     # --- The endpoint ----------------------------------------------------------------------------
 

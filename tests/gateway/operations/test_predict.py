@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
@@ -185,16 +184,6 @@ async def test_a_long_body_is_as_good_as_a_short_one(asking):
     assert (status, said) == (200, {"predictions": [1] * count})
 
 
-class CountingThreads(ThreadPoolExecutor):
-    """The loop's threads, and how often they were asked for work."""
-
-    asked = 0
-
-    def submit(self, *args, **options):
-        self.asked += 1
-        return super().submit(*args, **options)
-
-
 @pytest.mark.parametrize(
     ("instance", "count", "on_thread"),
     [
@@ -205,17 +194,23 @@ class CountingThreads(ThreadPoolExecutor):
     ],
 )
 async def test_numbers_are_read_at_once_and_what_takes_longer_on_a_thread(
-    asking, instance, count, on_thread
+    asking, instance, count, on_thread, monkeypatch
 ):
     client = await asking()
-    threads = CountingThreads()
-    asyncio.get_running_loop().set_default_executor(threads)
+    on_threads = []
+    submit = ThreadPoolExecutor.submit
+
+    def counted(threads, work):
+        on_threads.append(work)
+        return submit(threads, work)
+
+    monkeypatch.setattr(ThreadPoolExecutor, "submit", counted)
     client.told.says = answer(b'{"predictions": [%b]}' % b",".join([b"1"] * count))
     body = b'{"instances": [%b]}' % b",".join([instance.encode()] * count)
     status, said = await client.json(MODEL, body)
     assert (status, len(said["predictions"])) == (200, count)
     assert client.told.bodies == [body]
-    assert threads.asked == on_thread
+    assert len(on_threads) == on_thread
 
 
 async def test_the_host_names_the_endpoint(asking):

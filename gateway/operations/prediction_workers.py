@@ -1,0 +1,172 @@
+"""Threads that read and write the bodies of predictions, in turn for those who ask."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from typing import ParamSpec, TypeVar
+
+from partway.gateway.access.authentication import Identity
+from partway.gateway.limits import (
+    PREDICTION_AT_ONCE,
+    PREDICTION_THREADS,
+    PREDICTION_TURN_TIMEOUT,
+    SHARE_OF_ONE,
+)
+from partway.gateway.quota import NOBODY, Quota, QuotaFull, QuotaLimits
+from partway.gateway.serving.exchange import Exchange
+from partway.gateway.serving.peers import peer_of
+from partway.protocol.checkpoints import checked_by
+from partway.protocol.errors import ServiceUnavailable
+
+_T = TypeVar("_T")
+_P = ParamSpec("_P")
+
+
+class _NotWaitedFor(Exception):
+    """Nobody waits for the work any more; raised on its thread."""
+
+
+class PredictionWorkers:
+    """A few threads, of which no principal has all, and no address where nobody is a principal.
+
+    A thread that computes keeps the interpreter from the event loop for up to 5 ms at a time
+    (:func:`sys.setswitchinterval`), so the number of threads bounds how long the loop waits. Work
+    whose request is cancelled ends at its next checkpoint and gives its thread to the next.
+
+    Args:
+        waiting: works that wait for a thread.
+        waiting_of_one: works of one owner that wait.
+        threads: how many there are.
+    """
+
+    def __init__(
+        self, waiting: int, waiting_of_one: int, threads: int = PREDICTION_THREADS
+    ) -> None:
+        of_one = max(1, threads // SHARE_OF_ONE)
+        self._quota = Quota(QuotaLimits(threads, of_one, waiting, waiting_of_one))
+        self._threads = ThreadPoolExecutor(threads, "predictions")
+
+    @property
+    def busy(self) -> int:
+        """How many threads work."""
+        return self._quota.used
+
+    @property
+    def waiting(self) -> int:
+        """How many works wait for a thread."""
+        return self._quota.waiting
+
+    def share_of(self, exchange: Exchange, identity: Identity) -> WorkerShare:
+        """The share in which the work for a request counts.
+
+        Args:
+            exchange: the request.
+            identity: who sends it.
+        """
+        return WorkerShare(self, exchange, identity)
+
+    async def run(self, owner: str, work: Callable[[], _T]) -> _T:
+        """Do work on a thread; see :meth:`WorkerShare.run`.
+
+        Args:
+            owner: whose share it counts in.
+            work: is done.
+        """
+        await self._turn(owner)
+        unwanted = threading.Event()
+
+        def check() -> None:
+            if unwanted.is_set():
+                raise _NotWaitedFor
+
+        def worked() -> _T:
+            with checked_by(check):
+                return work()
+
+        try:
+            future = self._threads.submit(worked)
+        except RuntimeError:  # the gateway has closed
+            self._quota.give_back(owner)
+            raise ServiceUnavailable(
+                "the gateway is draining; another one may take the request"
+            ) from None
+        loop = asyncio.get_running_loop()
+
+        def over(_: Future[_T]) -> None:
+            with suppress(RuntimeError):  # the loop has ended, and nobody waits any more
+                loop.call_soon_threadsafe(self._quota.give_back, owner)
+
+        future.add_done_callback(over)
+        try:
+            return await asyncio.wrap_future(future)
+        finally:
+            unwanted.set()
+
+    def close(self) -> None:
+        """Take no more work; what is at work ends by itself."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def _turn(self, owner: str) -> None:
+        try:
+            async with asyncio.timeout(PREDICTION_TURN_TIMEOUT):
+                await self._quota.claim(owner)
+        except QuotaFull as full:
+            whose = f"{full.owner} has" if full.owner else "there are"
+            raise ServiceUnavailable(
+                f"{whose} {full.used} bodies of predictions that wait to be read or written, as "
+                "many as this gateway lets wait (max_requests, max_requests_per_principal); try "
+                "again when some are done"
+            ) from None
+        except TimeoutError:
+            raise ServiceUnavailable(
+                "no thread was free to read or write the body of a prediction for "
+                f"{PREDICTION_TURN_TIMEOUT:g} s; try again when fewer are asked for"
+            ) from None
+
+
+class WorkerShare:
+    """One request's access to the workers; made by :meth:`PredictionWorkers.share_of`.
+
+    Args:
+        workers: the threads.
+        exchange: the request.
+        identity: who sends it.
+    """
+
+    __slots__ = ("_exchange", "_identity", "_workers")
+
+    def __init__(self, workers: PredictionWorkers, exchange: Exchange, identity: Identity) -> None:
+        self._workers = workers
+        self._exchange = exchange
+        self._identity = identity
+
+    async def run(
+        self, cost: int, work: Callable[_P, _T], *args: _P.args, **options: _P.kwargs
+    ) -> _T:
+        """Do work: at once where it is cheap, else on a thread.
+
+        Args:
+            cost: of the work, in elements; see :mod:`partway.protocol.work_cost`.
+            work: calls :func:`~partway.protocol.checkpoints.checkpoint` between its blocks.
+            args: of the work.
+            options: of the work, by name.
+
+        Raises:
+            ServiceUnavailable: too many works wait, or no thread was free in time.
+            Exception: what the work raised.
+        """
+        if cost <= PREDICTION_AT_ONCE:
+            return work(*args, **options)
+        return await self._workers.run(self._owner, lambda: work(*args, **options))
+
+    @property
+    def _owner(self) -> str:
+        """The owner of the share; a trusted proxy stands for many clients and is nobody."""
+        if self._identity.principal is not None:
+            return f"principal {self._identity.principal!r}"
+        exchange = self._exchange
+        return NOBODY if exchange.visitor.trusted else f"address {peer_of(exchange.peer)}"
