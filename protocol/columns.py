@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from partway.protocol.json_places import array_of, elements_of, kind_of, members_of, place_of
+from partway.protocol.checkpoints import checkpoint
+from partway.protocol.json_places import elements_of, kind_of, members_of, rows_of
 from partway.protocol.limits import NAMES_ANYWAY, NAMES_PER_BYTE
 from partway.protocol.signatures import SignatureFault
 
+if TYPE_CHECKING:
+    from partway.protocol.json_places import Text
+
 COLUMNS: Final = '{"inputs": […]} or {"inputs": {"NAME": […], …}}'
+
+#: The first byte of an object.
+_OBJECT: Final = ord("{")
+
+#: Rows between two checkpoints.
+_BLOCK: Final = 256
 
 #: Characters of a name that a message repeats.
 _MAX_NAME: Final = 60
@@ -38,20 +48,20 @@ def as_instances(
         raise SignatureFault(
             "instances and inputs are both there; there must be exactly one of the two"
         )
-    inputs, body = members["inputs"], text.decode()
-    begin, end = place_of(body, "inputs")
+    inputs, texts = members["inputs"], members_of(text)
     if isinstance(inputs, dict) and inputs and inputs.keys() != {"b64"}:
-        written = _transposed(inputs, body[begin:end], wrap=wrap and inputs.keys() != {"data"})
+        wraps = wrap and inputs.keys() != {"data"}
+        written: Text = b"[%b]" % b", ".join(_transposed(inputs, texts["inputs"], wrap=wraps))
     elif isinstance(inputs, list) and inputs:
-        written = body[begin:end]
+        written = texts["inputs"]
     else:
         raise SignatureFault(f"inputs: {kind_of(inputs)}; it must have tensors: {COLUMNS}")
-    rest = "".join(
-        f", {json.dumps(name)}: {body[at:to]}"
-        for name, at, to in members_of(body)
+    others = (
+        b", %b: %b" % (json.dumps(name).encode(), each)
+        for name, each in texts.items()
         if name != "inputs"
     )
-    return f'{{"instances": {written}{rest}}}'.encode(), inputs
+    return b'{"instances": %b%b}' % (written, b"".join(others)), inputs
 
 
 def as_outputs(predictions: bytes) -> bytes:
@@ -64,18 +74,26 @@ def as_outputs(predictions: bytes) -> bytes:
         The text of an object of columns, where each prediction is an object of the same members;
         else the array itself.
     """
-    text, rows = predictions.decode(), json.loads(predictions, parse_int=len, parse_float=len)
-    first = rows[0] if rows else None
-    if not isinstance(first, dict) or not first or first.keys() == {"b64"}:
+    rows = elements_of(predictions)
+    if not rows or any(memoryview(each)[0] != _OBJECT for each in rows):
         return predictions
-    if any(not isinstance(row, dict) or row.keys() != first.keys() for row in rows):
+    first = members_of(rows[0])
+    if not first or first.keys() == {"b64"}:
         return predictions
-    columns: dict[str, list[str]] = {name: [] for name in first}
-    for row in elements_of(text, 0):
-        for name, begin, end in members_of(row):
-            columns[name].append(row[begin:end])
-    written = (f"{json.dumps(name)}: [{', '.join(each)}]" for name, each in columns.items())
-    return f"{{{', '.join(written)}}}".encode()
+    columns: dict[str, list[Text]] = {name: [] for name in first}
+    for number, row in enumerate(rows):
+        if number % _BLOCK == 0:
+            checkpoint()
+        members = members_of(row)
+        if members.keys() != first.keys():
+            return predictions
+        for name, each in members.items():
+            columns[name].append(each)
+    written = (
+        b"%b: [%b]" % (json.dumps(name).encode(), b", ".join(each))
+        for name, each in columns.items()
+    )
+    return b"{%b}" % b", ".join(written)
 
 
 def check_names_fit(names: Iterable[str], instances: int, size: int) -> None:
@@ -98,7 +116,7 @@ def check_names_fit(names: Iterable[str], instances: int, size: int) -> None:
         )
 
 
-def _transposed(inputs: dict[str, Any], text: str, *, wrap: bool) -> str:
+def _transposed(inputs: dict[str, Any], text: Text, *, wrap: bool) -> Iterator[bytes]:
     for name, column in inputs.items():
         if not isinstance(column, list) or not column:
             raise SignatureFault(
@@ -112,13 +130,10 @@ def _transposed(inputs: dict[str, Any], text: str, *, wrap: bool) -> str:
             f"inputs: {least[0][:_MAX_NAME]!r} has {least[1]} values and {most[0][:_MAX_NAME]!r} "
             f"{most[1]}; there must be one for each instance"
         )
-    check_names_fit(inputs, lengths.popitem()[1], len(text))
-    columns = [_named(name, text[at:to]) for name, at, to in members_of(text)]
-    before, behind = ('{"data": {', "}}") if wrap else ("{", "}")
-    return array_of(f"{before}{', '.join(row)}{behind}" for row in zip(*columns, strict=True))
-
-
-def _named(name: str, column: str) -> Iterator[str]:
-    """A column's values, each as a row's member."""
-    member = json.dumps(name)
-    return (f"{member}: {each}" for each in elements_of(column, 0))
+    size = memoryview(text).nbytes
+    check_names_fit(inputs, lengths.popitem()[1], size)
+    names = [json.dumps(name).encode() for name in inputs]
+    start, end = (b'{"data": {', b"}}") if wrap else (b"{", b"}")
+    seams = [start + names[0] + b": ", *(b", %b: " % each for each in names[1:]), end]
+    texts = members_of(text)
+    return rows_of(seams, [elements_of(texts[name]) for name in inputs])

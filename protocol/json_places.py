@@ -1,59 +1,61 @@
-"""Where values are in a text of JSON that is valid: what is moved or replaced stays as it came."""
+"""Parts of a text of JSON that is valid: what is moved or replaced stays as it came.
+
+msgspec finds where values end and makes none of them. It refuses half of a surrogate pair, which
+RFC 8259 §8.2 allows: such a text is read by Python's own library. A part of a text keeps all of the
+text in memory.
+"""
 
 from __future__ import annotations
 
+import functools
 import json
 import re
-from collections.abc import Iterable, Iterator
-from itertools import islice
-from typing import Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-#: Elements that are joined at a time.
-_AT_A_TIME: Final = 256
+if TYPE_CHECKING:
+    import msgspec
 
-_SPACE: Final = re.compile(r"[ \t\r\n]*")
+    #: A text, as bytes or as a part of other bytes.
+    Text: TypeAlias = bytes | msgspec.Raw
+
+#: Rows that are joined at a time: each is an object of fifty bytes besides its text.
+_BLOCK: Final = 256
+
 _KINDS: Final = {dict: "an object", str: "a string", bool: "a boolean", type(None): "null"}
 
-#: Finds where a value ends. Numbers are looked at by their length alone.
-_VALUES: Final = json.JSONDecoder(parse_int=len, parse_float=len)
+
+def members_of(text: Text) -> Mapping[str, Text]:
+    """The texts of an object's members, by name; no name is there twice."""
+    found: dict[str, Text] | None = _found(text, "members")
+    return dict(_members(bytes(text).decode())) if found is None else found
 
 
-def members_of(text: str) -> Iterator[tuple[str, int, int]]:
-    """The members of an object, names and where their values begin and end; it is valid JSON."""
-    at = _behind_space(text, text.index("{") + 1)
-    while text[at] != "}":
-        name, at = _VALUES.raw_decode(text, at)
-        begin = _behind_space(text, text.index(":", at) + 1)
-        _, end = _VALUES.raw_decode(text, begin)
-        yield name, begin, end
-        at = _behind_space(text, end)
-        if text[at] == ",":
-            at = _behind_space(text, at + 1)
+def elements_of(text: Text) -> Sequence[Text]:
+    """The texts of an array's elements."""
+    found: list[Text] | None = _found(text, "elements")
+    return list(_elements(bytes(text).decode())) if found is None else found
 
 
-def place_of(text: str, wanted: str) -> tuple[int, int]:
-    """Where the value of a member of an object begins and ends.
+def rows_of(seams: Sequence[bytes], columns: Sequence[Sequence[Text]]) -> Iterator[bytes]:
+    """Rows made of columns, a block of them at a time, with commas between rows.
 
     Args:
-        text: the object, which is valid JSON and has the member.
-        wanted: the member's name.
+        seams: of each row: what stands before its first part, between each two, and behind the
+            last.
+        columns: the parts of the rows, all of one length, which is one at least.
     """
-    return next((begin, end) for name, begin, end in members_of(text) if name == wanted)
-
-
-def elements_of(text: str, begin: int) -> Iterator[str]:
-    """The texts of an array's elements; it is valid JSON, and has one at least."""
-    while text[begin] != "]":
-        begin = _behind_space(text, begin + 1)
-        _, end = _VALUES.raw_decode(text, begin)
-        yield text[begin:end]
-        begin = _behind_space(text, end)
-
-
-def array_of(elements: Iterable[str]) -> str:
-    """An array's text, of its elements', joined some at a time: each has fifty bytes besides."""
-    left = iter(elements)
-    return f"[{', '.join(iter(lambda: ', '.join(islice(left, _AT_A_TIME)), ''))}]"
+    first, *between, last = seams
+    before = [last + b", " + first, *between]
+    width, count = 2 * len(columns), len(columns[0])
+    for begin in range(0, count, _BLOCK):
+        several = min(_BLOCK, count - begin)
+        pieces: list[Any] = [b""] * (width * several)
+        for number, column in enumerate(columns):
+            pieces[2 * number :: width] = [before[number]] * several
+            pieces[2 * number + 1 :: width] = column[begin : begin + several]
+        pieces[0] = first
+        yield b"".join((*pieces, last))
 
 
 def kind_of(value: object) -> str:
@@ -61,6 +63,54 @@ def kind_of(value: object) -> str:
     if isinstance(value, list):
         return "an array was given" if value else "an empty array was given"
     return f"{_KINDS.get(type(value), 'a number')} was given"
+
+
+def _found(text: Text, what: str) -> Any:
+    """The parts of a text; None where it has half of a surrogate pair."""
+    from msgspec import DecodeError  # it takes 10 ms
+
+    try:
+        return _reader(what).decode(text)
+    except DecodeError:
+        return None
+
+
+@functools.cache
+def _reader(what: str) -> msgspec.json.Decoder[Any]:
+    from msgspec import Raw
+    from msgspec.json import Decoder
+
+    return Decoder(dict[str, Raw]) if what == "members" else Decoder(list[Raw])
+
+
+# --- By Python's own library ---------------------------------------------------------------------
+
+_SPACE: Final = re.compile(r"[ \t\r\n]*")
+
+#: Finds where a value ends. Numbers are looked at by their length alone.
+_VALUES: Final = json.JSONDecoder(parse_int=len, parse_float=len)
+
+
+def _members(text: str) -> Iterator[tuple[str, bytes]]:
+    at = _behind_space(text, text.index("{") + 1)
+    while text[at] != "}":
+        name, at = _VALUES.raw_decode(text, at)
+        begin = _behind_space(text, text.index(":", at) + 1)
+        _, end = _VALUES.raw_decode(text, begin)
+        yield name, text[begin:end].encode()
+        at = _behind_space(text, end)
+        if text[at] == ",":
+            at = _behind_space(text, at + 1)
+
+
+def _elements(text: str) -> Iterator[bytes]:
+    at = _behind_space(text, text.index("[") + 1)
+    while text[at] != "]":
+        _, end = _VALUES.raw_decode(text, at)
+        yield text[at:end].encode()
+        at = _behind_space(text, end)
+        if text[at] == ",":
+            at = _behind_space(text, at + 1)
 
 
 def _behind_space(text: str, at: int) -> int:

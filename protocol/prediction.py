@@ -19,13 +19,11 @@ from itertools import chain
 from math import inf
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-import orjson
-
 from partway.protocol.base64_text import decoded, encoded
 from partway.protocol.byte_count import byte_count
 from partway.protocol.columns import as_instances
-from partway.protocol.json_places import array_of, elements_of, kind_of, members_of, place_of
-from partway.protocol.json_text import NotJson, parsed
+from partway.protocol.json_places import elements_of, kind_of, members_of, rows_of
+from partway.protocol.json_text import NotJson, loads, parsed
 from partway.protocol.limits import KIB, MAX_JSON_DEPTH
 from partway.protocol.signatures import (
     Signature,
@@ -38,6 +36,7 @@ from partway.protocol.signatures import (
 )
 
 if TYPE_CHECKING:
+    from partway.protocol.json_places import Text
     from partway.protocol.number_tensors import NumberTensor, TensorFinder
 
 REQUEST: Final = '{"instances": […]}'
@@ -266,14 +265,12 @@ def read_answer(body: bytes, instances: int, signature: Signature | None = None)
         found = "missing" if "predictions" not in members else kind_of(predictions)
         raise PredictionFault(f"predictions: {found}; it must be an array: {ANSWER}")
     _check_count(len(predictions), instances)
-    decoded_text = text.decode()
-    begin, end = place_of(decoded_text, "predictions")
-    found_text = decoded_text[begin:end]
+    written = bytes(members_of(text)["predictions"])
     if signature is not None and signature.outputs:
         _check(signature.outputs, predictions, "predictions")
         if any(is_bytes(*each) for each in signature.outputs.items()):
-            found_text = _with_bytes(found_text, predictions, signature.outputs)
-    return found_text.encode()
+            return _with_bytes(written, predictions, signature.outputs)
+    return written
 
 
 def _check_count(predictions: int, instances: int) -> None:
@@ -330,20 +327,25 @@ def _check(specs: Mapping[str, TensorSpec], rows: list[Any], what: str) -> None:
         raise PredictionFault(str(fault)) from None
 
 
-def _with_bytes(text: str, predictions: list[Any], specs: Mapping[str, TensorSpec]) -> str:
-    """Predictions whose bytes are ``{"b64": …}``; of what else there is no character changes."""
+def _with_bytes(text: bytes, predictions: list[Any], specs: Mapping[str, TensorSpec]) -> bytes:
+    """Predictions whose bytes are ``{"b64": …}``; no other value changes."""
     binary = {alias for alias, spec in specs.items() if is_bytes(alias, spec)}
 
-    def written(element: str, value: Any) -> str:
+    def written(element: Text, value: Any) -> Text:
         if not isinstance(value, dict) or value.keys() == {"b64"}:
-            return json.dumps(as_b64(value))
-        changed = element
-        for name, begin, end in reversed([*members_of(element)]):
-            if name in binary:
-                changed = changed[:begin] + json.dumps(as_b64(value[name])) + changed[end:]
-        return changed
+            return _b64(value)
+        members = (
+            b"%b: %b" % (json.dumps(name).encode(), _b64(value[name]) if name in binary else each)
+            for name, each in members_of(element).items()
+        )
+        return b"{%b}" % b", ".join(members)
 
-    return array_of(map(written, elements_of(text, 0), predictions))
+    texts = list(map(written, elements_of(text), predictions))
+    return b"[%b]" % b", ".join(rows_of([b"", b""], [texts])) if texts else text
+
+
+def _b64(value: Any) -> bytes:
+    return json.dumps(as_b64(value)).encode()
 
 
 # --- The whole body ------------------------------------------------------------------------------
@@ -407,8 +409,8 @@ def _value(text: bytes, looks: _Looks) -> object:
     than all objects have members, so that each has its own.
     """
     try:
-        value = orjson.loads(text)
-    except orjson.JSONDecodeError:
+        value = loads(text)
+    except ValueError:
         value = None  # its numbers are bounded too, so this may be JSON all the same
     if isinstance(value, dict):
         members = _count_members(value, looks.brackets)
@@ -483,13 +485,19 @@ def _padded(found: re.Match[bytes]) -> bytes:
 
 
 def _wrapped(body: bytes, instances: list[Any]) -> bytes:
-    text = body.decode()
-    begin, end = place_of(text, "instances")
-    wrapped = array_of(
-        each if _is_wrapped(value) else f'{{"data": {each}}}'
-        for each, value in zip(elements_of(text, begin), instances, strict=True)
-    )
-    return f"{text[:begin]}{wrapped}{text[end:]}".encode()
+    members = members_of(body)
+    texts = elements_of(members["instances"])
+    seams = [b'{"data": ', b"}"]
+    if any(map(_is_wrapped, instances)):
+        seams = [b"", b""]
+        texts = [
+            each if _is_wrapped(value) else b'{"data": %b}' % each
+            for each, value in zip(texts, instances, strict=True)
+        ]
+    wrapped: dict[str, Text] = dict(members)
+    wrapped["instances"] = b"[%b]" % b", ".join(rows_of(seams, [texts]))
+    written = (b"%b: %b" % (json.dumps(name).encode(), each) for name, each in wrapped.items())
+    return b"{%b}" % b", ".join(written)
 
 
 def _is_wrapped(value: object) -> bool:

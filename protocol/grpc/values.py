@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import orjson
 
+from partway.protocol.json_text import loads
 from partway.protocol.limits import GRPC_VALUE_DEPTH
 from partway.protocol.prediction import PredictionFault
 
@@ -50,8 +51,8 @@ def add_json(values: Any, text: bytes) -> None:
             something is nested deeper than clients read.
     """
     try:
-        found = orjson.loads(text)
-    except orjson.JSONDecodeError:
+        found = loads(text)
+    except ValueError:
         raise PredictionFault(
             "a number is larger than a double can be, or a string has half of a surrogate pair"
         ) from None

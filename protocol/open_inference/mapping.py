@@ -18,7 +18,7 @@ import orjson
 
 from partway.protocol.base64_text import decoded
 from partway.protocol.columns import check_names_fit
-from partway.protocol.json_text import NotJson, check_unicode
+from partway.protocol.json_text import NotJson, check_unicode, loads
 from partway.protocol.limits import MAX_TENSOR_DIMENSIONS
 from partway.protocol.open_inference.instance_texts import instance_texts
 from partway.protocol.open_inference.requests import InferFault, InferRequest, RequestedOutput
@@ -129,8 +129,8 @@ def _parsed(predictions: bytes) -> Any:
     """
     if _LONG_NUMBER.search(predictions) is None:
         try:
-            return orjson.loads(predictions)
-        except orjson.JSONDecodeError:
+            return loads(predictions)
+        except ValueError:
             pass  # it is valid, and has a number beyond what orjson reads; or such a string
     found = json.loads(predictions, parse_int=_whole)
     try:

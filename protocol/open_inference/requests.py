@@ -11,9 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-import orjson
-
-from partway.protocol.json_text import NotJson, check_unicode, parsed
+from partway.protocol.json_text import NotJson, check_unicode, loads, parsed
 from partway.protocol.open_inference import HEADER_LENGTH
 from partway.protocol.open_inference.tensors import (
     Tensor,
@@ -231,8 +229,8 @@ def _value(text: bytes) -> object:
     members were found, in the places that a request has objects in.
     """
     try:
-        value = orjson.loads(text)
-    except orjson.JSONDecodeError:
+        value = loads(text)
+    except ValueError:
         value = None  # its numbers are bounded too, so this may be JSON all the same
     if isinstance(value, dict) and text.count(b":") == _count(value):
         return value
