@@ -17,6 +17,7 @@ from typing import Any, Final
 import orjson
 
 from partway.protocol.base64_text import decoded
+from partway.protocol.checkpoints import checkpoint
 from partway.protocol.columns import check_names_fit
 from partway.protocol.json_text import NotJson, check_unicode, loads
 from partway.protocol.limits import MAX_TENSOR_DIMENSIONS
@@ -187,8 +188,12 @@ def _tensor(name: str, values: list[Any], spec: TensorSpec | None) -> Tensor:
 def _flattened(name: str, values: list[Any]) -> tuple[list[int], list[Any]]:
     """The shape of values that are arrays in one another, and their elements."""
     shape, level = [len(values)], values
-    while level and list in set(map(type, level)):
-        lengths = {len(each) if type(each) is list else -1 for each in level}
+    while level and list in (kinds := set(map(type, level))):
+        checkpoint()
+        if kinds == {list}:
+            lengths = set(map(len, level))
+        else:
+            lengths = {len(each) if type(each) is list else -1 for each in level}
         if len(lengths) > 1 or len(shape) == MAX_TENSOR_DIMENSIONS:
             found = ", ".join("no array" if each < 0 else str(each) for each in sorted(lengths))
             raise PredictionFault(

@@ -40,7 +40,7 @@ from partway.gateway.serving.routes import Route
 from partway.protocol.errors import InputValidationError
 from partway.protocol.grpc.messages import framed
 from partway.protocol.grpc.metadata import HEAD, Code, status
-from partway.protocol.grpc.values import add_json, json_of
+from partway.protocol.grpc.values import json_of, values_of
 from partway.protocol.http_body import HttpBody
 from partway.protocol.limits import GRPC_CHUNK_BYTES, KIB, MAX_ENDPOINT_NAME
 from partway.protocol.part_events import INVALID_SIGNATURE
@@ -144,17 +144,13 @@ class PredictionService:
         named = self._named(identity, name)
         call.holding.draw(len(body))
 
-        def made(predictions: bytes) -> Any:
-            answer = schema.PredictResponse()
-            add_json(answer.predictions, predictions)
-            return answer
-
-        found = await self._predict.predicted(call, identity, named.endpoint, body, made)
-        answer = found.predictions
-        answer.deployed_model_id = found.invoked.lease.variant
-        answer.model = model_name(named.parent, named.endpoint)
-        cost = message_cost(answer.ByteSize())
-        message = await self._workers.share_of(call, identity).run(cost, answer.SerializeToString)
+        found = await self._predict.predicted(call, identity, named.endpoint, body, values_of)
+        answer = schema.PredictResponse(
+            deployed_model_id=found.invoked.lease.variant,
+            model=model_name(named.parent, named.endpoint),
+        )
+        # A message is what its fields are, one behind the other; the first are the predictions.
+        message = found.predictions + answer.SerializeToString()
         return CallAnswer(message, answer_headers(named.parent, found.invoked))
 
     async def raw_predict(
