@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from partway.protocol.checkpoints import checkpoint
 from partway.protocol.json_places import elements_of, kind_of, members_of, rows_of
+from partway.protocol.json_text import string_of
 from partway.protocol.limits import NAMES_ANYWAY, NAMES_PER_BYTE
 from partway.protocol.signatures import SignatureFault
 
@@ -57,9 +57,7 @@ def as_instances(
     else:
         raise SignatureFault(f"inputs: {kind_of(inputs)}; it must have tensors: {COLUMNS}")
     others = (
-        b", %b: %b" % (json.dumps(name).encode(), each)
-        for name, each in texts.items()
-        if name != "inputs"
+        b", %b: %b" % (string_of(name), each) for name, each in texts.items() if name != "inputs"
     )
     return b'{"instances": %b%b}' % (written, b"".join(others)), inputs
 
@@ -89,10 +87,7 @@ def as_outputs(predictions: bytes) -> bytes:
             return predictions
         for name, each in members.items():
             columns[name].append(each)
-    written = (
-        b"%b: [%b]" % (json.dumps(name).encode(), b", ".join(each))
-        for name, each in columns.items()
-    )
+    written = (b"%b: [%b]" % (string_of(name), b", ".join(each)) for name, each in columns.items())
     return b"{%b}" % b", ".join(written)
 
 
@@ -108,7 +103,7 @@ def check_names_fit(names: Iterable[str], instances: int, size: int) -> None:
         SignatureFault: they would take more than :data:`NAMES_PER_BYTE` times that.
     """
     most = max(NAMES_ANYWAY, NAMES_PER_BYTE * size)
-    written = instances * sum(len(json.dumps(name)) for name in names)
+    written = instances * sum(len(string_of(name)) for name in names)
     if written > most:
         raise SignatureFault(
             f"the inputs' names have {written} bytes together where each of {instances} instances "
@@ -132,7 +127,7 @@ def _transposed(inputs: dict[str, Any], text: Text, *, wrap: bool) -> Iterator[b
         )
     size = memoryview(text).nbytes
     check_names_fit(inputs, lengths.popitem()[1], size)
-    names = [json.dumps(name).encode() for name in inputs]
+    names = [string_of(name) for name in inputs]
     start, end = (b'{"data": {', b"}}") if wrap else (b"{", b"}")
     seams = [start + names[0] + b": ", *(b", %b: " % each for each in names[1:]), end]
     texts = members_of(text)

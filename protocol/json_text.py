@@ -6,6 +6,7 @@ import gc
 import json
 import re
 from collections.abc import Callable
+from json.encoder import encode_basestring_ascii
 from typing import Any, Final, NoReturn
 
 import orjson
@@ -71,6 +72,11 @@ def loads(text: bytes) -> Any:
     finally:
         if was_on:
             gc.enable()
+
+
+def string_of(text: str) -> bytes:
+    """A string as JSON has it, in ASCII: so half of a surrogate pair is written too."""
+    return encode_basestring_ascii(text).encode()
 
 
 def check_unicode(text: bytes, value: object) -> None:

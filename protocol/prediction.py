@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import chain
 from math import inf
@@ -23,7 +23,7 @@ from partway.protocol.base64_text import decoded, encoded
 from partway.protocol.byte_count import byte_count
 from partway.protocol.columns import as_instances
 from partway.protocol.json_places import elements_of, kind_of, members_of, rows_of
-from partway.protocol.json_text import NotJson, loads, parsed
+from partway.protocol.json_text import NotJson, loads, parsed, string_of
 from partway.protocol.limits import KIB, MAX_JSON_DEPTH
 from partway.protocol.signatures import (
     Signature,
@@ -335,7 +335,7 @@ def _with_bytes(text: bytes, predictions: list[Any], specs: Mapping[str, TensorS
         if not isinstance(value, dict) or value.keys() == {"b64"}:
             return _b64(value)
         members = (
-            b"%b: %b" % (json.dumps(name).encode(), _b64(value[name]) if name in binary else each)
+            b"%b: %b" % (string_of(name), _b64(value[name]) if name in binary else each)
             for name, each in members_of(element).items()
         )
         return b"{%b}" % b", ".join(members)
@@ -457,13 +457,19 @@ def _count_members(value: object, brackets: int) -> int:
             count += sum(len(each) for each in level if type(each) is dict)
         if not left and depth < MAX_JSON_DEPTH:
             return count  # nothing below is an array or an object
-        level = [each for each in level if each and type(each) in (list, dict)]
+        if arrays == len(level):
+            level = list(chain.from_iterable(level))
+        else:
+            within = (each for each in level if type(each) in (list, dict))
+            level = list(chain.from_iterable(map(_members_in, within)))
         if not level:
             return count
-        level = list(
-            chain.from_iterable(each.values() if type(each) is dict else each for each in level)
-        )
     raise PredictionFault(f"the body is not read: it is nested deeper than {MAX_JSON_DEPTH} levels")
+
+
+def _members_in(value: Any) -> Iterable[Any]:
+    """What is in an array, or the values in an object."""
+    return value.values() if type(value) is dict else value
 
 
 # --- Binary values -------------------------------------------------------------------------------
@@ -496,7 +502,7 @@ def _wrapped(body: bytes, instances: list[Any]) -> bytes:
         ]
     wrapped: dict[str, Text] = dict(members)
     wrapped["instances"] = b"[%b]" % b", ".join(rows_of(seams, [texts]))
-    written = (b"%b: %b" % (json.dumps(name).encode(), each) for name, each in wrapped.items())
+    written = (b"%b: %b" % (string_of(name), each) for name, each in wrapped.items())
     return b"{%b}" % b", ".join(written)
 
 

@@ -188,17 +188,18 @@ def infer_response(
 
 
 def _input(tensor: Any, raw: bytes | None) -> Tensor:
-    what = f"tensor {shown(tensor.name)}"
-    _parameters(what, tensor.parameters)
+    name, datatype, shape = tensor.name, tensor.datatype, tuple(tensor.shape)
+    if tensor.parameters:
+        _parameters(f"tensor {shown(name)}", tensor.parameters)
     if raw is not None:
         if tensor.HasField("contents"):
-            raise InferFault(f"{what}: it has contents, and raw_input_contents too")
-        return from_binary(tensor.name, tensor.datatype, tensor.shape, raw)
-    if tensor.datatype in BINARY_ONLY:
-        raise InferFault(f"{what}: {tensor.datatype} must come in raw_input_contents")
-    where = _CONTENTS.get(tensor.datatype)
+            raise InferFault(f"tensor {shown(name)}: it has contents, and raw_input_contents too")
+        return from_binary(name, datatype, shape, raw)
+    if datatype in BINARY_ONLY:
+        raise InferFault(f"tensor {shown(name)}: {datatype} must come in raw_input_contents")
+    where = _CONTENTS.get(datatype)
     found = [] if where is None else list(getattr(tensor.contents, where))
-    return from_json(tensor.name, tensor.datatype, tensor.shape, found)
+    return from_json(name, datatype, shape, found)
 
 
 def _outputs(found: Any, *, binary: bool) -> Iterator[RequestedOutput]:

@@ -1,7 +1,7 @@
 """``google.protobuf.Value`` ↔ JSON: a number there is a double, and nothing else.
 
-Values are read and written level by level, all of one kind together. So a nested array costs as
-much as so many arrays beside each other, and vectors of numbers are read and written in one call.
+Values are read and written as protobuf's bytes, level by level, all of one kind together: a message
+for each would cost microseconds. Only bytes that protobuf itself has written are read here.
 """
 
 from __future__ import annotations
@@ -9,10 +9,11 @@ from __future__ import annotations
 import functools
 import math
 import struct
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import chain, islice
-from operator import add, attrgetter, methodcaller
-from typing import Any, Final
+from json.encoder import encode_basestring
+from operator import add
+from typing import Any, Final, TypeVar
 
 import orjson
 
@@ -21,16 +22,19 @@ from partway.protocol.json_text import loads
 from partway.protocol.limits import GRPC_VALUE_DEPTH
 from partway.protocol.prediction import PredictionFault
 
-#: An element of a ListValue that is a number, as protobuf writes it: both heads, and the double.
-#: Vectors are read and written so, in a tenth of the time that an object for each number takes.
+_T = TypeVar("_T")
+_K = TypeVar("_K")
+
+#: An element of a ListValue that is a number: both heads, and the double.
 _NUMBER_HEADS: Final = b"\x0a\x09\x11"
-_NUMBER: Final = struct.Struct("<3sd")
-_NUMBERS: Final = struct.Struct("<3xd")
+_ELEMENTS: Final = struct.Struct("<3xd")
+_ELEMENT_BYTES: Final = _ELEMENTS.size
 
-#: Where the Value itself begins in such an element.
-_NUMBER_VALUE: Final = 2
+#: A Value that is a number.
+_NUMBERS: Final = struct.Struct("<xd")
+_NUMBER_BYTES: Final = _NUMBERS.size
 
-#: Numbers of a vector that are read, or written, by one format, which takes memory for each.
+#: Numbers that are written by one format, which takes memory for each.
 _LONG_VECTOR: Final = 1024
 
 #: Doubles up to here are all the whole numbers that there are (IEEE 754).
@@ -40,26 +44,31 @@ _WHOLE: Final = 2.0**53
 _NULL: Final = b"\x08\x00"
 _BOOLEANS: Final = (b"\x20\x00", b"\x20\x01")
 
-#: Tags of fields that begin with their length: a Value's string, struct and list, an element of a
-#: ListValue or an entry of a Struct, and an entry's name and Value.
-_STRING, _STRUCT, _LIST = b"\x1a", b"\x2a", b"\x32"
+#: The first bytes of a Value, by its kind; the last three begin with their length.
+_IS_NULL, _IS_NUMBER, _IS_BOOLEAN = b"\x08", b"\x11", b"\x20"
+_IS_STRING, _IS_STRUCT, _IS_LIST = b"\x1a", b"\x2a", b"\x32"
+
+#: Tags of an element of a ListValue or an entry of a Struct, and of an entry's name and Value.
 _ELEMENT, _NAME, _VALUE = b"\x0a", b"\x0a", b"\x12"
 
-_kind_of: Final = methodcaller("WhichOneof", "kind")
-_list_of: Final = attrgetter("list_value")
-_fields_of: Final = attrgetter("struct_value.fields")
+#: Lengths up to here take one byte, as varints.
+_SHORT: Final = 127
 
 
 def json_of(values: Iterable[Any]) -> bytes:
     """An array in JSON of values. A whole number is written as one, as protobuf's own JSON does.
 
     Args:
-        values: of ``google.protobuf.Value``.
+        values: of ``google.protobuf.Value``; unknown fields are dropped.
 
     Raises:
         PredictionFault: one is not a number, or infinite, or nothing at all.
     """
-    return orjson.dumps(_plain([*values]))
+    texts = []
+    for each in values:
+        each.DiscardUnknownFields()
+        texts.append(each.SerializeToString())
+    return b"[%b]" % b",".join(_json(texts))
 
 
 def values_of(text: bytes) -> bytes:
@@ -78,104 +87,117 @@ def values_of(text: bytes) -> bytes:
         raise PredictionFault(
             "a number is larger than a double can be, or a string has half of a surrogate pair"
         ) from None
-    return _elements([found], GRPC_VALUE_DEPTH)[0]
+    return _lists([found], GRPC_VALUE_DEPTH)[0]
 
 
 # --- From values ---------------------------------------------------------------------------------
 
 
-def _plain(values: Sequence[Any]) -> Sequence[Any]:
-    """Values as orjson writes them."""
+def _json(values: list[bytes]) -> list[bytes]:
+    """Values as texts of JSON."""
     checkpoint()
-    kinds = [*map(_kind_of, values)]
-    several = {*kinds}
-    if len(several) > 1:
-        found: list[Any] = [None] * len(values)
-        for kind in several:
-            places = [place for place, each in enumerate(kinds) if each == kind]
-            plain = _plain_of(kind, [values[place] for place in places])
-            for place, each in zip(places, plain, strict=True):
-                found[place] = each
-        return found
-    return _plain_of(kinds[0], values) if kinds else []
+    return _by_kind(values, [each[:1] for each in values], _json_of)
 
 
-def _plain_of(kind: str | None, values: Sequence[Any]) -> Sequence[Any]:
-    """Values of one kind."""
-    match kind:
-        case "number_value":
-            return [_number(each.number_value) for each in values]
-        case "list_value":
-            return _lists([*map(_list_of, values)])
-        case "struct_value":
-            return _objects([*map(_fields_of, values)])
-        case "string_value":
-            return [each.string_value for each in values]
-        case "bool_value":
-            return [each.bool_value for each in values]
-        case "null_value":
-            return [None] * len(values)
-        case _:
-            raise PredictionFault("a google.protobuf.Value has no kind; it must have one")
+def _json_of(kind: bytes, values: list[bytes]) -> list[bytes]:
+    """Values of one kind, as texts of JSON."""
+    if kind == _IS_NUMBER:
+        numbers = [_number(each) for (each,) in _NUMBERS.iter_unpack(b"".join(values))]
+        return orjson.dumps(numbers)[1:-1].split(b",")
+    if kind == _IS_LIST:
+        return _arrays([*map(_content, values)])
+    if kind == _IS_STRUCT:
+        return _objects([*map(_content, values)])
+    if kind == _IS_STRING:
+        return [*map(_string, map(_content, values))]
+    if kind == _IS_BOOLEAN:
+        return [b"true" if each == _BOOLEANS[True] else b"false" for each in values]
+    if kind == _IS_NULL:
+        return [b"null"] * len(values)
+    raise PredictionFault("a google.protobuf.Value has no kind; it must have one")
 
 
-def _lists(lists: Sequence[Any]) -> list[Sequence[Any]]:
-    found = _vectors(lists)
-    places = [place for place, each in enumerate(found) if each is None]
-    elements = [[*lists[place].values] for place in places]
-    plain = iter(_plain([*chain.from_iterable(elements)]))
-    for place, each in zip(places, elements, strict=True):
-        found[place] = [*islice(plain, len(each))]
-    return found  # type: ignore[return-value]
+def _arrays(lists: list[bytes]) -> list[bytes]:
+    """ListValues as texts of JSON."""
+    if all(lists) and _are_numbers(b"".join(lists)):
+        return _vectors(lists)
+    return _by_kind(lists, [bool(each) and _are_numbers(each) for each in lists], _arrays_of)
 
 
-def _vectors(lists: Sequence[Any]) -> list[Sequence[float] | None]:
-    """The numbers of each list that has numbers alone; None for any other."""
-    texts = [each.SerializeToString() if _begins_with_number(each) else b"" for each in lists]
-    aligned = not any(len(each) % _NUMBER.size for each in texts)
-    if aligned and all(texts) and _are_numbers(b"".join(texts)):
-        return [_vector(each) for each in texts]
-    return [_vector(each) if each and _are_numbers(each) else None for each in texts]
+def _arrays_of(vectors: bool, lists: list[bytes]) -> list[bytes]:
+    """ListValues that are all vectors of numbers, or none of them."""
+    if vectors:
+        return _vectors(lists)
+    elements = [_split(each) for each in lists]
+    texts = _json([*chain.from_iterable(elements)])
+    return [b"[%b]" % each for each in _joined(elements, texts, b",")]
 
 
-def _begins_with_number(listed: Any) -> bool:
-    values = listed.values
-    return bool(values) and _kind_of(values[0]) == "number_value"
+def _vectors(lists: list[bytes]) -> list[bytes]:
+    numbers = [_vector(each) for each in lists]
+    return [b"[%b]" % each for each in orjson.dumps(numbers)[2:-2].split(b"],[")]
 
 
-def _objects(objects: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    names = [[*each] for each in objects]
-    values = chain.from_iterable(
-        [each[name] for name in of_it] for each, of_it in zip(objects, names, strict=True)
-    )
-    plain = iter(_plain([*values]))
-    return [dict(zip(each, islice(plain, len(each)), strict=True)) for each in names]
+def _objects(objects: list[bytes]) -> list[bytes]:
+    """Structs as texts of JSON."""
+    entries = [_split(each) for each in objects]
+    both = [_split(each) for each in chain.from_iterable(entries)]
+    names = [_string(name) for name, _ in both]
+    values = _json([value for _, value in both])
+    members = [b"%b:%b" % each for each in zip(names, values, strict=True)]
+    return [b"{%b}" % each for each in _joined(entries, members, b",")]
+
+
+def _split(text: bytes) -> list[bytes]:
+    """The fields of a message whose fields all begin with a tag of one byte and their length."""
+    found, at, end = [], 0, len(text)
+    while at < end:
+        size = text[at + 1]
+        at += 2
+        if size > _SHORT:
+            size, at = _length(text, at - 1)
+        found.append(text[at : at + size])
+        at += size
+    return found
+
+
+def _content(value: bytes) -> bytes:
+    """What is behind a Value's tag and length."""
+    return value[2:] if value[1] <= _SHORT else value[_length(value, 1)[1] :]
+
+
+def _length(text: bytes, at: int) -> tuple[int, int]:
+    """A length (a varint), and where it ends."""
+    size = shift = 0
+    while True:
+        size |= (text[at] & 127) << shift
+        at += 1
+        if text[at - 1] <= _SHORT:
+            return size, at
+        shift += 7
+
+
+def _string(text: bytes) -> bytes:
+    return encode_basestring(text.decode()).encode()
 
 
 def _are_numbers(text: bytes) -> bool:
-    """Whether a ListValue, as protobuf writes it, has numbers alone."""
-    count, rest = divmod(len(text), _NUMBER.size)
+    """Whether a ListValue has numbers alone."""
+    if not text.startswith(_NUMBER_HEADS):
+        return not text
+    count, rest = divmod(len(text), _ELEMENT_BYTES)
     return not rest and all(
-        text[place :: _NUMBER.size] == _NUMBER_HEADS[place : place + 1] * count
+        text[place::_ELEMENT_BYTES] == _NUMBER_HEADS[place : place + 1] * count
         for place in range(len(_NUMBER_HEADS))
     )
 
 
 def _vector(text: bytes) -> Sequence[float]:
     """The numbers of a ListValue that has them alone."""
-    count = len(text) // _NUMBER.size
-    if count <= _LONG_VECTOR:
-        numbers = _numbers_of(count).unpack(text)
-    else:
-        numbers = tuple(each for (each,) in _NUMBERS.iter_unpack(text))
+    numbers = [each for (each,) in _ELEMENTS.iter_unpack(text)]
     if math.isfinite(sum(numbers)) and not any(map(float.is_integer, numbers)):
         return numbers  # as each of them is written
-    return [_number(each) for each in numbers]
-
-
-@functools.lru_cache(16)
-def _numbers_of(count: int) -> struct.Struct:
-    return struct.Struct("<" + "3xd" * count)
+    return [*map(_number, numbers)]
 
 
 def _number(number: float) -> float:
@@ -189,66 +211,56 @@ def _number(number: float) -> float:
 # --- To values -----------------------------------------------------------------------------------
 
 
-def _values(found: list[Any], levels: int) -> list[bytes]:
-    """What JSON has, each as the bytes of a Value.
+def _fields(tag: bytes, found: list[Any], levels: int) -> list[bytes]:
+    """What JSON has, each as a Value that is a field of a message.
 
     Args:
+        tag: the field's.
         found: as Python has it.
         levels: how deep arrays and objects may be nested.
     """
     checkpoint()
-    several = {*map(type, found)}
-    if len(several) > 1:
-        texts = [b""] * len(found)
-        for kind in several:
-            places = [place for place, each in enumerate(found) if type(each) is kind]
-            written = _values_of(kind, [found[place] for place in places], levels)
-            for place, each in zip(places, written, strict=True):
-                texts[place] = each
-        return texts
-    return _values_of(several.pop(), found, levels) if several else []
+
+    def made(kind: type, of_kind: list[Any]) -> list[bytes]:
+        return _fields_of(tag, kind, of_kind, levels)
+
+    return _by_kind(found, [*map(type, found)], made)
 
 
-def _values_of(kind: type, found: list[Any], levels: int) -> list[bytes]:
-    """What is of one kind, each as the bytes of a Value."""
+def _fields_of(tag: bytes, kind: type, found: list[Any], levels: int) -> list[bytes]:
+    """What is of one kind, each as a Value that is a field of a message."""
     if kind is str:
-        return _with_lengths(_STRING, [each.encode() for each in found])
+        return _with_heads((tag, _IS_STRING), [each.encode() for each in found])
     if kind is bool:
-        return [_BOOLEANS[each] for each in found]
+        return _with_heads((tag,), [_BOOLEANS[each] for each in found])
     if kind is type(None):
-        return [_NULL] * len(found)
-    if kind is list or kind is dict:
-        if not levels:
-            raise PredictionFault(f"it is nested deeper than {GRPC_VALUE_DEPTH} levels")
-        if kind is list:
-            return _with_lengths(_LIST, _elements(found, levels - 1))
-        return _with_lengths(_STRUCT, _entries(found, levels - 1))
-    packed, size = _packed(found), _NUMBER.size
-    places = range(_NUMBER_VALUE, len(packed), size)
-    return [packed[place : place + size - _NUMBER_VALUE] for place in places]
+        return _with_heads((tag,), [_NULL] * len(found))
+    if kind is int or kind is float:
+        packed = _packed(found)
+        begin, size = _ELEMENT_BYTES - _NUMBER_BYTES, _ELEMENT_BYTES
+        places = range(0, len(packed), size)
+        return _with_heads((tag,), [packed[at + begin : at + size] for at in places])
+    if not levels:
+        raise PredictionFault(f"it is nested deeper than {GRPC_VALUE_DEPTH} levels")
+    if kind is list:
+        return _with_heads((tag, _IS_LIST), _lists(found, levels - 1))
+    return _with_heads((tag, _IS_STRUCT), _structs(found, levels - 1))
 
 
-def _elements(lists: list[list[Any]], levels: int) -> list[bytes]:
-    """Arrays, each as the bytes of a ListValue."""
+def _lists(lists: list[list[Any]], levels: int) -> list[bytes]:
+    """Arrays, each as a ListValue."""
     flat = [*chain.from_iterable(lists)]
     if {*map(type, flat)} <= {int, float}:
-        packed, size, end = _packed(flat), _NUMBER.size, 0
-        return [packed[end : (end := end + len(each) * size)] for each in lists]
-    return _joined(lists, _with_lengths(_ELEMENT, _values(flat, levels)))
+        packed, end = _packed(flat), 0
+        return [packed[end : (end := end + len(each) * _ELEMENT_BYTES)] for each in lists]
+    return _joined(lists, _fields(_ELEMENT, flat, levels))
 
 
-def _entries(objects: list[dict[str, Any]], levels: int) -> list[bytes]:
-    """Objects, each as the bytes of a Struct."""
-    names = [name.encode() for name in chain.from_iterable(objects)]
-    values = _values([*chain.from_iterable(map(dict.values, objects))], levels)
-    entries = map(add, _with_lengths(_NAME, names), _with_lengths(_VALUE, values))
-    return _joined(objects, _with_lengths(_ELEMENT, [*entries]))
-
-
-def _joined(groups: Iterable[list[Any] | dict[str, Any]], texts: list[bytes]) -> list[bytes]:
-    """Texts joined, as many to one as each group has members."""
-    left = iter(texts)
-    return [b"".join(islice(left, len(each))) for each in groups]
+def _structs(objects: list[dict[str, Any]], levels: int) -> list[bytes]:
+    """Objects, each as a Struct."""
+    names = _with_heads((_NAME,), [each.encode() for each in chain.from_iterable(objects)])
+    values = _fields(_VALUE, [*chain.from_iterable(map(dict.values, objects))], levels)
+    return _joined(objects, _with_heads((_ELEMENT,), [*map(add, names, values)]))
 
 
 def _packed(numbers: list[float]) -> bytes:
@@ -267,25 +279,66 @@ def _heads_and_numbers_of(count: int) -> struct.Struct:
     return struct.Struct("<" + "3sd" * count)
 
 
-def _with_lengths(tag: bytes, texts: list[bytes]) -> list[bytes]:
-    """Fields of a message: each text behind its tag and its length (a varint)."""
-    short = _short_heads(tag)
+def _with_heads(tags: tuple[bytes, ...], texts: list[bytes]) -> list[bytes]:
+    """Texts as fields of a message.
+
+    Args:
+        tags: the field's; of a field within a field the outer tag and the inner.
+        texts: what is in the inner field.
+    """
+    heads = _short_heads(tags)
     return [
-        (short[len(each)] if len(each) < len(short) else tag + _varint(len(each))) + each
+        (heads[len(each)] if len(each) < len(heads) else _head(tags, len(each))) + each
         for each in texts
     ]
 
 
 @functools.cache
-def _short_heads(tag: bytes) -> Sequence[bytes]:
-    """Tag and length of texts of less than 128 bytes, by their lengths."""
-    return [tag + _varint(size) for size in range(128)]
+def _short_heads(tags: tuple[bytes, ...]) -> Sequence[bytes]:
+    """What stands before a text, by the text's length."""
+    return [_head(tags, size) for size in range(_SHORT)]
+
+
+def _head(tags: tuple[bytes, ...], size: int) -> bytes:
+    """Tags and lengths before a text of so many bytes."""
+    head = b""
+    for tag in reversed(tags):
+        head = tag + _varint(len(head) + size) + head
+    return head
 
 
 def _varint(number: int) -> bytes:
     digits = bytearray()
-    while number > 127:
+    while number > _SHORT:
         digits.append(number & 127 | 128)
         number >>= 7
     digits.append(number)
     return bytes(digits)
+
+
+# --- Both ----------------------------------------------------------------------------------------
+
+
+def _by_kind(
+    found: list[_T], kinds: list[_K], made: Callable[[_K, list[_T]], list[bytes]]
+) -> list[bytes]:
+    """The texts of several things, made of those of each kind together."""
+    several = {*kinds}
+    if len(several) == 1:
+        return made(several.pop(), found)
+    texts = [b""] * len(found)
+    for kind in several:
+        places = [place for place, each in enumerate(kinds) if each == kind]
+        for place, each in zip(places, made(kind, [found[at] for at in places]), strict=True):
+            texts[place] = each
+    return texts
+
+
+def _joined(
+    groups: Sequence[list[Any] | dict[str, Any]], texts: list[bytes], between: bytes = b""
+) -> list[bytes]:
+    """Texts joined, as many to one as each group has members."""
+    if {*map(len, groups)} == {1}:
+        return texts
+    left = iter(texts)
+    return [between.join(islice(left, len(each))) for each in groups]

@@ -136,12 +136,13 @@ def _rows_of(tensor: Tensor, size: int, between: bytes) -> Callable[[int, int], 
 
         return strings
     check_finite(tensor)
-    rows = tensor.numbers.reshape(-1, size)
+    flat = tensor.numbers
 
     def numbers(begin: int, end: int) -> list[bytes]:
+        rows = flat[begin * size : end * size]
         if size == 1:
-            return _dumped(rows[begin:end].ravel())[1:-1].split(b",")
-        texts = _dumped(rows[begin:end])[2:-2].split(b"],[")
+            return _dumped(rows)[1:-1].split(b",")
+        texts = _dumped(rows.reshape(-1, size))[2:-2].split(b"],[")
         return texts if between == b"," else [each.replace(b",", between) for each in texts]
 
     return numbers

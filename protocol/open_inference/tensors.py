@@ -39,6 +39,13 @@ DATATYPES: Final[dict[str, np.dtype[Any]]] = {
 #: Those that JSON has no numbers of: they come and go as binary data alone.
 BINARY_ONLY: Final = frozenset({"FP16", "BF16"})
 
+#: The least and the largest number that a datatype of whole numbers holds.
+_RANGES: Final = {
+    name: (int(np.iinfo(each).min), int(np.iinfo(each).max))
+    for name, each in DATATYPES.items()
+    if each.kind in "iu" and name != "BF16"
+}
+
 _LENGTH: Final = struct.Struct("<I")
 _MOST_ELEMENTS: Final = 2**63
 
@@ -168,8 +175,7 @@ def from_elements(name: str, datatype: str, shape: Sequence[int], flat: list[Any
             raise TensorFault(f"tensor {shown(name)}: an element of {datatype} must be a number")
         elements = _floats(name, datatype, flat)
     else:
-        limits = np.iinfo(dtype)
-        least, most = int(limits.min), int(limits.max)
+        least, most = _RANGES[datatype]
         if not kinds <= {int} or not least <= min(flat) <= max(flat) <= most:
             raise TensorFault(
                 f"tensor {shown(name)}: an element of {datatype} must be a whole number from "
@@ -185,7 +191,10 @@ def check_finite(tensor: Tensor) -> None:
     Raises:
         TensorFault: the tensor has NaN or an infinity.
     """
-    if tensor.numbers.dtype.kind == "f" and not np.isfinite(tensor.numbers).all():
+    if tensor.datatype in _RANGES:
+        return
+    numbers = tensor.numbers
+    if numbers.dtype.kind == "f" and not np.isfinite(numbers).all():
         raise TensorFault(
             f"tensor {shown(tensor.name)}: NaN and Infinity are not numbers in JSON (RFC 8259 §6), "
             "which the container takes and answers"

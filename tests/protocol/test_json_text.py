@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gc
+import json
+
 import pytest
 
-from partway.protocol.json_text import NotJson, check_unicode, parsed
+from partway.protocol.json_text import NotJson, check_unicode, loads, parsed, string_of
 
 
 def test_all_numbers_are_floats_unless_another_kind_is_asked_for():
@@ -34,3 +37,32 @@ def test_a_string_that_is_half_a_pair_is_no_unicode():
     for text in (rb'"\ud83d"', rb'{"a": ["\ude00\ud83d"]}', rb'{"\uDC00": 1}'):
         with pytest.raises(NotJson, match="half of a surrogate pair"):
             check_unicode(text, parsed(text))
+
+
+def test_the_collector_looks_at_nothing_while_a_text_is_read():
+    text = b"[%b]" % b",".join([b"[]"] * 100_000)
+    looks = []
+    gc.callbacks.append(lambda phase, _: looks.append(phase))
+    try:
+        found = loads(text)
+        while_read = len(looks)
+    finally:
+        gc.callbacks.pop()
+    assert (len(found), while_read, gc.isenabled()) == (100_000, 0, True)
+
+
+def test_the_collector_is_as_it_was_after_a_fault_too():
+    with pytest.raises(ValueError, match="unexpected end"):
+        loads(b"[1")
+    assert gc.isenabled()
+    gc.disable()
+    try:
+        assert loads(b"[1]") == [1]
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
+
+
+@pytest.mark.parametrize("text", ["", 'a"\\', "ü😀", "\ud800"])
+def test_a_string_is_written_as_python_writes_it(text):
+    assert string_of(text) == json.dumps(text).encode()
