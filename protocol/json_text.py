@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import re
 from collections.abc import Callable
@@ -10,6 +9,8 @@ from json.encoder import encode_basestring_ascii
 from typing import Any, Final, NoReturn
 
 import orjson
+
+from partway.protocol.collector import collector_paused
 
 #: Half of a pair may be among the escapes; there is no UTF-8 of it (RFC 8259 §8.2).
 _SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
@@ -58,20 +59,11 @@ def parsed(text: bytes, number: Callable[[str], object] = float) -> object:
 def loads(text: bytes) -> Any:
     """JSON as Python has it, by the library that is fast, while the garbage collector is paused.
 
-    The collector looks at containers as they become many. It would look at those of a nested tensor
-    dozens of times, which takes five times as long as to make them. The library keeps the
-    interpreter, so nothing else runs meanwhile.
-
     Raises:
         ValueError: the text is none, or has a number or a string that orjson does not read.
     """
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
+    with collector_paused():
         return orjson.loads(text)
-    finally:
-        if was_on:
-            gc.enable()
 
 
 def string_of(text: str) -> bytes:

@@ -20,6 +20,7 @@ from partway.gateway.quota import NOBODY, Quota, QuotaFull, QuotaLimits
 from partway.gateway.serving.exchange import Exchange
 from partway.gateway.serving.peers import peer_of
 from partway.protocol.checkpoints import checked_by
+from partway.protocol.collector import collector_paused
 from partway.protocol.errors import ServiceUnavailable
 
 _T = TypeVar("_T")
@@ -84,7 +85,7 @@ class PredictionWorkers:
                 raise _NotWaitedFor
 
         def worked() -> _T:
-            with checked_by(check):
+            with checked_by(check), collector_paused():
                 return work()
 
         try:
