@@ -190,11 +190,16 @@ MAX_PREDICTION_BODY: Final = 3 * MIB // 2
 #: for each other; the second is for other owners while one owner's work takes long.
 PREDICTION_THREADS: Final = 2
 
+#: A thread that computes gives the interpreter to the event loop after so many seconds. The loop
+#: waits so long at each read and write. With Python's own 5 ms the bodies of 32 clients keep
+#: everybody waiting for a third of a second.
+THREAD_SWITCH_INTERVAL: Final = 0.0005
+
 #: The largest cost of work that the event loop does by itself, in elements: a millisecond's, or
 #: three at worst. 64 KiB of plain text have it.
 PREDICTION_AT_ONCE: Final = 4096
 
-#: Work waits for its turn on a thread no longer than a container has for its answer.
+#: Work waits for a thread at most as long as a container may take to answer.
 PREDICTION_TURN_TIMEOUT: Final = 60.0
 
 #: All bodies that are held whole at a time; over it a client gets 503. 85 of the largest fit, and

@@ -1,4 +1,4 @@
-"""Points in long work at which it ends early, because nobody waits for it any more.
+"""Points in long work at which it ends early, if its caller no longer waits.
 
 The work calls :func:`checkpoint` between its blocks. Its caller says what a checkpoint does, and
 says nothing where the work is short. ``anyio.from_thread.check_cancelled`` is the precedent.

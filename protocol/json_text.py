@@ -60,7 +60,7 @@ def loads(text: bytes) -> Any:
     """JSON as Python has it, by the library that is fast, while the garbage collector is paused.
 
     Raises:
-        ValueError: the text is none, or has a number or a string that orjson does not read.
+        ValueError: the text is not JSON, or orjson does not read one of its numbers or strings.
     """
     with collector_paused():
         return orjson.loads(text)

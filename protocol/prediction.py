@@ -468,7 +468,7 @@ def _count_members(value: object, brackets: int) -> int:
 
 
 def _members_in(value: Any) -> Iterable[Any]:
-    """What is in an array, or the values in an object."""
+    """The elements of an array, or the values of an object."""
     return value.values() if type(value) is dict else value
 
 

@@ -9,6 +9,7 @@ import gc
 import logging
 import os
 import signal
+import sys
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, nullcontext, suppress
 from functools import partial
@@ -45,7 +46,11 @@ from partway.gateway.fleet.data_directory import (
 from partway.gateway.fleet.dialler import Dialler, dial_container
 from partway.gateway.fleet.ping import tell_which_answer
 from partway.gateway.gateway import Gateway, Listening
-from partway.gateway.limits import CERTIFICATE_LOCK_TIMEOUT, SETTLING_TIMEOUT
+from partway.gateway.limits import (
+    CERTIFICATE_LOCK_TIMEOUT,
+    SETTLING_TIMEOUT,
+    THREAD_SWITCH_INTERVAL,
+)
 from partway.gateway.operations.admin import AdminSocket
 from partway.gateway.reloading import Reloading
 from partway.gateway.settings import Settings
@@ -250,6 +255,7 @@ async def _serve(
             )
         # What is there now stays: no collection of garbage looks at it again, 40 ms each time.
         gc.freeze()
+        sys.setswitchinterval(THREAD_SWITCH_INTERVAL)
         authorities = ("",) if tls is None else ("", tls.authority)  # a late TLS port says its own
         for url, authority in zip(urls, authorities, strict=False):
             say_listening(url, authority)

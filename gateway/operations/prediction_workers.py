@@ -28,15 +28,15 @@ _P = ParamSpec("_P")
 
 
 class _NotWaitedFor(Exception):
-    """Nobody waits for the work any more; raised on its thread."""
+    """The request of the work is gone; raised on the work's thread."""
 
 
 class PredictionWorkers:
     """A few threads, of which no principal has all, and no address where nobody is a principal.
 
-    A thread that computes keeps the interpreter from the event loop for up to 5 ms at a time
-    (:func:`sys.setswitchinterval`), so the number of threads bounds how long the loop waits. Work
-    whose request is cancelled ends at its next checkpoint and gives its thread to the next.
+    A thread that computes keeps the interpreter from the event loop, until the loop asks for it
+    (``THREAD_SWITCH_INTERVAL``) or a library returns. So few threads mean a short wait. Work whose
+    request is cancelled ends at its next checkpoint and gives its thread to the next.
 
     Args:
         waiting: works that wait for a thread.

@@ -125,7 +125,7 @@ def _arrays(lists: list[bytes]) -> list[bytes]:
 
 
 def _arrays_of(vectors: bool, lists: list[bytes]) -> list[bytes]:
-    """ListValues that are all vectors of numbers, or none of them."""
+    """ListValues as texts of JSON: either all are vectors of numbers, or no one is."""
     if vectors:
         return _vectors(lists)
     elements = [_split(each) for each in lists]
@@ -162,7 +162,7 @@ def _split(text: bytes) -> list[bytes]:
 
 
 def _content(value: bytes) -> bytes:
-    """What is behind a Value's tag and length."""
+    """The content of a Value, without its tag and length."""
     return value[2:] if value[1] <= _SHORT else value[_length(value, 1)[1] :]
 
 
@@ -212,7 +212,7 @@ def _number(number: float) -> float:
 
 
 def _fields(tag: bytes, found: list[Any], levels: int) -> list[bytes]:
-    """What JSON has, each as a Value that is a field of a message.
+    """Values of JSON as fields of a message, each a ``google.protobuf.Value``.
 
     Args:
         tag: the field's.
@@ -228,7 +228,7 @@ def _fields(tag: bytes, found: list[Any], levels: int) -> list[bytes]:
 
 
 def _fields_of(tag: bytes, kind: type, found: list[Any], levels: int) -> list[bytes]:
-    """What is of one kind, each as a Value that is a field of a message."""
+    """Values of one kind as fields of a message; see :func:`_fields`."""
     if kind is str:
         return _with_heads((tag, _IS_STRING), [each.encode() for each in found])
     if kind is bool:
@@ -295,7 +295,7 @@ def _with_heads(tags: tuple[bytes, ...], texts: list[bytes]) -> list[bytes]:
 
 @functools.cache
 def _short_heads(tags: tuple[bytes, ...]) -> Sequence[bytes]:
-    """What stands before a text, by the text's length."""
+    """The heads of short texts, by the length of the text."""
     return [_head(tags, size) for size in range(_SHORT)]
 
 

@@ -1,4 +1,4 @@
-"""What predictions cost per byte, over shapes, datatypes and dialects, beside an ordinary request.
+"""The cost of predictions per byte, over shapes, datatypes and dialects.
 
 Calls and memory are counted, which no other program on the machine changes. CPU time is compared
 for the costliest shapes alone, as the least of several times.
@@ -228,7 +228,7 @@ def seconds_of(work):
 
 
 def most_memory():
-    """What anything may hold for each of its bytes."""
+    """The most memory for each byte of a body."""
     body, work = v2_json([MANY // 4, 4], "FP32")
     return TIMES * memory_of(work) / len(body)
 

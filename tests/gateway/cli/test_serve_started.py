@@ -10,6 +10,7 @@ from pathlib import Path
 
 from websockets.sync.client import connect
 
+from partway.gateway.limits import THREAD_SWITCH_INTERVAL
 from tests.processes import ready_url
 
 #: Nothing here takes this long, in seconds, on a busy machine.
@@ -75,3 +76,29 @@ def test_commands_and_images_are_started_and_stream_and_are_stopped(tmp_path: Pa
     assert process.returncode == 0
     stopped = [line for line in errors.decode().splitlines() if " instance stopped " in line]
     assert len(stopped) == 3
+
+
+SAYS_INTERVAL = """
+import atexit, os, pathlib, sys
+interval = lambda: pathlib.Path(os.environ["SAID"]).write_text(str(sys.getswitchinterval()))
+atexit.register(interval)
+"""
+
+
+def test_the_event_loop_gets_the_interpreter_soon(tmp_path: Path):
+    (tmp_path / "sitecustomize.py").write_text(SAYS_INTERVAL)
+    said = tmp_path / "said"
+    process = subprocess.Popen(
+        [sys.executable, "-m", "partway", "serve", "--port", "0"],
+        env={**os.environ, "PYTHONPATH": str(tmp_path), "SAID": str(said)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        ready_url(process)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(PATIENCE) == 0
+    finally:
+        process.kill()
+        process.wait()
+    assert float(said.read_text()) == THREAD_SWITCH_INTERVAL

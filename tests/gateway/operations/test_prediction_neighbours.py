@@ -69,9 +69,32 @@ async def until(condition):
             await asyncio.sleep(0.01)
 
 
-async def test_costly_tensors_leave_the_loop_to_others(asking):
-    count = 65_000
-    said = answer(b'{"predictions": [%b]}' % b",".join([b"1"] * count))
+def many(text, count):
+    return b",".join([text] * count)
+
+
+MODEL = f"/v1/models/{ENDPOINT}:predict"
+NAMES = many(b'"a%05d":[1]', 50_000) % tuple(range(50_000))
+
+#: A path, a body, the length of its head where it is binary, and how many instances it has.
+COSTLY = {
+    "small tensors": (INFER, *costly(65_000), 65_000),
+    "names": (MODEL, b'{"inputs":{%b}}' % NAMES, None, 1),
+    "nested arrays": (
+        MODEL,
+        b'{"instances":[%b]}' % many(b"[[[[[[[1]]]]]]]", 50_000),
+        None,
+        50_000,
+    ),
+    "columns": (MODEL, b'{"inputs":{"a":[%b]}}' % many(b"1", 200_000), None, 200_000),
+    "strings": (MODEL, b'{"instances":[%b]}' % many(b'"x"', 100_000), None, 100_000),
+}
+
+
+@pytest.mark.parametrize("kind", COSTLY)
+async def test_costly_tensors_leave_the_loop_to_others(asking, kind):
+    path, body, length, count = COSTLY[kind]
+    said = answer(b'{"predictions": [%b]}' % many(b"1", count))
 
     async def script(call):
         while True:
@@ -79,11 +102,10 @@ async def test_costly_tensors_leave_the_loop_to_others(asking):
             call.say(said)
 
     client = await asking(script=script)
-    body, length = costly(count)
-    ask = {LENGTH: str(length)}
+    names = {} if length is None else {LENGTH: str(length)}
     async with Slices().watched() as slices:
         found = await asyncio.gather(
-            *(client.ask(INFER, body, **ask) for _ in range(AT_A_TIME)),
+            *(client.ask(path, body, **names) for _ in range(AT_A_TIME)),
             *(client.ask("/healthz", method="GET") for _ in range(8)),
         )
     assert [status for status, _, _ in found] == [200] * len(found)
