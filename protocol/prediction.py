@@ -248,8 +248,8 @@ def read_answer(body: bytes, instances: int, signature: Signature | None = None)
         signature: what the predictions must be; None for anything.
 
     Returns:
-        The predictions, one for each instance in their order: an array's text, as it came, but for
-        bytes that the signature has: they are ``{"b64": …}``.
+        The predictions, one for each instance in their order: an array's text, as it came. Where
+        the signature has bytes they are ``{"b64": …}``, and only the other values are as they came.
 
     Raises:
         PredictionFault: it has no predictions, or not as many as there were instances, or is not

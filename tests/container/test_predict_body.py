@@ -12,7 +12,7 @@ from multidict import CIMultiDict, CIMultiDictProxy
 from partway.container.errors import BodyError
 from partway.container.model import Reply, Request
 from partway.container.predict_body import PredictBody
-from partway.protocol import prediction
+from partway.protocol import json_text, prediction
 from partway.protocol.unread_bodies import instances_found, unread_lines
 from tests.container.wire import ScriptedModel, raw_client, serving
 
@@ -162,13 +162,13 @@ async def test_what_takes_long_is_read_on_a_thread(
     body: bytes, is_here: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     readers = []
-    read = prediction.orjson.loads
+    read = json_text.orjson.loads
 
     def noting(text: bytes) -> Any:
         readers.append(threading.get_ident())
         return read(text)
 
-    monkeypatch.setattr(prediction.orjson, "loads", noting)
+    monkeypatch.setattr(json_text.orjson, "loads", noting)
     assert await PredictBody().instances(pieces(body))
     assert (readers == [threading.get_ident()]) == is_here
 

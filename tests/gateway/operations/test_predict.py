@@ -130,7 +130,7 @@ async def test_what_a_signature_declares_is_held_to(asking):
     )
     status, _, said = await client.ask(MODEL, body)
     assert status == 200
-    assert said == b'{"predictions": [{"label" : "car", "thumbnail_bytes": {"b64": "w6k="}}]}'
+    assert said == b'{"predictions": [{"label": "car", "thumbnail_bytes": {"b64": "w6k="}}]}'
     by_columns = b'{"inputs": {"tag": ["beach"], "image": [[[1, 2, 3]]]}}'
     assert (await client.json(MODEL, by_columns))[1] == {
         "outputs": {"label": ["car"], "thumbnail_bytes": [{"b64": "w6k="}]}
