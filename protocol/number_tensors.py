@@ -15,6 +15,7 @@ import msgspec
 from msgspec.json import Decoder
 
 from partway.protocol.byte_count import byte_count
+from partway.protocol.limits import MAX_TENSOR_DIMENSIONS
 
 _SPACE: Final = r"[ \t\r\n]*"
 
@@ -22,7 +23,7 @@ _SPACE: Final = r"[ \t\r\n]*"
 #: before it: so it is a member of the outermost object, whatever follows.
 _HEAD: Final = (
     r'{space}\{{{space}(?:"signature_name"{space}:{space}"\w*"{space},{space})?'
-    r'"{name}"{space}:{space}(?=(?P<opens>(?:\[{space}){{1,5}}))'
+    r'"{name}"{space}:{space}(?=(?P<opens>(?:\[{space}){{1,{most}}}))'
 )
 
 
@@ -40,6 +41,12 @@ _READERS: Final[dict[int, Decoder[Any]]] = {
     3: Decoder(list[list[_Row]]),
     4: Decoder(list[list[list[_Row]]]),
 }
+
+#: Of a tensor of more dimensions: whether it is valid.
+_READER: Final = Decoder(msgspec.Raw)
+
+#: All that is not the skeleton of arrays.
+_FLESH: Final = bytes({*range(256)} - {*b"[],"})
 
 _EMPTY: Final = re.compile(rf"\[{_SPACE}\]".encode())
 
@@ -69,7 +76,9 @@ class TensorFinder:
     """
 
     def __init__(self, name: str) -> None:
-        self._head = re.compile(_HEAD.format(space=_SPACE, name=name).encode(), re.ASCII)
+        most = MAX_TENSOR_DIMENSIONS + 1
+        head = _HEAD.format(space=_SPACE, name=name, most=most)
+        self._head = re.compile(head.encode(), re.ASCII)
 
     def find(self, text: bytes, effort: float = inf) -> NumberTensor | None:
         """Find it, in time that grows with the text alone.
@@ -80,8 +89,9 @@ class TensorFinder:
             effort: what it may take to read the tensor, in bytes of numbers.
 
         Returns:
-            None also where that cannot be said as easily. A tensor has four dimensions at most, and
-            no string; ``true``, ``false``, ``null`` and ``{}`` may be among its numbers.
+            None also where that cannot be said as easily. A tensor has no string, but ``true``,
+            ``false``, ``null`` and ``{}`` may be among its numbers. One of more than four
+            dimensions has eight at most, and its arrays are as long as each other.
         """
         head = self._head.match(text)
         if head is None:
@@ -91,17 +101,20 @@ class TensorFinder:
         quote = text.find(b'"', begin)
         end = text.rfind(b"]", begin, quote if quote >= 0 else len(text)) + 1
         dimensions = head["opens"].count(b"[")
-        reader = _READERS.get(dimensions)
-        if not end or reader is None:
+        if not end or dimensions > MAX_TENSOR_DIMENSIONS:
             return None
         beside = text.count(b"[", 0, begin) + text.count(b"[", end)
         arrays = byte_count(text, b"[") - beside
         if end - begin + arrays * ARRAY_EFFORT > effort:
             return None
+        reader = _READERS.get(dimensions, _READER)
         try:
             read = reader.decode(memoryview(text)[begin:end])
         except (msgspec.MsgspecError, RecursionError):
             return None
+        if reader is _READER:
+            length = _length(text[begin:end].translate(None, _FLESH), dimensions)
+            return None if length is None else NumberTensor(begin, end, length)
         if arrays != _count_arrays(read, dimensions):
             return None  # there are arrays in its rows, and nobody has seen how deep
         if dimensions > 1:
@@ -110,6 +123,27 @@ class TensorFinder:
             # A row, whose elements were skipped. None is an array or a string, where commas may be.
             length = 0 if _EMPTY.match(text, begin) else text.count(b",", begin, end) + 1
         return NumberTensor(begin, end, length)
+
+
+def _length(skeleton: bytes, dimensions: int) -> int | None:
+    """How long the first dimension of a tensor is; None where arrays differ in length.
+
+    The skeleton of a tensor like that follows from its first array of each dimension.
+
+    Args:
+        skeleton: brackets and commas alone, of valid JSON.
+        dimensions: how many brackets it begins with.
+    """
+    array = skeleton[dimensions - 1 : skeleton.find(b"]") + 1]
+    length = 0
+    for begin in range(dimensions - 1, 0, -1):
+        end = skeleton.find(array + b"]", begin)
+        others, rest = divmod(end - begin, len(array) + 1)
+        if end < 0 or rest:
+            return None
+        length = others + 1
+        array = b"[%b]" % b",".join([array] * length)
+    return length if array == skeleton else None
 
 
 def _count_arrays(tensor: Any, dimensions: int) -> int:

@@ -90,7 +90,12 @@ _BEFORE = st.sampled_from(
     ]
 )
 _END = st.sampled_from([*["}"] * 6, "}}", "", "} x", "}]"])
-BODIES = st.tuples(_BEFORE, arrays(), _OTHERS, _END).map("".join)
+_DEEPER = st.builds(
+    lambda array, levels: f"{'[' * levels}{array}{']' * levels}",
+    arrays(),
+    st.sampled_from([0, 0, 0, 1, 3, 5]),
+)
+BODIES = st.tuples(_BEFORE, _DEEPER, _OTHERS, _END).map("".join)
 
 
 @st.composite
@@ -133,6 +138,9 @@ def test_the_rest_is_json_where_the_whole_is(body):
         ("[[[1, 2], []], [], [[3]]]", 3),
         ("[[[[1, 2]], [[3]]]]", 1),
         ("[[%s]]" % ("9" * 5000), 1),
+        ("[[[[[1]]]], [ [[[-2.5e1]]] ]]", 2),
+        ("[[[[[[[[1, 2], [3, true]]]]]]], [[[[[[[1, 2], [3, {}]]]]]]]]", 2),
+        ("[[[[[1]], [[2]], [[3]]]]]", 1),
     ],
 )
 def test_what_is_found(array, length):
@@ -154,7 +162,12 @@ def test_what_is_found(array, length):
         "[[1, [2]]]",
         "[[], [[1]]]",
         "[[[1], [[2]]]]",
-        "[[[[[1]]]]]",
+        "[[[[[1], 2]]]]",
+        "[[[[[1, 2]], [[3]]]]]",
+        "[[[[[1]]], [[[2]], [[3]]]]]",
+        "[[[[[1, [2]]]]]]",
+        "[[[[[[[[[1]]]]]]]]]",
+        "[[[[[01]]]]]",
         '["a"]',
         '[[1], ["a"]]',
         '[{"a": 1}]',
