@@ -26,7 +26,7 @@ def is_disk_refusal(error: OSError) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class FreeRoom:
-    """What a file system has left for this user.
+    """The room that a file system has left for this user.
 
     Attributes:
         bytes: for content.

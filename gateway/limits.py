@@ -84,8 +84,8 @@ OBJECT_PARTS_AT_ONCE: Final = 2
 DISK_RESERVE: Final = 1 / 20
 DISK_RESERVE_BYTES: Final = 256 * MIB
 
-#: Between two tries of what a disk has refused at the start. Whoever makes room sees it taken soon,
-#: and a disk that stays full is asked twelve times a minute.
+#: Seconds between two tries of a step that the disk refused at the start. Freed room is noticed
+#: soon, and a full disk is tried twelve times a minute.
 DISK_RETRY_INTERVAL: Final = 5.0
 
 # --- Buffers -------------------------------------------------------------------------------------

@@ -105,7 +105,7 @@ def checkout(folder: Path) -> None:
 
 
 def missing(expected: str, output: str) -> str | None:
-    """The first line of what is expected that is not there, in its order."""
+    """The first expected line that the output lacks, in order."""
     lines = iter(output.splitlines())
     for line in filter(str.strip, expected.splitlines()):
         pattern = re.sub(r"\d+", r"\\d+", re.escape(line.strip()))

@@ -20,12 +20,12 @@ from partway.gateway.fleet.model_sources import location_of
 
 _ACTION: Final = "s3:GetObject"
 
-#: What is kept of a model: the name of the principal that made it.
+#: The member that keeps the name of the principal that made a model.
 _MAKER: Final = "made_by"
 
 
 def kept_of_maker(principal: str | None) -> Mapping[str, Any]:
-    """What is kept of a model that a principal has made; None where nobody is asked for a name."""
+    """The kept members of a new model; a principal of None, without authentication, adds none."""
     return {} if principal is None else {_MAKER: principal}
 
 
@@ -92,5 +92,5 @@ class ModelDataLeave:
 
 
 def _resource(location: str) -> str:
-    """The ARN of what is at a location."""
+    """The ARN of the object or folder at a location."""
     return arn_of_location(location) + ("*" if location.endswith("/") else "")

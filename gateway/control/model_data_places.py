@@ -12,7 +12,7 @@ from partway.gateway.object_files import SCHEME
 
 
 def model_data_of(container: Mapping[str, Any], roots: LocalRoots) -> str | None:
-    """What a container's definition says of where its model data are, as the fleet takes it.
+    """The location of the model data in a container's definition, as the fleet takes it.
 
     Args:
         container: the definition.

@@ -17,7 +17,7 @@ from partway.gateway.fleet.limits import CUT_TIMEOUT
 from partway.gateway.fleet.making import InstanceContext, Making
 from partway.gateway.fleet.ping_each import ping_each
 from partway.gateway.fleet.ping_pace import PingPace
-from partway.gateway.fleet.slow_start import NOT_READY, SlowStart
+from partway.gateway.fleet.slow_start import NO_ANSWER_YET, NOT_READY, SlowStart
 from partway.gateway.fleet.startup import ask_until_ready
 from partway.gateway.fleet.states import OVER, Happening, InstanceState, StartFailure, after
 from partway.gateway.fleet.status import InstanceHealth, InstanceStatus
@@ -275,7 +275,8 @@ class Instance:
             return f"cannot be reached: {error}"
         except TimeoutError:
             self.start_failure = StartFailure.NOT_READY
-            return f"is not ready after {timeout:g} s: {self._slow_start.reason}"
+            reason = self._slow_start.reason or NO_ANSWER_YET
+            return f"is not ready after {timeout:g} s: {reason}"
         return "has ended" if ended.done() else ""
 
     async def _empty(self, ended: asyncio.Task[object]) -> None:

@@ -228,7 +228,7 @@ async def test_leave_that_is_taken_away(gateway, server):
             alice.in_service(name)
         gateway.principals(principal("bob", "shared/*"))
         until(lambda: _is_nobody(alice), "the end of alice")
-        # Whoever deploys the model, its maker is asked.
+        # The maker of the model is asked, even if another principal deploys it.
         words = (
             "Could not access model data at s3://shared/alice/m.tar.gz: "
             + lacks("alice", "arn:aws:s3:::shared/alice/m.tar.gz")
