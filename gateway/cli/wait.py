@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import http.client
 import os
 import time
 import urllib.error
@@ -10,6 +11,7 @@ import urllib.request
 from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
 
 from partway.documentation import page
 from partway.gateway.cli import COMMANDS
@@ -66,7 +68,7 @@ def add_to(commands: Commands) -> None:
     parser.add_argument("endpoint", nargs="?", metavar="NAME", help="an endpoint to wait for")
     where = parser.add_mutually_exclusive_group()
     add_data_dir(where)
-    where.add_argument("--gateway", metavar="URL", help="a gateway elsewhere, http:// or https://")
+    where.add_argument("--gateway", metavar="URL", help="a gateway elsewhere, without NAME")
     parser.add_argument(
         "--timeout", type=seconds, default=60.0, metavar="S", help="seconds to wait (60)"
     )
@@ -76,8 +78,8 @@ def add_to(commands: Commands) -> None:
 def run(options: argparse.Namespace) -> int:
     """Run the command; returns 0 once all is ready, 1 if it is not in time, 2 if asked wrongly."""
     url, endpoint = options.gateway, options.endpoint
-    if url is not None and not url.startswith(("http://", "https://")):
-        why = f"--gateway: {url!r} was given; it must begin with http:// or https://"
+    if url is not None and not _is_url(url):
+        why = f"--gateway: {url!r} was given; it must be http://HOST:PORT or https://HOST:PORT"
         return say_why(_NAME, GatewayNotAsked(why, 2))
     if url is not None and endpoint is not None:
         why = "NAME and --gateway were given; an endpoint can be waited for on this machine only"
@@ -143,6 +145,14 @@ def _look_at_endpoint(directory: Path, name: str) -> None:
         raise _NotReady(f"{name} is {found.state.value}" + (f": {trouble}" if trouble else ""))
 
 
+def _is_url(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # no port, or no address
+        return False
+
+
 def _ask_ready(url: str) -> None:
     where = f"{url.rstrip('/')}/readyz"
     try:
@@ -152,5 +162,7 @@ def _ask_ready(url: str) -> None:
         if error.code != HTTPStatus.SERVICE_UNAVAILABLE:
             raise GatewayNotAsked(f"{where} answered {error.code}: is this a gateway?") from None
         raise _NotReady(f"{where} answered 503: endpoints are starting") from None
+    except http.client.HTTPException:
+        raise GatewayNotAsked(f"{where} answered no HTTP: is this a gateway?") from None
     except OSError as error:  # URLError is one, with the system's words in its reason
         raise _NotReady(f"{where}: {getattr(error, 'reason', error)}") from None

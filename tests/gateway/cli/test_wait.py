@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.server
+import socket
 import subprocess
 import sys
 import threading
@@ -102,6 +103,25 @@ def test_a_server_that_is_no_gateway_is_not_waited_for(tmp_path):
         )  # fmt: skip
 
 
+def test_a_server_of_another_protocol(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        url = f"http://127.0.0.1:{server.getsockname()[1]}"
+
+        def greet() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(4096)
+                connection.sendall(b"SSH-2.0-OpenSSH\r\n")
+
+        thread = threading.Thread(target=greet)
+        thread.start()
+        ended = commanded(tmp_path, "wait", "--gateway", url)
+        thread.join()
+    assert (ended.status, ended.errors) == (
+        1, f"partway wait: {url}/readyz answered no HTTP: is this a gateway?\n"
+    )  # fmt: skip
+
+
 def test_an_endpoint_that_has_failed_is_not_waited_for(tmp_path, gateway):
     failed = an_endpoint("chat", state=EndpointState.FAILED, reason="no instance came up")
     gateway.fleet.endpoints = (failed,)
@@ -125,7 +145,10 @@ def test_why_an_endpoint_is_not_in_service_in_time(tmp_path, gateway):
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        (("--gateway", "gw.example"), "--gateway: 'gw.example' was given; it must begin with http"),
+        (("--gateway", "gw.example"), "--gateway: 'gw.example' was given; it must be http://HOST"),
+        (("--gateway", "http://h:abc"), "--gateway: 'http://h:abc' was given; it must be http:"),
+        (("--gateway", "http://["), "--gateway: 'http://[' was given; it must be http://HOST:"),
+        (("--gateway", "http://"), "--gateway: 'http://' was given; it must be http://HOST:PORT"),
         (("chat", "--gateway", "http://h"), "NAME and --gateway were given;"),
         (("--data-dir", "d", "--gateway", "http://h"), "not allowed with argument"),
         (("--timeout", "0"), "it must be a number of seconds"),
