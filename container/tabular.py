@@ -94,15 +94,9 @@ class TabularModel(RecordModel, ABC):
         """
 
     def answer_body(self, body: bytes, content_type: str, media_type: str) -> bytes:
-        """Answer a body; on a worker.
-
-        Args:
-            body: the records.
-            content_type: what the body is.
-            media_type: what its answer must be.
+        """Answer a body; see :meth:`~.record_model.RecordModel.answer_body`.
 
         Raises:
-            ModelError: the body cannot be read, or the model refuses a record.
             ValueError: the model's answer is not one number, or one row, for each record.
         """
         with told_to_the_client():

@@ -86,15 +86,9 @@ class SklearnModel(RecordModel):
         check_readable(content_type)
 
     def answer_body(self, body: bytes, content_type: str, media_type: str) -> bytes:
-        """Answer a body; on a worker.
-
-        Args:
-            body: the records.
-            content_type: what the body is.
-            media_type: what its answer must be.
+        """Answer a body; see :meth:`~.record_model.RecordModel.answer_body`.
 
         Raises:
-            ModelError: the body cannot be read, or the model refuses its records (400).
             ValueError: the predictions are not one for each record.
         """
         with told_to_the_client():
