@@ -220,7 +220,8 @@ class Predict:
         def read(answer: bytes, instances: int) -> _T:
             return made(read_answer(answer, instances, policy.signature))
 
-        cost = numbers_cost if made is _as_they_are else json_cost
+        stays_text = made is _as_they_are and policy.signature is None
+        cost = numbers_cost if stays_text else json_cost
         found = await self._predictions.asked(
             exchange, identity, endpoint, request, policy.route, read, cost, variant
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -13,12 +14,14 @@ from partway.container.model import Model, Reply, Request
 from partway.container.testing import serving
 from partway.gateway.dialling import Address
 from partway.gateway.fleet.endpoints import Endpoint
+from partway.gateway.operations import predict
 from partway.gateway.requests.prediction import (
     PredictionPolicy,
     SignatureTable,
     TensorTable,
 )
 from partway.gateway.streams.policy import StreamPolicy
+from partway.protocol.prediction import read_answer
 from partway.protocol.unread_bodies import instances_headers
 from tests.gateway.conftest import container, gateway_for
 from tests.gateway.operations.predicting import (
@@ -165,6 +168,27 @@ async def test_what_a_signature_declares_is_held_to(asking):
     assert len(client.told.bodies) == asked
     client.told.says = answer(b'{"predictions": [{"label": "a", "thumbnail_bytes": ""}]}')
     assert (await client.json(MODEL, named % b"serving_default"))[0] == 200
+
+
+@pytest.mark.parametrize("signed", [False, True], ids=["as-it-is", "with-a-signature"])
+async def test_values_that_a_signature_is_checked_with_are_made_off_the_loop(
+    asking, monkeypatch, signed
+):
+    """30,000 numbers stay text without a signature; each is a value with one."""
+    threads = []
+
+    def read(*args):
+        threads.append(threading.get_ident())
+        return read_answer(*args)
+
+    monkeypatch.setattr(predict, "read_answer", read)
+    table = SignatureTable({"x": TensorTable("int32")}) if signed else None
+    client = await asking(policy=PredictionPolicy(signature=table))
+    client.told.says = answer(b'{"predictions": [' + b"1," * 29_999 + b"1]}")
+    instances = b'{"instances": [' + b"1," * 29_999 + b"1]}"
+    status, said = await client.json(f"{OF_ENDPOINT}:predict", instances)
+    assert (status, len(said["predictions"])) == (200, 30_000)
+    assert (threads == [threading.get_ident()]) is not signed
 
 
 async def test_a_wrapped_instance_is_held_to_its_signature_too(asking):
