@@ -12,7 +12,7 @@ from partway.gateway.operations.prediction_routes import JSON, VERSION
 from partway.gateway.operations.prediction_workers import PredictionWorkers, WorkerShare
 from partway.gateway.operations.predictions import Predictions
 from partway.gateway.requests.prediction import PredictionPolicy
-from partway.gateway.serving.content_codings import asked_for, decoded_body, packed
+from partway.gateway.serving.content_codings import asked_for, packed
 from partway.gateway.serving.exchange import Exchange
 from partway.protocol.errors import InputValidationError
 from partway.protocol.open_inference import HEADER_LENGTH
@@ -47,9 +47,9 @@ class MappedInference:
         self, exchange: Exchange, identity: Identity, endpoint: str, policy: PredictionPolicy
     ) -> None:
         """Answer one request."""
-        body = await decoded_body(exchange, self._most_bytes)
-        header_length = _header_length(exchange.headers)
         share = self._workers.share_of(exchange, identity)
+        body = await share.decoded_body(self._most_bytes)
+        header_length = _header_length(exchange.headers)
         try:
             request = await share.run(
                 _reading_cost(body, header_length), read_request, body, header_length

@@ -61,9 +61,11 @@ class OnwardInference:
             InputValidationError: a tensor has no form in JSON, and has not come as bytes.
             ApiError: as of :meth:`Invocations.answered`; or the answer is none.
         """
-        run = self._workers.share_of(exchange, identity).run
+        share = self._workers.share_of(exchange, identity)
         try:
-            body, header_length = await run(tensors_cost(request.inputs), write_request, request)
+            body, header_length = await share.run(
+                tensors_cost(request.inputs), write_request, request
+            )
         except TensorFault as fault:
             raise invalid(fault) from None
         exchange.holding.draw(len(body))
@@ -74,8 +76,8 @@ class OnwardInference:
             *(PreparedBody(exchange, body), identity, endpoint, headers), target=route
         ) as invoked:
             stated = stated_length(invoked.head.headers, HEADER_LENGTH)
-            answer = await whole_answer(exchange, invoked, self._most_bytes)
+            answer = await whole_answer(exchange, invoked, self._most_bytes, share)
             try:
-                return await run(json_cost(answer), read_response, answer, stated)
+                return await share.run(json_cost(answer), read_response, answer, stated)
             except PredictionFault as fault:
                 raise model_error(0, f"the container's answer: {fault}", retries=False) from None

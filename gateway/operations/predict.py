@@ -35,7 +35,6 @@ from partway.gateway.operations.predictions import (
 )
 from partway.gateway.requests.bodies_read import FOUND
 from partway.gateway.requests.prediction import PredictionPolicy
-from partway.gateway.serving.content_codings import decoded_body
 from partway.gateway.serving.error_dialects import prediction_object, prediction_text
 from partway.gateway.serving.exchange import Exchange
 from partway.gateway.serving.payloads import GatheredPayload
@@ -155,7 +154,7 @@ class Predict:
         endpoint = named["endpoint"]
         there = self._table()  # an endpoint that is not there is refused where it is asked
         label = checked_label(named, there[endpoint]) if endpoint in there else ""
-        body = await decoded_body(exchange, self._most_bytes)
+        body = await self._body(exchange, identity)
         request = await self._request(exchange, identity, endpoint, body, columns=True)
         by_columns = isinstance(request, PredictRequest) and request.columns
         made = as_outputs if by_columns else _as_they_are
@@ -203,8 +202,11 @@ class Predict:
     async def _predicted(
         self, exchange: Exchange, identity: Identity, endpoint: str
     ) -> Predicted[bytes]:
-        body = await decoded_body(exchange, self._most_bytes)
+        body = await self._body(exchange, identity)
         return await self.predicted(exchange, identity, endpoint, body, _as_they_are)
+
+    async def _body(self, exchange: Exchange, identity: Identity) -> bytes:
+        return await self._workers.share_of(exchange, identity).decoded_body(self._most_bytes)
 
     async def _asked(
         self,

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from typing import ParamSpec, TypeVar
 
 from partway.gateway.access.authentication import Identity
@@ -17,11 +18,13 @@ from partway.gateway.limits import (
     SHARE_OF_ONE,
 )
 from partway.gateway.quota import NOBODY, Quota, QuotaFull, QuotaLimits
+from partway.gateway.serving.content_codings import decoded_body
 from partway.gateway.serving.exchange import Exchange
 from partway.gateway.serving.peers import peer_of
 from partway.protocol.checkpoints import checked_by
 from partway.protocol.collector import collector_paused
 from partway.protocol.errors import ServiceUnavailable
+from partway.protocol.work_cost import bytes_cost
 
 _T = TypeVar("_T")
 _P = ParamSpec("_P")
@@ -163,6 +166,11 @@ class WorkerShare:
         if cost <= PREDICTION_AT_ONCE:
             return work(*args, **options)
         return await self._workers.run(self._owner, lambda: work(*args, **options))
+
+    async def decoded_body(self, limit: int) -> bytes:
+        """The request's whole body; see :func:`~.content_codings.decoded_body`."""
+        run = partial(self.run, bytes_cost(limit))
+        return await decoded_body(self._exchange, limit, run)
 
     @property
     def _owner(self) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from io import BytesIO
@@ -13,7 +12,7 @@ from partway.gateway.operations.asking import Invoked, UnreadBody
 from partway.gateway.operations.container_failures import answer_too_large, model_error
 from partway.gateway.operations.invocations import Invocations
 from partway.gateway.operations.prediction_routes import JSON
-from partway.gateway.operations.prediction_workers import PredictionWorkers
+from partway.gateway.operations.prediction_workers import PredictionWorkers, WorkerShare
 from partway.gateway.operations.prepared_body import PreparedBody, UnreadInstances
 from partway.gateway.requests.bodies_read import FOUND
 from partway.gateway.serving.content_codings import (
@@ -26,7 +25,7 @@ from partway.gateway.serving.exchange import Exchange
 from partway.protocol.limits import KIB
 from partway.protocol.prediction import PredictionFault, PredictRequest
 from partway.protocol.unread_bodies import unread_lines
-from partway.protocol.work_cost import json_cost
+from partway.protocol.work_cost import bytes_cost, json_cost
 
 _T = TypeVar("_T")
 
@@ -125,11 +124,10 @@ class Predictions:
                 instances = body.request.instances
             else:
                 instances = _read_there(invoked)
-            answer = await whole_answer(exchange, invoked, self._most_bytes)
+            share = self._workers.share_of(exchange, identity)
+            answer = await whole_answer(exchange, invoked, self._most_bytes, share)
             try:
-                predictions = await self._workers.share_of(exchange, identity).run(
-                    cost(answer), read, answer, instances
-                )
+                predictions = await share.run(cost(answer), read, answer, instances)
             except PredictionFault as fault:
                 raise model_error(0, f"the container's answer: {fault}", retries=False) from None
             return Predicted(predictions, invoked)
@@ -147,10 +145,18 @@ def _read_there(invoked: Invoked) -> int:
     return found
 
 
-async def whole_answer(exchange: Exchange, invoked: Invoked, most_bytes: int) -> bytes:
+async def whole_answer(
+    exchange: Exchange, invoked: Invoked, most_bytes: int, share: WorkerShare
+) -> bytes:
     """A container's answer, all of it, without its content coding.
 
     The bytes that are held of the answer count as the request's.
+
+    Args:
+        exchange: the client's.
+        invoked: the answer.
+        most_bytes: of the answer, both as it comes and without its coding.
+        share: undoes the coding.
 
     Raises:
         ContainerError: it does not come, or not whole, has more bytes, or a coding that is not
@@ -167,7 +173,8 @@ async def whole_answer(exchange: Exchange, invoked: Invoked, most_bytes: int) ->
     if not is_coded(coding):
         return whole.getvalue()
     try:
-        found = await asyncio.to_thread(decoded, whole.getvalue(), coding, most_bytes)
+        cost = bytes_cost(most_bytes)
+        found = await share.run(cost, decoded, whole.getvalue(), coding, most_bytes)
     except CodingFault as fault:
         raise model_error(0, f"the container's answer: {fault}", retries=False) from None
     exchange.holding.draw(len(found))

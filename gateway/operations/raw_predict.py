@@ -34,7 +34,7 @@ from partway.gateway.operations.prepared_body import PreparedBody
 from partway.gateway.operations.response_relay import AnswerForm
 from partway.gateway.operations.response_stream import relay_answer
 from partway.gateway.requests.prediction import PredictionPolicy
-from partway.gateway.serving.content_codings import CONTENT_ENCODING, decoded_body, is_coded
+from partway.gateway.serving.content_codings import CONTENT_ENCODING, is_coded
 from partway.gateway.serving.error_dialects import prediction_object
 from partway.gateway.serving.exchange import Exchange
 from partway.gateway.serving.payloads import StreamedPayload
@@ -119,7 +119,7 @@ class RawPredict:
                 back |= handed_back(invoked.head.headers, _OF_PLAIN)
                 await pass_on(exchange, invoked, back, self._most_bytes)
                 return
-            wrapped = write_http_body(await self.whole(exchange, invoked))
+            wrapped = write_http_body(await self.whole(exchange, identity, invoked))
             exchange.respond(200, wrapped, {**back, **JSON})
 
     async def stream(
@@ -150,10 +150,13 @@ class RawPredict:
             most_bytes=self._most_bytes,
         )
 
-    async def whole(self, exchange: Exchange, invoked: Invoked) -> HttpBody:
+    async def whole(self, exchange: Exchange, identity: Identity, invoked: Invoked) -> HttpBody:
         """A container's answer, all of it, and its type."""
         content_type = handed_back(invoked.head.headers, _HANDED_BACK).get("Content-Type", "")
-        return HttpBody(content_type, await whole_answer(exchange, invoked, self._most_bytes))
+        share = self._workers.share_of(exchange, identity)
+        return HttpBody(
+            content_type, await whole_answer(exchange, invoked, self._most_bytes, share)
+        )
 
     async def relay(
         self,
@@ -171,10 +174,9 @@ class RawPredict:
         if not wants_http_body(exchange.query):
             return RawAsked(exchange, passed_on(exchange.headers, _RULES), is_wrapped=False)
         try:
-            wrapped = await decoded_body(exchange, self._most_bytes)
-            body = await self._workers.share_of(exchange, identity).run(
-                json_cost(wrapped), read_http_body, wrapped
-            )
+            share = self._workers.share_of(exchange, identity)
+            wrapped = await share.decoded_body(self._most_bytes)
+            body = await share.run(json_cost(wrapped), read_http_body, wrapped)
         except ValueError as fault:
             raise InputValidationError(str(fault), "InvalidHttpBody") from None
         return asked_with(exchange, body)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import io
 import zlib
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from multidict import istr
@@ -54,12 +55,15 @@ class DecodedTooLarge(CodingFault):
     """A body that has too many bytes without its coding."""
 
 
-async def decoded_body(exchange: Exchange, limit: int) -> bytes:
+async def decoded_body(
+    exchange: Exchange, limit: int, run: Callable[..., Awaitable[bytes]] = asyncio.to_thread
+) -> bytes:
     """The whole body of a request, without its content coding.
 
     Args:
         exchange: the client's.
         limit: most bytes of the body, both as it comes and without its coding.
+        run: calls a function off the event loop, with its arguments.
 
     Raises:
         UnsupportedCoding: the coding is not known here, or there are several.
@@ -72,7 +76,7 @@ async def decoded_body(exchange: Exchange, limit: int) -> bytes:
         return await exchange.body(limit)
     _check_known(coding)  # before the gateway waits for the body
     body = await exchange.body(limit)
-    found = await asyncio.to_thread(unpacked, body, coding, limit)
+    found = await run(unpacked, body, coding, limit)
     exchange.holding.draw(len(found))
     return found
 

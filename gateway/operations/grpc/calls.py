@@ -226,13 +226,14 @@ async def _message(
 ) -> bytes:
     encoding = call.headers.get("grpc-encoding", "")
     check_encoding(encoding)
-    body = await decoded_body(call, most_bytes + PREFIX_BYTES)
-    if workers is None or encoding in ("", "identity"):
+    limit = most_bytes + PREFIX_BYTES
+    if workers is None:
+        return only_message(await decoded_body(call, limit), encoding, most_bytes)
+    share = workers.share_of(call, identity)
+    body = await share.decoded_body(limit)
+    if encoding in ("", "identity"):
         return only_message(body, encoding, most_bytes)
-    cost = bytes_cost(most_bytes)
-    return await workers.share_of(call, identity).run(
-        cost, only_message, body, encoding, most_bytes
-    )
+    return await share.run(bytes_cost(most_bytes), only_message, body, encoding, most_bytes)
 
 
 @asynccontextmanager

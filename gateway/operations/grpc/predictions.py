@@ -164,7 +164,7 @@ class PredictionService:
         named = self._named(identity, name)
         asked = asked_with(call, body)
         async with self._raw_predict.answered(asked, identity, named.endpoint) as invoked:
-            said = await self._raw_predict.whole(call, invoked)
+            said = await self._raw_predict.whole(call, identity, invoked)
             head = answer_headers(named.parent, invoked)
         answer = schema.HttpBody(content_type=said.content_type, data=said.data)
         return CallAnswer(answer.SerializeToString(), head)

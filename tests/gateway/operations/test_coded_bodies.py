@@ -5,11 +5,14 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+import threading
 import zlib
 
 import pytest
 
+from partway.gateway.operations import predictions
 from partway.gateway.requests.prediction import PredictionPolicy
+from partway.gateway.serving import content_codings
 from tests.gateway.conftest import container, gateway_for
 from tests.gateway.kubernetes.served import MODELS
 from tests.gateway.operations.predicting import OF_ENDPOINT, answer, asking, authenticated
@@ -62,6 +65,31 @@ RELAYING = {
     "response stream": f"/endpoints/{ENDPOINT}/invocations-response-stream",
     "tensors": INFER,
 }
+
+
+@pytest.mark.parametrize("door", [door for door in READING if READING[door][3] is not None])
+async def test_predictions_undo_codings_in_their_own_threads(asking, monkeypatch, door):
+    """The threads have shares; those of asyncio are everybody's."""
+    threads = []
+
+    def noting(undo):
+        def noted(*args):
+            threads.append(threading.current_thread().name)
+            return undo(*args)
+
+        return noted
+
+    monkeypatch.setattr(content_codings, "unpacked", noting(content_codings.unpacked))
+    monkeypatch.setattr(predictions, "decoded", noting(predictions.decoded))
+    client = await asking()
+    path, headers, body, _ = READING[door]
+    packed = gzip.compress(b'{"predictions": [1]}')
+    client.told.says = answer(packed, b"Content-Encoding: gzip")
+    said = {"Content-Encoding": "gzip", **headers}
+    status, _, _ = await client.ask(path, gzip.compress(body), **said)
+    assert status == (502 if door == "wrapped stream" else 200), "pieces are not undone"
+    assert len(threads) == (1 if door == "wrapped stream" else 2)
+    assert all(each.startswith("predictions") for each in threads), threads
 
 
 @pytest.mark.parametrize("door", READING)
