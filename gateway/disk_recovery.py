@@ -64,11 +64,6 @@ class DiskRecovery:
         self._left: dict[DiskStep, str] = {}
         self._retrying: asyncio.Task[None] | None = None
 
-    @property
-    def is_needed(self) -> bool:
-        """Whether a step is still to be done."""
-        return bool(self._left)
-
     async def attempt(self, step: DiskStep) -> bool:
         """Do a step now; if the disk refuses, :meth:`start` repeats it.
 

@@ -6,7 +6,7 @@ import errno
 from pathlib import Path
 from typing import Final
 
-_FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+from partway.gateway.disk_refusals import FULL
 
 #: Names, or what the user may do: they stay as they are until somebody changes them.
 _NAMED_WRONGLY: Final = (
@@ -37,7 +37,7 @@ def disk_error_in_words(source: str, folder: Path, error: OSError) -> tuple[str,
         The words, and whether trying again may help: so it is but for what somebody has to change.
     """
     number = error.errno
-    if number in _FULL:
+    if number in FULL:
         return (
             f"{source}: the disk of {folder} is full ({error.strerror}); make room there, or move "
             "it with --data-dir"

@@ -23,8 +23,8 @@ REMEMBERED_ANSWER_HEAD_BYTES: Final = 2 * KIB
 #: Bytes of an answer in chunks that are parsed at a time: three thousand chunks of a byte.
 ANSWER_TURN_BYTES: Final = 16 * KIB
 
-#: One turn of an answer parses so many chunks, and its taker takes so many pieces one by one.
-#: llhttp takes about a millisecond for the former, and a response stream for the latter.
+#: Chunks of an answer that one turn parses, which takes llhttp about a millisecond; and pieces that
+#: a taker takes one by one in a turn, which takes a response stream as long.
 ANSWER_CHUNKS_PER_TURN: Final = 512
 ANSWER_PIECES_PER_TURN: Final = 128
 
