@@ -38,26 +38,16 @@ def members_of(body: bytes) -> dict[str, Any]:
     """
     if not body.strip():
         return {}
-    members = values_of(body)
+    _check_bounds(body)
+    try:
+        members = json.loads(body.decode(), parse_constant=_refuse_constant)
+        if _SURROGATE.search(body):
+            json.dumps(members, ensure_ascii=False).encode()
+    except (ValueError, RecursionError):  # the former is also that of bytes that are not UTF-8
+        raise SerializationException("the request's body must be JSON in UTF-8") from None
     if not isinstance(members, dict):
         raise SerializationException("the request's body must be a JSON object")
     return members
-
-
-def values_of(body: bytes) -> Any:
-    """Return what a request's body is, be it an object or not.
-
-    Raises:
-        SerializationException: the body is not JSON, or larger in its structure than any input is.
-    """
-    _check_bounds(body)
-    try:
-        values = json.loads(body.decode(), parse_constant=_refuse_constant)
-        if _SURROGATE.search(body):
-            json.dumps(values, ensure_ascii=False).encode()
-    except (ValueError, RecursionError):  # the former is also that of bytes that are not UTF-8
-        raise SerializationException("the request's body must be JSON in UTF-8") from None
-    return values
 
 
 def _check_bounds(body: bytes) -> None:

@@ -55,9 +55,6 @@ MAX_SELECTOR: Final = 4 * KIB
 #: all of it.
 MAX_SELECTOR_TERMS: Final = 64
 
-#: Operations of one JSON patch (kube-apiserver: 10,000, of patches of 1 MiB).
-MAX_PATCH_OPERATIONS: Final = 256
-
 #: Managers whose fields one object remembers; behind them the oldest is forgotten (kube-apiserver
 #: keeps 10 that update).
 MAX_FIELD_MANAGERS: Final = 10

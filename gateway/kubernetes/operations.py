@@ -29,6 +29,7 @@ from partway.gateway.kubernetes.field_owners import (
 from partway.gateway.kubernetes.kinds import DEPLOYED_MODEL, ENDPOINT, CustomKind
 from partway.gateway.kubernetes.leave import ObjectLeave, Verb
 from partway.gateway.kubernetes.objects import CustomObjects
+from partway.gateway.kubernetes.patches import merged
 from partway.gateway.kubernetes.rules import ObjectRules
 from partway.gateway.kubernetes.wanted import endpoint_of, model_members, shares_of
 
@@ -117,17 +118,11 @@ class ObjectOperations:
         asked.check_is_of(live)
         return await self._write(place, asked, who, live, self._updating(place, live, asked, who))
 
-    async def patch(
-        self,
-        place: ObjectPlace,
-        change: Callable[[Mapping[str, Any]], dict[str, Any]],
-        who: Asker,
-    ) -> CustomObject:
-        """Have an object be what a change makes of it."""
+    async def patch(self, place: ObjectPlace, patch: Mapping[str, Any], who: Asker) -> CustomObject:
+        """Change an object by a merge patch."""
         self._leave.check(who.identity, "get", place.kind, place.name)
         live = self._existing(place)
-        shown = live.shown()
-        body = change(shown)
+        body = merged(live.shown(), patch)
         asked = asked_object(place.kind, place.namespace, body, place.name)
         asked.check_is_of(live)
         return await self._write(place, asked, who, live, self._updating(place, live, asked, who))

@@ -32,7 +32,7 @@ from partway.gateway.kubernetes.patches import (
     APPLY_PATCH,
     applied_object,
     media_type,
-    patched,
+    read_merge_patch,
     read_object,
 )
 from partway.gateway.kubernetes.schemas import LABEL
@@ -276,7 +276,8 @@ class KubernetesService:
             made, is_new = await self._operations.apply(place, body, who, force=force)
             self._changed(exchange, made, HTTPStatus.CREATED if is_new else HTTPStatus.OK)
             return
-        made = await self._operations.patch(place, partial(patched, content_type, patch), who)
+        merge_patch = read_merge_patch(content_type, patch)
+        made = await self._operations.patch(place, merge_patch, who)
         self._changed(exchange, made)
 
     async def _delete(

@@ -182,8 +182,11 @@ async def test_what_kubectl_does_besides(kubectl: Kubectl) -> None:
         "deployedmodel.prediction.aiplatform.gdc.goog/my-tf-model"
     ]
     operations = json.dumps([{"op": "remove", "path": "/metadata/labels/app"}])
+    error = await refused(kubectl, "patch", "dm", "my-tf-model", "--type=json", "-p", operations)
+    assert "use kubectl patch --type=merge" in error
+    removal = json.dumps({"metadata": {"labels": {"app": None}}})
     assert "patched" in await said(
-        kubectl, "patch", "dm", "my-tf-model", "--type=json", "-p", operations
+        kubectl, "patch", "dm", "my-tf-model", "--type=merge", "-p", removal
     )
     assert (await said(kubectl, *names)) == ""
     assert "replaced" in await said(kubectl, "replace", "-f", "my-tf-model.yaml")

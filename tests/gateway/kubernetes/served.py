@@ -30,6 +30,7 @@ ENDPOINTS = "/kubernetes/apis/aiplatform.gdc.goog/v1/namespaces/default/endpoint
 JSON = "application/json"
 MERGE = "application/merge-patch+json"
 PATCH = "application/json-patch+json"
+STRATEGIC = "application/strategic-merge-patch+json"
 APPLY = "application/apply-patch+yaml"
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
 

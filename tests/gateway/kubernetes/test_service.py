@@ -19,6 +19,7 @@ from tests.gateway.kubernetes.served import (
     MERGE,
     MODELS,
     PATCH,
+    STRATEGIC,
     TABLE,
     THEN_SAID,
     KubernetesGateway,
@@ -214,20 +215,40 @@ async def test_a_patch_changes_what_it_says_and_nothing_else(gateway):
     assert labelled["metadata"]["labels"] == {"a": "b"}
     assert labelled["metadata"]["generation"] == 1
     assert labelled["spec"] == made["spec"]
-    operations = [
-        {"op": "test", "path": "/metadata/labels/a", "value": "b"},
-        {"op": "remove", "path": "/metadata/labels/a"},
-        {"op": "add", "path": "/spec/modelSpec/id", "value": "x"},
-    ]
-    _, patched = await gateway.ask("PATCH", ONE, operations, PATCH)
+    patch = {"metadata": {"labels": {"a": None}}, "spec": {"modelSpec": {"id": "x"}}}
+    _, patched = await gateway.ask("PATCH", ONE, patch, MERGE)
     assert "labels" not in patched["metadata"]
     assert (patched["spec"]["modelSpec"]["id"], patched["metadata"]["generation"]) == ("x", 2)
     await turns(100)  # its status is noted by then, which is a change of its own
     before = await gateway.get(ONE)
     _, same = await gateway.ask("PATCH", ONE, {"spec": {"modelSpec": {"id": "x"}}}, MERGE)
     assert same == before
-    status, said = await gateway.ask("PATCH", ONE, {}, "application/strategic-merge-patch+json")
-    assert (status, said["reason"]) == (415, "UnsupportedMediaType")
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+@pytest.mark.parametrize(
+    ("content_type", "body", "words"),
+    [
+        (
+            PATCH,
+            [{"op": "add", "path": "/spec/modelSpec/id", "value": "x"}],
+            f"use kubectl patch --type=merge ({MERGE})",
+        ),
+        (STRATEGIC, {"spec": {"modelSpec": {"id": "x"}}}, f"types include: {MERGE}; Content-Type"),
+    ],
+)
+async def test_a_patch_of_another_type_is_refused_and_changes_nothing(
+    gateway, is_there, content_type, body, words
+):
+    if is_there:
+        await gateway.make(a_model())
+    path = f"{ONE}?fieldManager=me&force=true"
+    for each in (content_type, f"{content_type.upper()}; charset=utf-8"):
+        status, said = await gateway.ask("PATCH", path, body, each)
+        assert (status, said) == failure(415, "UnsupportedMediaType", said["message"])
+        assert words in said["message"]
+    status, now = await gateway.ask("GET", ONE)
+    assert (status, now.get("spec")) == ((200, a_model()["spec"]) if is_there else (404, None))
 
 
 async def test_a_status_is_there_to_be_read_alone(gateway):
