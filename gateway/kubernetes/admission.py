@@ -21,12 +21,10 @@ _LABEL_VALUE: Final = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0
 
 #: Of ``metadata``: what is read; what the server says itself, whatever a client sends; and what
 #: would have to be honoured.
-_READ: Final = frozenset(
-    {"name", "namespace", "labels", "annotations", "uid", "resourceVersion", "managedFields"}
-)
+_READ: Final = frozenset({"name", "namespace", "labels", "annotations", "uid", "resourceVersion"})
 _OF_SERVER: Final = frozenset(
     {"creationTimestamp", "generation", "selfLink", "deletionTimestamp"}
-    | {"deletionGracePeriodSeconds"}
+    | {"deletionGracePeriodSeconds", "managedFields"}
 )
 _REFUSED: Final[Mapping[str, str]] = {
     "generateName": "cannot be honoured: names are not made up here; metadata.name must be given",
@@ -53,7 +51,6 @@ class AskedObject:
         annotations: what else is noted of it.
         uid: that it must have, if it is there; empty for any.
         version: that it must have, if it is there; empty for any.
-        managed: its managers, as the client says; None where it does not say.
     """
 
     name: str
@@ -62,7 +59,6 @@ class AskedObject:
     annotations: Mapping[str, str] = field(default_factory=dict, repr=False)
     uid: str = ""
     version: str = ""
-    managed: tuple[Mapping[str, Any], ...] | None = field(default=None, repr=False)
 
     def check_is_of(self, found: CustomObject) -> None:
         """Refuse what is meant for an object as it is no more.
@@ -134,7 +130,6 @@ def asked_object(
         metadata.get("annotations", {}),
         metadata.get("uid", ""),
         metadata.get("resourceVersion", ""),
-        tuple(metadata["managedFields"]) if "managedFields" in metadata else None,
     )
 
 
@@ -177,9 +172,6 @@ def _metadata_faults(metadata: Mapping[str, Any]) -> Iterator[Cause]:
             yield _fault(f"metadata.{member}", "must be a string")
     yield from _texts(metadata.get("labels", {}), "metadata.labels", _LABEL_VALUE)
     yield from _texts(metadata.get("annotations", {}), "metadata.annotations", None)
-    managed = metadata.get("managedFields", [])
-    if not isinstance(managed, list) or not all(isinstance(each, dict) for each in managed):
-        yield _fault("metadata.managedFields", "must be an array of objects")
 
 
 def _texts(texts: object, path: str, value: re.Pattern[str] | None) -> Iterator[Cause]:

@@ -24,7 +24,6 @@ class CustomObject:
         spec: what is to be.
         labels: its labels.
         annotations: what else is noted of it.
-        managed: who has set which fields, as ``metadata.managedFields`` has it.
         status: what is.
         deleting: since when it goes; empty as long as it does not.
         maker: the principal that has set the spec; empty if that is unknown.
@@ -40,7 +39,6 @@ class CustomObject:
     spec: Mapping[str, Any] = field(default_factory=dict, repr=False)
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict, repr=False)
-    managed: tuple[Mapping[str, Any], ...] = field(default=(), repr=False)
     status: Mapping[str, Any] = field(default_factory=dict)
     deleting: str = ""
     maker: str = ""
@@ -62,7 +60,6 @@ class CustomObject:
             ),
             "generation": self.generation,
             **({"labels": dict(self.labels)} if self.labels else {}),
-            **({"managedFields": list(self.managed)} if self.managed else {}),
             "name": self.name,
             "namespace": self.namespace,
             "resourceVersion": str(self.version),

@@ -102,7 +102,7 @@ def _openapi(kind: CustomKind) -> dict[str, Any]:
     }
     query = [
         {"name": each, "in": "query", "schema": {"type": "string", "uniqueItems": True}}
-        for each in ("dryRun", "fieldManager", "fieldValidation")
+        for each in ("dryRun", "fieldValidation")
     ]
     operation = {
         "parameters": query,

@@ -43,7 +43,7 @@ class ObjectExists(KubernetesError):
 
 
 class ObjectConflict(KubernetesError):
-    """What the request goes by is not so any more, or is another manager's."""
+    """The object has changed, is being deleted, or has a name that is taken."""
 
     name = reason = "Conflict"
     status = 409

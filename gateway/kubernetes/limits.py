@@ -55,10 +55,6 @@ MAX_SELECTOR: Final = 4 * KIB
 #: all of it.
 MAX_SELECTOR_TERMS: Final = 64
 
-#: Managers whose fields one object remembers; behind them the oldest is forgotten (kube-apiserver
-#: keeps 10 that update).
-MAX_FIELD_MANAGERS: Final = 10
-
 #: Seconds until a change that could not be begun, as where the disk is full, is tried again.
 RETRY_INTERVAL: Final = 5.0
 

@@ -64,7 +64,8 @@ class CustomObjects:
         for kind in KINDS:
             for record in await self._store.records(_RECORDS + kind.kind):
                 body = dict(record.body)
-                found = CustomObject(kind, **{**body, "managed": tuple(body["managed"])})
+                body.pop("managed", None)  # older records name the managers of fields
+                found = CustomObject(kind, **body)
                 self._keep(found)
                 latest = max(latest, found.version)
         self.history.begin(latest)
@@ -184,6 +185,4 @@ def _not_written() -> NotWrittenDown:
 def _record_of(made: CustomObject) -> Record:
     body = {each.name: getattr(made, each.name) for each in dataclasses.fields(made)}
     del body["kind"]
-    return Record(
-        _RECORDS + made.kind.kind, "/".join(made.key), {**body, "managed": list(made.managed)}
-    )
+    return Record(_RECORDS + made.kind.kind, "/".join(made.key), body)

@@ -14,18 +14,6 @@ from partway.gateway.kubernetes.admission import AskedObject, asked_object, deta
 from partway.gateway.kubernetes.controller import rfc3339
 from partway.gateway.kubernetes.custom_object import CustomObject
 from partway.gateway.kubernetes.errors import ObjectConflict, ObjectExists, ObjectNotFound
-from partway.gateway.kubernetes.field_owners import (
-    APPLY,
-    UPDATE,
-    FieldManager,
-    applied,
-    body_of,
-    conflicts,
-    fields_of,
-    managers_of,
-    shown_managers,
-    updated,
-)
 from partway.gateway.kubernetes.kinds import DEPLOYED_MODEL, ENDPOINT, CustomKind
 from partway.gateway.kubernetes.leave import ObjectLeave, Verb
 from partway.gateway.kubernetes.objects import CustomObjects
@@ -58,12 +46,10 @@ class Asker:
 
     Attributes:
         identity: who.
-        manager: whose the fields are that they set.
         is_dry_run: whether nothing is to be written.
     """
 
     identity: Identity
-    manager: str
     is_dry_run: bool = False
 
 
@@ -106,73 +92,31 @@ class ObjectOperations:
         """Make an object."""
         asked = asked_object(place.kind, place.namespace, body)
         named = dataclasses.replace(place, name=asked.name)
-        return await self._write(named, asked, who, None, self._updating(named, None, asked, who))
+        return await self._write(named, asked, who, None)
 
     async def replace(
         self, place: ObjectPlace, body: Mapping[str, Any], who: Asker
     ) -> CustomObject:
         """Have an object be what the body says."""
-        self._leave.check(who.identity, "get", place.kind, place.name)
-        live = self._existing(place)
-        asked = asked_object(place.kind, place.namespace, body, place.name)
-        asked.check_is_of(live)
-        return await self._write(place, asked, who, live, self._updating(place, live, asked, who))
+        return await self._update(place, self.get(place, who.identity), body, who)
 
     async def patch(self, place: ObjectPlace, patch: Mapping[str, Any], who: Asker) -> CustomObject:
         """Change an object by a merge patch."""
-        self._leave.check(who.identity, "get", place.kind, place.name)
-        live = self._existing(place)
-        body = merged(live.shown(), patch)
+        live = self.get(place, who.identity)
+        return await self._update(place, live, merged(live.shown(), patch), who)
+
+    async def _update(
+        self, place: ObjectPlace, live: CustomObject, body: Mapping[str, Any], who: Asker
+    ) -> CustomObject:
         asked = asked_object(place.kind, place.namespace, body, place.name)
         asked.check_is_of(live)
-        return await self._write(place, asked, who, live, self._updating(place, live, asked, who))
-
-    async def apply(
-        self, place: ObjectPlace, body: Mapping[str, Any], who: Asker, *, force: bool
-    ) -> tuple[CustomObject, bool]:
-        """Apply on the server's side: what a manager says of an object, beside what others say.
-
-        Args:
-            place: the object's.
-            body: what is applied; fields that the manager has left out since are taken away.
-            who: the manager.
-            force: whether what is another manager's is taken over.
-
-        Returns:
-            The object, and whether it is new.
-
-        Raises:
-            ObjectConflict: others have set fields otherwise.
-        """
-        self._leave.check(who.identity, "get", place.kind, place.name)
-        live = self._objects.find(place.kind, place.namespace, place.name)
-        managers = managers_of(live.managed) if live else []
-        before = fields_of(live.shown()) if live else {}
-        own = fields_of(body)
-        if not force:
-            _check_conflicts(conflicts(managers, before, own, who.manager))
-        fields, managers = applied(managers, before, own, self._manager(place, who, APPLY))
-        metadata = {"name": place.name, **body.get("metadata", {})}
-        for name in ("labels", "annotations", "managedFields"):
-            metadata.pop(name, None)
-        made = body_of(fields)
-        whole = {
-            **{key: value for key, value in body.items() if key != "spec"},
-            "metadata": {**metadata, **made.get("metadata", {})},
-            "spec": made.get("spec", {}),
-        }
-        asked = asked_object(place.kind, place.namespace, whole, place.name)
-        if live is not None:
-            asked.check_is_of(live)
-        managed = shown_managers(managers)
-        return await self._write(place, asked, who, live, managed), live is None
+        return await self._write(place, asked, who, live)
 
     async def delete(
         self, place: ObjectPlace, preconditions: Mapping[str, Any], who: Asker
     ) -> CustomObject:
         """Have an object go; it is gone once what it stands for is."""
-        self._leave.check(who.identity, "get", place.kind, place.name)
-        live = self._existing(place)
+        live = self.get(place, who.identity)
         self._leave.check(who.identity, "delete", place.kind, place.name, endpoint_of(live))
         AskedObject(
             live.name,
@@ -204,34 +148,12 @@ class ObjectOperations:
             )
         return found
 
-    def _updating(
-        self, place: ObjectPlace, live: CustomObject | None, asked: AskedObject, who: Asker
-    ) -> tuple[Mapping[str, Any], ...]:
-        """The managers behind a change that is no application."""
-        managed = live.managed if live else ()
-        if live is not None and asked.managed is not None and asked.managed != live.managed:
-            return shown_managers(managers_of(asked.managed))  # kubectl says it anew, once
-        after = fields_of(
-            {
-                "metadata": {"labels": asked.labels, "annotations": asked.annotations},
-                "spec": asked.spec,
-            }
-        )
-        before = fields_of(live.shown()) if live else {}
-        manager = self._manager(place, who, UPDATE)
-        return shown_managers(updated(managers_of(managed), before, after, manager))
-
-    def _manager(self, place: ObjectPlace, who: Asker, operation: str) -> FieldManager:
-        version = place.kind.api_version
-        return FieldManager(who.manager, operation, version, self._now(), frozenset())
-
     async def _write(
         self,
         place: ObjectPlace,
         asked: AskedObject,
         who: Asker,
         live: CustomObject | None,
-        managed: tuple[Mapping[str, Any], ...],
     ) -> CustomObject:
         """Make an object what is asked for.
 
@@ -240,12 +162,11 @@ class ObjectOperations:
             asked: what it is to be.
             who: asks.
             live: what that was made of; None if there was none.
-            managed: whose its fields are then.
 
         Raises:
             ApiError: it cannot be so, or was changed meanwhile.
         """
-        made = self._made(place, asked, live, managed, who.identity)
+        made = self._made(place, asked, live, who.identity)
         verb: Verb = "create" if live is None else "update"
         self._leave.check(
             *(who.identity, verb, place.kind, place.name, endpoint_of(made)),
@@ -277,8 +198,8 @@ class ObjectOperations:
             if live is not None:
                 self._check_unchanged(place, live, now)
                 assert now is not None
-                made = dataclasses.replace(made, status=now.status)
-                if _is_same(made, now):
+                made = dataclasses.replace(made, status=now.status, version=now.version)
+                if made == now:
                     return now
             self._rules.check_place(made, now)
             self._objects.check_room(made)
@@ -289,7 +210,6 @@ class ObjectOperations:
         place: ObjectPlace,
         asked: AskedObject,
         live: CustomObject | None,
-        managed: tuple[Mapping[str, Any], ...],
         identity: Identity,
     ) -> CustomObject:
         is_new = live is None
@@ -307,7 +227,6 @@ class ObjectOperations:
             spec=asked.spec,
             labels=asked.labels,
             annotations=asked.annotations,
-            managed=managed,
             generation=live.generation + is_changed,
             maker=(identity.principal or "") if is_changed else live.maker,
         )
@@ -328,31 +247,3 @@ class ObjectOperations:
 
     def _now(self) -> str:
         return rfc3339(self._wall_clock())
-
-
-def _is_same(made: CustomObject, now: CustomObject) -> bool:
-    """Whether nothing is changed but when who has set what."""
-    return dataclasses.replace(made, version=now.version, managed=now.managed) == now and [
-        dataclasses.replace(each, time="") for each in managers_of(made.managed)
-    ] == [dataclasses.replace(each, time="") for each in managers_of(now.managed)]
-
-
-def _check_conflicts(found: list[tuple[tuple[str, ...], FieldManager]]) -> None:
-    if not found:
-        return
-    causes = [
-        {
-            "reason": "FieldManagerConflict",
-            "message": f'conflict with "{each.name}" using {each.api_version}',
-            "field": "." + ".".join(path),
-        }
-        for path, each in found[:16]
-    ]
-    plural = "" if len(causes) == 1 else "s"
-    said = "\n".join(f"- {each['field']}" for each in causes)
-    by = causes[0]["message"].removeprefix("conflict ")
-    where = f": {causes[0]['field']}" if len(causes) == 1 else f":\n{said}"
-    raise ObjectConflict(
-        f"Apply failed with {len(causes)} conflict{plural}: conflict{plural} {by}{where}",
-        causes=causes,
-    )

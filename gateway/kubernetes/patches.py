@@ -1,4 +1,4 @@
-"""Bodies of changes: whole objects, JSON merge patches (RFC 7386), and what kubectl applies."""
+"""Bodies of changes: whole objects and JSON merge patches (RFC 7386)."""
 
 from __future__ import annotations
 
@@ -6,27 +6,12 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from partway.gateway.control.json_bodies import members_of
-from partway.gateway.kubernetes.errors import BadKubernetesRequest, PatchTypeUnsupported
+from partway.gateway.kubernetes.errors import PatchTypeUnsupported
 from partway.gateway.plain_text import cut, safe
 
-MERGE_PATCH: Final = "application/merge-patch+json"
-APPLY_PATCH: Final = "application/apply-patch+yaml"
-
 _JSON: Final = "application/json"
+_MERGE_PATCH: Final = "application/merge-patch+json"
 _SHOWN: Final = 64
-
-#: Refusals of the patches that kubectl can send in other types, by those types.
-_INSTEAD: Final[Mapping[str, str]] = {
-    "application/json-patch+json": (
-        "the body is a JSON patch (application/json-patch+json), which is not supported: "
-        f"use kubectl patch --type=merge ({MERGE_PATCH})"
-    ),
-}
-
-
-def media_type(content_type: str) -> str:
-    """A media type without its parameters."""
-    return content_type.partition(";")[0].strip().lower()
 
 
 def read_object(content_type: str, body: bytes) -> dict[str, Any]:
@@ -36,7 +21,7 @@ def read_object(content_type: str, body: bytes) -> dict[str, Any]:
         PatchTypeUnsupported: it is not JSON, such as YAML, or Kubernetes' protobuf.
         SerializationException: it cannot be read.
     """
-    if media_type(content_type) not in ("", _JSON):
+    if _media_type(content_type) not in ("", _JSON):
         raise _unsupported(content_type, _JSON)
     return members_of(body)
 
@@ -48,31 +33,22 @@ def read_merge_patch(content_type: str, body: bytes) -> dict[str, Any]:
         PatchTypeUnsupported: it is a patch of another type.
         SerializationException: it cannot be read.
     """
-    kind = media_type(content_type)
-    if kind in _INSTEAD:
-        raise PatchTypeUnsupported(_INSTEAD[kind])
-    if kind != MERGE_PATCH:
-        raise _unsupported(content_type, MERGE_PATCH)
-    return members_of(body)
-
-
-def applied_object(patch: bytes) -> dict[str, Any]:
-    """The object that is applied on the server's side: YAML, of which JSON alone is read.
-
-    Raises:
-        PatchTypeUnsupported: it is YAML that is not JSON.
-        SerializationException: it cannot be read.
-        BadKubernetesRequest: what its fields would be in is no object.
-    """
-    if not patch.lstrip().startswith(b"{"):
-        raise PatchTypeUnsupported(
-            f"the body of {APPLY_PATCH} must be JSON, which is YAML too; kubectl sends it so"
-        )
-    applied = members_of(patch)
-    for member in ("metadata", "spec"):
-        if not isinstance(applied.get(member, {}), dict):
-            raise BadKubernetesRequest(f"{member}: it must be an object, or left out")
-    return applied
+    kind = _media_type(content_type)
+    match kind:
+        case "application/merge-patch+json":
+            return members_of(body)
+        case "application/json-patch+json":
+            raise PatchTypeUnsupported(
+                f"JSON patch ({kind}) is not supported: use kubectl patch --type=merge "
+                f"({_MERGE_PATCH})"
+            )
+        case "application/apply-patch+yaml" | "application/apply-patch+cbor":
+            raise PatchTypeUnsupported(
+                f"server-side apply ({kind}) is not supported: "
+                "use kubectl apply without --server-side"
+            )
+        case _:
+            raise _unsupported(content_type, _MERGE_PATCH)
 
 
 def merged(live: Any, patch: Any) -> Any:
@@ -86,6 +62,11 @@ def merged(live: Any, patch: Any) -> Any:
         else:
             result[name] = merged(result.get(name), value)
     return result
+
+
+def _media_type(content_type: str) -> str:
+    """A media type without its parameters."""
+    return content_type.partition(";")[0].strip().lower()
 
 
 def _unsupported(content_type: str, supported: str) -> PatchTypeUnsupported:

@@ -28,13 +28,7 @@ from partway.gateway.kubernetes.leave import ObjectLeave
 from partway.gateway.kubernetes.listing import list_asked, say
 from partway.gateway.kubernetes.objects import CustomObjects
 from partway.gateway.kubernetes.operations import Asker, ObjectOperations, ObjectPlace
-from partway.gateway.kubernetes.patches import (
-    APPLY_PATCH,
-    applied_object,
-    media_type,
-    read_merge_patch,
-    read_object,
-)
+from partway.gateway.kubernetes.patches import read_merge_patch, read_object
 from partway.gateway.kubernetes.schemas import LABEL
 from partway.gateway.kubernetes.selectors import selector_of
 from partway.gateway.kubernetes.tables import IncludeObject, table, table_head, table_row
@@ -63,8 +57,6 @@ _JSON: Final[Mapping[str, str]] = {"Content-Type": "application/json"}
 #: What a client of 1.20 takes for a schema, which is none: an empty message of its protobuf.
 _OPENAPI_V2: Final = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 
-#: Characters of a manager's name (Kubernetes: 128).
-_MANAGER: Final = 128
 _PARAMETERS: Final = 32
 
 
@@ -266,18 +258,8 @@ class KubernetesService:
         self, exchange: Exchange, identity: Identity, named: Mapping[str, str]
     ) -> None:
         place, who = _place(named), _asker(exchange, identity)
-        content_type, patch = await _body(exchange)
-        if media_type(content_type) == APPLY_PATCH:
-            parameters = _parameters(exchange)
-            if not parameters.get("fieldManager"):
-                raise BadKubernetesRequest("fieldManager: it must be given to apply")
-            body = applied_object(patch)
-            force = parameters.get("force") in ("1", "true", "True")
-            made, is_new = await self._operations.apply(place, body, who, force=force)
-            self._changed(exchange, made, HTTPStatus.CREATED if is_new else HTTPStatus.OK)
-            return
-        merge_patch = read_merge_patch(content_type, patch)
-        made = await self._operations.patch(place, merge_patch, who)
+        patch = read_merge_patch(*await _body(exchange))
+        made = await self._operations.patch(place, patch, who)
         self._changed(exchange, made)
 
     async def _delete(
@@ -375,9 +357,7 @@ def _asker(exchange: Exchange, identity: Identity, *, is_dry_run: bool = False) 
     parameters = _parameters(exchange)
     if parameters.get("dryRun", "All") != "All":
         raise BadKubernetesRequest("dryRun: it must be All, or left out")
-    agent = exchange.headers.get("user-agent", "").partition("/")[0]
-    manager = cut(safe(parameters.get("fieldManager") or agent or "unknown"), _MANAGER)
-    return Asker(identity, manager, is_dry_run or "dryRun" in parameters)
+    return Asker(identity, is_dry_run or "dryRun" in parameters)
 
 
 def _included(parameters: Mapping[str, str]) -> IncludeObject:

@@ -171,10 +171,29 @@ async def test_a_watch_prints_each_change(kubectl: Kubectl, tmp_path: Path) -> N
         await watching.wait()
 
 
+async def test_an_applied_change_adds_and_removes_members(kubectl: Kubectl, tmp_path: Path) -> None:
+    file = tmp_path / "my-tf-model.yaml"
+    text = file.read_text("utf-8")
+    member = ("get", "dm", "my-tf-model", "-o", "jsonpath={.spec.modelSpec.id}")
+    for spec, outcome, expected in (
+        (text, "created", ""),
+        (f"{text}    id: first\n", "configured", "first"),
+        (text, "configured", ""),
+        (text, "unchanged", ""),
+    ):
+        file.write_text(spec, "utf-8")
+        assert outcome in await said(kubectl, "apply", "-f", file.name)
+        assert await said(kubectl, *member) == expected
+
+
 async def test_what_kubectl_does_besides(kubectl: Kubectl) -> None:
     await said(kubectl, "apply", "-f", "my-tf-model.yaml")
-    assert "serverside-applied" in await said(
-        kubectl, "apply", "--server-side", "--force-conflicts", "-f", "my-tf-model.yaml"
+    for name in ("my-tf-model.yaml", "chat.yaml"):
+        assert "use kubectl apply without --server-side" in await refused(
+            kubectl, "apply", "--server-side", "--force-conflicts", "-f", name
+        )
+    assert "managedFields" not in await said(
+        kubectl, "get", "dm", "-o", "yaml", "--show-managed-fields"
     )
     assert "labeled" in await said(kubectl, "label", "dm", "my-tf-model", "app=chat")
     names = ("get", "dm", "-l", "app in (chat),!old", "-o", "name")

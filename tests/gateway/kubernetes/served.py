@@ -32,6 +32,7 @@ MERGE = "application/merge-patch+json"
 PATCH = "application/json-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
 APPLY = "application/apply-patch+yaml"
+CBOR_APPLY = "application/apply-patch+cbor"
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
 
 

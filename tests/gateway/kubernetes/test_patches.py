@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from partway.gateway.kubernetes.errors import PatchTypeUnsupported
 from partway.gateway.kubernetes.patches import (
-    applied_object,
     merged,
     read_merge_patch,
     read_object,
 )
+from tests.gateway.kubernetes.served import MERGE
 
 #: RFC 7386, appendix A, but for those whose result is no object.
 EXAMPLES = [
@@ -62,8 +62,6 @@ def test_other_types_are_refused_by_name(content_type):
         assert content_type in caught.value.message
 
 
-def test_what_is_applied_is_json():
-    assert applied_object(b' {"a": 1}') == {"a": 1}
-    with pytest.raises(PatchTypeUnsupported):
-        applied_object(b"a: 1")
+def test_a_body_is_json_whatever_its_parameters_and_an_empty_one_an_object():
     assert read_object("application/json; charset=utf-8", b"") == {}
+    assert read_merge_patch(f"{MERGE}; charset=utf-8", b"") == {}

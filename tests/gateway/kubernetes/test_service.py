@@ -14,6 +14,7 @@ from tests.gateway.control.kept_endpoints import PATIENCE
 from tests.gateway.fleet.fakes import turns
 from tests.gateway.kubernetes.served import (
     APPLY,
+    CBOR_APPLY,
     ENDPOINTS,
     JSON,
     MERGE,
@@ -89,22 +90,6 @@ async def test_what_is_made_is_answered_whole(gateway):
             "creationTimestamp": THEN_SAID,
             "generation": 1,
             "labels": {"app": "chat"},
-            "managedFields": [
-                {
-                    "apiVersion": "prediction.aiplatform.gdc.goog/v1",
-                    "fieldsType": "FieldsV1",
-                    "fieldsV1": {
-                        "f:metadata": {"f:annotations": {"f:a": {}}, "f:labels": {"f:app": {}}},
-                        "f:spec": {
-                            "f:endpointPath": {},
-                            "f:modelSpec": {"f:modelContainerSpec": {"f:imageURI": {}}},
-                        },
-                    },
-                    "manager": "me",
-                    "operation": "Update",
-                    "time": THEN_SAID,
-                }
-            ],
             "name": "my-tf-model",
             "namespace": "default",
             "resourceVersion": metadata["resourceVersion"],
@@ -234,6 +219,9 @@ async def test_a_patch_changes_what_it_says_and_nothing_else(gateway):
             [{"op": "add", "path": "/spec/modelSpec/id", "value": "x"}],
             f"use kubectl patch --type=merge ({MERGE})",
         ),
+        (APPLY, a_model(image="chat"), "use kubectl apply without --server-side"),
+        (APPLY, b"spec: {}", "use kubectl apply without --server-side"),
+        (CBOR_APPLY, b"\xa0", "use kubectl apply without --server-side"),
         (STRATEGIC, {"spec": {"modelSpec": {"id": "x"}}}, f"types include: {MERGE}; Content-Type"),
     ],
 )
@@ -286,6 +274,24 @@ async def test_what_a_client_has_left_behind_is_seen_as_it_is_written(gateway, m
         assert status == (200 if asked[0] == "POST" else 404)
         monkeypatch.setattr(gateway.store, "write", slowly)
     go_on.set()
+
+
+async def test_managed_fields_of_clients_are_taken_and_not_kept(gateway):
+    """An object that kubectl has written to a file may have them."""
+    fields = [{"manager": "kubectl", "operation": "Apply", "fieldsV1": {"f:spec": {}}}]
+    body = a_model()
+    body["metadata"]["managedFields"] = fields
+    status, made = await gateway.ask("POST", f"{MODELS}?fieldManager=me", body)
+    assert (status, "managedFields" in made["metadata"]) == (201, False)
+    await turns(100)  # its status is noted by then, which is a change of its own
+    before = await gateway.get(ONE)
+    for method, change, kind in (
+        ("PUT", body, JSON),
+        ("PATCH", {"metadata": {"managedFields": fields}}, MERGE),
+        ("PATCH", {"metadata": {"managedFields": [{}]}}, MERGE),
+    ):
+        answer = await gateway.ask(method, f"{ONE}?fieldManager=another", change, kind)
+        assert answer == (200, before)
 
 
 async def test_a_dry_run_changes_nothing(gateway):
@@ -388,57 +394,6 @@ async def test_an_object_has_a_bound(gateway):
     status, said = await gateway.ask("POST", MODELS, body)
     assert status == 422
     assert "it must have at most 131072" in said["message"]
-
-
-# --- Applying on the server's side ---------------------------------------------------------------
-
-
-async def test_appliers_share_an_object_and_conflicts_are_named(gateway):
-    async def apply(manager, body, more=""):
-        return await gateway.ask("PATCH", f"{ONE}?fieldManager={manager}{more}", body, APPLY)
-
-    status, _ = await apply("one", a_model())
-    assert status == 201
-    label = {**a_model(), "metadata": {"name": "my-tf-model", "labels": {"a": "b"}}}
-    del label["spec"]
-    status, said = await apply("two", label)
-    assert (status, said["metadata"]["labels"], said["spec"]) == (
-        200,
-        {"a": "b"},
-        a_model()["spec"],
-    )
-    status, said = await apply("two", a_model(image="chat"))
-    field = ".spec.modelSpec.modelContainerSpec.imageURI"
-    assert (status, said["reason"]) == (409, "Conflict")
-    assert said["details"]["causes"] == [
-        {
-            "reason": "FieldManagerConflict",
-            "message": 'conflict with "one" using prediction.aiplatform.gdc.goog/v1',
-            "field": field,
-        }
-    ]
-    status, said = await apply("two", a_model(image="chat"), "&force=true")
-    assert said["spec"] == a_model(image="chat")["spec"]
-    assert "labels" not in said["metadata"]  # which its manager has left out since
-    owners = {each["manager"]: each["fieldsV1"] for each in said["metadata"]["managedFields"]}
-    assert "f:imageURI" not in json.dumps(owners["one"])
-    assert "f:imageURI" in json.dumps(owners["two"])
-    status, said = await apply("two", b"spec: {}")
-    assert (status, said["reason"]) == (415, "UnsupportedMediaType")
-    for member in ("metadata", "spec"):
-        for value in (None, [], "a", 1):
-            status, said = await apply("two", {**a_model(), member: value})
-            assert (status, said["message"]) == (
-                400,
-                f"{member}: it must be an object, or left out",
-            )
-    status, said = await apply("two", a_model("another"))
-    assert (status, "the name of the provided object does not match" in said["message"]) == (
-        400,
-        True,
-    )
-    status, said = await gateway.ask("PATCH", ONE, a_model(), APPLY)
-    assert (status, said["message"]) == (400, "fieldManager: it must be given to apply")
 
 
 # --- Who may -------------------------------------------------------------------------------------
