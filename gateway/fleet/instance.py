@@ -331,7 +331,7 @@ class Instance:
         return await ping_each(self._around.ping, self.place, seconds, but)
 
     async def _become_ready(self, running: RunningContainer) -> None:
-        watching = asyncio.create_task(self._slow_start.watch(running))
+        watching = asyncio.create_task(self._watch_slow_start(running))
         try:
             await ask_until_ready(self._is_ready, self._clock)
         finally:
@@ -347,6 +347,15 @@ class Instance:
             trouble = f"it could not be asked: {error}"
         self._slow_start.pinged(trouble)
         return trouble is None
+
+    async def _watch_slow_start(self, running: RunningContainer) -> None:
+        """Look for the reason of a slow start; a fault of the gateway ends the look alone."""
+        try:
+            await self._slow_start.watch(running)
+        except Exception:  # the instance may still become ready
+            log.exception(
+                LogLine("the gateway failed to look why an instance is slow", instance=self.id)
+            )
 
     def _warn_of_slow_start(self, seconds: float, reason: str) -> None:
         self._log(logging.WARNING, NOT_READY, reason=reason, seconds=round(seconds))

@@ -54,6 +54,8 @@ class FakeContainer:
             raise LaunchError(self.impostor, passing=True)
 
     async def listening_trouble(self):
+        if isinstance(self.misplaced, Exception):
+            raise self.misplaced
         return self.misplaced
 
     async def wait(self):

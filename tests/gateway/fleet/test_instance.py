@@ -120,6 +120,21 @@ async def test_why_it_is_not_ready_is_told_after_seconds_and_logged_once_a_minut
     assert len(warnings()) == 2
 
 
+async def test_a_fault_in_the_watch_of_a_slow_start_is_logged_and_ends_no_start(of, caplog):
+    of.launcher.troubles.append("Connection refused")
+    await of.apply(endpoint())
+    (container,) = of.launcher.containers
+    container.misplaced = ValueError("a line of /proc/net/tcp with too few words")
+    await of.advance(3.5)
+    (line,) = [each for each in caplog.records if each.exc_info]
+    assert str(line.msg).startswith("the gateway failed to look why an instance is slow")
+    assert line.exc_info[1] is container.misplaced
+    assert of.states() == ["Starting"]
+    container.trouble = None
+    await of.advance(2)
+    assert of.states() == ["InService"]
+
+
 def beside_one_of_somebodys():
     """An endpoint whose instances have a container of ours, and one that somebody else runs."""
     own = OneContainer(hostname="own", source=PROGRAM)
