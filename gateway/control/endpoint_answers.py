@@ -87,7 +87,7 @@ def described_of_settings(status: EndpointStatus, arn: str, created: float) -> d
 
 
 def with_slow_starts(
-    answer: Mapping[str, Any], status: EndpointStatus | None, now: float
+    answer: Mapping[str, Any], status: EndpointStatus | None, now: float, instead: str = ""
 ) -> dict[str, Any]:
     """Add to an answer of DescribeEndpoint why instances that start are not ready.
 
@@ -98,9 +98,10 @@ def with_slow_starts(
         answer: without them.
         status: the fleet's; None if the fleet does not have the endpoint.
         now: epoch seconds.
+        instead: replaces each reason; empty for the reasons themselves.
     """
     reasons = {
-        each.name: reason
+        each.name: instead or reason
         for each in (() if status is None else status.variants)
         if (reason := each.slow_start_reason(now))
     }

@@ -33,6 +33,10 @@ _KIND: Final[Kind] = "endpoint"
 _FOR_OPERATOR: Final = (
     "What the gateway's operator has deployed cannot be started; the gateway's log says why."
 )
+_SLOW_FOR_OPERATOR: Final = (
+    "An instance of what the gateway's operator has deployed is not ready yet; the gateway's log "
+    "says why."
+)
 
 #: What of a variant an update may retain, and where a plan has it.
 _RETAINED: Final = {"DesiredInstanceCount": "instances", "DesiredWeight": "weights"}
@@ -87,26 +91,37 @@ class EndpointOperations:
     # --- Asking ----------------------------------------------------------------------------------
 
     async def describe(self, members: Members, identity: Identity, _: str) -> Answer:
-        """How an endpoint is; what is the operator's, without what it says."""
-        answer = await self.describe_to_operator(members, identity, "")
-        found = self._keeper.find(members["EndpointName"])
-        if found is not None and self._keeper.record_of(found).is_reason_operators:
-            answer = self._described(found)
-            if "FailureReason" in answer:
-                answer["FailureReason"] = _FOR_OPERATOR
-        return answer
+        """How an endpoint is; the reasons of the operator's are for the operator alone."""
+        answer = self._describe(members, identity)
+        if not self._is_of_operator(answer["EndpointName"]):
+            return self._with_slow_starts(answer)
+        if "FailureReason" in answer:
+            answer["FailureReason"] = _FOR_OPERATOR
+        return self._with_slow_starts(answer, _SLOW_FOR_OPERATOR)
 
     async def describe_to_operator(
         self, members: Members, identity: Identity, _: str
     ) -> dict[str, Any]:
         """How an endpoint is, and all that is known of why."""
+        return self._with_slow_starts(self._describe(members, identity))
+
+    def _describe(self, members: Members, identity: Identity) -> dict[str, Any]:
         name = members["EndpointName"]
         self._catalogue.allowed(identity, "DescribeEndpoint", _KIND, name)
         own = self._keeper.of_settings.get(name.lower())
         answer = None if own is None else self._described_of_settings(own)
-        answer = answer or self._described(self._catalogue.existing(_KIND, name))
+        return answer or self._described(self._catalogue.existing(_KIND, name))
+
+    def _with_slow_starts(self, answer: dict[str, Any], instead: str = "") -> dict[str, Any]:
         status = self._keeper.status(answer["EndpointName"])
-        return with_slow_starts(answer, status, self._wall_clock())
+        return with_slow_starts(answer, status, self._wall_clock(), instead)
+
+    def _is_of_operator(self, name: str) -> bool:
+        """Whether an endpoint is of the settings, or runs a model of ``partway deploy``."""
+        if name.lower() in self._keeper.of_settings:
+            return True
+        found = self._keeper.find(name)
+        return found is not None and self._keeper.record_of(found).is_reason_operators
 
     def _described(self, resource: Resource) -> dict[str, Any]:
         return described(

@@ -504,6 +504,39 @@ async def test_there_are_no_more_endpoints_than_that(gateway, monkeypatch):
 # --- Lists ---------------------------------------------------------------------------------------
 
 
+async def test_the_reasons_of_an_endpoint_of_the_settings_are_for_the_operator():
+    own = Endpoint("Own", StreamPolicy(), (Variant(source=CHAT),))
+    gateway = ApiGateway(settings=Settings(endpoints=(own,)))
+    why = "nothing listens on 1; this process listens on 2"
+    gateway.of.launcher.troubles.append(why)
+    await gateway.start()
+    gateway.now = gateway.of.clock.now + SLOW_START_TOLD_AFTER
+    (variant,) = (await gateway.describe("own"))["ProductionVariants"]
+    assert variant["VariantStatus"] == [
+        {
+            "Status": "Creating",
+            "StatusMessage": (
+                "An instance of what the gateway's operator has deployed is not ready yet; the "
+                "gateway's log says why."
+            ),
+        }
+    ]
+    asked = {"EndpointName": "own"}
+    said = await gateway.api.describe_to_operator(asked, ANYBODY, "request")
+    assert said["ProductionVariants"][0]["VariantStatus"][0]["StatusMessage"] == why
+    gateway.of.launcher.lasting("there is no program /home/op/serve")
+    gateway.of.launcher.containers[0].end()
+    await gateway.of.advance(1)
+    said = await gateway.describe("own")
+    assert said["EndpointStatus"] == "Failed"
+    assert said["FailureReason"] == (
+        "What the gateway's operator has deployed cannot be started; the gateway's log says why."
+    )
+    said = await gateway.api.describe_to_operator(asked, ANYBODY, "request")
+    assert said["FailureReason"] == "there is no program /home/op/serve"
+    await gateway.aclose()
+
+
 async def test_lists_have_those_of_the_api_and_those_of_the_settings():
     own = Endpoint("own", StreamPolicy(), (Variant(source=CHAT),))
     settings = Settings(endpoints=(own,), images={"echo": CHAT})
