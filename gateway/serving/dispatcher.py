@@ -25,7 +25,7 @@ from partway.gateway.access.origins import check_origin
 from partway.gateway.arns import Arns
 from partway.gateway.plain_text import cut
 from partway.gateway.serving.audit import audited
-from partway.gateway.serving.error_dialects import ErrorDialect, aws_rest_json
+from partway.gateway.serving.error_dialects import ErrorDialect, ErrorResponse, aws_rest_json
 from partway.gateway.serving.exchange import Exchange
 from partway.gateway.serving.gathered_bytes import GatheredBytes, HeldBytes
 from partway.gateway.serving.payloads import PayloadRule
@@ -200,18 +200,22 @@ class Dispatcher:
         errors: ErrorDialect,
         fault: Exception | None = None,
     ) -> None:
-        """Answer with an API error, and log it in one line; a fault of ours with its traceback."""
+        """Answer with an API error, and log it in one line; a fault of ours with its traceback.
+
+        The line has the status that the client gets: none where a response has begun.
+        """
         self._on_refused(error.name)
+        answer = None if exchange.answered else errors(error)
         reason = cut(error.for_operator, LOGGED_CHARACTERS)
         log.log(
             _level(error),
-            _line("refused", exchange, status=error.status, error=error.name, reason=reason),
+            _line("refused", exchange, **_statuses(answer), error=error.name, reason=reason),
             exc_info=fault,
         )
-        if exchange.answered:
+        if answer is None:
             exchange.abort()  # a second answer would be taken for the first one's content
         else:
-            exchange.fail(error, errors)
+            exchange.respond(answer.status, answer.body, answer.headers)
 
 
 class _AskedRequest(AskedRequest):
@@ -260,7 +264,15 @@ def _level(error: ApiError) -> int:
     return logging.WARNING if isinstance(error, ContainerError) else logging.INFO
 
 
-def _line(event: str, exchange: Exchange, **fields: str | int) -> LogLine:
+def _statuses(answer: ErrorResponse | None) -> dict[str, int | None]:
+    """The fields of the log that have an answer's status, and the status of a gRPC call."""
+    statuses: dict[str, int | None] = {"status": None if answer is None else answer.status}
+    if answer is not None and "grpc-status" in answer.headers:
+        statuses["grpc_status"] = int(answer.headers["grpc-status"])
+    return statuses
+
+
+def _line(event: str, exchange: Exchange, **fields: str | int | None) -> LogLine:
     """A line of the log on an exchange, with what its operation has noted."""
     whose = {"request_id": exchange.request_id, "peer": exchange.peer}
     return LogLine(event, **whose, **exchange.noted, **fields)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 
 import pytest
 
@@ -70,6 +71,17 @@ async def test_each_status_of_a_container_at_each_door(asking, policy):
                 assert error == {"code": expected, "message": "its own words", "status": name}
             else:
                 assert error == "its own words"
+
+
+@pytest.mark.parametrize("status", [400, 404, 500, 503])
+async def test_the_log_has_the_status_that_the_client_gets(asking, caplog, status):
+    client = await asking()
+    client.told.says = answer(b"its own words", status=b"%d No" % status)
+    caplog.set_level(logging.INFO)
+    got = [found async for _, found, *_ in refusals(client)]
+    lines = [each.msg.fields for each in caplog.records if "refused" in str(each.msg)]
+    assert [each["status"] for each in lines] == got
+    assert all(f"({status})" in each["reason"] for each in lines)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from partway.gateway.access.authentication import (
 )
 from partway.gateway.arns import Arns
 from partway.gateway.serving.dispatcher import Dispatcher
-from partway.gateway.serving.error_dialects import ErrorResponse
+from partway.gateway.serving.error_dialects import ErrorResponse, grpc_status
 from partway.gateway.serving.gathered_bytes import GatheredBytes
 from partway.gateway.serving.payloads import GatheredPayload
 from partway.gateway.serving.routes import Access, Leave, Route
@@ -279,7 +279,17 @@ async def test_what_no_client_of_the_operations_sends_is_refused_as_to_anybody()
     assert steps.refused == ["UnsupportedMediaTypeException"]
 
 
-async def test_an_error_behind_the_head_breaks_the_response_off():
+async def test_the_log_has_grpcs_status_of_a_call(caplog):
+    async def fail(exchange):
+        raise AccessDenied("no")
+
+    caplog.set_level(logging.INFO)
+    await Steps(fail, errors=grpc_status).ask()
+    (record,) = caplog.records
+    assert (record.msg.fields["status"], record.msg.fields["grpc_status"]) == (200, 7)
+
+
+async def test_an_error_behind_the_head_breaks_the_response_off(caplog):
     async def fail(exchange):
         await exchange.begin(200)
         raise ContainerError("no")
@@ -287,6 +297,7 @@ async def test_an_error_behind_the_head_breaks_the_response_off():
     exchange = await Steps(fail).ask()
     assert exchange.responses == []
     assert set(exchange.said[1:]) == {"abort"}
+    assert caplog.records[0].msg.fields["status"] is None
 
 
 @pytest.mark.parametrize("error", [ClientLeft(), ConnectionResetError(), asyncio.CancelledError()])
