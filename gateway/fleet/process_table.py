@@ -119,7 +119,7 @@ def other_listener(port: int, pid: int, mark: str) -> str:
     for each in _all():
         if (_sockets_of(each) or set()) & others:
             return f"process {each} ({_name_of(each)})"
-    return "another process"
+    return "a process that this user may not look at"
 
 
 def listening_elsewhere(port: int, pid: int) -> str:

@@ -165,6 +165,9 @@ class ContainerProcess:
     async def verify(self) -> None:
         """Make sure that nobody else hears what is sent to its address, where Linux tells.
 
+        The log alone names the other process. Callers of the API read the error, and other
+        programs of the machine are not for them.
+
         Raises:
             LaunchError: somebody has taken its port before it listened.
         """
@@ -173,7 +176,9 @@ class ContainerProcess:
         port = self.address.port
         other = await asyncio.to_thread(other_listener, port, self._child.pid, self._child.mark)
         if other:
-            raise LaunchError(f"its port {port} is held by {other}", passing=True)
+            log.warning(LogLine("a port of a program is another's", port=port, held_by=other))
+            held = f"its port {port} is held by another process; the gateway's log says by which"
+            raise LaunchError(held, passing=True)
 
     async def listening_trouble(self) -> str:
         """Say that nothing listens on its port, and where Linux tells, on which ports it does."""

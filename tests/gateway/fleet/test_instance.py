@@ -46,12 +46,12 @@ async def test_nothing_is_known_of_its_health_until_it_has_answered(of):
 
 
 async def test_what_answers_in_its_place_is_never_served_by(of):
-    of.launcher.impostors.append("its port 1 is held by process 7 (nginx)")
+    of.launcher.impostors.append("its port 1 is held by another process")
     await of.apply(endpoint())
     (status,) = of.status().variants
     assert (of.states(), of.launcher.containers[0].signals) == (["Failed"], ["KILL"])
     assert status.trouble == (
-        "the container cannot be reached: its port 1 is held by process 7 (nginx)"
+        "the container cannot be reached: its port 1 is held by another process"
     )
     await of.advance(0.75)
     assert of.states() == ["InService"]

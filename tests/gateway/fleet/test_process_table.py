@@ -164,7 +164,7 @@ def test_a_listener_that_cannot_be_found_is_anothers(start, free, monkeypatch):
     monkeypatch.setattr(
         process_table, "_sockets_of", lambda pid: set() if pid in (own, stranger) else None
     )
-    assert other_listener(free, own, ONE) == "another process"
+    assert other_listener(free, own, ONE) == "a process that this user may not look at"
 
 
 def test_a_program_that_listens_elsewhere_is_told_of_with_its_ports(start, free):

@@ -336,16 +336,21 @@ class TestItPrintsWithoutEnd:
 
 
 @LINUX
-async def test_somebody_else_listens_at_its_port(launch):
+async def test_the_log_alone_says_who_else_listens_at_its_port(launch, caplog):
     container = await launch(*IDLE)
     await container.verify()
     with socket.create_server((HOST, container.address.port)):
         with pytest.raises(LaunchError) as caught:
             await container.verify()
-        name = psutil.Process().name()
         assert str(caught.value) == (
-            f"its port {container.address.port} is held by process {os.getpid()} ({name})"
+            f"its port {container.address.port} is held by another process; the gateway's log "
+            "says by which"
         )
+        (line,) = [each.msg for each in caplog.records]
+        assert line.fields == {
+            "port": container.address.port,
+            "held_by": f"process {os.getpid()} ({psutil.Process().name()})",
+        }
         assert caught.value.passing
     await container.verify()
 
