@@ -23,6 +23,7 @@ from typing import Any
 
 import pytest
 
+from partway.gateway.fleet.launchers.process import HOST, free_port
 from tests.conftest import ROOT
 from tests.disks import SmallDisk, small_disk
 from tests.processes import ready_url
@@ -62,9 +63,10 @@ class Gateway:
         names = {"data": self.data, "container": CONTAINER, "python": sys.executable, "top": top}
         self.config.write_text(FILE.format(**names) + more)
 
-    def start(self, *before: str) -> None:
+    def start(self, *before: str, port: int = 0) -> None:
+        """Start it, and wait for its ready line; with a port until it serves, which is sooner."""
         kept = {name: value for name, value in os.environ.items() if "PARTWAY_" not in name}
-        flags = ("--port", "0", "--config", str(self.config))
+        flags = ("--port", str(port), "--config", str(self.config))
         self.process = subprocess.Popen(
             [*before, sys.executable, "-m", "partway", "serve", *flags],
             stdout=subprocess.PIPE,
@@ -75,7 +77,16 @@ class Gateway:
         assert self.process.stderr is not None
         log = self.process.stderr  # no file, which a limit of file sizes would hold for too
         threading.Thread(target=lambda: lines.extend(map(bytes.decode, log)), daemon=True).start()
-        self.url = ready_url(self.process)
+        self.url = f"http://{HOST}:{port}" if port else ready_url(self.process)
+        until(self.serves)
+
+    def serves(self) -> bool:
+        try:
+            return self._status("/healthz", None, {})[0] == 200
+        except urllib.error.URLError:  # it does not listen yet
+            assert self.process is not None
+            assert self.process.poll() is None, self._lines
+            return False
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
         assert self.process is not None
@@ -254,7 +265,7 @@ def test_model_data_waits_for_room(gateway, disk, tmp_path):
     disk.fill()
     command = f'command = ["{sys.executable}", "-S", "{CONTAINER}"]'
     gateway.write(f'[endpoints.large]\n{command}\nmodel_data = "{archive}"\n')
-    gateway.start()
+    gateway.start(port=free_port())  # the ready line waits 30 s for an endpoint without its data
     until(lambda: gateway.invoke("own") == 200)
     until(lambda: gateway.told("model data: ") != [])
     assert gateway.invoke("large") == 503
