@@ -8,8 +8,12 @@ import io
 import os
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.text import Text
 
 from partway.gateway.cli import COMMANDS
 from partway.gateway.cli.arguments import seconds
@@ -19,8 +23,8 @@ from partway.gateway.fleet.commands import unexpanded_variables
 from partway.gateway.fleet.endpoints import container_address
 from partway.gateway.fleet.images import ENGINE_SCHEME, is_image
 from partway.gateway.limits import CONTAINER_PING_INTERVAL
-from partway.gateway.plain_text import safe_lines
-from partway.gateway.terminal import console_for
+from partway.gateway.plain_text import safe, safe_lines
+from partway.gateway.terminal import console_for, print_line
 from partway.gateway.workbench.conformance.asking import AskedWrongly, Plan, Question, understood
 from partway.gateway.workbench.conformance.checks import ALL
 from partway.gateway.workbench.conformance.image import CHECKS, stops_the_start
@@ -244,13 +248,24 @@ async def _try(plan: Plan) -> Report:
         said = f"{first} comes first"
         examined.results += [Result(each, Verdict.BLOCKED, said=said) for each in plan.checks]
         return examined
-    with progress(plan.checks, console_for(sys.stderr)) as on_result:
+    console = console_for(sys.stderr)
+    with progress(plan.checks, console) as on_result:
         async with plan.subject() as subject:
-            run = Run(plan.checks, plan.probe, fast=plan.question.fast, on_result=on_result)
+            run = Run(
+                *(plan.checks, plan.probe),
+                fast=plan.question.fast,
+                on_result=on_result,
+                on_slow=partial(_tell_slow_start, console),
+            )
             report = await run.run(subject)
     if examined is not None:
         report.results[:0] = examined.results
     return report
+
+
+def _tell_slow_start(console: Console, seconds: float, reason: str) -> None:
+    said = f"partway conform: waiting for the container for {seconds:.0f} s: {reason}"
+    print_line(console, Text(safe(said)))
 
 
 async def _try_platform(options: argparse.Namespace) -> Report:

@@ -351,7 +351,7 @@ class Instance:
     async def _watch_slow_start(self, running: RunningContainer) -> None:
         """Look for the reason of a slow start; a fault of the gateway ends the look alone."""
         try:
-            await self._slow_start.watch(running)
+            await self._slow_start.watch(running.listening_trouble)
         except Exception:  # the instance may still become ready
             log.exception(
                 LogLine("the gateway failed to look why an instance is slow", instance=self.id)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from partway.gateway.clock import Clock
-from partway.gateway.fleet.launchers.launcher import RunningContainer
 from partway.gateway.fleet.limits import (
     SLOW_START_LOOK_AFTER,
     SLOW_START_LOOK_INTERVAL,
@@ -47,13 +46,18 @@ class SlowStart:
             self._listening = ""
         self._ping = trouble or ""
 
-    async def watch(self, running: RunningContainer) -> None:
-        """Look where its program listens, and warn, until this is cancelled."""
+    async def watch(self, listening_trouble: Callable[[], Awaitable[str]]) -> None:
+        """Look where its program listens, and warn, until this is cancelled.
+
+        Args:
+            listening_trouble: says that nothing listens on its port, and where its program listens
+                instead; see :meth:`~.launchers.launcher.RunningContainer.listening_trouble`.
+        """
         began = self._clock.time()
         warning_at = began + SLOW_START_WARNING_AFTER
         await pause(self._clock, SLOW_START_LOOK_AFTER)
         while True:
-            self._listening = await running.listening_trouble()
+            self._listening = await listening_trouble()
             now = self._clock.time()
             if now >= warning_at:
                 self._warn(now - began, self.reason or NO_ANSWER_YET)

@@ -12,16 +12,13 @@ from typing import Final
 from partway.gateway.workbench.conformance.check import Check, Need
 from partway.gateway.workbench.conformance.evidence import NotedExchange
 from partway.gateway.workbench.conformance.probes import Probe
+from partway.gateway.workbench.conformance.started import DEATH_TIMEOUT
 from partway.gateway.workbench.conformance.subject import Subject
 from partway.gateway.workbench.conformance.trial import Trial
 from partway.gateway.workbench.conformance.verdict import Broken, Severity, Untried, Verdict
 
 #: Seconds for a container that died in a check to be there again for the next check.
 RESTART_TIMEOUT: Final = 60.0
-
-#: Seconds that a container which dies of a check may take to be gone, for its connections end
-#: first: without the wait its death would fail the next check.
-DEATH_TIMEOUT: Final = 0.3
 
 #: Characters of what a container has printed, for a report.
 MAX_OUTPUT: Final = 2000
@@ -96,6 +93,8 @@ class Run:
         fast: whether long waits are cut short.
         only: ids of checks to try, with what they require; None for all.
         on_result: called after each check.
+        on_slow: called while the container starts slowly, with the seconds since the wait began and
+            the reason.
     """
 
     def __init__(
@@ -106,6 +105,7 @@ class Run:
         fast: bool = False,
         only: Collection[str] | None = None,
         on_result: Callable[[Result], object] = id,
+        on_slow: Callable[[float, str], object] = lambda *_: None,
     ) -> None:
         self._checks = in_turn(chosen(list(checks), only), fast=fast)
         self._by_id = {check.id: check for check in self._checks}
@@ -113,6 +113,7 @@ class Run:
         self._fast = fast
         self._without = set() if probe.echo else {Need.ECHO}  # what is not at hand
         self._on_result = on_result
+        self._on_slow = on_slow
         self._results: dict[str, Result] = {}
         self._aside: dict[str, asyncio.Task[Result]] = {}
         self._disturbed: set[str] = set()  # of those, who may have failed of another's fault
@@ -208,7 +209,7 @@ class Run:
         missing = [need.value for need in check.needs & without]
         if missing:
             return Result(check, Verdict.SKIP, said=f"needs {missing[0]}")
-        trial = Trial(subject, self._probe, self._fast)
+        trial = Trial(subject, self._probe, self._fast, on_slow=self._on_slow)
         began = time.monotonic()
         broken = await attempted(check, check.body(trial))
         seconds = time.monotonic() - began
@@ -220,11 +221,12 @@ class Run:
         process = subject.process
         if process is not None and not _may_end(check):
             if broken is not None or trial.cut or not await process.accepts():
-                await process.ended(DEATH_TIMEOUT)
+                await process.ended(DEATH_TIMEOUT)  # else its death would fail the next check
                 output = process.output[-MAX_OUTPUT:]
             died = process.pid is None and not aside  # else it is whoever is tried beside it
             if died:
-                broken = broken or Broken(f"the container ended, with status {process.status}")
+                ended = f"the container ended, with status {process.status}"
+                broken = broken or Broken(ended, await process.death_remedy())
                 mark(trial.exchanges, broken.what)
             if died or (check.wears and broken is not None):
                 self._disturbed |= self._aside.keys()

@@ -15,11 +15,22 @@ from typing import Final
 
 from partway.gateway.dialling import Address
 from partway.gateway.fleet.launchers.empty_model import empty_model_dir
+from partway.gateway.fleet.launchers.process import ProcessEnd
 from partway.gateway.fleet.process_table import family
+from partway.gateway.plain_text import cut
 from partway.gateway.workbench.conformance.link import CONNECT_TIMEOUT
 
 #: Of what the container prints, the end is kept.
 MAX_OUTPUT: Final = 64 << 10
+
+#: Seconds that a container which dies may take to be gone, for its connections end first, and its
+#: last words may come behind its end.
+DEATH_TIMEOUT: Final = 0.3
+
+#: Of the words of a container that has died a remedy quotes the last lines, each up to so many
+#: characters.
+_LAST_LINES: Final = 3
+_LAST_LINE: Final = 200
 
 _POLL = 0.02
 _PAGE = resource.getpagesize()
@@ -148,6 +159,16 @@ class Started(ABC):
     @abstractmethod
     async def ended(self, timeout: float) -> bool:
         """Whether it ends in time, and with it all that it has started."""
+
+    async def death_remedy(self) -> str:
+        """The remedy where it has ended by itself: its end, and the last lines that it printed."""
+        await self.ended(DEATH_TIMEOUT)
+        lines = [line for each in self.output.splitlines() if (line := each.strip())]
+        said = " / ".join(cut(line, _LAST_LINE) for line in lines[-_LAST_LINES:])
+        why = f"find out why the program {ProcessEnd(self.status)}; it must run on"
+        if not said:
+            return f"{why}. It printed nothing: start the command by itself"
+        return f'{why}. Its last lines: "{said}"'
 
     @abstractmethod
     async def kill(self) -> None:

@@ -132,6 +132,10 @@ class Subject:
     process: Started | None = None
     answers_close: bool = True
 
+    async def listening_trouble(self) -> str:
+        """Say where a program that was started here listens instead; empty if that is not known."""
+        return "" if self.process is None else await self.process.listening_trouble()
+
     async def start_again(self, timeout: float) -> None:
         """Have the process that was started here run anew."""
         if self.process is not None:

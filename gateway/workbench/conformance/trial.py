@@ -11,7 +11,10 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
+from partway.gateway.clock import LoopClock
+from partway.gateway.fleet.launchers.process import ProcessEnd
 from partway.gateway.fleet.limits import START_TIMEOUT
+from partway.gateway.fleet.slow_start import SlowStart
 from partway.gateway.workbench.conformance.evidence import NotedExchange, shown
 from partway.gateway.workbench.conformance.link import PATIENCE, HttpAnswer, Link, ask, link_to
 from partway.gateway.workbench.conformance.peer import Closed, NotGranted, Peer, upgrade
@@ -62,6 +65,8 @@ class Trial:
         fast: whether long waits are cut short.
         exchanges: what went over the wire so far, one for each connection.
         cut: whether the container has ended a connection without saying Close before.
+        on_slow: called while the container starts slowly, with the seconds since the wait began and
+            the reason.
     """
 
     subject: Subject
@@ -69,6 +74,7 @@ class Trial:
     fast: bool = False
     exchanges: list[NotedExchange] = field(default_factory=list)
     cut: bool = False
+    on_slow: Callable[[float, str], object] = lambda *_: None
 
     @property
     def process(self) -> Started:
@@ -111,6 +117,19 @@ class Trial:
         async with self.link(f"{method} {path}") as link:
             return await ask(link, method, path, sent, body, timeout, spelled)
 
+    @asynccontextmanager
+    async def slow_start(self) -> AsyncIterator[SlowStart]:
+        """Tell why the container is not ready, as the fleet does, until the block's end."""
+        slow = SlowStart(LoopClock(), self.on_slow)
+        watching = asyncio.create_task(slow.watch(self.subject.listening_trouble))
+        try:
+            yield slow
+        finally:
+            watching.cancel()
+            await asyncio.wait((watching,))
+        if not watching.cancelled():
+            watching.result()  # a fault of ours
+
     async def until_ready(self, patience: float) -> None:
         """Ask ``/ping``, by GET and by POST, until it says 200.
 
@@ -121,7 +140,16 @@ class Trial:
             Broken: ``/ping`` says something else, or nothing, for ``patience`` seconds; or the
                 container has ended.
         """
-        deadline = time.monotonic() + patience
+        async with self.slow_start() as slow:
+            said = await self._asked_until_ready(time.monotonic() + patience, slow)
+        if said is not None:
+            raise Broken(
+                f"/ping has not said 200 after {patience:g} s, but {said}",
+                _ANSWER_SOON if self.fast and patience < START_TIMEOUT else None,
+            )
+
+    async def _asked_until_ready(self, deadline: float, slow: SlowStart) -> str | None:
+        """The last answer to ``/ping`` before the deadline, in words; None for 200."""
         said = "nothing"
         while time.monotonic() < deadline:
             for method in ("GET", "POST"):
@@ -131,17 +159,18 @@ class Trial:
                     said = broken.what
                     continue
                 if answer.status == 200:
-                    return
+                    return None
                 said = f"{answer}, to {method}"
+            slow.pinged(f"/ping: {said}")
             process = self.subject.process
             if process is not None and process.pid is None:
-                raise Broken(f"the process ended with status {process.status}; /ping said {said}")
+                raise Broken(
+                    f"the process {ProcessEnd(process.status)}; /ping said {said}",
+                    await process.death_remedy(),
+                )
             self.exchanges.clear()  # only the last attempt is of interest
             await asyncio.sleep(_POLL)  # nothing tells when a model is loaded
-        raise Broken(
-            f"/ping has not said 200 after {patience:g} s, but {said}",
-            _ANSWER_SOON if self.fast and patience < START_TIMEOUT else None,
-        )
+        return said
 
     @asynccontextmanager
     async def stream(

@@ -20,6 +20,8 @@ import psutil
 import pytest
 
 from partway.gateway.cli.main import main
+from partway.gateway.fleet import slow_start
+from partway.gateway.workbench.conformance.checks import startup
 from tests.conftest import ROOT
 from tests.gateway.workbench.conformance.archives import saved, written
 from tests.processes import running
@@ -28,6 +30,9 @@ ECHO = shlex.join([sys.executable, "-m", "partway.container", "serve"])
 
 #: Prints what would steer a terminal, and ends.
 HOSTILE = r"import sys; print('\x1b]0;mine\x07<b>', sys.argv[1:]); sys.exit(3)"
+
+#: Listens, and not where it is told to.
+ELSEWHERE = "import socket, signal; s = socket.create_server(('127.0.0.1', 0)); signal.pause()"
 
 #: Has a child, says who both are in a file, and waits without listening; deaf to SIGTERM.
 DEAF = (
@@ -114,10 +119,22 @@ def test_a_container_that_ends_at_once_says_why_and_steers_nothing(tmp_path):
     blocked = r"^blocked  \d+ checks \(startup.listens comes first\): startup.ready, "
     assert re.search(blocked, done.stdout, re.MULTILINE)
     assert "| \ufffd]0;mine\ufffd<b> []\n" in done.stdout, "nothing is appended"
-    assert "end the command in `serve`" in done.stdout
+    assert "remedy: find out why the program ended with status 3; it must run on." in done.stdout
+    assert "end the command in `serve`" not in done.stdout
     assert done.stdout.endswith(": not conformant\n")
     assert "\x1b" not in done.stdout + page.read_text()
     assert "&lt;b&gt;" in page.read_text()
+
+
+def test_a_program_on_another_port_is_told_of_before_the_report_and_in_it(capsys, monkeypatch):
+    monkeypatch.setattr(startup, "_FAST_START", 2.0)
+    monkeypatch.setattr(slow_start, "SLOW_START_LOOK_AFTER", 1.0)
+    monkeypatch.setattr(slow_start, "SLOW_START_WARNING_AFTER", 1.0)
+    status, said, told = here(capsys, "--command", python(ELSEWHERE), "--fast")
+    assert status == 1
+    trouble = r"nothing listens on \d+; this process listens on \d+"
+    assert re.search(rf"partway conform: waiting for the container for \d s: {trouble}\n", told)
+    assert re.search(rf"^ +{trouble}, 2 s after the start$", said, re.MULTILINE)
 
 
 def test_variables_and_artifacts_reach_the_container(tmp_path):

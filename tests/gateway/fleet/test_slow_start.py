@@ -37,7 +37,7 @@ async def watched(
     anyio_backend: object, no_leaks: None, clock: FakeClock
 ) -> AsyncIterator[Watched]:
     watched = Watched(clock)
-    task = asyncio.create_task(watched.start.watch(watched))
+    task = asyncio.create_task(watched.start.watch(watched.listening_trouble))
     await turns(5)
     yield watched
     task.cancel()

@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 import socket
 import time
-from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from typing import Final
 
 from partway.gateway.dialling import Address
 from partway.gateway.fleet.commands import unexpanded_variables
+from partway.gateway.fleet.launchers.process import ProcessEnd
 from partway.gateway.fleet.limits import START_TIMEOUT
 from partway.gateway.workbench.conformance.check import Checks
 from partway.gateway.workbench.conformance.evidence import NotedExchange
 from partway.gateway.workbench.conformance.link import HttpAnswer, link_to
+from partway.gateway.workbench.conformance.started import Started
 from partway.gateway.workbench.conformance.trial import Trial
 from partway.gateway.workbench.conformance.verdict import Broken
 
@@ -30,11 +31,13 @@ _ACCEPT_TRIES = 3
 
 _LISTEN = "listen on 0.0.0.0, on the port in SAGEMAKER_BIND_TO_PORT, or on 8080 without it"
 
+#: Statuses of programs that do not understand their arguments, or print their help: argparse's,
+#: EX_USAGE of sysexits.h, and 0.
+_ASKED_WRONGLY: Final = (0, 2, 64)
 _NO_SERVE = (
     "the command is started as it is written; the platform starts an image by its entry point and "
-    "`serve`: end the command in `serve` if the program wants it, and set variables with --env"
+    "`serve`: end the command in `serve` if the program wants it"
 )
-_ENDED = "the program must run on and listen: what it printed says why it does not"
 
 
 @checks.add(
@@ -51,13 +54,14 @@ async def listens(trial: Trial) -> None:
         async with trial.link("a connection"):
             return
     patience = trial.scaled(START_TIMEOUT, _FAST_START)
-    if await process.listening(patience) is not None:
-        return
+    async with trial.slow_start() as slow:
+        slow.pinged(f"nothing listens on {process.port}")
+        if await process.listening(patience) is not None:
+            return
     if process.pid is None:
         raise Broken(
-            f"the process ended with status {process.status} before it listened on port "
-            f"{process.port}",
-            _why_it_ended(process.command),
+            f"the process {ProcessEnd(process.status)} before it listened on port {process.port}",
+            await _why_it_ended(process),
         )
     trouble = await process.listening_trouble() or f"nothing listens on {process.port}"
     raise Broken(
@@ -100,10 +104,12 @@ async def accepts(trial: Trial) -> None:
         )
 
 
-def _why_it_ended(command: Sequence[str]) -> str:
+async def _why_it_ended(process: Started) -> str:
     """The remedy for a program that ends before it listens."""
-    unexpanded = "; ".join(unexpanded_variables(command))
-    return unexpanded or (_ENDED if "serve" in command else _NO_SERVE)
+    remedies = [await process.death_remedy(), *unexpanded_variables(process.command)]
+    if "serve" not in process.command and process.status in _ASKED_WRONGLY:
+        remedies.append(_NO_SERVE)
+    return "; ".join(remedies)
 
 
 async def _slowest(trial: Trial) -> tuple[float, float]:

@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from partway.gateway.dialling import Address
+from partway.gateway.fleet import slow_start
 from partway.gateway.workbench.conformance.checks import startup
 from partway.gateway.workbench.conformance.probes import BUILT_IN
 from partway.gateway.workbench.conformance.run import Result, Run
@@ -70,6 +71,68 @@ async def test_one_that_ends_is_not_waited_for() -> None:
     assert result.verdict is Verdict.FAIL
     assert result.said.startswith("the process ended with status 4; /ping said ")
     assert result.seconds < startup._FAST_START
+
+
+async def listens(*command: str) -> Result:
+    """Try whether what a command starts listens."""
+    launched = Launched([sys.executable, *command])
+    try:
+        subject = Subject(await launched.start(), process=launched)
+        report = await Run(READY[:1], BUILT_IN["echo"], fast=True).run(subject)
+    finally:
+        await launched.aclose()
+    return report.results[0]
+
+
+async def test_the_remedy_of_a_death_at_an_import_is_about_the_death() -> None:
+    result = await listens("-c", "print('loads', flush=True)\nimport module_that_is_not")
+    assert result.said.startswith("the process ended with status 1 before it listened on port ")
+    assert result.remedy.startswith(
+        'find out why the program ended with status 1; it must run on. Its last lines: "'
+    )
+    assert result.remedy.endswith("No module named 'module_that_is_not'\"")
+    assert "serve" not in result.remedy
+
+
+async def test_the_remedy_of_a_death_by_a_signal_names_it() -> None:
+    result = await listens("-c", "import os; os.kill(os.getpid(), 11)")
+    assert result.said.startswith("the process was ended by SIGSEGV before it listened on port ")
+    assert result.remedy == (
+        "find out why the program was ended by SIGSEGV; it must run on. It printed nothing: start "
+        "the command by itself"
+    )
+
+
+async def test_a_program_that_wants_other_arguments_may_want_serve() -> None:
+    usage = "import sys; sys.exit(print('usage: app.py COMMAND') or 2)"
+    result = await listens("-c", usage)
+    assert '"usage: app.py COMMAND"; the command is started as it is written' in result.remedy
+    assert result.remedy.endswith("end the command in `serve` if the program wants it")
+    assert "serve" not in (await listens("-c", usage, "serve")).remedy
+
+
+async def test_a_death_while_ping_is_asked_has_a_remedy_about_the_death() -> None:
+    result = await ready("404 404 end")
+    assert result.remedy.startswith("find out why the program ended with status 4; it must run on.")
+
+
+async def test_why_a_container_is_not_ready_is_told_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(startup, "_FAST_START", 2.0)
+    monkeypatch.setattr(slow_start, "SLOW_START_LOOK_AFTER", 0.5)
+    monkeypatch.setattr(slow_start, "SLOW_START_WARNING_AFTER", 0.5)
+    told: list[str] = []
+    launched = Launched([sys.executable, "-c", ANSWERS, "404"])
+    try:
+        subject = Subject(await launched.start(), process=launched)
+        run = Run(
+            *(READY, BUILT_IN["echo"]), fast=True, on_slow=lambda _, reason: told.append(reason)
+        )
+        await run.run(subject)
+    finally:
+        await launched.aclose()
+    assert told[-1] == "/ping: 404 Said, without a body, to POST"
 
 
 async def said_of(tries: list[tuple[float, float]], monkeypatch: pytest.MonkeyPatch) -> str:
