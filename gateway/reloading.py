@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 from partway.gateway.changed_settings import compare
 from partway.gateway.clock import Clock, Timer
 from partway.gateway.configuration.messages import SettingsError
-from partway.gateway.control.endpoint_keeper import EndpointKeeper
 from partway.gateway.fleet.fleet import Fleet, FleetStopping
 from partway.gateway.limits import SETTINGS_CHECK_INTERVAL
+from partway.gateway.service import Service
 from partway.gateway.settings import Settings
 from partway.log_lines import LogLine
 
@@ -35,7 +35,7 @@ class Reloading:
         fleet: follows them.
         clock: measures the time between two looks at the file.
         path: of the file; None if there is none.
-        beside: has endpoints of its own, which give way to those of the settings.
+        services: follow them too.
     """
 
     def __init__(
@@ -45,14 +45,14 @@ class Reloading:
         fleet: Fleet,
         clock: Clock,
         path: Path | None,
-        beside: EndpointKeeper | None = None,
+        services: Collection[Service] = (),
     ) -> None:
         self._settings = settings
         self._load = load
         self._fleet = fleet
         self._clock = clock
         self._path = path
-        self._beside = beside
+        self._services = services
         self._known = self._seen = _identity(path)
         self._timer: Timer | None = None
         self._taking: asyncio.Task[None] | None = None
@@ -98,11 +98,11 @@ class Reloading:
         try:
             # A file of a megabyte takes a second.
             new = await asyncio.to_thread(self._load)
-            if self._beside is not None:
-                self._beside.give_way(new)
+            for service in self._services:
+                service.take_settings(new)
             self._follow(new)
-            if self._beside is not None:
-                await self._beside.run_again()
+            for service in self._services:
+                await service.settings_taken()
         except SettingsError as error:
             log.warning(LogLine("changed settings are not taken", reason=str(error)))
         except FleetStopping:

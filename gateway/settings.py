@@ -21,7 +21,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, get_origin
 
-from partway.gateway.asynchronous.limits import MOST_WAITING, SPOOL_QUOTA, WAITING_REQUESTS
+from partway.gateway.apis import manifests
+from partway.gateway.apis.asynchronous.manifest import AsynchronousSettings
+from partway.gateway.apis.control.manifest import ControlSettings
+from partway.gateway.apis.kubernetes.manifest import KubernetesSettings
+from partway.gateway.apis.prediction.manifest import PredictionSettings
+from partway.gateway.apis.transform_jobs.manifest import TransformSettings
 from partway.gateway.configuration.expected import (
     FilePath,
     Flag,
@@ -37,7 +42,6 @@ from partway.gateway.configuration.expected import (
 )
 from partway.gateway.configuration.messages import SettingsError, error_of
 from partway.gateway.configuration.reader import Document, checked, read_toml
-from partway.gateway.control.limits import JOBS_AT_ONCE, MAX_JOBS_UNDER_WAY
 from partway.gateway.dialling import is_loopback
 from partway.gateway.endpoint_settings.callers import (
     OF_THE_PLATFORM,
@@ -69,7 +73,6 @@ from partway.gateway.limits import (
     MAX_CONNECTIONS,
     MAX_GATHERED_BYTES,
     MAX_INVOCATION_BODY,
-    MAX_PREDICTION_BODY,
     MAX_REQUESTS,
     MAX_STREAMS,
     SHARE_OF_ONE,
@@ -78,7 +81,6 @@ from partway.gateway.serving.peers import network_of
 from partway.gateway.streams.policy import StreamPolicy
 from partway.gateway.tls.errors import TlsError
 from partway.gateway.tls.trust import Trust
-from partway.gateway.transform.limits import TRANSFORM_QUOTA
 from partway.log_lines import LogFormat
 from partway.protocol import limits
 from partway.service_links import is_link
@@ -100,10 +102,22 @@ _Network = Annotated[
 _Networks = Annotated[frozenset[_Network], array("an array of addresses and networks")]
 _Seconds = Annotated[float, number(least=0, most=_DAY, unit="seconds")]
 
+#: Stands in ``apis`` for no API at all.
+NO_APIS: Final = "none"
 
-@dataclass(frozen=True, slots=True)
-class _TopLevel:
-    """What is set once for the whole gateway: :class:`Settings` says what each is."""
+_Api = Annotated[
+    str,
+    text(
+        f"one of {', '.join(sorted(manifests.NAMES))}, or {NO_APIS} alone",
+        lambda name: name == NO_APIS or name in manifests.NAMES,
+    ),
+]
+_Apis = Annotated[frozenset[_Api], array("an array of APIs' names")]
+
+
+@dataclass(frozen=True)
+class _OfTheCore:
+    """Settings of the whole gateway that belong to no API; :class:`Settings` describes them."""
 
     host: str = "127.0.0.1"
     port: _Port = 8090
@@ -117,10 +131,7 @@ class _TopLevel:
     account: Annotated[str, text("the 12 digits of an AWS account", limits.ACCOUNT.fullmatch)] = (
         "000000000000"
     )
-    endpoint_domain: Annotated[
-        str,
-        text("a DNS name of small letters, such as models.example", limits.DNS_NAME.fullmatch),
-    ] = "localhost"
+    apis: _Apis = manifests.NAMES
     auth: Literal["none", "sigv4"] = "none"
     principals: FilePath | None = None
     insecure: Flag = False
@@ -134,7 +145,6 @@ class _TopLevel:
     max_requests: _Requests = MAX_REQUESTS
     max_requests_per_principal: _Requests | None = None
     max_invocation_body: Size = MAX_INVOCATION_BODY
-    max_prediction_body: Size = MAX_PREDICTION_BODY
     max_gathered_bytes: Size = MAX_GATHERED_BYTES
     max_connections: _Connections = MAX_CONNECTIONS
     max_connections_per_address: _Connections | None = None
@@ -145,10 +155,13 @@ class _TopLevel:
     data_dir: FolderPath | None = None
     model_data_quota: Size = MODEL_DATA_QUOTA
     max_containers: Annotated[int, whole(1, 1_000_000, "containers")] = MAX_LAUNCHED_CONTAINERS
-    max_async_requests: Annotated[int, whole(1, MOST_WAITING, "requests")] = WAITING_REQUESTS
-    async_quota: Size = SPOOL_QUOTA
-    max_transform_jobs: Annotated[int, whole(1, MAX_JOBS_UNDER_WAY, "jobs")] = JOBS_AT_ONCE
-    transform_quota: Size = TRANSFORM_QUOTA
+
+
+@dataclass(frozen=True)
+class _TopLevel(
+    KubernetesSettings, TransformSettings, AsynchronousSettings, PredictionSettings, _OfTheCore
+):
+    """Settings of the whole gateway, which flags and variables may have too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +177,7 @@ class ApiTable:
     inclusive_slices: Flag = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _File(_TopLevel):
     """The whole file."""
 
@@ -191,9 +204,11 @@ def variable_of(name: str) -> str:
 VARIABLES: Final = frozenset(map(variable_of, (*_TOP_LEVEL, *_OF_STREAMS, *_OF_INSTANCES)))
 
 
-@dataclass(frozen=True, slots=True)
-class Settings(_TopLevel):
+@dataclass(frozen=True)
+class Settings(ControlSettings, _TopLevel):
     """Everything that can be set. Times in seconds.
+
+    The settings of APIs are those of their manifests.
 
     Attributes:
         host: to listen on.
@@ -204,7 +219,7 @@ class Settings(_TopLevel):
         tls_names: further names in the local CA's certificate.
         region: AWS's name of it, as clients are set to and as their signatures say.
         account: AWS's number of it, for ARNs.
-        endpoint_domain: behind an endpoint's name, what kubectl is told that it is asked by.
+        apis: the names of the APIs that are served beside streams.
         auth: how clients prove who they are.
         principals: file of those who may sign, for ``sigv4``.
         insecure: whether to listen beyond loopback without authentication all the same.
@@ -218,7 +233,6 @@ class Settings(_TopLevel):
         max_requests: under way at once.
         max_requests_per_principal: under way at once; None for half of ``max_requests``.
         max_invocation_body: bytes of the body of one request.
-        max_prediction_body: bytes of the body of one request for predictions, and of its answer.
         max_gathered_bytes: of all bodies of requests that are held whole at a time.
         max_connections: open at once.
         max_connections_per_address: open at once; None for half of ``max_connections``.
@@ -230,29 +244,15 @@ class Settings(_TopLevel):
         data_dir: folder of what the gateway keeps; None for one of the user's, by the port.
         model_data_quota: bytes of all model data that is kept at a time.
         max_containers: that are launched for all endpoints and transform jobs.
-        max_async_requests: asynchronous requests that have not come to their end.
-        async_quota: bytes of their bodies and answers on disk.
-        max_transform_jobs: transform jobs that run at a time; others wait.
-        transform_quota: bytes of their outputs that are gathered on disk at a time.
         endpoints: the endpoints.
         images: commands, or running containers, that stand for images, by the images' names. A
             settings file has commands alone.
-        local_roots: folders below which callers of the API may name files.
-        local_results: folders below which they may have answers put.
-        topics: webhooks of topics, which hear of asynchronous requests' ends, by the topics' ARNs.
-        inclusive_slices: whether the ranges of transform jobs' filters have their ends.
-        api_environment: patterns of the variables that callers of the API may give to programs.
         policy: of the streams of endpoints that are not of the settings.
         times: of those endpoints' instances.
     """
 
     endpoints: tuple[Endpoint, ...] = ()
     images: Mapping[str, Program | Attached] = field(default_factory=dict)
-    local_roots: tuple[Path, ...] = ()
-    local_results: tuple[Path, ...] = ()
-    topics: Mapping[str, str] = field(default_factory=dict)
-    inclusive_slices: bool = False
-    api_environment: tuple[str, ...] = OF_THE_PLATFORM
     policy: StreamPolicy = field(default_factory=StreamPolicy)
     times: InstanceTimes = field(default_factory=InstanceTimes)
 
@@ -298,6 +298,11 @@ class Settings(_TopLevel):
         Raises:
             SettingsError: says what, and what to do.
         """
+        for name, needed in manifests.missing(self.apis):
+            raise SettingsError(
+                f"apis: {name} needs {needed}, which is not among them; add {needed}, or leave "
+                f"{name} out"
+            )
         if self.auth == "none" and not self.insecure and not is_loopback(self.host):
             raise SettingsError(
                 f"listening on {self.host} without authentication lets anyone on the network "
@@ -397,6 +402,11 @@ def load(
         endpoints[endpoint.name] = endpoint
     for endpoint in endpoints.values():
         _check_trust(endpoint, around.trust)
+    apis = values.get("apis", manifests.NAMES)
+    if NO_APIS in apis:
+        if len(apis) > 1:
+            raise SettingsError(f"apis: {NO_APIS} stands for no API; it must be alone")
+        values["apis"] = frozenset()
     settings = Settings(
         **values,
         endpoints=tuple(endpoints.values()),

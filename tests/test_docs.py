@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import json
 import os
 import re
 import subprocess
@@ -157,7 +158,7 @@ def as_written(value: object) -> str:
         case str():
             return f'"{value}"'
         case frozenset() | ():
-            return "[]"
+            return json.dumps(sorted(value))
         case {}:
             return "{}"
         case float():

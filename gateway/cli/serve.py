@@ -34,6 +34,7 @@ from partway.gateway.cli.serve_data import (
     data_directory,
     open_admin_socket,
     opened_store,
+    uses_store,
 )
 from partway.gateway.clock import LoopClock
 from partway.gateway.configuration.messages import SettingsError
@@ -161,7 +162,7 @@ async def serve(
         warnings: list[LogLine] = []
         with data_directory(loaded, warnings) or nullcontext() as data:
             context = None if tls is None else tls.reloaded.context
-            async with opened_store(data) as store:
+            async with opened_store(data, loaded) as store:
                 gateway = Gateway(
                     *(loaded, context),
                     dialler=dialler,
@@ -171,7 +172,7 @@ async def serve(
                 )
                 reloading = Reloading(
                     *(loaded, load, gateway.fleet, LoopClock(), config),
-                    beside=gateway.endpoint_keeper,
+                    services=gateway.services,
                 )
                 return await _serve(gateway, data, tls, reloading, warnings)
     except (DataDirectoryError, PrincipalsError, SettingsError, StoreError, TlsError) as error:
@@ -230,7 +231,7 @@ async def _serve(
         if data is not None:
             admin = AdminSocket(
                 *(data.socket, gateway.endpoints, gateway.deployments, data.logs),
-                *(gateway.store.backup, LoopClock()),
+                *(gateway.store.backup if uses_store(loaded) else None, LoopClock()),
             )
             up.push_async_callback(admin.aclose)
         up.push_async_callback(gateway.drain)
@@ -252,6 +253,8 @@ async def _serve(
         if not gateway.endpoints.describe():
             log.warning(
                 "no endpoint yet: add --endpoint NAME=URL, or make one: partway deploy, boto3"
+                if uses_store(loaded)
+                else "no endpoint: add --endpoint NAME=URL"
             )
         # What is there now stays: no collection of garbage looks at it again, 40 ms each time.
         gc.freeze()

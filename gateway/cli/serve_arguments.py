@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 from partway.documentation import page
+from partway.gateway.apis.manifests import NAMES
 from partway.log_lines import LOG_FORMATS
 
 EXAMPLES = """\
@@ -52,6 +53,12 @@ def _add_what_is_served(parser: argparse.ArgumentParser) -> None:
         "starts one ({port} stands for its port), or docker://IMAGE; may be repeated",
     )
     parser.add_argument(
+        "--apis",
+        type=_names,
+        metavar="NAME,…",
+        help=f"the APIs that are served beside streams, or none (all): {', '.join(sorted(NAMES))}",
+    )
+    parser.add_argument(
         "--container-ca",
         type=Path,
         metavar="FILE",
@@ -63,6 +70,11 @@ def _add_what_is_served(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="folder of what the gateway keeps (one of the user's, by the port)",
     )
+
+
+def _names(text: str) -> list[str]:
+    """The names of a list with commas between them."""
+    return [each.strip() for each in text.split(",") if each.strip()]
 
 
 def _add_tls(parser: argparse.ArgumentParser) -> None:

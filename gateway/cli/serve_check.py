@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from partway.gateway.access.principals import Principals, PrincipalsError
+from partway.gateway.apis.manifests import NAMES
 from partway.gateway.cli.missing_folders import missing_folders
 from partway.gateway.configuration.messages import SettingsError
 from partway.gateway.files import is_file_or_folder
@@ -24,7 +25,7 @@ from partway.gateway.fleet.endpoints import (
 )
 from partway.gateway.fleet.launchers.launcher import LaunchError
 from partway.gateway.fleet.launchers.program_lookup import find_program
-from partway.gateway.settings import Settings
+from partway.gateway.settings import NO_APIS, Settings
 from partway.gateway.tls.context import TlsFiles, server_context
 from partway.gateway.tls.errors import TlsError
 from partway.gateway.tls.local_ca import certificate_name
@@ -38,8 +39,9 @@ def check(loaded: Settings) -> list[str]:
         loaded: the settings, each of which is right by itself.
 
     Returns:
-        A line for each endpoint and for each command of ``[images]``, with the program that would
-        run, and a last line that says that all is well.
+        The lines to show. The first names the APIs that are served, a second one those that are
+        not. Each endpoint and each command of ``[images]`` has a line with the program that would
+        run. The last line says that all is well.
 
     Raises:
         SettingsError: files or programs are not there, or not what they must be; a line for each.
@@ -48,10 +50,19 @@ def check(loaded: Settings) -> list[str]:
     if faults:
         raise SettingsError("\n".join(faults))
     return [
+        *_apis(loaded),
         *(_described(endpoint) for endpoint in loaded.endpoints),
         *(f"image {name}: {_of_source(program)}" for name, program in loaded.images.items()),
         f"all is well: {_number(loaded.endpoints, 'endpoint')}, {_number(loaded.images, 'image')}",
     ]
+
+
+def _apis(loaded: Settings) -> Iterator[str]:
+    """The APIs that would be served, and those that would not, a line for each."""
+    off = NAMES - loaded.apis
+    yield f"apis: {', '.join(sorted(loaded.apis)) or NO_APIS}"
+    if off:
+        yield f"apis that are switched off: {', '.join(sorted(off))}"
 
 
 def _faults(loaded: Settings) -> Iterator[str]:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 
+from partway.gateway.apis.control import manifest as control
 from partway.gateway.clock import LoopClock
 from partway.gateway.disk_refusals import is_disk_refusal
+from partway.gateway.files import is_file_or_folder
 from partway.gateway.fleet.data_directory import (
     DataDirectory,
     DataDirectoryError,
@@ -18,9 +22,10 @@ from partway.gateway.fleet.data_directory import (
 from partway.gateway.operations.admin import AdminSocket
 from partway.gateway.settings import Settings
 from partway.gateway.store.memory import MemoryStore
-from partway.gateway.store.sqlite import SqliteStore
-from partway.gateway.store.store import Store
+from partway.gateway.store.store import Store, StoreError
 from partway.log_lines import LogLine
+
+log = logging.getLogger("partway.serve")
 
 
 def data_directory(loaded: Settings, warnings: list[LogLine]) -> DataDirectory | None:
@@ -60,14 +65,52 @@ def data_directory(loaded: Settings, warnings: list[LogLine]) -> DataDirectory |
 
 
 @asynccontextmanager
-async def opened_store(data: DataDirectory | None) -> AsyncIterator[Store]:
-    """The store of a data directory; one in memory if there is none."""
-    clock = LoopClock()
-    store = MemoryStore() if data is None else await SqliteStore.opened(data.store, clock)
+async def opened_store(data: DataDirectory | None, loaded: Settings) -> AsyncIterator[Store]:
+    """Open the store of a data directory.
+
+    The store is in memory if there is no directory, or if no API writes to it.
+    """
+    store: Store = MemoryStore()
+    if data is not None and is_file_or_folder(data.store) and not uses_store(loaded):
+        await _tell_what_stays(data.store)
+    elif data is not None and uses_store(loaded):
+        store = await _sqlite_store(data.store)
     try:
         yield store
     finally:
         await store.aclose()
+
+
+def uses_store(loaded: Settings) -> bool:
+    """Whether an API that is served writes to the store: the control plane, and those behind it."""
+    return control.MANIFEST.name in loaded.apis
+
+
+async def _sqlite_store(path: Path) -> Store:
+    from partway.gateway.store.sqlite import SqliteStore  # of the control plane alone
+
+    return await SqliteStore.opened(path, LoopClock())
+
+
+async def _tell_what_stays(path: Path) -> None:
+    """Log which endpoints of the store are not run, since the control plane is switched off."""
+    try:
+        store = await _sqlite_store(path)
+        try:
+            names = [each.name for each in await store.records("endpoint")]
+        finally:
+            await store.aclose()
+    except StoreError as error:
+        log.warning(LogLine("the store is not read", reason=str(error)))
+        return
+    if names:
+        log.warning(
+            LogLine(
+                "endpoints that were created through the API are not started: the API 'control' is "
+                "switched off; they stay in the store",
+                endpoints=" ".join(names),
+            )
+        )
 
 
 async def open_admin_socket(data: DataDirectory, admin: AdminSocket) -> None:

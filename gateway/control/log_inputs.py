@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final, Literal, NamedTuple
 
 from partway.gateway.arns import Arns
@@ -58,7 +58,7 @@ class LogInputs:
         operations: AWS's names of them.
     """
 
-    def __init__(self, operations: Iterable[str]) -> None:
+    def __init__(self, operations: Collection[str]) -> None:
         self._inputs = CheckedInputs(ServiceShapes(_SERVICE, _VERSION, operations))
 
     async def checked(self, operation: str, members: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -21,7 +21,6 @@ from partway.gateway.control.json_rpc import (
     ControlOperation,
     changes_something,
     operation_routes,
-    unknown_operation_route,
 )
 from partway.gateway.control.models import ModelOperations
 from partway.gateway.control.resources import Resources
@@ -43,17 +42,14 @@ _NO_OPERATIONS: Final[Mapping[str, ControlOperation]] = MappingProxyType({})
 
 
 class ControlPlane:
-    """The operations on models, endpoint configurations and tags, and those of others.
+    """The operations on models, endpoint configurations and tags, and those that are added.
 
     Args:
         resources: what there is; operations are refused while it has not been read.
         arns: makes their names.
         wall_clock: returns epoch seconds.
         clock: measures what is left of work when the gateway stops.
-        further: operations on endpoints, by AWS's names of them.
-        further_of_operator: those of them that do more where the gateway's operator asks.
         is_local: whether a path of this machine may stand for a place in S3 that is read.
-        beside: routes of another service's operations, which are answered here too.
         async_rules: what configurations may say of asynchronous requests; by default nothing that
             names this machine, or a topic.
     """
@@ -64,10 +60,7 @@ class ControlPlane:
         arns: Arns,
         wall_clock: Callable[[], float],
         clock: Clock,
-        further: Mapping[str, ControlOperation] = _NO_OPERATIONS,
-        further_of_operator: Mapping[str, ControlOperation] = _NO_OPERATIONS,
         is_local: LocalRule = no_local_paths,
-        beside: tuple[Route, ...] = (),
         async_rules: AsyncRules | None = None,
     ) -> None:
         rules = async_rules or AsyncRules()
@@ -75,33 +68,48 @@ class ControlPlane:
         def may_be_named(location: str) -> bool:
             return is_local(location) or rules.allows_path(location)
 
-        self._beside = beside
         self._resources = resources
         catalogue = Catalogue(resources, arns, wall_clock)
         self._models = ModelOperations(catalogue)
         self._configs = EndpointConfigOperations(catalogue, rules)
-        operations = {
+        #: By AWS's names of them; they expect inputs that have been checked.
+        self._operations: dict[str, ControlOperation] = {
             **self._models.operations,
             **self._configs.operations,
-            **further,
             **TagOperations(catalogue).operations,
         }
+        self._of_operator: dict[str, ControlOperation] = {}
         self._work = UnbrokenWork(clock)
-        shapes = ServiceShapes(_SERVICE, _VERSION, operations)
+        shapes = ServiceShapes(_SERVICE, _VERSION, self._operations)
         self._inputs = CheckedInputs(shapes, may_be_named)
         self._inputs_of_operator = CheckedInputs(shapes, local_paths.is_local)
-        self._of_operator = {**operations, **further_of_operator}
-        #: By AWS's names of them; what they take has been checked.
-        self.operations: Mapping[str, ControlOperation] = {
+
+    def add(
+        self,
+        operations: Mapping[str, ControlOperation],
+        of_operator: Mapping[str, ControlOperation] = _NO_OPERATIONS,
+    ) -> None:
+        """Add operations, before the first is called.
+
+        Args:
+            operations: by AWS's names of them.
+            of_operator: those of them that do more where the gateway's operator asks.
+        """
+        self._operations.update(operations)
+        self._of_operator.update(of_operator)
+
+    @property
+    def operations(self) -> Mapping[str, ControlOperation]:
+        """All of them, as callers have them called."""
+        return {
             name: partial(self._when_read, self._whole_of(name, operation))
-            for name, operation in operations.items()
+            for name, operation in self._operations.items()
         }
 
     @property
     def routes(self) -> tuple[Route, ...]:
-        """The routes of all operations, and that of those that are not known here."""
-        routes = (*operation_routes(_TARGETS, self.operations, self), *self._beside)
-        return (*routes, unknown_operation_route(routes))
+        """The routes of all operations."""
+        return operation_routes(_TARGETS, self.operations, self)
 
     async def checked(self, operation: str, members: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the members of an operation's input, those left out that are null.
@@ -175,7 +183,8 @@ class ControlPlane:
             case "CreateEndpointConfig":
                 return await self._configs.make(checked, identity, kept)
             case _:
-                return await self._of_operator[operation](checked, identity, "")
+                answer = self._of_operator.get(operation) or self._operations[operation]
+                return await answer(checked, identity, "")
 
     async def whole(self, work: Coroutine[Any, Any, _T]) -> _T:
         """Return what the work returns; it goes on where its caller is cancelled.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
 
@@ -81,10 +81,10 @@ class ServiceShapes:
         operations: AWS's names of those whose inputs are to be known.
     """
 
-    def __init__(self, service: str, version: str, operations: Iterable[str]) -> None:
+    def __init__(self, service: str, version: str, operations: Collection[str]) -> None:
         self._service = service
         self._version = version
-        self._operations = tuple(operations)
+        self._operations = operations
         self._inputs: Mapping[str, Shape] = {}
         self._reading = asyncio.Lock()
 
@@ -93,7 +93,7 @@ class ServiceShapes:
         async with self._reading:
             if not self._inputs:
                 self._inputs = await asyncio.to_thread(
-                    read_inputs, self._service, self._version, self._operations
+                    read_inputs, self._service, self._version, tuple(self._operations)
                 )
         return self._inputs[operation]
 

@@ -21,7 +21,7 @@ import struct
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, Protocol, cast
+from typing import TYPE_CHECKING, Final, Protocol, cast
 from urllib.parse import parse_qsl, unquote
 
 from partway.gateway.clock import Clock
@@ -34,11 +34,6 @@ from partway.gateway.limits import (
     ADMIN_CLOSE_TIMEOUT,
     MAX_ADMIN_CONNECTIONS,
     MAX_LOG_READERS,
-)
-from partway.gateway.operations.admin_deployments import (
-    JSON,
-    AdministeredDeployments,
-    answer_of_deployments,
 )
 from partway.gateway.operations.admin_logs import LogsAsked, log_lines
 from partway.gateway.serving.error_dialects import aws_rest_json
@@ -60,7 +55,12 @@ from partway.protocol.heads import check_head
 from partway.protocol.http1.response import response_head
 from partway.protocol.limits import STALL_TIMEOUT
 
+if TYPE_CHECKING:
+    from partway.gateway.operations.admin_deployments import AdministeredDeployments
+
 log = logging.getLogger("partway.admin")
+
+_JSON: Final = {"Content-Type": "application/json"}
 
 #: Bytes of a backup that are sent at once.
 _BACKUP_PIECE: Final = 1 << 20
@@ -90,9 +90,9 @@ class AdminSocket:
     Args:
         path: the socket's, in a data directory that this process owns.
         fleet: what is asked.
-        deployments: what is asked to deploy.
+        deployments: what is asked to deploy; None where the API ``control`` is switched off.
         logs: the folder of what the fleet's instances print.
-        backup: returns all of the store as the bytes of a file.
+        backup: returns all of the store as the bytes of a file; None where that API is off.
         clock: measures how often a log that is followed is looked at, and the end.
     """
 
@@ -100,9 +100,9 @@ class AdminSocket:
         self,
         path: Path,
         fleet: AdministeredFleet,
-        deployments: AdministeredDeployments,
+        deployments: AdministeredDeployments | None,
         logs: Path,
-        backup: Callable[[], Awaitable[bytes]],
+        backup: Callable[[], Awaitable[bytes]] | None,
         clock: Clock,
     ) -> None:
         self._path = path
@@ -195,7 +195,7 @@ class AdminSocket:
     async def _operate(self, exchange: Exchange) -> None:
         match exchange.method, [unquote(part) for part in exchange.path.split("/")[1:]]:
             case "GET", ["endpoints"]:
-                exchange.respond(200, to_json(self._fleet.describe()).encode(), JSON)
+                exchange.respond(200, to_json(self._fleet.describe()).encode(), _JSON)
             case "POST", ["endpoints", name, "restart"]:
                 await self._restart(self._found(name))
                 exchange.respond(204)
@@ -204,14 +204,21 @@ class AdminSocket:
             case "GET", ["store"]:
                 await self._send_backup(exchange)
             case _, ["deployments", name]:
-                check_name(name)
-                await answer_of_deployments(exchange, name, self._deployments)
+                await self._deploy(exchange, name)
             case _:
                 raise NotFound(
                     f"{exchange.method} {unquote(exchange.path)} was asked; it must be "
                     "GET /endpoints, POST /endpoints/NAME/restart, GET /endpoints/NAME/logs, "
                     "GET, PUT or DELETE /deployments/NAME, or GET /store"
                 )
+
+    async def _deploy(self, exchange: Exchange, name: str) -> None:
+        check_name(name)
+        if self._deployments is None:
+            raise _control_is_off("partway deploy and delete")
+        from partway.gateway.operations.admin_deployments import answer_of_deployments
+
+        await answer_of_deployments(exchange, name, self._deployments)
 
     def _found(self, name: str) -> str:
         """The name of an endpoint that is there.
@@ -259,6 +266,8 @@ class AdminSocket:
             ServiceUnavailable: another one is being sent.
             InternalServerError: the store cannot be read.
         """
+        if self._backup is None:
+            raise _control_is_off("partway backup")
         if self._is_backing_up:
             raise ServiceUnavailable("a backup is being written; try again when it has ended")
         self._is_backing_up = True
@@ -328,6 +337,13 @@ def _refuse(exchange: Exchange, error: ApiError) -> None:
         exchange.abort()
     else:
         exchange.fail(error)
+
+
+def _control_is_off(commands: str) -> ServiceUnavailable:
+    return ServiceUnavailable(
+        f"the API 'control' is switched off in this gateway, and {commands} cannot work without "
+        "it; the gateway's setting apis must name it"
+    )
 
 
 def _check_user(connection: socket.socket | None) -> None:

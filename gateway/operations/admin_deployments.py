@@ -13,8 +13,7 @@ from partway.gateway.serving.content_codings import decoded_body
 from partway.gateway.serving.exchange import Exchange
 from partway.protocol.errors import NotFound
 
-#: What an answer says of its body.
-JSON: Final = {"Content-Type": "application/json"}
+_JSON: Final = {"Content-Type": "application/json"}
 
 
 class AdministeredDeployments(Protocol):
@@ -57,4 +56,4 @@ async def answer_of_deployments(
                 f"{exchange.method} {exchange.path} was asked; it must be GET, PUT or DELETE "
                 "/deployments/NAME"
             )
-    exchange.respond(200, json.dumps(said).encode(), JSON)
+    exchange.respond(200, json.dumps(said).encode(), _JSON)

@@ -18,6 +18,7 @@ from partway.gateway.limits import (
     SHARE_OF_ONE,
 )
 from partway.gateway.quota import NOBODY, Quota, QuotaFull, QuotaLimits
+from partway.gateway.service import Service
 from partway.gateway.serving.content_codings import decoded_body
 from partway.gateway.serving.exchange import Exchange
 from partway.gateway.serving.peers import peer_of
@@ -34,7 +35,7 @@ class _NotWaitedFor(Exception):
     """The request of the work is gone; raised on the work's thread."""
 
 
-class PredictionWorkers:
+class PredictionWorkers(Service):
     """A few threads, of which no principal has all, and no address where nobody is a principal.
 
     A thread that computes keeps the interpreter from the event loop, until the loop asks for it
@@ -110,7 +111,7 @@ class PredictionWorkers:
         finally:
             unwanted.set()
 
-    def close(self) -> None:
+    async def aclose(self) -> None:
         """Take no more work; what is at work ends by itself."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 

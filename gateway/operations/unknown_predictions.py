@@ -20,7 +20,8 @@ OPERATION: Final = "UnknownPrediction"
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 _GOOGLES: Final = re.compile(r"/(?:v1/projects|v1beta1)(?:/.*)?")
-_OF_MODELS: Final = re.compile(r"/v1/models?(?:[/:%].*)?|/v2(?:/.*)?")
+_OF_MODELS: Final = re.compile(r"/v1/models?(?:[/:%].*)?")
+_V2: Final = re.compile(r"/v2(?:/.*)?")
 
 _GOOGLES_KNOWN: Final = (
     "/v1/projects/PROJECT/locations/LOCATION/endpoints/NAME, with :predict, :rawPredict or "
@@ -30,7 +31,7 @@ _MODELS_KNOWN: Final = "/v1/models/NAME:predict and /v2/models/NAME/infer"
 
 
 def unknown_prediction_routes(known: Iterable[Route]) -> tuple[Route, ...]:
-    """The routes of all requests that no operation of prediction answers; to go behind those.
+    """The routes of all requests for predictions that no operation answers; to go behind those.
 
     Nobody is asked who they are, as with any other unknown path.
 
@@ -42,6 +43,15 @@ def unknown_prediction_routes(known: Iterable[Route]) -> tuple[Route, ...]:
         _route(_GOOGLES, prediction_object, _refusal(routes, _GOOGLES_KNOWN)),
         _route(_OF_MODELS, prediction_text, _refusal(routes, _MODELS_KNOWN)),
     )
+
+
+def unknown_v2_route(known: Iterable[Route]) -> Route:
+    """The same for the Open Inference Protocol.
+
+    Args:
+        known: the routes of its operations.
+    """
+    return _route(_V2, prediction_text, _refusal(tuple(known), _MODELS_KNOWN))
 
 
 def _route(path: re.Pattern[str], errors: ErrorDialect, refuse: Operation) -> Route:

@@ -57,7 +57,7 @@ class Route:
         payload: what the operation takes as a request's body.
         errors: how the operation's clients read errors.
         target: the value of ``X-Amz-Target``, where one path is the place of several operations;
-            empty for any.
+            its beginning, with ``*`` behind; empty for any.
         reserved: whether it is answered in the reserve too, when connections or streams are all in
             use.
         leave: who checks what the sender may do; nothing is checked where anyone may ask.
@@ -124,7 +124,7 @@ def find(
         NotFound: no operation answers on this path, or not to this method.
     """
     for route in routes:
-        if method not in route.methods or route.target not in ("", target):
+        if method not in route.methods or not _fits(route.target, target):
             continue
         match = route.path.fullmatch(path)
         if match is not None:
@@ -133,6 +133,12 @@ def find(
             return route, named
     shown = method if _METHOD.fullmatch(method) else "this method"  # it may be anything at all
     raise NotFound(f"no operation answers {shown} on this path")
+
+
+def _fits(wanted: str, target: str) -> bool:
+    if wanted.endswith("*"):
+        return target.startswith(wanted[:-1])
+    return wanted in ("", target)
 
 
 #: Methods that read, and change nothing.

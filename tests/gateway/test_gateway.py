@@ -13,6 +13,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 
+from partway.gateway.apis.control.api import ControlApi
 from partway.gateway.client import ClientStream, PlatformStreamFailed, StreamRefused, connect
 from partway.gateway.clock import LoopClock
 from partway.gateway.control.endpoint_keeper import EndpointKeeper
@@ -469,7 +470,7 @@ async def test_callers_may_name_no_file_of_secrets(tmp_path, own):
     file.chmod(0o600)
     auth = "sigv4" if own == "principals" else "none"
     settings = Settings(auth=auth, local_roots=(tmp_path,), **{own: file})
-    planning = Gateway(settings).endpoint_keeper.planning
+    planning = Gateway(settings).service(ControlApi).endpoint_keeper.planning
     (tmp_path / "models").mkdir()
     await planning.endpoint_of("a", a_plan(None, a_model(ModelDataUrl=str(tmp_path / "models"))))
     for path in (tmp_path, file.parent, file):

@@ -10,6 +10,7 @@ import pytest
 from partway.gateway import settings
 from partway.gateway.limits import SETTINGS_CHECK_INTERVAL
 from partway.gateway.reloading import Reloading
+from partway.gateway.service import Service
 from tests.gateway.control.kept_endpoints import ApiGateway
 from tests.gateway.fleet.fakes import endpoint, turns
 
@@ -179,6 +180,14 @@ async def test_endpoints_that_the_settings_do_not_have_are_left_alone(of, follow
     assert running(of) == ["a", "a", "b", "made-by-the-api"]
 
 
+class GivingWay(Service):
+    """The control plane's part in other settings."""
+
+    def __init__(self, keeper):
+        self.take_settings = keeper.give_way
+        self.settings_taken = keeper.run_again
+
+
 async def test_endpoints_of_the_api_give_way_and_come_back(caplog, tmp_path):
     path = tmp_path / "partway.toml"
     path.write_text(ONE)
@@ -188,7 +197,10 @@ async def test_endpoints_of_the_api_give_way_and_come_back(caplog, tmp_path):
 
     loaded = load()
     gateway = await ApiGateway(settings=loaded).start()
-    reloading = Reloading(loaded, load, gateway.of.fleet, gateway.of.clock, path, gateway.keeper)
+    reloading = Reloading(
+        *(loaded, load, gateway.of.fleet, gateway.of.clock, path),
+        services=[GivingWay(gateway.keeper)],
+    )
     await gateway.create("b")
     await gateway.until("InService", "one", "b")
     await gateway.written("b")

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
+from partway.gateway.apis.manifests import NAMES
 from partway.gateway.configuration.messages import SettingsError
 from partway.gateway.dialling import Address, is_loopback
 from partway.gateway.endpoint_settings.tables import InstanceTable
@@ -52,6 +53,10 @@ SOURCES = [
     (
         "allow_origins", frozenset(), '["https://a", "https://b"]', "https://c, https://d,",
         ["https://e"], frozenset({"https://a", "https://b"}), frozenset({"https://c", "https://d"}),
+    ),
+    (
+        "apis", NAMES, '["runtime", "openapi"]', "none", ["logs"],
+        frozenset({"runtime", "openapi"}), frozenset(),
     ),
     ("insecure", False, "true", "0", True, True, False),
     ("max_streams", 4096, "1", "2", 3, 1, 2),

@@ -295,7 +295,9 @@ BY_TARGET: Final = Description(
 )
 
 #: Routes that have nothing to say but that something is not here.
-REFUSING: Final = frozenset({"PredictOtherwise", "UnknownOperation", "UnknownPrediction"})
+REFUSING: Final = frozenset(
+    {"ApiSwitchedOff", "PredictOtherwise", "UnknownOperation", "UnknownPrediction"}
+)
 
 #: Those that OpenAPI has no words for, or that describe themselves, by how their errors read.
 ELSEWHERE: Final[Mapping[str, str]] = {

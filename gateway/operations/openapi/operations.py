@@ -10,6 +10,7 @@ import orjson
 
 from partway.gateway.operations.openapi.document import document
 from partway.gateway.operations.openapi.page import POLICY, page
+from partway.gateway.service import Service
 from partway.gateway.serving.exchange import Exchange
 from partway.gateway.serving.routes import READING, Access, Route
 
@@ -25,7 +26,7 @@ _PAGE_HEADERS: Final = {
 }
 
 
-class OpenApi:
+class OpenApi(Service):
     """The operations ``/openapi.json`` and ``/docs``, for anyone: both are made once, when asked.
 
     Args:

@@ -7,21 +7,54 @@ from pathlib import Path
 
 import pytest
 
+from partway.gateway.apis.manifests import NAMES
 from partway.gateway.cli.main import main
 
 
 @pytest.fixture
 def checked(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path):
-    """Runs the command: its status, and the lines of standard output and of standard error."""
+    """Runs the command: its status, and the lines of standard output and of standard error.
+
+    The first line of standard output, which names the APIs, is looked at here.
+    """
     monkeypatch.chdir(tmp_path)
 
     def run(text: str, *flags: str) -> tuple[int, list[str], list[str]]:
         Path("partway.toml").write_text(text, "utf-8")
         code = main(["serve", "--config", "partway.toml", "--check", *flags])
         output, errors = capsys.readouterr()
-        return code, output.splitlines(), errors.splitlines()
+        lines = output.splitlines()
+        assert lines[:1] == ([] if code else [f"apis: {', '.join(sorted(NAMES))}"])
+        return code, lines[1:], errors.splitlines()
 
     return run
+
+
+def test_the_apis_are_named(capsys):
+    assert main(["serve", "--check", "--apis", "logs, runtime"]) == 0
+    served, off, last = capsys.readouterr().out.splitlines()
+    assert served == "apis: logs, runtime"
+    assert off == f"apis that are switched off: {', '.join(sorted(NAMES - {'logs', 'runtime'}))}"
+    assert last == "all is well: 0 endpoints, 0 images"
+
+
+@pytest.mark.parametrize(
+    ("apis", "said"),
+    [
+        ("grpc", "apis: grpc needs prediction, which is not among them; add prediction, or leave"),
+        ("none,logs", "apis: none stands for no API; it must be alone"),
+        ("log", "--apis: #1: 'log' was given; it must be one of asynchronous, control, grpc,"),
+    ],
+)
+def test_apis_that_cannot_be_served_are_refused(capsys, apis, said):
+    assert main(["serve", "--check", "--apis", apis]) == 2
+    assert capsys.readouterr().err.startswith(f"partway serve: {said}")
+
+
+def test_settings_of_an_api_that_is_off_are_checked(checked):
+    code, _, errors = checked("apis = []\nmax_transform_jobs = 0\n")
+    assert code == 2
+    assert "max_transform_jobs" in errors[0]
 
 
 def test_each_endpoint_has_a_line_with_what_would_run(checked, tmp_path):

@@ -33,9 +33,8 @@ class Deployed(ApiGateway):
         arns = Arns("us-east-1", "000000000000")
         self.plane = ControlPlane(
             *(self.resources, arns, self._time, self.of.clock),
-            further=self.api.operations,
-            further_of_operator=self.api.operations_of_operator,
         )
+        self.plane.add(self.api.operations, self.api.operations_of_operator)
         self.deployments = Deployments(self.plane, self.resources, self.keeper)
 
     async def again(self, settings=None):

@@ -79,10 +79,9 @@ class KubernetesGateway(ApiGateway):
         arns = Arns("us-east-1", "000000000000")
         self.plane = ControlPlane(
             *(self.resources, arns, self._time, self.of.clock),
-            further=self.api.operations,
-            further_of_operator=self.api.operations_of_operator,
             is_local=self.keeper.planning.allows_path,
         )
+        self.plane.add(self.api.operations, self.api.operations_of_operator)
 
         def then():
             return THEN

@@ -332,6 +332,26 @@ async def test_a_folder_whose_path_is_too_long_for_a_socket(tmp_path):
         assert (await asked.ask("GET", "/endpoints"))[0] == 200
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "commands"),
+    [
+        ("PUT", "/deployments/echo", "partway deploy and delete"),
+        ("DELETE", "/deployments/echo", "partway deploy and delete"),
+        ("GET", "/store", "partway backup"),
+    ],
+)
+async def test_commands_that_need_the_control_plane_say_so(tmp_path, method, path, commands):
+    asked = Asked(tmp_path)
+    asked.socket = AdminSocket(*(asked.path, asked.fleet, None, asked.logs, None), asked.clock)
+    async with asked.running():
+        status, message = await asked.refused(method, path)
+    assert status == 503
+    assert message == (
+        f"the API 'control' is switched off in this gateway, and {commands} cannot work without "
+        "it; the gateway's setting apis must name it"
+    )
+
+
 async def test_where_no_socket_can_be(tmp_path):
     socket = AdminSocket(
         *(tmp_path / "nowhere" / "s", FakeFleet(), FakeDeployments(), tmp_path),

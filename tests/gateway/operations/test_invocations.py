@@ -11,6 +11,7 @@ import pytest
 from prometheus_client.exposition import generate_latest
 
 from partway.gateway.access.authentication import ANYBODY, Identity
+from partway.gateway.apis.common.requests_service import RequestsService
 from partway.gateway.dialling import Address
 from partway.gateway.fleet.endpoints import Attached, Endpoint, Variant
 from partway.gateway.fleet.launchers.process import free_port
@@ -251,7 +252,7 @@ async def test_an_answer_that_dribbles_has_its_end(gateway_for, caplog):
         assert b"HTTP/1.1 200 OK" in cut.value.partial
         writer.close()
         await eventually(lambda: "not over within 0.5 s (request_lifetime)" in caplog.text)
-        await eventually(lambda: len(gateway.gateway.requests) == 0)
+        await eventually(lambda: len(gateway.gateway.service(RequestsService).under_way) == 0)
 
 
 async def test_a_body_that_dribbles_has_its_end(gateway_for):

@@ -14,6 +14,7 @@ from botocore.exceptions import (
     ResponseStreamingError,
 )
 
+from partway.gateway.apis.common.requests_service import RequestsService
 from partway.gateway.dialling import Address
 from partway.gateway.fleet.endpoints import Attached, Endpoint, Variant
 from partway.gateway.fleet.launchers.process import free_port
@@ -522,7 +523,7 @@ async def test_a_client_that_leaves_cancels_the_containers_request(asking, versi
     await eventually(lambda: container.calls and container.calls[0].heads)
     client.leave()
     await soon(container.calls[0].ended.wait())
-    await eventually(lambda: not len(container.gateway.gateway.requests))
+    await eventually(lambda: not len(container.gateway.gateway.service(RequestsService).under_way))
 
 
 async def test_requests_finish_when_the_gateway_stops(asking):
@@ -537,7 +538,7 @@ async def test_requests_finish_when_the_gateway_stops(asking):
     asked = asyncio.create_task(boto.invoke())
     await eventually(lambda: container.calls and container.calls[0].heads)
     stopping = asyncio.create_task(container.gateway.gateway.drain())
-    await eventually(lambda: container.gateway.gateway.requests.draining)
+    await eventually(lambda: container.gateway.gateway.service(RequestsService).under_way.draining)
     may.set()
     assert (await asked)["Body"] == b"ok"
     await soon(stopping)

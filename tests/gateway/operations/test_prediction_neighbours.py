@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from partway.gateway.apis.common.prediction_workers import prediction_workers
 from tests.gateway.conftest import container, gateway_for
 from tests.gateway.operations.predicting import answer, asking
 from tests.wire.peers import ENDPOINT
@@ -114,7 +115,7 @@ async def test_costly_tensors_leave_the_loop_to_others(asking, kind):
 
 async def test_the_work_ends_when_its_clients_have_left(asking):
     client = await asking(max_prediction_body=2_000_000)
-    workers = client.gateway.gateway.prediction_workers
+    workers = client.gateway.gateway.service(prediction_workers)
     body, length = costly(1_500_000)
     asks = [
         asyncio.create_task(client.ask(INFER, body, **{LENGTH: str(length)}))

@@ -51,7 +51,7 @@ def share(workers, peer="192.0.2.1", principal=None, *, trusted=False):
 async def workers():
     made = PredictionWorkers(waiting=4, waiting_of_one=2)
     yield made
-    made.close()
+    await made.aclose()
 
 
 @pytest.fixture
@@ -158,7 +158,7 @@ async def test_nobody_waits_for_ever(workers, begin, monkeypatch):
 
 
 async def test_a_gateway_that_has_closed_takes_no_work(workers):
-    workers.close()
+    await workers.aclose()
     with pytest.raises(ServiceUnavailable, match="the gateway is draining"):
         await share(workers).run(LONG, Work())
     assert workers.busy == 0

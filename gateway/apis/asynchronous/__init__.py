@@ -1,0 +1,1 @@
+"""SageMaker's asynchronous requests: InvokeEndpointAsync."""

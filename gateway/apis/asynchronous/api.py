@@ -1,0 +1,87 @@
+"""Asynchronous requests in a gateway."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from functools import partial
+from typing import TYPE_CHECKING
+
+from partway.gateway.apis.common.requests_service import RequestsService
+from partway.gateway.apis.control.api import ControlApi
+from partway.gateway.asynchronous.service import AsyncService
+from partway.gateway.disk_recovery import ASYNCHRONOUS, DiskStep
+from partway.gateway.operations.invoke_async import InvokeEndpointAsync, taken_away
+from partway.gateway.service import Service
+from partway.gateway.serving.routes import Route
+
+if TYPE_CHECKING:
+    from partway.gateway.gateway import Gateway
+
+
+class AsynchronousApi(Service):
+    """InvokeEndpointAsync; without a data directory it refuses each request."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        control = gateway.service(ControlApi)
+        keeper = control.endpoint_keeper
+        self._disk_recovery = gateway.disk_recovery
+        self._resources = control.resources
+        self._requests: AsyncService | None = None
+        if gateway.data is not None:
+            self._requests = AsyncService(
+                gateway.settings,
+                gateway.data.requests,
+                gateway.store,
+                gateway.service(RequestsService).invocations,
+                keeper.async_config_of,
+                gateway.router.instances_of,
+                lambda: keeper.planning.local_roots,
+                control.results,
+                partial(taken_away, gateway.authenticator, gateway.arns),
+                gateway.streams.metrics.registry,
+                gateway.clock,
+                gateway.wall_clock,
+            )
+        self._operation = InvokeEndpointAsync(
+            None if self._requests is None else self._requests.worker,
+            keeper.async_config_of,
+            lambda name: name in gateway.router.table,
+            keeper.planning.allows_path,
+            gateway.arns,
+            gateway.wall_clock,
+        )
+
+    @property
+    def routes(self) -> tuple[Route, ...]:
+        """The operation's routes."""
+        return self._operation.routes
+
+    async def start(self) -> None:
+        """Go on with what another gateway has left; the disk may refuse that."""
+        if self._requests is not None:
+            await self._disk_recovery.attempt(DiskStep(ASYNCHRONOUS, self._start))
+
+    async def _start(self) -> None:
+        assert self._requests is not None, "else there is no such step"
+        self._resources.check_read()  # a request whose endpoint is not known yet would end in vain
+        await self._requests.start()
+
+    def keep_only(self, endpoints: Collection[str]) -> None:
+        """Forget what was counted of other endpoints."""
+        if self._requests is not None:
+            self._requests.keep_only(endpoints)
+
+    def hasten(self) -> None:
+        """Cut the drain short."""
+        if self._requests is not None:
+            self._requests.hasten()
+
+    async def drain(self, grace: float) -> None:
+        """Take nothing new; what has not ended in time stays written down."""
+        if self._requests is not None:
+            await self._requests.drain(grace)
+
+
+def install(gateway: Gateway) -> None:
+    """Add the API to a gateway."""
+    gateway.service(AsynchronousApi)

@@ -1,0 +1,1 @@
+"""Services that several APIs share."""

@@ -1,0 +1,54 @@
+"""Requests to containers' ``/invocations`` in a gateway, for all APIs that make any."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+from partway.gateway.operations.invocations import Invocations
+from partway.gateway.requests.connections import ContainerConnections
+from partway.gateway.requests.metrics import RequestMetrics
+from partway.gateway.requests.under_way import RequestsUnderWay
+from partway.gateway.service import Service
+
+if TYPE_CHECKING:
+    from partway.gateway.gateway import Gateway
+
+
+class RequestsService(Service):
+    """The requests under way, and the connections with containers.
+
+    Attributes:
+        under_way: the requests.
+        invocations: asks instances.
+    """
+
+    def __init__(self, gateway: Gateway) -> None:
+        settings = gateway.settings
+        self.under_way = RequestsUnderWay(settings.max_requests, settings.requests_per_principal)
+        self._connections = ContainerConnections()
+        self._metrics = RequestMetrics(gateway.streams.metrics.registry)
+        self.invocations = Invocations(
+            gateway.router,
+            self._connections,
+            self.under_way,
+            self._metrics,
+            gateway.arns,
+            settings.max_invocation_body,
+        )
+
+    def keep_only(self, endpoints: Collection[str]) -> None:
+        """Forget what was counted of other endpoints."""
+        self._metrics.keep_only(endpoints)
+
+    def hasten(self) -> None:
+        """Cut the drain short."""
+        self.under_way.hasten()
+
+    async def drain(self, grace: float) -> None:
+        """Take nothing new, and wait for what is under way."""
+        await self.under_way.drain(grace)
+
+    async def stop(self) -> None:
+        """Close connections that wait for another request, for containers wait for their end."""
+        self._connections.close()

@@ -1,0 +1,1 @@
+"""SageMaker's control plane: models, endpoint configurations, endpoints and tags."""

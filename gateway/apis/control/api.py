@@ -1,0 +1,138 @@
+"""The control plane in a gateway."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Iterable
+from typing import TYPE_CHECKING
+
+from partway.gateway.control.async_rules import AsyncRules
+from partway.gateway.control.catalogue import Catalogue
+from partway.gateway.control.deployments import Deployments
+from partway.gateway.control.endpoint_keeper import EndpointKeeper
+from partway.gateway.control.endpoints import EndpointOperations
+from partway.gateway.control.known_endpoints import KnownEndpoints
+from partway.gateway.control.local_paths import LocalRoots
+from partway.gateway.control.model_data_leave import ModelDataLeave
+from partway.gateway.control.plane import ControlPlane
+from partway.gateway.control.resources import Resources
+from partway.gateway.control.target_routes import TargetRoutes
+from partway.gateway.disk_recovery import CHANGES, CREATED, DiskStep
+from partway.gateway.service import Service
+
+if TYPE_CHECKING:
+    from partway.gateway.gateway import Gateway
+    from partway.gateway.settings import Settings
+
+
+class ControlApi(Service):
+    """The operations on what callers make, and the endpoints that they have made.
+
+    Attributes:
+        resources: what was made.
+        catalogue: the same, for operations.
+        endpoint_keeper: has the fleet run the endpoints that were made.
+        plane: the operations.
+        deployments: what the gateway's operator makes, all at once.
+        async_rules: what configurations may say of asynchronous requests.
+        model_data_leave: whether a model's maker may read its model data.
+        results: below which folders callers may have answers put.
+        at_read: called once the resources have been read, before any endpoint of theirs runs.
+        at_run: called once the gateway listens and the resources have been read.
+    """
+
+    def __init__(self, gateway: Gateway) -> None:
+        settings, clock, wall_clock = gateway.settings, gateway.clock, gateway.wall_clock
+        arns, kept_out = gateway.arns, gateway.kept_out
+        self._gateway = gateway
+        self.resources = Resources(gateway.store, clock)
+        self.catalogue = Catalogue(self.resources, arns, wall_clock)
+        self.endpoint_keeper = EndpointKeeper(
+            *(self.resources, gateway.fleet, settings, clock, wall_clock), kept_out=kept_out
+        )
+        self.model_data_leave = ModelDataLeave(gateway.authenticator.may, arns)
+        gateway.may_not_read = self.model_data_leave.refusal
+        self.results = LocalRoots(settings.local_results, kept_out, "local_results")
+        self.async_rules = AsyncRules(self.results, settings.topics)
+        self.plane = ControlPlane(
+            *(self.resources, arns, wall_clock, clock),
+            is_local=self.endpoint_keeper.planning.allows_path,
+            async_rules=self.async_rules,
+        )
+        operations = EndpointOperations(
+            *(self.resources, self.catalogue, self.endpoint_keeper),
+            *(self.model_data_leave, wall_clock),
+        )
+        self.plane.add(operations.operations, operations.operations_of_operator)
+        self.deployments = Deployments(self.plane, self.resources, self.endpoint_keeper)
+        gateway.deployments = self.deployments
+        gateway.endpoints = KnownEndpoints(gateway.fleet, self.endpoint_keeper)
+        gateway.pending = self
+        self.at_read: list[Callable[[], Awaitable[None]]] = []
+        self.at_run: list[Callable[[], object]] = []
+        self._has_read = self._is_up = False
+        self._runs = asyncio.Event()
+        gateway.service(TargetRoutes).add(lambda: self.plane.routes)
+
+    def disk_steps(self) -> Iterable[DiskStep]:
+        """Write to the store, and read it."""
+        yield DiskStep(CHANGES, self._gateway.store.open_for_writing)
+        yield DiskStep(CREATED, self._read)
+
+    async def _read(self) -> None:
+        await self.resources.load()
+        for each in self.at_read:
+            await each()
+        self._has_read = True
+        if self._is_up:  # the disk has refused it at the start
+            await self.endpoint_keeper.start()
+            self._run()
+
+    async def start(self) -> None:
+        """Find out which endpoints are to run."""
+        if self._has_read:
+            await self.endpoint_keeper.start()
+            if self.endpoint_keeper.found:
+                self._gateway.fleet.is_ready = False
+
+    def on_listening(self) -> None:
+        """Run them, unless the disk has refused to say which they are."""
+        self._is_up = True
+        if self._has_read:
+            self._run()
+
+    def _run(self) -> None:
+        self.endpoint_keeper.run_found()
+        for each in self.at_run:
+            each()
+        self._runs.set()
+
+    async def pending(self) -> Collection[str]:
+        """Return the names of endpoints that are to run and are not found yet.
+
+        The disk may keep the answer for long.
+        """
+        await self._runs.wait()
+        return self.endpoint_keeper.sought
+
+    async def has_found(self, seconds: float) -> None:
+        """Wait until all are found, but only so long."""
+        await self.endpoint_keeper.has_found(seconds)
+
+    def take_settings(self, settings: Settings) -> None:
+        """Leave to the settings' endpoints the names that they have."""
+        self.endpoint_keeper.give_way(settings)
+
+    async def settings_taken(self) -> None:
+        """Run what other settings have kept from running."""
+        await self.endpoint_keeper.run_again()
+
+    async def aclose(self) -> None:
+        """Note nothing more of endpoints, and wait for changes whose callers have left."""
+        await self.endpoint_keeper.aclose()
+        await self.plane.aclose()
+
+
+def install(gateway: Gateway) -> None:
+    """Add the API to a gateway."""
+    gateway.service(ControlApi)

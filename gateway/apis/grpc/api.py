@@ -1,0 +1,52 @@
+"""gRPC's services in a gateway."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from partway.gateway.apis.common.prediction_workers import prediction_workers
+from partway.gateway.apis.common.requests_service import RequestsService
+from partway.gateway.apis.open_inference.api import OpenInferenceApi
+from partway.gateway.apis.prediction.api import PredictionApi
+from partway.gateway.operations.grpc.inference import InferenceService
+from partway.gateway.operations.grpc.predictions import PredictionService
+from partway.gateway.operations.grpc.services import grpc_routes
+from partway.gateway.service import Service
+from partway.gateway.serving.routes import Route
+
+if TYPE_CHECKING:
+    from partway.gateway.gateway import Gateway
+
+
+class GrpcApi(Service):
+    """The services of predictions, and that of health checks."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        prediction = gateway.service(PredictionApi)
+        workers = gateway.service(prediction_workers)
+        most_bytes = gateway.settings.max_prediction_body
+        self._routes = grpc_routes(
+            PredictionService(
+                *(prediction.predict, prediction.raw_predict, prediction.resources),
+                *(gateway.arns, workers, most_bytes),
+            ),
+            InferenceService(
+                gateway.service(RequestsService).invocations,
+                gateway.fleet.prediction,
+                gateway.service(OpenInferenceApi).models,
+                gateway.arns,
+                workers,
+                most_bytes,
+            ),
+            lambda: gateway.status.is_ready,
+        )
+
+    @property
+    def routes(self) -> tuple[Route, ...]:
+        """The routes of all calls."""
+        return self._routes
+
+
+def install(gateway: Gateway) -> None:
+    """Add the API to a gateway."""
+    gateway.service(GrpcApi)

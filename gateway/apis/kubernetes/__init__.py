@@ -1,0 +1,1 @@
+"""The part of Kubernetes' API by which kubectl makes endpoints."""

@@ -1,0 +1,1 @@
+"""CloudWatch Logs: what instances have printed."""

@@ -1,0 +1,18 @@
+"""CloudWatch Logs in a gateway."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from partway.gateway.control.logs import LogOperations
+from partway.gateway.control.target_routes import TargetRoutes
+
+if TYPE_CHECKING:
+    from partway.gateway.gateway import Gateway
+
+
+def install(gateway: Gateway) -> None:
+    """Add the API to a gateway."""
+    folder = None if gateway.data is None else gateway.data.logs
+    logs = LogOperations(folder, gateway.described, gateway.arns, gateway.clock)
+    gateway.service(TargetRoutes).add(lambda: logs.routes)

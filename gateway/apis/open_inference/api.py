@@ -1,0 +1,47 @@
+"""The Open Inference Protocol in a gateway."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from partway.gateway.apis.common.prediction_workers import prediction_workers
+from partway.gateway.apis.common.requests_service import RequestsService
+from partway.gateway.operations.open_inference import OpenInference
+from partway.gateway.operations.open_inference_resources import OpenInferenceResources
+from partway.gateway.operations.unknown_predictions import unknown_v2_route
+from partway.gateway.service import Service
+from partway.gateway.serving.routes import Route
+
+if TYPE_CHECKING:
+    from partway.gateway.gateway import Gateway
+
+
+class OpenInferenceApi(Service):
+    """The operations of the Open Inference Protocol.
+
+    Attributes:
+        models: what is told of the server and of models.
+    """
+
+    def __init__(self, gateway: Gateway) -> None:
+        policy_of = gateway.fleet.prediction
+        self._infer = OpenInference(
+            gateway.service(RequestsService).invocations,
+            policy_of,
+            gateway.service(prediction_workers),
+            gateway.settings.max_prediction_body,
+        )
+        self.models = OpenInferenceResources(
+            gateway.router, lambda: gateway.status.is_ready, policy_of
+        )
+
+    @property
+    def routes(self) -> tuple[Route, ...]:
+        """The routes of all operations, and behind them that of unknown ones."""
+        known = (*self._infer.routes, *self.models.routes)
+        return (*known, unknown_v2_route(known))
+
+
+def install(gateway: Gateway) -> None:
+    """Add the API to a gateway."""
+    gateway.service(OpenInferenceApi)

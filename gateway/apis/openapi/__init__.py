@@ -1,0 +1,1 @@
+"""The description of all operations by OpenAPI, and its page."""

@@ -1,0 +1,49 @@
+"""Online prediction in a gateway."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from partway.gateway.apis.common.prediction_workers import prediction_workers
+from partway.gateway.apis.common.requests_service import RequestsService
+from partway.gateway.operations.predict import Predict
+from partway.gateway.operations.prediction_resources import PredictionResources
+from partway.gateway.operations.raw_predict import RawPredict
+from partway.gateway.operations.unknown_predictions import unknown_prediction_routes
+from partway.gateway.service import Service
+from partway.gateway.serving.routes import Route
+
+if TYPE_CHECKING:
+    from partway.gateway.gateway import Gateway
+
+
+class PredictionApi(Service):
+    """The operations of online prediction.
+
+    Attributes:
+        predict: for instances and predictions.
+        raw_predict: for any body.
+        resources: what is told of endpoints and models.
+    """
+
+    def __init__(self, gateway: Gateway) -> None:
+        invocations = gateway.service(RequestsService).invocations
+        workers = gateway.service(prediction_workers)
+        policy_of, most_bytes = gateway.fleet.prediction, gateway.settings.max_prediction_body
+        self.predict = Predict(
+            *(invocations, lambda: gateway.router.table, policy_of),
+            *(gateway.arns, workers, most_bytes),
+        )
+        self.raw_predict = RawPredict(invocations, gateway.streams, policy_of, workers, most_bytes)
+        self.resources = PredictionResources(gateway.router, gateway.wall_clock(), policy_of)
+
+    @property
+    def routes(self) -> tuple[Route, ...]:
+        """The routes of all operations, and behind them those of unknown ones."""
+        known = (*self.predict.routes, *self.raw_predict.routes, *self.resources.routes)
+        return (*known, *unknown_prediction_routes(known))
+
+
+def install(gateway: Gateway) -> None:
+    """Add the API to a gateway."""
+    gateway.service(PredictionApi)

@@ -1,0 +1,35 @@
+"""The runtime API in a gateway."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from partway.gateway.apis.common.requests_service import RequestsService
+from partway.gateway.operations.invoke import InvokeEndpoint
+from partway.gateway.operations.response_stream import ResponseStream
+from partway.gateway.service import Service
+from partway.gateway.serving.routes import Route
+
+if TYPE_CHECKING:
+    from partway.gateway.gateway import Gateway
+
+
+class RuntimeApi(Service):
+    """InvokeEndpoint and InvokeEndpointWithResponseStream."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        invocations = gateway.service(RequestsService).invocations
+        self._operations = (
+            InvokeEndpoint(invocations),
+            ResponseStream(invocations, gateway.streams),
+        )
+
+    @property
+    def routes(self) -> tuple[Route, ...]:
+        """The routes of both operations."""
+        return tuple(route for each in self._operations for route in each.routes)
+
+
+def install(gateway: Gateway) -> None:
+    """Add the API to a gateway."""
+    gateway.service(RuntimeApi)

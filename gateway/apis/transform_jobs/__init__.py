@@ -1,0 +1,1 @@
+"""SageMaker's transform jobs."""

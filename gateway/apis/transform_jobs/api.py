@@ -1,0 +1,68 @@
+"""Transform jobs in a gateway."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from partway.gateway.apis.control.api import ControlApi
+from partway.gateway.control.transform_jobs import TransformOperations
+from partway.gateway.control.transform_keeper import TransformKeeper
+from partway.gateway.service import Service
+from partway.gateway.transform.callers_places import CallersPlaces
+from partway.gateway.transform.gathering import GatheringRoom
+
+if TYPE_CHECKING:
+    from partway.gateway.gateway import Gateway
+
+
+class TransformJobsApi(Service):
+    """Runs the jobs; their operations are the control plane's."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        control = gateway.service(ControlApi)
+        settings, clock, wall_clock = gateway.settings, gateway.clock, gateway.wall_clock
+        planning = control.endpoint_keeper.planning
+        folder = None if gateway.data is None else gateway.data.transforms
+        self._keeper = TransformKeeper(
+            control.resources,
+            planning,
+            gateway.means,
+            CallersPlaces(
+                clock,
+                lambda: planning.local_roots,
+                control.results,
+                GatheringRoom(settings.transform_quota),
+                folder,
+            ),
+            gateway.authenticator.may,
+            folder,
+            settings.max_transform_jobs,
+            settings.inclusive_slices,
+            clock,
+            wall_clock,
+        )
+        operations = TransformOperations(
+            *(control.resources, control.catalogue, self._keeper, planning),
+            *(control.endpoint_keeper.room, control.async_rules, control.model_data_leave),
+            wall_clock,
+        )
+        control.plane.add(operations.operations)
+        control.at_run.append(self._keeper.start)
+        gateway.printing.append(self._keeper.describe)
+
+    def hasten(self) -> None:
+        """Cut the jobs' end short."""
+        self._keeper.hasten()
+
+    async def close_to_new(self) -> None:
+        """Begin no more jobs."""
+        self._keeper.take_no_jobs()
+
+    async def stop(self) -> None:
+        """Break the jobs off; the next gateway goes on with them."""
+        await self._keeper.aclose()
+
+
+def install(gateway: Gateway) -> None:
+    """Add the API to a gateway."""
+    gateway.service(TransformJobsApi)
