@@ -45,13 +45,17 @@ class PromptAcks(threading.local):
             self._loop = loop
             self._reading.clear()
         if not self._reading:
-            loop.call_later(ACKNOWLEDGED_WITHIN, self._acknowledge)
+            loop.call_later(ACKNOWLEDGED_WITHIN, self._acknowledge, loop)
         self._reading.append(connection)
 
-    def _acknowledge(self) -> None:
+    def _acknowledge(self, loop: asyncio.AbstractEventLoop) -> None:
         reading, self._reading = self._reading, []
         for connection in reading:
-            connection.acknowledge()
+            try:
+                connection.acknowledge()
+            except Exception as error:  # the other connections are acknowledged all the same
+                message = "a connection could not be acknowledged"
+                loop.call_exception_handler({"message": message, "exception": error})
 
 
 prompt_acks = PromptAcks()

@@ -34,6 +34,21 @@ async def test_each_connection_is_told_once():
     assert (first.times, second.times) == (1, 2)
 
 
+async def test_a_connection_that_fails_stops_no_other():
+    class Failing(Reader):
+        def acknowledge(self) -> None:
+            raise RuntimeError("boom")
+
+    reported: list[dict[str, object]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
+    acks, other = PromptAcks(), Reader()
+    acks.soon(Failing())
+    acks.soon(other)
+    await asyncio.wait_for(other.told.wait(), 30)
+    (report,) = reported
+    assert str(report["exception"]) == "boom"
+
+
 def test_a_loop_that_has_ended_leaves_nothing_behind():
     acks, left = PromptAcks(), Reader()
 
