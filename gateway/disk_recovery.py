@@ -44,10 +44,12 @@ class DiskStep:
     Attributes:
         refused: what callers are refused until the step is done.
         attempt: does the step; raises DiskRefusal while the disk refuses.
+        then: the step that follows this one; its failure does not repeat this one.
     """
 
     refused: tuple[str, ...]
     attempt: Callable[[], Awaitable[None]]
+    then: DiskStep | None = None
 
 
 class DiskRecovery:
@@ -68,17 +70,17 @@ class DiskRecovery:
         """Do a step now; if the disk refuses, :meth:`start` repeats it.
 
         Returns:
-            Whether the step is done.
+            Whether the step is done, and the one that follows it.
 
         Raises:
-            Exception: what the step raised, other than DiskRefusal.
+            Exception: what a step raised, other than DiskRefusal.
         """
         try:
             await step.attempt()
         except DiskRefusal as error:
             self._left[step] = str(error)
             return False
-        return True
+        return step.then is None or await self.attempt(step.then)
 
     def start(self) -> None:
         """Warn of the steps that the disk has refused, and repeat them from now on."""
@@ -107,29 +109,37 @@ class DiskRecovery:
     async def _retry(self) -> None:
         while self._left:
             await pause(self._clock, DISK_RETRY_INTERVAL)
-            before = len(self._left)
-            for step in list(self._left):
-                await self._try_again(step)
-            if len(self._left) < before:
+            before = list(self._left)
+            for step in before:
+                if step in self._left:  # else it has followed another one, and is done
+                    await self._try_again(step)
+            if any(step not in self._left for step in before):
                 still = self._refused() or None
                 line = "the disk takes again what it refused"
                 log.info(LogLine(line, folder=str(self._place), still_refused=still))
 
     async def _try_again(self, step: DiskStep) -> None:
+        refused = "; ".join(step.refused)
         try:
             await step.attempt()
+        except DiskRefusal as error:
+            if self._is_news(step, str(error)):
+                line = "the disk refuses still"
+                log.warning(LogLine(line, refused=refused, reason=str(error)))
         except Exception as error:  # what ends a start does not end a gateway that serves
-            if str(error) != self._left[step]:
-                log.warning(
-                    LogLine(
-                        "the disk refuses still",
-                        refused="; ".join(step.refused),
-                        reason=str(error),
-                    )
-                )
-            self._left[step] = str(error)
+            if self._is_news(step, f"{type(error).__name__}: {error}"):
+                line = "a part of the start failed; it is tried again"
+                log.exception(LogLine(line, refused=refused))
         else:
             del self._left[step]
+            if step.then is not None:
+                self._left.setdefault(step.then, "")
+                await self._try_again(step.then)
+
+    def _is_news(self, step: DiskStep, reason: str) -> bool:
+        """Note why a step failed; returns whether its last try failed for another reason."""
+        before, self._left[step] = self._left[step], reason
+        return reason != before
 
     def _refused(self) -> str:
         return "; ".join(dict.fromkeys(each for step in self._left for each in step.refused))

@@ -10,7 +10,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, nullcontext, suppress
 from functools import partial
 from pathlib import Path
@@ -36,7 +36,7 @@ from partway.gateway.cli.serve_data import (
     opened_store,
     uses_store,
 )
-from partway.gateway.clock import LoopClock
+from partway.gateway.clock import Clock, LoopClock
 from partway.gateway.configuration.messages import SettingsError
 from partway.gateway.disk_recovery import ASKING, NEEDS_DISK, TLS_PORT, DiskStep
 from partway.gateway.files import user_data_folder
@@ -45,6 +45,7 @@ from partway.gateway.fleet.data_directory import (
     DataDirectoryError,
 )
 from partway.gateway.fleet.dialler import Dialler, dial_container
+from partway.gateway.fleet.file_work import on_thread
 from partway.gateway.fleet.ping import tell_which_answer
 from partway.gateway.gateway import Gateway, Listening
 from partway.gateway.limits import (
@@ -158,7 +159,7 @@ async def serve(
     tls = None
     try:
         with suppress(TlsUnavailable):  # the port is opened once the disk takes a certificate
-            tls = None if loaded.tls_port is None else _tls(loaded)
+            tls = None if loaded.tls_port is None else _tls(loaded, LoopClock())
         warnings: list[LogLine] = []
         with data_directory(loaded, warnings) or nullcontext() as data:
             context = None if tls is None else tls.reloaded.context
@@ -180,11 +181,12 @@ async def serve(
         return 2 if isinstance(error, SettingsError) else 1
 
 
-def _tls(loaded: Settings, patience: float = CERTIFICATE_LOCK_TIMEOUT) -> Tls:
+def _tls(loaded: Settings, clock: Clock, patience: float = CERTIFICATE_LOCK_TIMEOUT) -> Tls:
     """The certificate of the TLS port; what reads and signs one is imported for it.
 
     Args:
         loaded: the settings.
+        clock: as :class:`Tls`.
         patience: as :class:`Tls`.
 
     Raises:
@@ -193,7 +195,7 @@ def _tls(loaded: Settings, patience: float = CERTIFICATE_LOCK_TIMEOUT) -> Tls:
     """
     from partway.gateway.cli.serve_tls import Tls
 
-    return Tls(loaded, patience)
+    return Tls(loaded, clock, patience)
 
 
 def _kept_out(config: Path | None) -> Iterator[Path]:
@@ -243,8 +245,9 @@ async def _serve(
             await gateway.disk_recovery.attempt(DiskStep(ASKING, opening))
             await gateway.disk_recovery.attempt(DiskStep(NEEDS_DISK, announcing))
         if loaded.tls_port is not None and tls is None:
-            opening = partial(_open_tls_port, gateway, urls, announcing, up)
-            await gateway.disk_recovery.attempt(DiskStep(TLS_PORT, opening))
+            opening = partial(_open_tls_port, gateway, urls, up)
+            announced = DiskStep(NEEDS_DISK, announcing)
+            await gateway.disk_recovery.attempt(DiskStep(TLS_PORT, opening, announced))
         gateway.disk_recovery.start()
         up.push_async_callback(gateway.disk_recovery.aclose)
         await before(stop, gateway.fleet.settled(SETTLING_TIMEOUT))
@@ -287,34 +290,29 @@ def _urls(listening: Listening) -> list[str]:
     return urls
 
 
-async def _open_tls_port(
-    gateway: Gateway,
-    urls: list[str],
-    announcing: Callable[[], Awaitable[None]],
-    up: AsyncExitStack,
-) -> None:
+async def _open_tls_port(gateway: Gateway, urls: list[str], up: AsyncExitStack) -> None:
     """Listen on the TLS port once the disk takes its certificate.
 
     Args:
         gateway: which listens.
         urls: where; gets one more.
-        announcing: announces them.
         up: ends the certificate's watch.
 
     Raises:
         TlsUnavailable: the disk does not take the certificate yet.
         TlsError: the certificate cannot be used, or the port be listened on.
     """
-    tls = _tls(gateway.settings, patience=0)
+    clock = LoopClock()
+    tls = await on_thread(clock, lambda _: _tls(gateway.settings, clock, patience=0))
     host = gateway.settings.host
     try:
         port = await gateway.listen_with_tls(tls.reloaded.context)
     except OSError as error:
         raise TlsError(f"cannot listen on {error.filename}: {error.strerror}") from None
     urls += _urls(Listening(host, 0, port))[1:]
-    say_listening(urls[-1], tls.authority)
     _watch(tls, gateway, up)
-    await gateway.disk_recovery.attempt(DiskStep(NEEDS_DISK, announcing))
+    with suppress(OSError):  # the port stays open if nobody reads standard output any more
+        say_listening(urls[-1], tls.authority)
 
 
 def _watch(tls: Tls, gateway: Gateway, up: AsyncExitStack) -> None:

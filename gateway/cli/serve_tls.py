@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from partway.gateway.clock import LoopClock
+from partway.gateway.clock import Clock
 from partway.gateway.configuration.messages import SettingsError
 from partway.gateway.limits import CERTIFICATE_LOCK_TIMEOUT
 from partway.gateway.settings import Settings
@@ -29,6 +29,7 @@ class Tls:
 
     Args:
         loaded: the settings.
+        clock: of the loop that watches the certificate; another thread may make this object.
         patience: seconds to wait, blocking, while another process writes a certificate.
 
     Raises:
@@ -37,7 +38,9 @@ class Tls:
         TlsError: the certificate or its key cannot be read or made; the message says why.
     """
 
-    def __init__(self, loaded: Settings, patience: float = CERTIFICATE_LOCK_TIMEOUT) -> None:
+    def __init__(
+        self, loaded: Settings, clock: Clock, patience: float = CERTIFICATE_LOCK_TIMEOUT
+    ) -> None:
         if loaded.tls_cert is not None and loaded.tls_key is not None:
             files = TlsFiles(loaded.tls_cert, loaded.tls_key, None)
             renew = None
@@ -54,7 +57,7 @@ class Tls:
             except ValueError as error:
                 raise SettingsError(f"tls_names: {error}") from None
         self.reloaded = ReloadedContext(files)
-        self.watch = CertificateWatch(self.reloaded, LoopClock(), renew)
+        self.watch = CertificateWatch(self.reloaded, clock, renew)
         self.authority = "" if files.ca is None else str(files.ca)
 
 

@@ -66,6 +66,39 @@ async def test_steps_are_tried_in_their_order_until_each_is_done(tmp_path, caplo
     await recovery.aclose()
 
 
+@pytest.mark.parametrize("fault", [ValueError("damaged"), DiskRefusal("full")], ids=repr)
+async def test_a_step_is_not_repeated_for_the_one_that_follows_it(tmp_path, caplog, fault):
+    clock = FakeClock()
+    recovery = DiskRecovery(tmp_path, clock)
+    opening, announcing = Step(DiskRefusal("full")), Step(fault, fault)
+    following = DiskStep(("commands",), announcing)
+    assert not await recovery.attempt(DiskStep(("port",), opening, following))
+    recovery.start()
+    for _ in range(4):
+        await turns()
+        clock.advance(DISK_RETRY_INTERVAL)
+    await turns()
+    assert (opening.tries, announcing.tries) == (2, 3)
+    (said,) = (each for each in caplog.records if "refused=commands" in each.getMessage())
+    assert str(fault) in f"{said.getMessage()} {said.exc_info}"
+    await recovery.aclose()
+
+
+async def test_the_first_try_of_a_following_step_is_of_the_start(tmp_path, caplog):
+    recovery = DiskRecovery(tmp_path, FakeClock())
+    following = Step(DiskRefusal("full"))
+    assert not await recovery.attempt(DiskStep(("a",), Step(), DiskStep(("b",), following)))
+    recovery.start()
+    (line,) = caplog.messages
+    assert " refused=b " in line
+    await recovery.aclose()
+    caplog.clear()
+    recovery = DiskRecovery(tmp_path, FakeClock())
+    assert await recovery.attempt(DiskStep(("a",), Step(), DiskStep(("b",), following)))
+    recovery.start()
+    assert caplog.messages == []
+
+
 async def test_another_fault_ends_the_start_and_not_what_serves(tmp_path, caplog):
     clock = FakeClock()
     recovery = DiskRecovery(tmp_path, clock)
@@ -80,8 +113,13 @@ async def test_another_fault_ends_the_start_and_not_what_serves(tmp_path, caplog
         clock.advance(DISK_RETRY_INTERVAL)
     await turns()
     assert step.tries == 5
-    said = [each for each in caplog.messages if "the disk refuses still" in each]
-    assert [each.partition("reason=")[2] for each in said] == [f'"{taken}"', "full"]
+    said = [each for each in caplog.records if each.levelname != "INFO"][1:]
+    assert [(each.levelname, each.getMessage()) for each in said] == [
+        ("ERROR", "a part of the start failed; it is tried again refused=x"),
+        ("WARNING", "the disk refuses still refused=x reason=full"),
+    ]
+    assert said[0].exc_info is not None
+    assert said[0].exc_info[1] is taken
     await recovery.aclose()
 
 

@@ -366,3 +366,62 @@ def test_a_limit_of_file_sizes_is_as_a_full_disk(tmp_path):
         assert gateway.stop() == 0
     finally:
         gateway.end()
+
+
+def test_the_tls_port_is_opened_once_where_it_cannot_be_announced(tmp_path):
+    gateway = Gateway(tmp_path, tmp_path / "data")
+    gateway.write(top="tls_port = 0")
+    announcement = gateway.data / "gateway.json"
+    said: list[bytes] = []
+    try:
+        gateway.start("sh", "-c", 'ulimit -S -f 0; exec "$@"', "sh")
+        assert gateway.process is not None
+        assert gateway.process.stdout is not None
+        output = gateway.process.stdout
+        threading.Thread(target=lambda: said.extend(output), daemon=True).start()
+        warning_of(gateway)
+        announcement.mkdir()  # a file cannot take its name, which is no refusal of the disk
+        _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.prlimit(gateway.process.pid, resource.RLIMIT_FSIZE, (hard, hard))
+        until(lambda: said != [])
+        until(lambda: gateway.told("a part of the start failed; it is tried again ") != [])
+        assert gateway.told("Error: ")[0].rstrip().endswith("Is a directory")
+        announcement.rmdir()
+        until(lambda: gateway.told("still_refused=-") != [])
+        assert len(json.loads(announcement.read_text())["urls"]) == 2
+        assert gateway.stop() == 0
+        (line,) = said
+        assert line.startswith(b"listening on https://")
+    finally:
+        gateway.end()
+
+
+def test_a_late_certificate_keeps_no_caller_waiting(tmp_path):
+    """Reading the certificate takes for ever here: it is a pipe to which nobody writes."""
+    gateway = Gateway(tmp_path, tmp_path / "data")
+    gateway.write(top="tls_port = 0")
+    certificate = gateway.home / ".local/share/partway/tls/ca.pem"
+    try:
+        gateway.start("sh", "-c", 'ulimit -S -f 0; exec "$@"', "sh")
+        assert gateway.process is not None
+        warning_of(gateway)
+        certificate.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.mkfifo(certificate)
+        writers: list[int] = []
+
+        def is_being_read() -> bool:
+            with suppress(OSError):  # ENXIO as long as nobody reads
+                writers.append(os.open(certificate, os.O_WRONLY | os.O_NONBLOCK))
+            return writers != []
+
+        until(is_being_read)
+        assert gateway.invoke("own") == 200
+        certificate.unlink()
+        os.close(*writers)
+        _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.prlimit(gateway.process.pid, resource.RLIMIT_FSIZE, (hard, hard))
+        until(lambda: gateway.told("still_refused=-") != [])
+        assert len(json.loads((gateway.data / "gateway.json").read_text())["urls"]) == 2
+        assert gateway.stop() == 0
+    finally:
+        gateway.end()
