@@ -52,9 +52,14 @@ class NoGatewayRuns(GatewayNotAsked):
 
 
 def say_why(command: str, error: GatewayNotAsked) -> int:
-    """Say on standard error why a command cannot go on; returns what it exits with."""
-    for line in safe_lines(str(error)):
-        print(f"{command}: {line}", file=sys.stderr)
+    """Say on standard error why a command cannot go on; returns what it exits with.
+
+    The first line names the command. The others are indented, as a container's last lines are.
+    """
+    first, *quoted = safe_lines(str(error)) or [""]
+    print(f"{command}: {first}", file=sys.stderr)
+    for line in quoted:
+        print(f"    {line}", file=sys.stderr)
     return error.status
 
 

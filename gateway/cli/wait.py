@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import http.client
 import os
+import threading
 import time
-import urllib.error
-import urllib.request
-from http import HTTPStatus
+from collections.abc import Callable
+from concurrent.futures import Future
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
-from urllib.parse import urlsplit
 
 from partway.documentation import page
 from partway.gateway.cli import COMMANDS
@@ -24,6 +22,7 @@ from partway.gateway.cli.gateway_asked import (
     say_why,
 )
 from partway.gateway.cli.process import INTERRUPTED, interrupted_by_sigterm
+from partway.gateway.cli.readiness import NotReady, ReadinessUrl
 from partway.gateway.fleet.data_directory import announced
 from partway.gateway.fleet.status import EndpointState
 
@@ -36,7 +35,7 @@ _NAME: Final = "partway wait"
 #: Seconds between two looks.
 _LOOK: Final = 0.2
 
-#: Seconds for one answer of ``/readyz``, which takes milliseconds.
+#: Seconds for one look, name resolution included; it takes milliseconds.
 _ANSWER: Final = 5.0
 
 _EXAMPLES: Final = """\
@@ -46,10 +45,6 @@ examples:
   partway wait chat --timeout 300
   partway wait --gateway http://gateway:8090
 """
-
-
-class _NotReady(Exception):
-    """The gateway or the endpoint is not ready yet; the message says why."""
 
 
 def add_to(commands: Commands) -> None:
@@ -77,41 +72,83 @@ def add_to(commands: Commands) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command; returns 0 once all is ready, 1 if it is not in time, 2 if asked wrongly."""
-    url, endpoint = options.gateway, options.endpoint
-    if url is not None and not _is_url(url):
-        why = f"--gateway: {url!r} was given; it must be http://HOST:PORT or https://HOST:PORT"
-        return say_why(_NAME, GatewayNotAsked(why, 2))
+    endpoint = options.endpoint
+    try:
+        url = None if options.gateway is None else ReadinessUrl.of_gateway(options.gateway)
+    except ValueError as error:
+        return say_why(_NAME, GatewayNotAsked(f"--gateway: {error}", 2))
     if url is not None and endpoint is not None:
         why = "NAME and --gateway were given; an endpoint can be waited for on this machine only"
         return say_why(_NAME, GatewayNotAsked(why, 2))
     named = getattr(options, "data_dir", None)
-    deadline = time.monotonic() + options.timeout
     try:
         with interrupted_by_sigterm():
-            while True:
-                try:
-                    _look(url, named, endpoint)
-                except _NotReady as error:
-                    if time.monotonic() + _LOOK > deadline:
-                        raise GatewayNotAsked(f"not after {options.timeout:g} s: {error}") from None
-                    time.sleep(_LOOK)
-                else:
-                    return 0
+            who = "the gateway" if url is None else str(url)
+            _wait(lambda until: _look(url, named, endpoint, until), options.timeout, who)
     except GatewayNotAsked as error:
         return say_why(_NAME, error)
     except KeyboardInterrupt:
         return INTERRUPTED
+    return 0
 
 
-def _look(url: str | None, named: Path | None, endpoint: str | None) -> None:
+def _wait(look: Callable[[float], None], seconds: float, who: str) -> None:
+    """Look again and again until a look finds all ready.
+
+    Args:
+        look: raises NotReady; takes the monotonic time by which it has to end.
+        seconds: for all looks.
+        who: is looked at.
+
+    Raises:
+        GatewayNotAsked: the time is over, or waiting longer is of no use.
+    """
+    deadline = time.monotonic() + seconds
+    while True:
+        now = time.monotonic()
+        try:
+            _in_time(look, now + min(_ANSWER, max(deadline - now, _LOOK)), who)
+        except NotReady as error:
+            if time.monotonic() + _LOOK > deadline:
+                raise GatewayNotAsked(f"not after {seconds:g} s: {error}") from None
+            time.sleep(_LOOK)
+        else:
+            return
+
+
+def _in_time(look: Callable[[float], None], until: float, who: str) -> None:
+    """Look in a thread, which is left behind if it does not end in time.
+
+    Nothing but a thread bounds a look whose host name is being resolved.
+
+    Raises:
+        NotReady: there is no answer in time.
+    """
+    outcome = Future[None]()
+
+    def run() -> None:
+        try:
+            look(until)
+            outcome.set_result(None)
+        except BaseException as error:  # raised where the look is waited for
+            outcome.set_exception(error)
+
+    threading.Thread(target=run, name="look", daemon=True).start()
+    try:
+        outcome.result(until - time.monotonic())
+    except TimeoutError:
+        raise NotReady(f"{who} does not answer") from None
+
+
+def _look(url: ReadinessUrl | None, named: Path | None, endpoint: str | None, until: float) -> None:
     """Return if all is ready.
 
     Raises:
-        _NotReady: something may still come.
+        NotReady: something may still come.
         GatewayNotAsked: waiting longer is of no use.
     """
     if url is not None:
-        _ask_ready(url)
+        url.ask(until)
         return
     try:
         directory = find_gateway(named, os.environ)
@@ -120,11 +157,11 @@ def _look(url: str | None, named: Path | None, endpoint: str | None) -> None:
             return
         said = announced(directory)
         if said is None or not said.urls:
-            raise _NotReady(f"the gateway of {directory} is starting")
-        _ask_ready(said.urls[0])
+            raise NotReady(f"the gateway of {directory} is starting")
+        ReadinessUrl.of_gateway(said.urls[0]).ask(until)
     except GatewayNotAsked as error:
         if error.status == 1 and not isinstance(error, _EndpointFailed):
-            raise _NotReady(str(error)) from None
+            raise NotReady(str(error)) from None
         raise
 
 
@@ -135,34 +172,11 @@ class _EndpointFailed(GatewayNotAsked):
 def _look_at_endpoint(directory: Path, name: str) -> None:
     found = next((each for each in endpoints_of(directory) if each.name == name), None)
     if found is None:
-        raise _NotReady(f"there is no endpoint {name!r}")
+        raise NotReady(f"there is no endpoint {name!r}")
     if found.state is EndpointState.FAILED:
         raise _EndpointFailed(f"{name} has failed: {found.reason}")
     if found.state not in (EndpointState.IN_SERVICE, EndpointState.UPDATING):
         now = time.time()
         reasons = (each.trouble or each.slow_start_reason(now) for each in found.variants)
         trouble = next(filter(None, reasons), "")
-        raise _NotReady(f"{name} is {found.state.value}" + (f": {trouble}" if trouble else ""))
-
-
-def _is_url(text: str) -> bool:
-    try:
-        parts = urlsplit(text)
-        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # no port, or no address
-        return False
-
-
-def _ask_ready(url: str) -> None:
-    where = f"{url.rstrip('/')}/readyz"
-    try:
-        with urllib.request.urlopen(where, timeout=_ANSWER):  # noqa: S310 - http:// or https://
-            return
-    except urllib.error.HTTPError as error:
-        if error.code != HTTPStatus.SERVICE_UNAVAILABLE:
-            raise GatewayNotAsked(f"{where} answered {error.code}: is this a gateway?") from None
-        raise _NotReady(f"{where} answered 503: endpoints are starting") from None
-    except http.client.HTTPException:
-        raise GatewayNotAsked(f"{where} answered no HTTP: is this a gateway?") from None
-    except OSError as error:  # URLError is one, with the system's words in its reason
-        raise _NotReady(f"{where}: {getattr(error, 'reason', error)}") from None
+        raise NotReady(f"{name} is {found.state.value}" + (f": {trouble}" if trouble else ""))

@@ -77,7 +77,7 @@ def test_a_restart_that_fails_and_one_of_nothing(tmp_path, gateway):
     gateway.fleet.restart_fails = ServiceUnavailable("exit status 1:\n\x1b[2Jboom")
     ended = commanded(tmp_path, "endpoints", "restart", "echo")
     assert ended.status == 1
-    assert ended.errors == ("partway endpoints: exit status 1:\npartway endpoints: �[2Jboom\n")
+    assert ended.errors == "partway endpoints: exit status 1:\n    �[2Jboom\n"
 
 
 def test_an_interrupted_restart_goes_on(tmp_path, gateway):
