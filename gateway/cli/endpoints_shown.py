@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Final, TextIO
 
-from rich.console import Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -25,6 +25,12 @@ from partway.log_lines import LogLine
 
 #: Lines of one reason that are shown: a sentence, and the last lines that a container has printed.
 _REASON_LINES: Final = 25
+
+#: Columns by which a reason's further lines are indented.
+_INDENT: Final = 4
+
+#: Columns of a printed line's own indentation that are shown: half of 80 is left for its words.
+_DEEPEST: Final = 36
 
 #: Characters of a table's row where nobody watches: the longest names are 63 each.
 _PLAIN_ROW: Final = 400
@@ -129,6 +135,27 @@ class ChangesSeen:
         self._before = after
 
 
+class _Wrapped:
+    """A line that keeps its indentation on each row of a narrow terminal.
+
+    Args:
+        line: the line, without indentation.
+        first: columns before its first row.
+        then: columns before the rows that follow.
+    """
+
+    def __init__(self, line: Text, first: int, then: int) -> None:
+        self._line = line
+        self._first = first
+        self._then = then
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
+        """Yield the rows."""
+        width = max(options.max_width - max(self._first, self._then), 1)
+        for number, row in enumerate(self._line.wrap(console, width)):
+            yield Text(" " * (self._then if number else self._first)) + row
+
+
 class _Row:
     """What of a variant has to be counted."""
 
@@ -216,7 +243,7 @@ def _news(line: LogLine, before: LogLine | None) -> LogLine:
     return LogLine(line.event, **fields)
 
 
-def _reasons(endpoint: EndpointStatus) -> Iterator[Text]:
+def _reasons(endpoint: EndpointStatus) -> Iterator[RenderableType]:
     """Why something of an endpoint is not as it should be; what has been said is not repeated."""
     said = set()
     note = f": {endpoint.note}" if endpoint.note else ""
@@ -229,9 +256,11 @@ def _reasons(endpoint: EndpointStatus) -> Iterator[Text]:
             continue
         said.add(reason)
         first, *rest = safe_lines(reason, _REASON_LINES) or [""]
-        yield Text.assemble((f"{who}: ", "bold"), first)
+        yield _Wrapped(Text.assemble((f"{who}: ", "bold"), first), 0, _INDENT)
         for line in rest:
-            yield Text(f"    {line}", "dim")
+            text = line.lstrip()
+            indent = _INDENT + min(len(line) - len(text), _DEEPEST)
+            yield _Wrapped(Text(text, "dim"), indent, indent)
 
 
 def _time(when: datetime) -> str:

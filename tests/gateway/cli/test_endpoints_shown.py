@@ -128,6 +128,21 @@ def test_why_something_is_not_as_it_should_be_stands_below():
     ]
 
 
+def test_a_long_reason_is_indented_on_each_row_of_a_narrow_terminal():
+    lines = ["one " * 30, "two " * 30, "  three " + "three " * 30, "x" * 100]
+    output = io.StringIO()
+    failed = an_endpoint("echo", reason="\n".join(lines))
+    Console(file=output, width=80).print(table([failed], SINCE))
+    rows = [line.rstrip() for line in output.getvalue().splitlines()][3:]
+    assert max(map(len, rows)) <= 80
+    indents = {
+        word: [len(row) - len(row.lstrip()) for row in rows if word in row]
+        for word in ("one", "two", "three", "x")
+    }
+    assert indents == {"one": [0, 4], "two": [4, 4], "three": [6, 6, 6], "x": [4, 4]}
+    assert " ".join(rows).split()[:-2] == " ".join(["echo:", *lines[:3]]).split()
+
+
 def test_what_containers_say_is_bounded_and_is_no_markup():
     lines = [f"line {number}" for number in range(100)]
     failed = an_endpoint("echo", reason="\n".join(["[red]why[/red]", *lines]))
