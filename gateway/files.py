@@ -152,9 +152,13 @@ def replacing(path: Path, mode: int) -> Iterator[BinaryIO]:
         A file with a ``name`` of its own until then.
 
     Raises:
-        OSError: it cannot be written; the old one is as it was.
+        OSError: it cannot be written; the old one is as it was. Names the file, if it names any.
     """
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    except OSError as error:
+        error.filename = str(path)
+        raise
     temporary = Path(name)
     try:
         with open(name, "wb", opener=lambda *_: descriptor) as file:
@@ -163,6 +167,10 @@ def replacing(path: Path, mode: int) -> Iterator[BinaryIO]:
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
+    except OSError as error:
+        if error.filename == name:
+            error.filename = str(path)
+        raise
     finally:
         temporary.unlink(missing_ok=True)
 

@@ -15,6 +15,7 @@ from partway.gateway.cli.gateway_asked import (
     find_data_directory,
     say_why,
 )
+from partway.gateway.cli.process import INTERRUPTED, interrupted_by_sigterm
 from partway.gateway.fleet.data_directory import DataDirectory, DataDirectoryError
 from partway.gateway.store.backups import BackupError, restore
 from partway.log_lines import say_failure
@@ -42,18 +43,27 @@ def add_to(commands: Commands) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the command; returns 0 once the backup is in place, and 1 if nothing has changed."""
+    """Run the command; returns 0 once the backup is in place, and 1 if nothing has changed.
+
+    Returns 130 if a signal came first, or while the files took their places.
+    """
     file: Path = options.file
     try:
-        directory, _ = find_data_directory(getattr(options, "data_dir", None), os.environ)
-        with DataDirectory.opened(directory) as data:
-            data.check_owned()
-            records, aside = restore(data.store, file)
+        with interrupted_by_sigterm():
+            directory, _ = find_data_directory(getattr(options, "data_dir", None), os.environ)
+            with DataDirectory.opened(directory) as data:
+                data.check_owned()
+                records, aside = restore(data.store, file)
     except GatewayNotAsked as error:
         return say_why(_NAME, error)
     except (BackupError, DataDirectoryError) as error:
         say_failure(_NAME, str(error))
         return 1
+    except OSError as error:
+        say_failure(_NAME, f"{error.filename or file}: {error.strerror or error}")
+        return 1
+    except KeyboardInterrupt:
+        return INTERRUPTED
     print(f"{directory}: {records} records of {file} are restored")
     if aside is not None:
         print(f"the store that was there is {aside}")

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import sqlite3
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -116,15 +118,31 @@ def restore(path: Path, source: Path) -> tuple[int, Path | None]:
         BackupError: nothing is changed, and the message says why.
     """
     try:
-        with open_regular(source, follows=False) as given, replacing(path, 0o600) as fresh:
+        with (
+            ExitStack() as held,
+            open_regular(source, follows=False) as given,
+            replacing(path, 0o600) as fresh,
+        ):
             shutil.copyfileobj(given, fresh, _BLOCK)
             fresh.flush()
             records = check_backup(Path(fresh.name), source)
+            os.fsync(fresh.fileno())  # a disk that refuses does so before anything is moved
+            held.enter_context(_signals_held())
             aside = _put_aside(path)
     except OSError as error:
         why = error.strerror or error
         raise BackupError(f"{error.filename or source}: nothing is restored: {why}") from None
     return records, aside
+
+
+@contextmanager
+def _signals_held() -> Iterator[None]:
+    """Put Ctrl-C and SIGTERM off until the store and its log have both been moved."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _put_aside(path: Path) -> Path | None:

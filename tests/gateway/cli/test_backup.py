@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from partway.gateway.cli.main import main
+from partway.gateway.store import backups
 from tests.disks import small_disk
 from tests.gateway.cli.asked_gateway import environment
 from tests.processes import ready_url
@@ -204,6 +206,56 @@ def test_a_backup_has_a_folder_that_is_there(gateway, tmp_path):
     gateway.start()
     status, _, errors = gateway.command("backup", tmp_path / "none" / "backup")
     assert status == 1
-    assert "none" in errors
-    assert "No such file or directory" in errors
+    assert errors == f"partway backup: {tmp_path}/none/backup: No such file or directory\n"
     assert [each.name for each in tmp_path.iterdir()] == ["data"]
+
+
+@pytest.mark.parametrize("command", ["backup", "restore"])
+def test_a_folder_that_has_gone_is_said(tmp_path, command):
+    """A relative data directory, in a working directory that somebody has removed."""
+    (tmp_path / "here").mkdir()
+    words = (sys.executable, "-m", "partway.gateway.cli.main", command, str(tmp_path / "backup"))
+    done = subprocess.run(
+        ["sh", "-c", 'rmdir "$PWD"; exec "$@"', "sh", *words, "--data-dir", "data"],
+        cwd=tmp_path / "here",
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE,
+        env=environment(tmp_path),
+    )
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    assert done.stderr.startswith(f"partway {command}: ")
+
+
+def backed_up(gateway: Gateway, file: Path) -> None:
+    """A stopped gateway with one model, a backup of it, and a second model in the store's log."""
+    gateway.start()
+    gateway.create("before")
+    assert gateway.command("backup", file)[0] == 0
+    gateway.create("later")
+    gateway.stop(signal.SIGKILL)
+    assert (gateway.data / "store.db-wal").stat().st_size > 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("when", ["before the files are moved", "while they are"])
+def test_an_interrupted_restore_leaves_one_store_or_the_other(
+    gateway, tmp_path, monkeypatch, capsys, number, when
+):
+    file = tmp_path / "backup"
+    backed_up(gateway, file)
+    step = "check_backup" if when.startswith("before") else "_put_aside"
+    real = getattr(backups, step)
+
+    def interrupted(*given: Path) -> object:
+        done = real(*given)
+        signal.raise_signal(number)
+        return done
+
+    monkeypatch.setattr(backups, step, interrupted)
+    assert main(["restore", str(file), "--data-dir", str(gateway.data)]) == 130
+    assert capsys.readouterr() == ("", "")
+    gateway.start()
+    assert gateway.models() == (["before", "later"] if step == "check_backup" else ["before"])
