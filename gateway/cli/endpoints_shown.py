@@ -41,6 +41,7 @@ _COLOURS: Final = {
     EndpointState.UPDATING: "yellow",
     EndpointState.DELETING: "yellow",
     EndpointState.FAILED: "bold red",
+    EndpointState.STOPPING: "yellow",
 }
 
 #: Columns that are shown only where an endpoint has several of the thing.

@@ -123,7 +123,7 @@ def _status_of(reason: str) -> Mapping[str, Any]:
 
 
 def _of_state(state: tuple[EndpointState, str]) -> dict[str, str]:
-    answer = {"EndpointStatus": str(state[0])}
+    answer = {"EndpointStatus": state[0].service_word}
     if state[1]:
         answer["FailureReason"] = state[1][:_REASON]
     return answer

@@ -148,12 +148,12 @@ class EndpointOperations:
         for resource in self._keeper.all():
             state, _ = self._keeper.state_of(resource)
             times = resource.created, resource.modified
-            yield self._listed_as(resource.name, *times, str(state))
+            yield self._listed_as(resource.name, *times, state.service_word)
         for name in self._keeper.of_settings.values():
             status = self._keeper.status(name)
             if status is not None:
                 modified = max(self._began, status.since)
-                yield self._listed_as(name, self._began, modified, str(status.state))
+                yield self._listed_as(name, self._began, modified, status.state.service_word)
 
     def _listed_as(self, name: str, created: float, modified: float, status: str) -> Listed:
         summary = {

@@ -108,6 +108,7 @@ class Deployment:
         endpoint: as it was asked for last.
         state: how it is.
         reason: why it, or its last change, has failed; empty otherwise.
+        is_ending: whether it is being deleted, or stops with the gateway.
     """
 
     def __init__(
@@ -134,7 +135,7 @@ class Deployment:
         self._leaving: list[Group] = []
         self._restarts: Counter[str] = Counter()  # by variant, of groups that are gone
         self._news = asyncio.Event()
-        self._is_deleted = False
+        self.is_ending = False
         self._tell_state()
         self._begin(endpoint, awaited=awaited)
 
@@ -148,7 +149,7 @@ class Deployment:
     def routed(self) -> tuple[RoutedVariant, ...]:
         """The variants as streams and requests find them."""
         version = self._serving or self._coming
-        if version is None or self._is_deleted:
+        if version is None or self.is_ending:
             return tuple(
                 RoutedVariant(each.name, each.weight, (), self._absence())
                 for each in self.endpoint.variants
@@ -254,9 +255,16 @@ class Deployment:
 
     def delete(self) -> None:
         """Take nothing new, drain, and stop every instance."""
-        self._is_deleted = True
+        self._end(EndpointState.DELETING)
+
+    def stop(self) -> None:
+        """The same at the gateway's end: the endpoint itself stays."""
+        self._end(EndpointState.STOPPING)
+
+    def _end(self, state: EndpointState) -> None:
+        self.is_ending = True
         self.reason = ""
-        self._become(EndpointState.DELETING)
+        self._become(state)
         self._leaving = list(self._groups())
         self._serving = self._coming = None
         for group in self._leaving:
@@ -325,7 +333,7 @@ class Deployment:
                 self._take_over(coming)
             elif trouble := coming.trouble(self._serving):
                 self._coming_failed(trouble)
-        elif not self._is_deleted:
+        elif not self.is_ending:
             self._look_at_service()
         for group in self._leaving:
             if group.is_gone:
@@ -400,7 +408,9 @@ class Deployment:
         return list(dict.fromkeys((*found, *self._leaving)))
 
     def _absence(self) -> str:
-        return "the endpoint is being deleted" if self._is_deleted else "its instances do not start"
+        if self.state is EndpointState.STOPPING:
+            return "the gateway is stopping"
+        return "the endpoint is being deleted" if self.is_ending else "its instances do not start"
 
     def _become(self, state: EndpointState) -> None:
         if state is self.state:

@@ -75,7 +75,7 @@ class Fleet:
         """
         self.check_takes_changes()
         known = self._deployments.get(endpoint.name)
-        if known is not None and known.state is not EndpointState.DELETING:
+        if known is not None and not known.is_ending:
             known.change(endpoint, anew=anew)
             return
         around = self._means.around
@@ -96,7 +96,7 @@ class Fleet:
         """
         self.check_takes_changes()
         deployment = self._find(name)
-        if deployment.state is not EndpointState.DELETING:
+        if not deployment.is_ending:
             deployment.delete()
             task = asyncio.create_task(self._forget(name, deployment), name=f"end of {name}")
             self._leaving[task] = deployment
@@ -120,10 +120,12 @@ class Fleet:
                 "restart",
                 "NotRestartable",
             )
-        if deployment.state is not EndpointState.DELETING:
+        if not deployment.is_ending:
             deployment.restart()
             await deployment.settled()
-        if deployment.state is EndpointState.DELETING:
+        if deployment.state is EndpointState.STOPPING:
+            raise FleetStopping("the gateway is stopping, and starts no instances")
+        if deployment.is_ending:
             raise ServiceUnavailable(f"the endpoint {name!r} is being deleted")
         if deployment.reason:
             raise ServiceUnavailable(f"the new instances are not in service: {deployment.reason}")
@@ -155,7 +157,7 @@ class Fleet:
             anew: likewise.
         """
         known = self._deployments.get(endpoint.name)
-        if known is None or known.state is EndpointState.DELETING:
+        if known is None or known.is_ending:
             return endpoint.launched
         return known.further_containers(endpoint, anew=anew)
 
@@ -231,8 +233,8 @@ class Fleet:
         self._stopping = True
         leaving = list(self._deployments.values())
         for each in leaving:
-            if each.state is not EndpointState.DELETING:
-                each.delete()
+            if not each.is_ending:
+                each.stop()
         if self._hastened:
             self.hasten()
         await asyncio.gather(*(each.gone() for each in leaving))

@@ -11,13 +11,20 @@ from partway.gateway.fleet.states import InstanceState
 
 
 class EndpointState(StrEnum):
-    """How an endpoint is, in SageMaker's words of ``EndpointStatus``."""
+    """How an endpoint is: SageMaker's words of ``EndpointStatus``, and ``Stopping``."""
 
     CREATING = "Creating"
     IN_SERVICE = "InService"
     UPDATING = "Updating"
     DELETING = "Deleting"
     FAILED = "Failed"
+    #: The gateway stops; the endpoint is there again when the gateway is.
+    STOPPING = "Stopping"
+
+    @property
+    def service_word(self) -> str:
+        """The word of ``EndpointStatus``, which has none for a service that stops."""
+        return str(EndpointState.DELETING if self is EndpointState.STOPPING else self)
 
 
 class InstanceHealth(StrEnum):

@@ -196,7 +196,9 @@ def test_a_gateway_that_has_started_a_container(tmp_path):
             ended = commanded(tmp_path, "logs", "echo", "--instance", instance, *where)
             assert b"listening on http://" in ended.output
         process.terminate()
-        process.communicate(timeout=PATIENCE)
+        _, log = process.communicate(timeout=PATIENCE)
+    assert b" endpoint endpoint=echo state=Stopping\n" in log
+    assert b"Deleting" not in log
     ended = commanded(tmp_path, "endpoints", *where)
     assert ended.errors.startswith("partway endpoints: no gateway runs with the data directory ")
 

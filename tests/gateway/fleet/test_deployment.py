@@ -199,6 +199,23 @@ async def test_each_state_has_one_line(of, caplog):
     ]
 
 
+async def test_the_gateways_end_deletes_no_endpoint(of, caplog):
+    await of.apply(endpoint())
+    caplog.set_level("INFO", "partway.fleet")
+    stopping = asyncio.create_task(of.fleet.stop())
+    await turns()
+    assert of.status().state == "Stopping"
+    assert of.status().state.service_word == "Deleting"
+    for container in of.launcher.containers:
+        container.end()
+    await of.advance(60)
+    await stopping
+    lines = [str(each.msg) for each in caplog.records]
+    assert [line for line in lines if line.startswith("endpoint ")] == [
+        "endpoint endpoint=echo state=Stopping"
+    ]
+
+
 async def test_what_has_come_up_in_part_serves_until_its_successor_is_up(of):
     of.launcher.troubles.extend([None, "Connection refused", "Connection refused"])
     await of.apply(endpoint(instances=2))
