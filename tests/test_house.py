@@ -19,12 +19,14 @@ from tests.conftest import ROOT
 ALLOWED = {
     "protocol": {"partway.protocol"},
     "gateway": {
-        "partway.gateway", "partway.protocol", "partway.__version__", "partway.completion",
+        "partway.gateway", "partway.protocol", "partway.__version__",
+        "partway.command_parser", "partway.completion",
         "partway.documentation", "partway.freed_blocks", "partway.importing", "partway.log_lines",
         "partway.service_links", "partway.variables",
     },
     "container": {
-        "partway.container", "partway.protocol", "partway.__version__", "partway.completion",
+        "partway.container", "partway.protocol", "partway.__version__",
+        "partway.command_parser", "partway.completion",
         "partway.documentation", "partway.freed_blocks", "partway.importing", "partway.log_lines",
         "partway.variables",
     },

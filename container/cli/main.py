@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from partway import __version__, completion
+from partway.command_parser import CommandParser
 from partway.container.cli import COMMANDS
 from partway.container.cli.errors import CommandError
 from partway.documentation import page
@@ -18,7 +19,7 @@ from partway.log_lines import say_failure, start_logging_as_asked
 _PROG = "partway-container"
 
 
-class _Parser(argparse.ArgumentParser):
+class _Parser(CommandParser):
     def error(self, message: str) -> NoReturn:
         """Say what is wrong in one line, without the usage above it; the status is argparse's."""
         say_failure(_PROG, f"{message}; see {self.prog} --help")

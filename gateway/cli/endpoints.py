@@ -39,6 +39,11 @@ _NAME: Final = "partway endpoints"
 #: Seconds between two looks of ``--watch``.
 _LOOK: Final = 1.0
 
+#: argparse would write that the table's flags come before "restart", and that it must be there.
+_USAGE: Final = f"""\
+{_NAME} [-h] [--data-dir DIR] [--json] [--watch]
+       {_NAME} restart NAME [-h] [--data-dir DIR]"""
+
 _EXAMPLES: Final = """\
 examples:
   partway endpoints
@@ -51,6 +56,7 @@ def add_to(commands: Commands) -> None:
     """Describe the command."""
     parser = commands.add_parser(
         "endpoints",
+        usage=_USAGE,
         help=COMMANDS["endpoints"],
         description=(
             "Show the endpoints of the gateway that runs: instances, health, what is open on them. "
@@ -67,7 +73,7 @@ def add_to(commands: Commands) -> None:
         help="go on until Ctrl-C: redrawn each second on a terminal, else a line for each change",
     )
     parser.set_defaults(run=run)
-    actions = parser.add_subparsers(metavar="[restart NAME]")
+    actions = parser.add_subparsers(prog=_NAME, metavar="restart NAME")
     restart = actions.add_parser(
         "restart",
         help="start new instances, stop the old ones when the new ones serve",

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Final, NoReturn
 
 from partway import __version__, completion
+from partway.command_parser import CommandParser
 from partway.documentation import page
 from partway.gateway.cli import COMMANDS
 from partway.importing import import_to_stay
@@ -24,7 +25,7 @@ _READERS: Final = frozenset(
 _PROG: Final = "partway"
 
 
-class _Parser(argparse.ArgumentParser):
+class _Parser(CommandParser):
     """A parser whose errors have the form of the log."""
 
     def error(self, message: str) -> NoReturn:

@@ -89,7 +89,7 @@ class ReadinessUrl:
             status, body = self._answer(until)
         except TimeoutError:
             raise NotReady(f"{self} does not answer") from None
-        except (OSError, UnicodeError) as error:  # the latter for a name that cannot be looked up
+        except (OSError, UnicodeError) as error:  # UnicodeError: no such host name
             raise NotReady(f"{self}: {getattr(error, 'strerror', None) or error}") from None
         except HTTPException:
             raise self._no_gateway("answered no HTTP") from None
