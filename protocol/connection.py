@@ -23,6 +23,7 @@ from partway.protocol.limits import (
     LINGER_TIMEOUT,
     LONG_READ,
     MAX_PART_BYTES,
+    READ_BYTES_PER_TURN,
     WRITE_HIGH_WATER,
     WRITE_LOW_WATER,
 )
@@ -139,6 +140,7 @@ class FrameConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._forward_lost: Callable[[BaseException | None], None] | None = None
         self._reading = True
+        self._read_in_turn = 0
         self._delivering = False
         self._gathered: list[bytes] = []
         self._call_soon: Callable[..., object] | None = None
@@ -327,7 +329,9 @@ class FrameConnection(asyncio.Protocol):
         self._decoder.feed(data)
         if self._turn is not None:
             return
-        if len(data) > LONG_READ and rounds.busy():
+        self._read_in_turn += len(data)
+        enough = self._read_in_turn >= READ_BYTES_PER_TURN
+        if enough or (len(data) > LONG_READ and rounds.busy()):
             self._yield_turn()
         else:
             self._deliver()
@@ -406,7 +410,12 @@ class FrameConnection(asyncio.Protocol):
                 gathering.end()
 
     def _yield_turn(self) -> None:
-        """Let others have the loop: one read may hold tens of thousands of tiny frames."""
+        """Let others have the loop: one read may hold tens of thousands of tiny frames.
+
+        A closing or failed connection takes turns too: its peer may send at full speed until the
+        connection is aborted.
+        """
+        self._read_in_turn = 0
         if self._transport is not None:
             self._transport.pause_reading()
         self._turn = rounds.soon(self._take_turn)

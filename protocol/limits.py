@@ -86,6 +86,10 @@ WRITE_LOW_WATER: Final = 64 * KIB
 #: One read of 64 KiB holds 10,000 empty masked frames.
 FRAMES_PER_TURN: Final = 64
 
+#: Bytes that a WebSocket connection reads before other connections have their turn. One turn of
+#: uvloop's may read a connection 32 times in a row, up to 256 KiB each time.
+READ_BYTES_PER_TURN: Final = 256 * KIB
+
 #: Connections that have more to deliver than one turn take turns for so long before the loop reads
 #: and accepts again.
 ROUND_SECONDS: Final = 0.01

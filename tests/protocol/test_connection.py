@@ -21,7 +21,7 @@ from aiohttp import web
 from partway.protocol.closing import Close
 from partway.protocol.connection import FrameConnection, Side, watch_by_tcp
 from partway.protocol.frames import Frame, Opcode
-from partway.protocol.limits import FRAMES_PER_TURN
+from partway.protocol.limits import FRAMES_PER_TURN, READ_BYTES_PER_TURN
 from tests import frame_factory as raw
 from tests.frame_factory import BINARY, CLOSE, CONTINUATION, KEY, PING, PONG, TEXT
 
@@ -317,6 +317,76 @@ async def test_one_read_of_many_frames_lets_others_have_the_loop():
         # Reading goes on behind them.
         await peer.send(peer.frame(TEXT, b"last"))
         await owner.until("frame", count + 1)
+
+
+class Flooded(asyncio.Transport):
+    """A transport whose peer sends at full speed; it reads as libuv does, many times in a row."""
+
+    READS = 32
+
+    def __init__(self, connection, piece):
+        super().__init__()
+        self._connection = connection
+        self._piece = piece
+        self._reads = True
+
+    def set_write_buffer_limits(self, high=None, low=None):
+        pass
+
+    def get_write_buffer_size(self):
+        return 0
+
+    def write(self, data):
+        pass
+
+    def can_write_eof(self):
+        return False
+
+    def pause_reading(self):
+        self._reads = False
+
+    def resume_reading(self):
+        self._reads = True
+
+    def abort(self):
+        asyncio.get_running_loop().call_soon(self._connection.connection_lost, None)
+
+    def read(self):
+        """Read as often as libuv does in one turn of the loop; returns how many bytes that was."""
+        taken = 0
+        for _ in range(self.READS):
+            if not self._reads:
+                break
+            self._connection.data_received(self._piece)
+            taken += len(self._piece)
+        return taken
+
+
+@pytest.mark.parametrize(
+    ("begin", "piece"),
+    [
+        (lambda connection: None, raw.frame(BINARY, bytes(65_536))),
+        (lambda connection: None, raw.frame(BINARY, b"", announced=16 * MIB) + bytes(65_536)),
+        (lambda connection: connection.close(Close(1000)), raw.frame(BINARY, bytes(65_536))),
+        (lambda connection: connection.finish(Close(1001)), raw.frame(BINARY, bytes(65_536))),
+        (lambda connection: connection.finish(Close(1001)), raw.frame(TEXT, rsv=4) + bytes(65_536)),
+    ],
+    ids=["open", "one long frame", "closing", "finishing", "failed"],
+)
+async def test_a_flood_is_read_in_turns_whatever_state_the_connection_is_in(begin, piece):
+    owner = Owner()
+    connection = FrameConnection(owner, Side.CLIENT, call_later=Timers())
+    transport = Flooded(connection, piece)
+    connection.connection_made(transport)
+    begin(connection)
+    reads = []
+    for _ in range(8):
+        reads.append(transport.read())
+        await asyncio.sleep(0)
+    connection.abort()
+    await owner.until("lost")
+    assert max(reads) < READ_BYTES_PER_TURN + len(piece)
+    assert sum(map(bool, reads)) > 1  # the connection is read again after its turn
 
 
 # --- Not reading ---------------------------------------------------------------------------------
