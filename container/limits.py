@@ -39,8 +39,8 @@ MAX_BODY_BYTES: Final = 25 * MIB
 WAKES_PER_TURN: Final = 16
 WAKES_PER_TURN_SHARE: Final = 24
 
-#: Bytes of bodies that a model of tables is receiving, or that wait for a worker of its; over it
-#: clients get 503. The ten largest, each of which keeps a worker for seconds.
+#: Bytes of bodies that a model of tables or a script is receiving, or that wait for its workers.
+#: Over it clients get 503. The ten largest, each of which keeps a worker for seconds.
 MAX_HELD_BODIES: Final = 10 * MAX_BODY_BYTES
 
 #: Numbers that a model of tables answers a body with; a client that asks for more gets 413. As JSON

@@ -48,7 +48,7 @@ from partway.container.model import Model, Opening, Reply, Request
 from partway.container.predict_body import PredictBody
 from partway.container.replies import send
 from partway.container.routes import Handler, Routes
-from partway.container.serving.body import IncomingBody, MadeBody
+from partway.container.serving.body import DecodedBody, IncomingBody, MadeBody
 from partway.container.serving.exchange import RuntimeExchange
 from partway.container.serving.server import ExchangeServer
 from partway.container.shown_errors import shown_reason_of
@@ -57,6 +57,14 @@ from partway.container.turns import Turns
 from partway.container.websocket_stream import WebSocketStream
 from partway.log_lines import LogLine
 from partway.protocol.connection import watch_by_tcp
+from partway.protocol.content_codings import (
+    CONTENT_ENCODING,
+    KNOWN,
+    UnknownCoding,
+    check_known,
+    coding_of,
+    is_coded,
+)
 from partway.protocol.handshake import (
     AFTER_ANSWER,
     CLOSE_HEADER,
@@ -199,6 +207,12 @@ class Runtime:
         if length is not None and length > self._max_body:
             exchange.refuse_unread(413, f"the body is larger than {self._max_body} bytes")
             return
+        try:
+            check_known(said.coding)  # before the body is asked for
+        except UnknownCoding as fault:
+            exchange.closes = True  # the body is left unread
+            exchange.refuse(415, f"the body: {fault}", {"Accept-Encoding": ", ".join(KNOWN)})
+            return
         with self.activity.counted():
             exchange.ask_for_body()
             await self._answer(exchange, said)
@@ -217,10 +231,14 @@ class Runtime:
         try:
             async with patience:
                 taken: AsyncIterable[bytes] = body
+                headers = exchange.headers
+                if is_coded(said.coding):
+                    taken = DecodedBody(body, said.coding, self._max_body)
+                    headers, length = _uncoded(headers), None
                 if form is not None:  # a model hears of no body that nobody has read
-                    await predict_body.instances(body, columns=form == COLUMNS)
+                    await predict_body.instances(taken, columns=form == COLUMNS)
                     taken, length = MadeBody(predict_body.text), len(predict_body.text)
-                asked = Request(exchange.headers, said.content_type, length, taken, predict_body)
+                asked = Request(headers, said.content_type, length, taken, predict_body)
                 answer = self._model.invoke(asked)
                 # An async generator's answer is one item by item, whatever it is typed as.
                 reply = Reply(cast("_Items", answer)) if self._yields else await answer
@@ -240,8 +258,8 @@ class Runtime:
             body.close()
         late = patience.expired()
         if form is not None and predict_body.refusal is not None and not late:
-            headers = instances_headers(REFUSED, keeps=not exchange.closes)
-            exchange.refuse(400, predict_body.refusal, headers)
+            refused = instances_headers(REFUSED, keeps=not exchange.closes)
+            exchange.refuse(400, predict_body.refusal, refused)
         else:
             self._give_up(exchange, error, late=late)
 
@@ -339,12 +357,14 @@ class _Said(NamedTuple):
         upgrade: whether it asks for another protocol, whichever that is.
         unread_form: how a body is to be read that nobody has read; None for any other.
         content_type: the body's.
+        coding: the body's content coding; empty for none.
     """
 
     by_page: bool
     upgrade: bool
     unread_form: str | None
     content_type: str
+    coding: str
 
 
 def _said(headers: Mapping[str, str]) -> _Said:
@@ -353,6 +373,7 @@ def _said(headers: Mapping[str, str]) -> _Said:
         upgrade="Upgrade" in headers,
         unread_form=unread_form(headers),
         content_type=headers.get("Content-Type", "application/octet-stream"),
+        coding=coding_of(headers),
     )
 
 
@@ -397,6 +418,14 @@ def _is_cancelled() -> bool:
 def _joined(headers: CIMultiDictProxy[str]) -> CIMultiDict[str]:
     """Headers of one name in one line (RFC 9110 §5.3): what may come once is refused twice."""
     return CIMultiDict({name: ", ".join(headers.getall(name)) for name in headers})
+
+
+def _uncoded(headers: CIMultiDictProxy[str]) -> CIMultiDictProxy[str]:
+    """The headers of a body whose coding is undone: neither the coding nor the coded length."""
+    left = CIMultiDict(headers)
+    for name in (CONTENT_ENCODING, "Content-Length"):
+        left.popall(name, None)
+    return CIMultiDictProxy(left)
 
 
 def _request_id(exchange: RuntimeExchange) -> str:

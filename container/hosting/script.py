@@ -17,6 +17,7 @@ from types import MappingProxyType, ModuleType
 from typing import Any
 
 from partway.container.errors import ModelError
+from partway.container.held_bodies import HeldBodies
 from partway.container.hosting.script_defaults import (
     CSV,
     JSON,
@@ -75,6 +76,7 @@ class Script(Model):
         self._default_accept = environ.get("SAGEMAKER_DEFAULT_INVOCATIONS_ACCEPT") or JSON
         self._functions: dict[str, Callable[..., Any]] = {}
         self._loaded: object = None
+        self._bodies = HeldBodies()
 
     def load(self, model_dir: Path) -> None:
         """Import the script and have it load its model.
@@ -103,13 +105,13 @@ class Script(Model):
 
     async def invoke(self, request: Request) -> Reply:
         """Answer a request; both ways of writing a script come to the same."""
-        body = await request.read()
         accept = request.headers.get("Accept", "").strip()
         if not accept or accept == _ANY:
             accept = self._default_accept
-        content, content_type = await self.workers.run(
-            self.transform, body, request.content_type, accept
-        )
+        async with self._bodies.whole(request) as body:
+            content, content_type = await self.workers.run(
+                self.transform, body, request.content_type, accept
+            )
         return Reply(content, content_type)
 
     def transform(self, body: bytes, content_type: str, accept: str) -> tuple[bytes, str]:

@@ -1,4 +1,4 @@
-"""The body of a request to ``/invocations``: as it arrives, or all of it at once."""
+"""The body of a request to ``/invocations``: as it arrives, without its coding, or whole."""
 
 from __future__ import annotations
 
@@ -7,8 +7,14 @@ from collections.abc import AsyncIterable, AsyncIterator, Awaitable
 
 from partway.container.errors import BodyError
 from partway.container.serving.exchange import RuntimeExchange
+from partway.protocol.content_codings import (
+    PACKED_PIECE,
+    BodyDecoder,
+    CodingFault,
+    DecodedTooLarge,
+)
 from partway.protocol.http1.request import BodyBroken
-from partway.protocol.limits import FRAMES_PER_TURN
+from partway.protocol.limits import FRAMES_PER_TURN, JOIN_UP_TO
 
 _ANSWERED = "the request has been answered: its body must be taken before"
 
@@ -98,6 +104,52 @@ class IncomingBody(AsyncIterator[bytes]):
 
     def _too_large(self) -> BodyError:
         return BodyError(413, f"the body is larger than {self._max_body} bytes")
+
+
+class DecodedBody(AsyncIterator[bytes]):
+    """A body without its content coding, unpacked no further than it is taken.
+
+    To take it raises as taking the coded body does, and:
+        BodyError: it is not in its coding (400), or unfolds to more than the limit (413).
+
+    Args:
+        body: as it comes, of which nothing has been taken.
+        coding: its ``Content-Encoding``, which must name a coding.
+        max_body: most bytes of it without the coding.
+
+    Raises:
+        UnknownCoding: the coding is not known here, or there are several.
+    """
+
+    __slots__ = ("_body", "_decoder", "_packed")
+
+    def __init__(self, body: IncomingBody, coding: str, max_body: int) -> None:
+        self._body = body
+        self._packed = memoryview(b"")
+        self._decoder = BodyDecoder(coding, max_body)
+
+    async def __anext__(self) -> bytes:
+        await asyncio.sleep(0)  # each piece takes up to a millisecond, and others want their turn
+        try:
+            while not (piece := self._decoder.piece(JOIN_UP_TO)):
+                if not await self._feed():
+                    self._decoder.end()
+                    raise StopAsyncIteration
+        except DecodedTooLarge as fault:
+            raise BodyError(413, f"the body: {fault}") from None
+        except CodingFault as fault:
+            raise BodyError(400, f"the body: {fault}") from None
+        return piece
+
+    async def _feed(self) -> bool:
+        """Give the decoder more packed bytes; returns whether there were any."""
+        if self._packed:
+            await asyncio.sleep(0)
+        else:
+            self._packed = memoryview(await anext(self._body, b""))
+        self._decoder.feed(bytes(self._packed[:PACKED_PIECE]))
+        self._packed, more = self._packed[PACKED_PIECE:], bool(self._packed)
+        return more
 
 
 class MadeBody(AsyncIterator[bytes]):

@@ -27,9 +27,9 @@ from partway.gateway.asynchronous.spool_room import SpoolFull
 from partway.gateway.clock import Clock
 from partway.gateway.operations.asking import AdmittedAlready, Invoked
 from partway.gateway.operations.invocations import Invocations
-from partway.gateway.serving.content_codings import CONTENT_ENCODING
 from partway.gateway.serving.crowd import uncounted
 from partway.gateway.waiting import time_limit
+from partway.protocol.content_codings import CONTENT_ENCODING
 from partway.protocol.errors import (
     ApiError,
     ContainerError,

@@ -32,7 +32,7 @@ from partway.gateway.archives.heads import (
     members,
     padded,
 )
-from partway.gateway.archives.inflating import Inflating, PackedTooMuch, Readable
+from partway.gateway.archives.inflating import Inflating, Readable
 from partway.gateway.files import open_regular
 from partway.gateway.fleet.archive_links import LinkedWays, leads_nowhere, leads_out
 from partway.gateway.fleet.disk_room import RoomShare
@@ -47,6 +47,7 @@ from partway.gateway.fleet.limits import (
     MODEL_DATA_RECORDS,
     MODEL_DATA_RECORDS_IN_ALL,
 )
+from partway.protocol.content_codings import PackedTooMuch
 
 _PIECE: Final = 1 << 20
 _GZIP: Final = b"\x1f\x8b"

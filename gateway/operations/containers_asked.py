@@ -14,7 +14,7 @@ from partway.gateway.operations.invocation_headers import (
 )
 from partway.gateway.requests.answers import AnswerHead
 from partway.gateway.requests.container_answer import ContainerAnswer
-from partway.gateway.serving.content_codings import CONTENT_ENCODING
+from partway.protocol.content_codings import CONTENT_ENCODING
 from partway.protocol.errors import ContainerError, InputValidationError
 
 #: Of a container's answer, and so of the next one's request.

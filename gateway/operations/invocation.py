@@ -42,9 +42,10 @@ from partway.gateway.requests.container_requests import ContainerRequest, Destin
 from partway.gateway.requests.limits import REFUSAL_BODY_TIMEOUT, WHOLE_CHUNK_BYTES
 from partway.gateway.requests.metrics import RequestMetrics
 from partway.gateway.requests.under_way import RequestsUnderWay
-from partway.gateway.serving.content_codings import CONTENT_ENCODING, decoded_beginning
+from partway.gateway.serving.content_codings import decoded_beginning
 from partway.gateway.serving.peers import peer_of
 from partway.gateway.waiting import RunningTask, TimeLimit
+from partway.protocol.content_codings import CONTENT_ENCODING
 from partway.protocol.errors import (
     ApiError,
     ContainerError,

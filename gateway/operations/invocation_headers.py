@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from multidict import istr
 
-from partway.gateway.serving.content_codings import CONTENT_ENCODING
+from partway.protocol.content_codings import CONTENT_ENCODING
 from partway.protocol.errors import InputValidationError
 from partway.protocol.http1.facts import Facts, KnownHeaders
 from partway.protocol.limits import is_name

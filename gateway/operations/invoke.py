@@ -27,11 +27,11 @@ from partway.gateway.operations.invocation_headers import (
     passed_on,
 )
 from partway.gateway.operations.invocations import Invocations, session_key
-from partway.gateway.serving.content_codings import CONTENT_ENCODING
 from partway.gateway.serving.error_dialects import aws_runtime
 from partway.gateway.serving.exchange import Exchange
 from partway.gateway.serving.payloads import StreamedPayload
 from partway.gateway.serving.routes import Route
+from partway.protocol.content_codings import CONTENT_ENCODING
 from partway.protocol.http1.facts import Fact, KnownHeaders
 
 #: AWS's name of the operation, by which principals are given leave to call it.

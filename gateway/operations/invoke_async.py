@@ -30,12 +30,12 @@ from partway.gateway.operations.invocation_headers import (
     TTL,
     passed_on,
 )
-from partway.gateway.serving.content_codings import CONTENT_ENCODING
 from partway.gateway.serving.error_dialects import aws_runtime
 from partway.gateway.serving.exchange import Exchange
 from partway.gateway.serving.payloads import GatheredPayload
 from partway.gateway.serving.peers import peer_of
 from partway.gateway.serving.routes import Route
+from partway.protocol.content_codings import CONTENT_ENCODING
 from partway.protocol.errors import InputValidationError, ServiceUnavailable, UnknownEndpoint
 
 #: AWS's name of the operation, by which principals are given leave to call it.

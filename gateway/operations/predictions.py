@@ -15,13 +15,8 @@ from partway.gateway.operations.prediction_routes import JSON
 from partway.gateway.operations.prediction_workers import PredictionWorkers, WorkerShare
 from partway.gateway.operations.prepared_body import PreparedBody, UnreadInstances
 from partway.gateway.requests.bodies_read import FOUND
-from partway.gateway.serving.content_codings import (
-    CONTENT_ENCODING,
-    CodingFault,
-    decoded,
-    is_coded,
-)
 from partway.gateway.serving.exchange import Exchange
+from partway.protocol.content_codings import CONTENT_ENCODING, CodingFault, decoded, is_coded
 from partway.protocol.limits import KIB
 from partway.protocol.prediction import PredictionFault, PredictRequest
 from partway.protocol.unread_bodies import unread_lines

@@ -34,12 +34,12 @@ from partway.gateway.operations.prepared_body import PreparedBody
 from partway.gateway.operations.response_relay import AnswerForm
 from partway.gateway.operations.response_stream import relay_answer
 from partway.gateway.requests.prediction import PredictionPolicy
-from partway.gateway.serving.content_codings import CONTENT_ENCODING, is_coded
 from partway.gateway.serving.error_dialects import prediction_object
 from partway.gateway.serving.exchange import Exchange
 from partway.gateway.serving.payloads import StreamedPayload
 from partway.gateway.serving.routes import Access, Route
 from partway.gateway.streams.registry import Streams
+from partway.protocol.content_codings import CONTENT_ENCODING, is_coded
 from partway.protocol.errors import InputValidationError
 from partway.protocol.http_body import HttpBody, read_http_body, write_http_body
 from partway.protocol.parts import StreamError

@@ -34,12 +34,12 @@ from partway.gateway.operations.invocation_headers import (
 )
 from partway.gateway.operations.invocations import Invocations
 from partway.gateway.operations.response_relay import EVENTS, AnswerForm, ResponseRelay
-from partway.gateway.serving.content_codings import CONTENT_ENCODING
 from partway.gateway.serving.error_dialects import aws_runtime
 from partway.gateway.serving.exchange import Exchange
 from partway.gateway.serving.payloads import StreamedPayload
 from partway.gateway.serving.routes import Route
 from partway.gateway.streams.registry import Streams
+from partway.protocol.content_codings import CONTENT_ENCODING
 from partway.protocol.errors import InputValidationError
 from partway.protocol.eventstream import CONTENT_TYPE as EVENT_STREAM
 from partway.protocol.http1.facts import Fact, KnownHeaders

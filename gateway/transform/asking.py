@@ -8,12 +8,6 @@ from typing import Final, TypeVar
 
 from partway.gateway.clock import Clock
 from partway.gateway.requests.answers import AnswerHead
-from partway.gateway.serving.content_codings import (
-    CONTENT_ENCODING,
-    CodingFault,
-    decoded,
-    is_coded,
-)
 from partway.gateway.transform.answer_types import WholeAnswer
 from partway.gateway.transform.limits import ANSWER_BYTES, RETRY_FACTOR, RETRY_PAUSE
 from partway.gateway.transform.model import (
@@ -25,6 +19,7 @@ from partway.gateway.transform.model import (
 )
 from partway.gateway.transform.options import TransformOptions
 from partway.gateway.waiting import pause
+from partway.protocol.content_codings import CONTENT_ENCODING, CodingFault, decoded, is_coded
 
 _T = TypeVar("_T")
 

@@ -11,13 +11,14 @@ from partway.gateway.requests.connections import ContainerConnections
 from partway.gateway.requests.container_answer import ContainerAnswer
 from partway.gateway.requests.container_requests import ContainerRequest, Destination
 from partway.gateway.requests.limits import REFUSAL_BODY_TIMEOUT
-from partway.gateway.serving.content_codings import CONTENT_ENCODING, decoded_beginning
+from partway.gateway.serving.content_codings import decoded_beginning
 from partway.gateway.transform.limits import (
     EXECUTION_PARAMETERS_BYTES,
     EXECUTION_PARAMETERS_TIMEOUT,
     FAILURE_BYTES,
 )
 from partway.gateway.transform.model import ModelAnswer, too_late
+from partway.protocol.content_codings import CONTENT_ENCODING
 
 _T = TypeVar("_T")
 

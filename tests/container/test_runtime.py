@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 import logging
+import zlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -420,6 +422,83 @@ async def test_a_head_leaves_with_what_is_short_behind_it(
     assert transport.writes[0].partition(b"\r\n\r\n")[2] == first
     protocol.connection_lost(None)
     await made.http.shutdown(0.1)
+
+
+def coded(body: bytes, *codings: str) -> bytes:
+    """A request whose body comes in three chunks."""
+    lines = "".join(f"Content-Encoding: {coding}\r\n" for coding in codings).encode()
+    third = len(body) // 3 + 1
+    pieces = [body[at : at + third] for at in range(0, len(body), third)]
+    chunks = b"".join(b"%x\r\n%b\r\n" % (len(piece), piece) for piece in pieces)
+    head = b"POST /invocations HTTP/1.1\r\nHost: c\r\nConnection: close\r\n" + lines
+    return head + b"Transfer-Encoding: chunked\r\n\r\n" + chunks + b"0\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("coding", "pack"),
+    [("gzip", gzip.compress), ("x-gzip", gzip.compress), ("Deflate", zlib.compress)],
+)
+@pytest.mark.parametrize("items", [False, True], ids=["whole", "items"])
+async def test_a_model_gets_a_coded_body_without_its_coding(
+    coding: str, pack: Callable[[bytes], bytes], items: bool
+) -> None:
+    body = bytes(range(256)) * 500
+    seen: list[Request] = []
+
+    async def read(request: Request) -> bytes:
+        seen.append(request)
+        if items:
+            return b"".join([item async for item in request.body])
+        return await request.read()
+
+    async with runtime(ScriptedModel(on_invoke=read)) as port:
+        answer = await ask(port, coded(pack(body), coding))
+    assert answer.endswith(b"\r\n\r\n" + body)
+    assert "Content-Encoding" not in seen[0].headers
+    assert "Content-Length" not in seen[0].headers
+    assert seen[0].length is None
+
+
+async def test_a_body_without_a_coding_is_left_alone() -> None:
+    async with runtime(ScriptedModel(on_invoke=whole)) as port:
+        assert (await ask(port, coded(b"as it is", "identity"))).endswith(b"\r\n\r\nas it is")
+
+
+async def test_instances_are_read_without_their_coding() -> None:
+    async def count(request: Request) -> bytes:
+        return str(len(await request.instances())).encode()
+
+    async with runtime(ScriptedModel(on_invoke=count)) as port:
+        answer = await ask(port, coded(gzip.compress(b'{"instances": [1, 2]}'), "gzip"))
+    assert answer.endswith(b"\r\n\r\n2")
+
+
+@pytest.mark.parametrize(
+    ("codings", "body", "status", "reason"),
+    [  # no time of day in what is packed: a case has the same name in every process
+        (["br"], b"x", 415, "its Content-Encoding is 'br'; it must be gzip or deflate"),
+        (["gzip", "br"], b"x", 415, "its Content-Encoding is 'gzip, br'; it must be"),
+        (["gzip"], b"not gzip", 400, "it must be one whole of gzip"),
+        (["gzip"], gzip.compress(b"cut", mtime=0)[:-4], 400, "it must be one whole of gzip"),
+        (["gzip"], gzip.compress(bytes(1001), mtime=0), 413, "it is over 1000 bytes when unpacked"),
+    ],
+)
+async def test_a_coded_body_that_cannot_be_taken(
+    codings: list[str], body: bytes, status: int, reason: str
+) -> None:
+    async with runtime(ScriptedModel(on_invoke=whole), max_body=1000) as port:
+        answer = await ask(port, coded(body, *codings))
+    assert status_of(answer) == status
+    assert reason in answer.decode()
+
+
+async def test_an_unknown_coding_is_refused_before_the_body_comes() -> None:
+    async with runtime() as port, raw_client(port) as client:
+        head = b"POST /invocations HTTP/1.1\r\nHost: c\r\nContent-Encoding: zstd\r\n"
+        client.send(head + b"Content-Length: 5\r\nExpect: 100-continue\r\n\r\n")
+        answer = await client.head()
+    assert status_of(answer) == 415
+    assert b"Accept-Encoding: gzip, deflate" in answer
 
 
 # --- Server-sent events --------------------------------------------------------------------------

@@ -17,8 +17,9 @@ from partway.gateway.archives.heads import (
     members,
     padded,
 )
-from partway.gateway.archives.inflating import Inflating, PackedTooMuch
+from partway.gateway.archives.inflating import Inflating
 from partway.gateway.files import open_regular
+from partway.protocol.content_codings import PackedTooMuch
 
 #: Bytes of one JSON document, and of all files that might be one. A configuration has some
 #: kilobytes.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import io
 import json
 import sys
@@ -16,6 +17,7 @@ import numpy as np
 import pytest
 from websockets.exceptions import InvalidStatus
 
+from partway.container import held_bodies
 from partway.container.errors import LoadFailed
 from partway.container.hosting.script import Script
 from partway.container.testing import Answered, Served, serving
@@ -204,6 +206,28 @@ async def test_functions_run_on_a_worker(script: Scripts) -> None:
     )
     async with served(path) as running:
         assert (await running.invoke()).body.decode() != threading.current_thread().name
+
+
+async def test_bodies_under_way_are_bounded_together(
+    script: Scripts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(held_bodies, "MAX_HELD_BODIES", 20)
+    packed = gzip.compress(b"[" + b"1," * 100 + b"1]")
+    async with served(script(IDENTITY)) as running:
+        for _ in range(2):  # the bytes of one body are free for the next
+            assert (await running.invoke("[1, 2]", JSON)).status == 200
+            for answer in (
+                await running.invoke("[" + "1," * 20 + "1]", JSON),
+                await running.invoke(packed, JSON, Content_Encoding="gzip"),
+            ):
+                assert (answer.status, answer.body[:26]) == (503, b"requests of more than 20 b")
+
+
+async def test_a_coded_body_is_read_without_its_coding(script: Scripts) -> None:
+    async with served(script(IDENTITY)) as running:
+        packed = gzip.compress(b"[[1, 2]]")
+        answer = await running.invoke(packed, JSON, Content_Encoding="gzip")
+        assert (answer.status, answer.body) == (200, b"[[1, 2]]")
 
 
 async def test_it_takes_no_streams(script: Scripts) -> None:

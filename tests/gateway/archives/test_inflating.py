@@ -10,11 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from partway.gateway.archives.inflating import (
-    MAX_PACKED_MEMBERS,
-    Inflating,
-    PackedTooMuch,
-)
+from partway.gateway.archives.inflating import Inflating
+from partway.protocol.content_codings import MAX_PACKED_MEMBERS, PackedTooMuch
 
 
 def inflated(packed: bytes, step: int = 1000) -> bytes:

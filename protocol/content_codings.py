@@ -1,0 +1,235 @@
+"""Content codings of bodies: gzip and deflate (RFC 9110 §8.4.1), undone piece by piece.
+
+Gzip is not read by the standard library's ``gzip``: that reads the bytes between two members one at
+a time, and a body can be made of nothing else. Zeros behind the last member are passed over, as a
+tape adds them.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+from typing import Final
+
+from multidict import istr
+
+CONTENT_ENCODING: Final = istr("Content-Encoding")
+
+#: Codings that are undone, by their usual names.
+KNOWN: Final = ("gzip", "deflate")
+
+#: gzip's older name is to be taken for it (RFC 9110 §8.4.1.3).
+GZIP: Final = frozenset({"gzip", "x-gzip"})
+DEFLATE: Final = frozenset({"deflate"})
+NONE: Final = frozenset({"", "identity"})
+
+#: Members of a gzip file: as many as an archive may have files, if each were packed by itself.
+MAX_PACKED_MEMBERS: Final = 10_000
+
+#: Most bytes to give :meth:`PackedDecoder.feed` at once. The bytes behind each member are copied: a
+#: longer piece with thousands of empty members costs the square of its length.
+PACKED_PIECE: Final = 16 * 1024
+
+#: Characters of a coding's name that a message repeats.
+_SHOWN: Final = 64
+
+#: Of zlib: gzip's head and end, or zlib's own, are looked at.
+GZIP_WINDOW: Final = 31
+ZLIB_WINDOW: Final = zlib.MAX_WBITS
+
+
+class CodingFault(ValueError):
+    """A body that is not in the coding that its ``Content-Encoding`` names; the text says why."""
+
+
+class UnknownCoding(CodingFault):
+    """A coding that is not known here, or several codings."""
+
+
+class DecodedTooLarge(CodingFault):
+    """A body that has too many bytes without its coding."""
+
+
+class PackedTooMuch(Exception):
+    """A packed file has more bytes, or more members, than a file of its kind."""
+
+
+def coding_of(headers: Mapping[str, str]) -> str:
+    """What headers say of a body's coding; several ``Content-Encoding`` lines are one list."""
+    if CONTENT_ENCODING not in headers:
+        return ""
+    wanted = CONTENT_ENCODING.lower()
+    return ", ".join(value for name, value in headers.items() if name.lower() == wanted)
+
+
+def name_of(coding: str) -> str:
+    """A ``Content-Encoding`` as it is compared."""
+    return coding.strip().lower()
+
+
+def is_coded(coding: str) -> bool:
+    """Whether a ``Content-Encoding`` names any coding but ``identity``."""
+    return name_of(coding) not in NONE
+
+
+def shown(coding: str) -> str:
+    """A ``Content-Encoding`` as a message quotes it: printable, and cut at a length."""
+    return ascii(coding[:_SHOWN])
+
+
+def check_known(coding: str) -> None:
+    """Refuse a coding that is not undone here.
+
+    Raises:
+        UnknownCoding: it is another one, or there are several; the message names it.
+    """
+    if name_of(coding) not in NONE | GZIP | DEFLATE:
+        raise UnknownCoding(
+            f"its Content-Encoding is {shown(coding)}; it must be {' or '.join(KNOWN)}"
+        )
+
+
+class PackedDecoder:
+    """Undoes one coding: give it packed bytes, then take pieces until there is none.
+
+    Args:
+        gzip: whether the bytes are gzip's, which may have several members; else zlib's, which HTTP
+            means by deflate (RFC 9110 §8.4.1.2).
+    """
+
+    __slots__ = ("_gzip", "_member", "_members", "_packed")
+
+    def __init__(self, *, gzip: bool) -> None:
+        self._gzip = gzip
+        self._packed = b""
+        self._members = 0
+        self._member: zlib._Decompress | None = None
+
+    def feed(self, packed: bytes) -> None:
+        """Take packed bytes in, once :meth:`piece` has returned none."""
+        self._packed = packed
+
+    def piece(self, most: int) -> bytes:
+        """Return the next bytes, ``most`` of them at most; none if more packed bytes are needed.
+
+        Raises:
+            EOFError: bytes follow the end of what deflate has packed.
+            PackedTooMuch: there are more than :data:`MAX_PACKED_MEMBERS` members.
+            zlib.error: the bytes are damaged.
+        """
+        while self._member is not None or self._next_member():
+            assert self._member is not None, "there is one"
+            found = self._member.decompress(self._packed, most)
+            self._packed = self._member.unconsumed_tail
+            if self._member.eof:
+                self._packed = self._member.unused_data
+                self._member = None
+            elif not found and not self._packed:
+                break
+            if found:
+                return found
+        return b""
+
+    def end(self) -> None:
+        """See that the packed bytes are whole.
+
+        Raises:
+            EOFError: they are not.
+        """
+        if self._member is not None or not (self._members or self._gzip):
+            raise EOFError("it ends inside of what is packed")
+
+    def _next_member(self) -> bool:
+        """Begin the next member; False if no byte of it is here."""
+        if self._members and self._gzip:
+            self._packed = self._packed.lstrip(b"\0")
+        if not self._packed:
+            return False
+        if self._members and not self._gzip:
+            raise EOFError("bytes follow the end of what is packed")
+        self._members += 1
+        if self._members > MAX_PACKED_MEMBERS:
+            raise PackedTooMuch(f"more than {MAX_PACKED_MEMBERS} files packed one after another")
+        self._member = zlib.decompressobj(GZIP_WINDOW if self._gzip else ZLIB_WINDOW)
+        return True
+
+
+class BodyDecoder:
+    """Undoes the coding of a body, within a bound.
+
+    Args:
+        coding: the body's ``Content-Encoding``, which must name a coding.
+        limit: most bytes that the body may have without it.
+
+    Raises:
+        UnknownCoding: the coding is not known here, or there are several.
+    """
+
+    __slots__ = ("_decoder", "_left", "_limit", "_name")
+
+    def __init__(self, coding: str, limit: int) -> None:
+        check_known(coding)
+        self._name = name_of(coding)
+        self._limit = self._left = limit
+        self._decoder = PackedDecoder(gzip=self._name in GZIP)
+
+    def feed(self, packed: bytes) -> None:
+        """Take packed bytes in, :data:`PACKED_PIECE` at most, once there is no further piece."""
+        self._decoder.feed(packed)
+
+    def piece(self, most: int) -> bytes:
+        """Return the next bytes, ``most`` of them at most; none if more packed bytes are needed.
+
+        Raises:
+            DecodedTooLarge: the body has more bytes than the limit.
+            CodingFault: the body is not in its coding.
+        """
+        try:
+            found = self._decoder.piece(min(most, self._left + 1))
+        except (EOFError, PackedTooMuch, zlib.error):
+            raise self._not_whole() from None
+        if len(found) > self._left:
+            raise DecodedTooLarge(
+                f"it is over {self._limit} bytes when unpacked; it must have at most that"
+            )
+        self._left -= len(found)
+        return found
+
+    def end(self) -> None:
+        """See that the body is whole.
+
+        Raises:
+            CodingFault: it is not.
+        """
+        try:
+            self._decoder.end()
+        except EOFError:
+            raise self._not_whole() from None
+
+    def _not_whole(self) -> CodingFault:
+        return CodingFault(
+            f"it is not what its Content-Encoding says; it must be one whole of {self._name}"
+        )
+
+
+def decoded(body: bytes, coding: str, limit: int) -> bytes:
+    """A body without its content coding.
+
+    Args:
+        body: as it came.
+        coding: its ``Content-Encoding``; empty for none.
+        limit: most bytes that it may have then.
+
+    Raises:
+        CodingFault: the body cannot be read, or has more bytes.
+    """
+    if not is_coded(coding):
+        return body
+    decoder = BodyDecoder(coding, limit)
+    pieces = []
+    for at in range(0, len(body), PACKED_PIECE):
+        decoder.feed(body[at : at + PACKED_PIECE])
+        while found := decoder.piece(limit + 1):
+            pieces.append(found)
+    decoder.end()
+    return b"".join(pieces)
