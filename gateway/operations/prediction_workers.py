@@ -120,17 +120,24 @@ class PredictionWorkers(Service):
             async with asyncio.timeout(PREDICTION_TURN_TIMEOUT):
                 await self._quota.claim(owner)
         except QuotaFull as full:
-            whose = f"{full.owner} has" if full.owner else "there are"
-            raise ServiceUnavailable(
-                f"{whose} {full.used} bodies of predictions that wait to be read or written, as "
-                "many as this gateway lets wait (max_requests, max_requests_per_principal); try "
-                "again when some are done"
-            ) from None
+            raise ServiceUnavailable(_line_full(full)) from None
         except TimeoutError:
             raise ServiceUnavailable(
-                "no thread was free to read or write the body of a prediction for "
-                f"{PREDICTION_TURN_TIMEOUT:g} s; try again when fewer are asked for"
+                f"the prediction has waited {PREDICTION_TURN_TIMEOUT:g} s for a worker thread, the "
+                "longest allowed; try again later, with fewer predictions at once or smaller bodies"
             ) from None
+
+
+def _line_full(full: QuotaFull) -> str:
+    if full.owner:
+        return (
+            f"{full.owner} has {full.used} predictions waiting for a worker thread, the most for "
+            "one sender (max_requests_per_principal); send fewer at once, or try again later"
+        )
+    return (
+        f"{full.used} predictions are waiting for a worker thread, the most for this gateway "
+        "(max_requests); try again later"
+    )
 
 
 class WorkerShare:
