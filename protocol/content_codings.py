@@ -13,6 +13,8 @@ from typing import Final
 
 from multidict import istr
 
+from partway.protocol.quoted import quoted
+
 CONTENT_ENCODING: Final = istr("Content-Encoding")
 
 #: Codings that are undone, by their usual names.
@@ -29,9 +31,6 @@ MAX_PACKED_MEMBERS: Final = 10_000
 #: Most bytes to give :meth:`PackedDecoder.feed` at once. The bytes behind each member are copied: a
 #: longer piece with thousands of empty members costs the square of its length.
 PACKED_PIECE: Final = 16 * 1024
-
-#: Characters of a coding's name that a message repeats.
-_SHOWN: Final = 64
 
 #: Of zlib: gzip's head and end, or zlib's own, are looked at.
 GZIP_WINDOW: Final = 31
@@ -72,11 +71,6 @@ def is_coded(coding: str) -> bool:
     return name_of(coding) not in NONE
 
 
-def shown(coding: str) -> str:
-    """A ``Content-Encoding`` as a message quotes it: printable, and cut at a length."""
-    return ascii(coding[:_SHOWN])
-
-
 def check_known(coding: str) -> None:
     """Refuse a coding that is not undone here.
 
@@ -85,7 +79,7 @@ def check_known(coding: str) -> None:
     """
     if name_of(coding) not in NONE | GZIP | DEFLATE:
         raise UnknownCoding(
-            f"its Content-Encoding is {shown(coding)}; it must be {' or '.join(KNOWN)}"
+            f"its Content-Encoding is {quoted(coding)}; it must be {' or '.join(KNOWN)}"
         )
 
 

@@ -18,6 +18,7 @@ import numpy as np
 from partway.container.cli.errors import CommandError
 from partway.container.cli.record_files import RecordFile, opened
 from partway.protocol.media import (
+    RECORD_TYPES,
     Batch,
     CannotWrite,
     MediaFault,
@@ -41,8 +42,9 @@ def convert(options: argparse.Namespace) -> None:
     """
     try:
         encoder = format_of(options.to).encoder()
-    except UnsupportedMedia as error:
-        raise CommandError(f"--to {options.to}: {error}") from None
+    except UnsupportedMedia:
+        types = ", ".join(RECORD_TYPES)
+        raise CommandError(f"--to {options.to} was given; it must be one of {types}") from None
     with opened(options) as source, _output(options.output) as target:
         if encoder.one_width and source.grows_wider and source.can_be_read_again:
             source.begin_again(max(batch.width for batch in _batches(source, options)))

@@ -87,7 +87,7 @@ class RecordFile:
         try:
             return decoder_for(self.content_type, self._wanted)
         except UnsupportedMedia as error:
-            raise CommandError(f"--from {self.content_type}: {error}") from None
+            raise CommandError(f"--from: {error}") from None
 
     def _read(self, size: int) -> bytes:
         try:

@@ -15,6 +15,7 @@ import numpy as np
 
 from partway.container.errors import ModelError
 from partway.protocol.media.json_table import JsonTable, NotATable, table_of
+from partway.protocol.media.negotiation import accept_given, type_given
 
 JSON: Final = "application/json"
 CSV: Final = "text/csv"
@@ -47,8 +48,8 @@ def decode(body: str | bytes, content_type: str) -> Decoded:
     media_type = media_type_of(content_type)
     decoder = _DECODERS.get(media_type)
     if decoder is None:
-        # A reason is logged, and what clients send is not.
-        raise ModelError(f"the body's type must be one of {', '.join(_DECODERS)}", status=415)
+        given = type_given(media_type)
+        raise ModelError(f"{given}; it must be one of {', '.join(_DECODERS)}", status=415)
     try:
         return decoder(body)
     except NotATable as fault:
@@ -76,7 +77,7 @@ def encode(
             if as_predictions and media_type == JSON and not isinstance(prediction, dict):
                 prediction = {"predictions": prediction}
             return _ENCODERS[media_type](prediction), media_type
-    raise ModelError(f"Accept must allow one of {', '.join(_ENCODERS)}", status=406)
+    raise ModelError(accept_given(", ".join(accepted), _ENCODERS), status=406)
 
 
 def media_type_of(content_type: str) -> str:

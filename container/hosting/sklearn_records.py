@@ -22,6 +22,7 @@ from partway.protocol.media.instances import KINDS
 from partway.protocol.media.json_table import JsonTable, NotATable, table_of
 from partway.protocol.media.negotiation import media_type
 from partway.protocol.media.number_text import number
+from partway.protocol.quoted import quoted
 
 CSV: Final = "text/csv"
 JSON: Final = "application/json"
@@ -164,7 +165,9 @@ def _header_of(content_type: str) -> bool | None:
     if said is None:
         return None
     if said.lower() not in _HEADER:
-        raise UnsupportedMedia("header must be present or absent (RFC 4180 §3)")
+        raise UnsupportedMedia(
+            f"header={quoted(said)} was given; it must be present or absent (RFC 4180 §3)"
+        )
     return _HEADER[said.lower()]
 
 

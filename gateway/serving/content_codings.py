@@ -26,10 +26,10 @@ from partway.protocol.content_codings import (
     decoded,
     is_coded,
     name_of,
-    shown,
 )
 from partway.protocol.errors import InputValidationError, RequestTooLarge, UnsupportedCoding
 from partway.protocol.http1.facts import Fact
+from partway.protocol.quoted import quoted
 
 _CODING: Final = Fact(coding_of)
 
@@ -75,7 +75,7 @@ def check_uncoded(exchange: Exchange) -> None:
     coding = _CODING.of(exchange)
     if is_coded(coding):
         raise UnsupportedCoding(
-            f"the body's Content-Encoding is {shown(coding)}; it must be left out here",
+            f"the body's Content-Encoding is {quoted(coding)}; it must be left out here",
             ("identity",),
         )
 
@@ -118,7 +118,7 @@ def decoded_beginning(body: bytes, coding: str, limit: int) -> bytes:
         return body
     name = name_of(coding)
     if name not in GZIP | DEFLATE:
-        return f"(a body whose Content-Encoding is {shown(coding)})".encode()
+        return f"(a body whose Content-Encoding is {quoted(coding)})".encode()
     inflating = zlib.decompressobj(GZIP_WINDOW if name in GZIP else ZLIB_WINDOW)
     try:
         return inflating.decompress(body, limit)

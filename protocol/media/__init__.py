@@ -20,9 +20,9 @@
     encode(batch, "application/x-recordio-protobuf")           # records themselves as a body
     file.writelines(encode_pieces(batch, "application/x-npy")) # or as it is written, uncopied
 
-Whatever a client may have done wrong is a :class:`MediaFault`, with its ``status`` (400, 406, 413,
-415) and its ``reason``, a sentence that quotes nothing. What cannot be written is
-:class:`CannotWrite` or ``ValueError``: our own fault.
+A :class:`MediaFault` is a client's fault. It has a ``status`` (400, 406, 413, 415) and a
+``reason``, a sentence that quotes nothing of a body. :class:`CannotWrite` and ``ValueError`` are
+our own fault: something cannot be written.
 
 ===================== ============================================================================
 ``formats``           media types, and who reads and writes them

@@ -17,6 +17,7 @@ from partway.protocol.media.number_text import json_rows, json_text
 from partway.protocol.media.record_schema import Record
 from partway.protocol.media.recordio import framed
 from partway.protocol.media.records import put_tensor
+from partway.protocol.quoted import quoted
 
 JSON: Final = "application/json"
 JSON_LINES: Final = "application/jsonlines"
@@ -74,7 +75,10 @@ def encode_answers(answers: AnswerColumns, media_type: str) -> bytes:
     """
     write = _WRITERS.get(media_type)
     if write is None:
-        raise UnsupportedMedia(f"answers must be in one of {', '.join(ANSWER_TYPES)}")
+        raise UnsupportedMedia(
+            f"{quoted(media_type)} was asked for; answers must be in one of "
+            f"{', '.join(ANSWER_TYPES)}"
+        )
     return write(answers)
 
 

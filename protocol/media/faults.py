@@ -1,7 +1,8 @@
 """What is wrong with a body or with what a client asks for, in a sentence, by HTTP status.
 
-The sentences never quote what was sent: they are logged. Records count from 0, lines, columns and
-characters from 1, bytes from 0.
+The sentences are logged. They quote nothing of a body: only its media type, the type's parameters
+and ``Accept``, printable and cut at a length. Records count from 0, lines, columns and characters
+from 1, bytes from 0.
 """
 
 from __future__ import annotations

@@ -15,9 +15,10 @@ from partway.protocol.media.faults import UnsupportedMedia
 from partway.protocol.media.json import JsonDecoder, JsonEncoder
 from partway.protocol.media.jsonlines import JsonLinesDecoder, JsonLinesEncoder
 from partway.protocol.media.libsvm import LibsvmDecoder, LibsvmEncoder
-from partway.protocol.media.negotiation import MediaType, media_type
+from partway.protocol.media.negotiation import MediaType, media_type, type_given
 from partway.protocol.media.npy import NpyDecoder, NpyEncoder
 from partway.protocol.media.recordio_protobuf import RecordIODecoder, RecordIOEncoder
+from partway.protocol.quoted import quoted
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,8 @@ def format_of(content_type: str | MediaType) -> Format:
     if found is None:
         archive = " (application/x-npz is not read: send x-npy, or sparse records otherwise)"
         hint = archive if asked.name == "application/x-npz" else ""
-        raise UnsupportedMedia(f"the body's type must be one of {', '.join(RECORD_TYPES)}{hint}")
+        given = f"{type_given(asked.name)}; it must be one of {', '.join(RECORD_TYPES)}"
+        raise UnsupportedMedia(given + hint)
     return found
 
 
@@ -135,5 +137,7 @@ def encode_pieces(batch: Batch, content_type: str) -> Iterator[Piece]:
 def _label_size(asked: MediaType) -> int:
     text = asked.parameters.get("label_size", "0")
     if not (text.isascii() and text.isdigit() and len(text) < 10 and int(text) < MAX_WIDTH):
-        raise UnsupportedMedia("label_size must be a whole number of columns, 0 or more")
+        raise UnsupportedMedia(
+            f"label_size={quoted(text)} was given; it must be a whole number of columns, 0 or more"
+        )
     return int(text)

@@ -10,8 +10,10 @@ from typing import Final
 import mimeparse
 
 from partway.protocol.media.faults import NotAcceptable
+from partway.protocol.quoted import quoted
 
 _WEIGHT: Final = re.compile(r"0(\.\d{0,3})?|1(\.0{0,3})?", re.ASCII)  # RFC 9110 §12.4.2
+_BYTES: Final = "application/octet-stream"
 #: A member of a list; a comma in quotes ends none (RFC 9110 §5.6.1).
 _MEMBER: Final = re.compile(r'(?:[^,"]|"(?:\\.|[^"\\])*"?)+')
 
@@ -67,10 +69,22 @@ def accepted(accept: Iterable[str], offered: Sequence[str]) -> str:
     Raises:
         NotAcceptable: the client wants none of what is offered.
     """
-    chosen = preferred(accept, offered)
+    lines = list(accept)
+    chosen = preferred(lines, offered)
     if chosen is None:
-        raise NotAcceptable(f"Accept must allow one of {', '.join(offered)}")
+        raise NotAcceptable(accept_given(", ".join(lines), offered))
     return chosen
+
+
+def type_given(content_type: str) -> str:
+    """Say which type a body has, for an error; a body without a type is taken for bytes."""
+    or_none = ", or none" if content_type == _BYTES else ""
+    return f"Content-Type: {quoted(content_type)} was given{or_none}"
+
+
+def accept_given(accept: str, offered: Iterable[str]) -> str:
+    """Say that a client accepts none of the types that are offered."""
+    return f"Accept: {quoted(accept)} was given; it must allow one of {', '.join(offered)}"
 
 
 def _wish(name: str, ranges: Sequence[MediaType]) -> tuple[float, int]:

@@ -136,9 +136,27 @@ async def test_what_identifies_a_record_is_echoed(sums: Served) -> None:
 @pytest.mark.parametrize(
     ("body", "content_type", "accept", "status", "reason"),
     [
-        ("1,2,3,4", "image/png", "*/*", 415, "the body's type must be one of text/csv, "),
-        ("1,2,3,4", "application/x-npz", "*/*", 415, "the body's type must be one of text/csv, "),
-        ("1,2,3,4", CSV, "image/png", 406, "Accept must allow one of application/json, "),
+        (
+            "1,2,3,4",
+            "image/png",
+            "*/*",
+            415,
+            "Content-Type: 'image/png' was given; it must be one of text/csv, ",
+        ),
+        (
+            "1,2,3,4",
+            "application/x-npz",
+            "*/*",
+            415,
+            "Content-Type: 'application/x-npz' was given; it must ",
+        ),
+        (
+            "1,2,3,4",
+            CSV,
+            "image/png",
+            406,
+            "Accept: 'image/png' was given; it must allow one of application/json, ",
+        ),
         ("1,2,3,4\n1,2,3", CSV, "*/*", 400, "record 1 (line 2): "),
         ("", JSON_LINES, "*/*", 400, "the body has no record"),
         (

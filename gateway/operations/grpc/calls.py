@@ -25,6 +25,7 @@ from partway.protocol.errors import (
 )
 from partway.protocol.grpc.messages import PREFIX_BYTES, check_encoding, framed, only_message
 from partway.protocol.grpc.metadata import HEAD, Code, is_grpc, status, timeout_of
+from partway.protocol.quoted import quoted
 from partway.protocol.work_cost import bytes_cost
 
 _POST: Final = frozenset({"POST"})
@@ -202,7 +203,7 @@ def _check_call(exchange: Exchange) -> None:
     """
     media = exchange.headers.get("content-type", "")
     if not is_grpc(media):
-        given = repr(media[:64]) if media else "nothing"
+        given = quoted(media) if media else "nothing"
         raise UnsupportedMediaType(
             f"content-type: {given} was given; calls of gRPC must have application/grpc"
         )

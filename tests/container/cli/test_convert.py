@@ -72,7 +72,12 @@ def test_more_records_than_a_request_may_have(
         ("1,2\n3\n", [], 1, "record 1 (line 2): the line has 1 columns"),
         ("1,nan\n", [], 1, "rows: record 0: feature 1 is NaN or infinite"),
         ("1,2\n", ["--from", "text/csv; label_size=1"], 1, "has a place for none: --drop-labels"),
-        ("1,2\n", ["--from", "image/png"], 2, "--from image/png: the body's type must be one of"),
+        (
+            "1,2\n",
+            ["--from", "image/png"],
+            2,
+            "--from: Content-Type: 'image/png' was given",
+        ),
         ("\0", [], 2, "rows does not look like records of any type: name it with --from"),
         ("1,2\n", ["--width", "0"], 2, "--width: 0 was given; it must be from 1 to"),
         ("1,2\n", ["--width", "3"], 1, "it must have 3"),

@@ -210,10 +210,15 @@ def test_types_that_are_not_read():
         with pytest.raises(UnsupportedMedia, match="must be one of text/csv, ") as caught:
             decoder_for(name, SPARSE)
         assert caught.value.status == 415
+        assert caught.value.reason.startswith(f"Content-Type: '{name}' was given")
     with pytest.raises(UnsupportedMedia, match="application/x-npz is not read"):
         decoder_for("application/x-npz", SPARSE)
-    for size in ("-1", "x", "1" * 20, "²"):
-        with pytest.raises(UnsupportedMedia, match="label_size must be a whole number"):
+    with pytest.raises(UnsupportedMedia) as caught:
+        decoder_for("\x1b[2J" * 1000, SPARSE)
+    assert caught.value.reason.isprintable()
+    assert len(caught.value.reason) < 1000
+    for size, shown in (("-1", "'-1'"), ("x", "'x'"), ("1" * 20, "'1"), ("²", r"'\\xb2'")):
+        with pytest.raises(UnsupportedMedia, match=f"label_size={shown}.* must be a whole number"):
             decoder_for(f"text/csv; label_size={size}", SPARSE)
 
 

@@ -63,5 +63,6 @@ def test_the_preferred_one(accept: list[str], chosen: str | None) -> None:
 def test_who_accepts_nothing_of_it_is_told_what_there_is() -> None:
     assert accepted(["text/csv"], OFFERED) == "text/csv"
     with pytest.raises(NotAcceptable, match=", ".join(OFFERED)) as caught:
-        accepted(["image/png"], OFFERED)
+        accepted(["image/png", "text/html;q=1"], OFFERED)
     assert caught.value.status == 406
+    assert caught.value.reason.startswith("Accept: 'image/png, text/html;q=1' was given; it must")

@@ -327,12 +327,22 @@ async def test_what_is_wrong_is_told_to_its_client_alone(
 @pytest.mark.parametrize(
     ("content_type", "accept", "status", "reason"),
     [
-        ("text/plain", "*/*", 415, b"the body's type must be one of text/csv, text/libsvm, "),
-        ("application/x-npz", "*/*", 415, b"the body's type must be one of "),
-        ("", "*/*", 415, b"the body's type must be"),
-        ("text/csv; label_size=x", "*/*", 415, b"label_size must be a whole number"),
-        ("text/csv", "image/png", 406, b"Accept must allow one of application/json, "),
-        ("text/csv", "application/json;q=0", 406, b"Accept must allow one of"),
+        (
+            "text/plain",
+            "*/*",
+            415,
+            b"Content-Type: 'text/plain' was given; it must be one of text/csv",
+        ),
+        ("application/x-npz", "*/*", 415, b"Content-Type: 'application/x-npz' was given; "),
+        ("", "*/*", 415, b"Content-Type: '' was given; it must be one of "),
+        (
+            "text/csv; label_size=x",
+            "*/*",
+            415,
+            b"label_size='x' was given; it must be a whole number",
+        ),
+        ("text/csv", "image/png", 406, b"Accept: 'image/png' was given; it must allow one of "),
+        ("text/csv", "application/json;q=0", 406, b"Accept: 'application/json;q=0' was given; "),
     ],
 )
 async def test_types_that_are_not_spoken(
