@@ -79,6 +79,8 @@ class FrameGate:
         self.overdoing: set[int] = set()
         #: Streams that are over, to be answered with STREAM_CLOSED, once for each frame (rule 6).
         self.closed_streams: list[int] = []
+        #: Whether the client has reset a stream that it never opened, since the owner last looked.
+        self.unopened_reset = False
         #: Whether the client has said GOAWAY.
         self.client_goes = False
         #: Highest stream that h2 has seen the headers of.
@@ -327,6 +329,7 @@ class FrameGate:
             return b""
         if self._is_unseen(stream_id):
             return b""
+        self.unopened_reset |= stream_id > self.last_stream
         if not self._resets.take(now):
             self._overdo("resets")  # the last one still is one: its stream is over
         return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from typing import cast
+from typing import Final, cast
 
 from h2.errors import ErrorCodes
 from h2.exceptions import ProtocolError
@@ -34,6 +34,12 @@ from partway.protocol.prompt_acks import acknowledge, prompt_acks
 from partway.protocol.rounds import rounds
 
 log = logging.getLogger("partway.http2")
+
+#: HAProxy 2.6 resets a stream that it has not opened where the server does not announce RFC 8441.
+_WEBSOCKET_OVER_HTTP2: Final = (
+    "a proxy probably tried to open a WebSocket over HTTP/2 (RFC 8441), which is not supported; "
+    "WebSockets must come over HTTP/1.1: in HAProxy add `ws h1` beside `proto h2`"
+)
 
 #: DATA is put together up to this size before it is written, and streams take turns.
 _WRITE_SIZE = 64 * limits.KIB
@@ -164,6 +170,13 @@ class Http2Connection(asyncio.Protocol):
     def _log_fault(self, reason: str) -> None:
         log.info(LogLine("bad HTTP/2", peer=self._out.peer, reason=reason))
 
+    def _tell_unopened_reset(self) -> None:
+        """Say what resets of streams that were never opened are a sign of."""
+        if self._gate.unopened_reset:
+            self._gate.unopened_reset = False
+            line = "a reset of a stream that was never opened"
+            log.warning(LogLine(line, peer=self._out.peer, reason=_WEBSOCKET_OVER_HTTP2))
+
     def _take_turn(self) -> None:
         """Take one turn's frames; the rest of a read waits while other connections have turns."""
         self._turn = None
@@ -187,10 +200,12 @@ class Http2Connection(asyncio.Protocol):
                 self._out.write(goaway(self._gate.last_stream, ErrorCodes.FRAME_SIZE_ERROR))
                 self._give_up()
         except ProtocolError as error:
-            self._log_fault(type(error).__name__)
+            if not self._gate.unopened_reset:
+                self._log_fault(type(error).__name__)
             self._flush_library()  # h2 has put its GOAWAY there
             self._give_up()
         finally:
+            self._tell_unopened_reset()
             if began and not account.known:
                 # HPACK can be made dear, and no request need come of it.
                 account.draw(min(time.thread_time() - began, STRANGER_TURN))

@@ -131,6 +131,11 @@ def find(
             groups = match.groupdict("").items()
             named = {key: unquote(value) for key, value in groups}
             return route, named
+    if method == "CONNECT":
+        raise NotFound(
+            "CONNECT asks for a WebSocket over HTTP/2 (RFC 8441), which is not supported; a "
+            "WebSocket must be opened over HTTP/1.1, also by a proxy in between (HAProxy: `ws h1`)"
+        )
     shown = method if _METHOD.fullmatch(method) else "this method"  # it may be anything at all
     raise NotFound(f"no operation answers {shown} on this path")
 

@@ -323,6 +323,24 @@ async def test_who_breaks_rfc_9113_is_told_and_loses_the_connection(made, fault,
     assert on.sent() == []
 
 
+@pytest.mark.parametrize("opened", [(), (1,)], ids=["first", "beside others"])
+async def test_a_proxy_that_opens_websockets_over_http2_is_spoken_of_in_the_log(
+    made, caplog, opened
+):
+    """HAProxy resets the stream on which it would have asked, and asks nothing."""
+    on = made()
+    await on.opened(*opened)
+    on.receive(RstStreamFrame(3, Code.CANCEL))
+    await turns()
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert line.startswith("a reset of a stream that was never opened peer=")
+    assert "WebSocket over HTTP/2 (RFC 8441)" in line
+    assert "`ws h1`" in line
+    on.receive(RstStreamFrame(1, Code.CANCEL))
+    await turns()
+    assert len(caplog.records) == 1  # a stream that was opened, or a connection that has ended
+
+
 async def test_no_preface_no_connection(made):
     on = made()
     on.sent()

@@ -72,6 +72,12 @@ def test_what_lies_nowhere(method, path):
         find(TABLE, method, path)
 
 
+def test_a_websocket_over_http2_is_refused_with_what_to_do():
+    path = "/endpoints/demo/invocations-bidirectional-stream"
+    with pytest.raises(NotFound, match=r"over HTTP/2 \(RFC 8441\).* must be opened over HTTP/1\.1"):
+        find(TABLE, "CONNECT", path)
+
+
 def test_the_first_route_that_answers_the_method_wins():
     first = Route("First", frozenset({"POST"}), HEALTHZ, stream, Access.ANYONE)
     assert find((first, *TABLE), "GET", "/healthz") == (HEALTH, {})
