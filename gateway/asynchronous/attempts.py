@@ -15,6 +15,7 @@ from partway.gateway.asynchronous.limits import (
     PIECE_BYTES,
 )
 from partway.gateway.asynchronous.locations import LocationFailed, Locations
+from partway.gateway.asynchronous.output_leave import OutputLeave
 from partway.gateway.asynchronous.requests import (
     AsyncAnswer,
     AsyncRequest,
@@ -100,6 +101,7 @@ class Attempts:
         clock: measures the times.
         taken_away: the action that a request's sender had leave for when it came, and has not now;
             empty if there is none.
+        leave: says whether answers may be put where they belong.
     """
 
     def __init__(
@@ -109,12 +111,14 @@ class Attempts:
         spool: Spool,
         clock: Clock,
         taken_away: Callable[[AsyncRequest], str],
+        leave: OutputLeave,
     ) -> None:
         self._invocations = invocations
         self._locations = locations
         self._spool = spool
         self._clock = clock
         self._taken_away = taken_away
+        self._leave = leave
 
     async def once(self, request: AsyncRequest) -> AsyncAnswer:
         """Ask an instance, and return its whole answer.
@@ -127,6 +131,7 @@ class Attempts:
         if action:
             words = f"The request waited, and its sender has no leave for {action} any more."
             raise AttemptFailed(FailureCause.ACCESS, words)
+        self._leave.check_answer(request)
         try:
             async with time_limit(self._clock, request.within):
                 return await self._asked(request, await self._body_of(request))

@@ -19,6 +19,7 @@ class AsyncConfig:
         on_success: the topic that hears of answers; empty for none.
         on_failure: the topic that hears of failures; empty for none.
         per_instance: requests that an instance has at a time.
+        maker: the principal that made the configuration; empty if it is unknown.
         names_containers: whether a request must name its container, which no such request can.
     """
 
@@ -27,14 +28,18 @@ class AsyncConfig:
     on_success: str
     on_failure: str
     per_instance: int
+    maker: str = ""
     names_containers: bool = False
 
     @classmethod
-    def of(cls, config: Mapping[str, Any], *, names_containers: bool = False) -> Self | None:
+    def of(
+        cls, config: Mapping[str, Any], *, maker: str = "", names_containers: bool = False
+    ) -> Self | None:
         """What the members of an endpoint configuration say; None if nothing.
 
         Args:
             config: the members.
+            maker: the principal that made the configuration.
             names_containers: whether requests of its endpoint must name their container.
         """
         members = config.get("AsyncInferenceConfig")
@@ -49,5 +54,6 @@ class AsyncConfig:
             topics.get("SuccessTopic", ""),
             topics.get("ErrorTopic", ""),
             client.get("MaxConcurrentInvocationsPerInstance", PER_INSTANCE),
+            maker,
             names_containers,
         )

@@ -16,6 +16,7 @@ from partway.gateway.asynchronous.limits import (
 from partway.gateway.asynchronous.locations import LocationFailed, Locations
 from partway.gateway.asynchronous.metrics import AsyncMetrics
 from partway.gateway.asynchronous.notices import Notice, Notices, notice_of
+from partway.gateway.asynchronous.output_leave import OutputLeave
 from partway.gateway.asynchronous.requests import (
     AsyncAnswer,
     AsyncRequest,
@@ -42,6 +43,7 @@ class Endings:
         locations: where ends belong.
         journal: where requests are written down until they have ended.
         notices: tells who wants to hear.
+        leave: says whether an end may be put where it belongs.
         metrics: counts.
         clock: measures pauses.
         wall_clock: returns epoch seconds.
@@ -53,6 +55,7 @@ class Endings:
         locations: Locations,
         journal: Journal,
         notices: Notices,
+        leave: OutputLeave,
         metrics: AsyncMetrics,
         clock: Clock,
         wall_clock: Callable[[], float],
@@ -61,6 +64,7 @@ class Endings:
         self._locations = locations
         self._journal = journal
         self._notices = notices
+        self._leave = leave
         self._metrics = metrics
         self._clock = clock
         self._wall_clock = wall_clock
@@ -81,7 +85,10 @@ class Endings:
         """
         if isinstance(end, AsyncAnswer):
             try:
+                self._leave.check_answer(request)
                 await self._put(request.output, end)
+            except AttemptFailed as refused:
+                end = refused
             except LocationFailed as error:
                 words = f"The answer could not be put where it belongs: {error}."
                 end = AttemptFailed(FailureCause.OUTPUT, words)
@@ -120,11 +127,15 @@ class Endings:
             "EndpointName": request.endpoint,
         }
         text = json.dumps(said).encode()
-        try:
-            await self._put(request.failure, AsyncAnswer(text, len(text), "application/json"))
-        except LocationFailed as error:
+        why = self._leave.refusal_to_put(request.maker, request.failure)
+        if not why:
+            try:
+                await self._put(request.failure, AsyncAnswer(text, len(text), "application/json"))
+            except LocationFailed as error:
+                why = str(error)
+        if why:
             line = "why a request has no answer cannot be put where it belongs"
-            log.warning(LogLine(line, **whose, reason=str(error)))
+            log.warning(LogLine(line, **whose, reason=why))
 
     async def _put(self, location: str, answer: AsyncAnswer) -> None:
         tries, until = 0, self._clock.time() + PUT_TURN_TIMEOUT

@@ -22,6 +22,7 @@ from partway.gateway.asynchronous.limits import (
     NOTICES_AT_ONCE,
     NOTICES_OF_ONE,
 )
+from partway.gateway.asynchronous.output_leave import OutputLeave
 from partway.gateway.asynchronous.requests import (
     AsyncAnswer,
     AsyncRequest,
@@ -47,12 +48,14 @@ class Notice:
         topic: the topic's ARN.
         message: what SNS has as a message's text: an object of JSON.
         time: when it was made, in epoch seconds.
+        maker: the principal that named the topic; empty if it is unknown.
     """
 
     id: str
     topic: str
     message: str
     time: float
+    maker: str = ""
 
     @classmethod
     def of(cls, body: Mapping[str, Any]) -> Self:
@@ -102,7 +105,7 @@ def notice_of(
     else:
         answered = {"contentType": end.content_type, "outputLocation": request.output}
         message["responseParameters"] = {key: value for key, value in answered.items() if value}
-    return Notice(request.id, topic, json.dumps(message), now)
+    return Notice(request.id, topic, json.dumps(message), now, request.maker)
 
 
 def _reason(failure: AttemptFailed) -> str:
@@ -130,6 +133,7 @@ class Notices:
 
     Args:
         webhooks: addresses by topics' ARNs.
+        leave: says whether a notice may be published.
         clock: measures the times.
         on_over: called with a notice that was delivered, or given up, and which.
     """
@@ -137,10 +141,12 @@ class Notices:
     def __init__(
         self,
         webhooks: Mapping[str, str],
+        leave: OutputLeave,
         clock: Clock,
         on_over: Callable[[Notice, bool], object],
     ) -> None:
         self._webhooks = webhooks
+        self._leave = leave
         self._clock = clock
         self._on_over = on_over
         self._topics = {topic: _Topic() for topic in webhooks}
@@ -196,6 +202,9 @@ class Notices:
             if number:
                 await pause(self._clock, NOTICE_PAUSES[number - 1])
             async with topic.turns:
+                why = self._leave.refusal_to_publish(notice.maker, notice.topic)
+                if why:
+                    break
                 why = await self._posting.post(url, _as_sns(notice), _heads(notice))
             if not why:
                 self._on_over(notice, True)

@@ -43,6 +43,7 @@ class AsyncRequest:
         headers: those that go along to the container, by their names there; may hold secrets.
         on_success: the topic that hears of its answer; empty for none.
         on_failure: the topic that hears that it has none; empty for none.
+        maker: the principal that made the endpoint's configuration; empty if it is unknown.
     """
 
     id: str
@@ -58,6 +59,7 @@ class AsyncRequest:
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     on_success: str = ""
     on_failure: str = ""
+    maker: str = ""
 
     @classmethod
     def of(cls, body: Mapping[str, Any]) -> Self:

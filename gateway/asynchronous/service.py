@@ -14,6 +14,7 @@ from partway.gateway.asynchronous.journal import NOTICE, Journal, value_of
 from partway.gateway.asynchronous.locations import Locations
 from partway.gateway.asynchronous.metrics import AsyncMetrics
 from partway.gateway.asynchronous.notices import Notice, Notices
+from partway.gateway.asynchronous.output_leave import OutputLeave
 from partway.gateway.asynchronous.requests import AsyncRequest
 from partway.gateway.asynchronous.spool import Spool
 from partway.gateway.asynchronous.waiting_requests import WaitingLimits
@@ -43,6 +44,7 @@ class AsyncService:
         results: below which answers may be put on this machine.
         taken_away: the action that a request's sender has no leave for any more; empty if there is
             none.
+        leave: says whether answers may be put away, and notices published.
         registry: where metrics are exposed.
         clock: measures times.
         wall_clock: returns epoch seconds.
@@ -59,6 +61,7 @@ class AsyncService:
         roots: Callable[[], LocalRoots],
         results: LocalRoots,
         taken_away: Callable[[AsyncRequest], str],
+        leave: OutputLeave,
         registry: CollectorRegistry,
         clock: Clock,
         wall_clock: Callable[[], float],
@@ -68,7 +71,7 @@ class AsyncService:
         spool = Spool(folder, settings.async_quota, clock)
         locations = Locations(clock, roots, results)
         self._notices = Notices(
-            settings.topics, clock, lambda *over: self._endings.notice_is_over(*over)
+            settings.topics, leave, clock, lambda *over: self._endings.notice_is_over(*over)
         )
         self._metrics = AsyncMetrics(
             registry,
@@ -80,13 +83,14 @@ class AsyncService:
             locations,
             self._journal,
             self._notices,
+            leave,
             self._metrics,
             clock,
             wall_clock,
             settings.region,
         )
         self.worker = AsyncWorker(
-            Attempts(invocations, locations, spool, clock, taken_away),
+            Attempts(invocations, locations, spool, clock, taken_away, leave),
             self._endings,
             self._journal,
             spool,

@@ -10,6 +10,7 @@ from partway.gateway.control.async_rules import AsyncRules
 from partway.gateway.control.catalogue import Catalogue
 from partway.gateway.control.definitions import DefinitionOperations
 from partway.gateway.control.errors import ValidationException
+from partway.gateway.control.makers import kept_of_maker
 
 
 class EndpointConfigOperations(DefinitionOperations):
@@ -36,6 +37,9 @@ class EndpointConfigOperations(DefinitionOperations):
                 "Each of the ProductionVariants must have its own VariantName."
             )
         return {**members, "ProductionVariants": variants}
+
+    def _kept(self, identity: Identity) -> Mapping[str, Any]:
+        return kept_of_maker(identity.principal)
 
     def _variant(self, variant: Mapping[str, Any], identity: Identity) -> Mapping[str, Any]:
         """A variant as it is kept: with the weight that AWS gives one that asks for none.

@@ -162,7 +162,9 @@ class EndpointKeeper:
         if record.state is EndpointState.DELETING:
             return None
         plan = record.plan
-        return AsyncConfig.of(plan.config, names_containers=plan.names_containers)
+        return AsyncConfig.of(
+            plan.config, maker=plan.config_maker, names_containers=plan.names_containers
+        )
 
     # --- What there is to be ---------------------------------------------------------------------
 

@@ -20,7 +20,8 @@ from partway.gateway.control.endpoint_records import CHANGING, EndpointRecord
 from partway.gateway.control.errors import ValidationException
 from partway.gateway.control.json_rpc import Answer, ControlOperation
 from partway.gateway.control.listing import Listed, page_of
-from partway.gateway.control.model_data_leave import ModelDataLeave, maker_of
+from partway.gateway.control.makers import maker_of
+from partway.gateway.control.model_data_leave import ModelDataLeave
 from partway.gateway.control.operator_models import is_of_operator
 from partway.gateway.control.planned import DeploymentPlan, Members
 from partway.gateway.control.resources import Kind, Resource, Resources
@@ -315,7 +316,8 @@ class EndpointOperations:
 
         Leave on the models is asked for again: one of the same name may be another by now.
         """
-        config = self._catalogue.existing("endpoint-config", members["EndpointConfigName"]).members
+        kept_config = self._catalogue.existing("endpoint-config", members["EndpointConfigName"])
+        config = kept_config.members
         names = [variant["ModelName"] for variant in config["ProductionVariants"]]
         found = {name: self._catalogue.existing_model(identity, name) for name in names}
         plan = DeploymentPlan(
@@ -326,6 +328,7 @@ class EndpointOperations:
                 name: model.kept for name, model in found.items() if is_of_operator(model.kept)
             },
             makers={name: maker_of(model.kept) for name, model in found.items()},
+            config_maker=maker_of(kept_config.kept),
         )
         check_names_no_containers(plan)
         return plan
@@ -345,7 +348,9 @@ def _retaining(plan: DeploymentPlan, before: DeploymentPlan, but: set[str]) -> D
         if name in plan.variant_names:
             kept["instances"][name] = before.instances_of(variant)
             kept["weights"][name] = before.weight_of(variant)
-    changes = {where: kept[where] for what, where in _RETAINED.items() if what not in but}
+    changes: dict[str, Any] = {
+        where: kept[where] for what, where in _RETAINED.items() if what not in but
+    }
     return dataclasses.replace(plan, **changes)
 
 

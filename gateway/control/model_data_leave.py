@@ -20,20 +20,6 @@ from partway.gateway.fleet.model_sources import location_of
 
 _ACTION: Final = "s3:GetObject"
 
-#: The member that keeps the name of the principal that made a model.
-_MAKER: Final = "made_by"
-
-
-def kept_of_maker(principal: str | None) -> Mapping[str, Any]:
-    """The kept members of a new model; a principal of None, without authentication, adds none."""
-    return {} if principal is None else {_MAKER: principal}
-
-
-def maker_of(kept: Mapping[str, Any]) -> str:
-    """The principal that has made a model; empty if that is not written down."""
-    maker: str = kept.get(_MAKER, "")
-    return maker
-
 
 def check_may_read(identity: Identity, container: Mapping[str, Any]) -> None:
     """Refuse a container's definition whose model data its sender may not read.

@@ -9,7 +9,8 @@ from partway.gateway.access.authentication import Identity
 from partway.gateway.control.definitions import DefinitionOperations
 from partway.gateway.control.errors import ValidationException
 from partway.gateway.control.limits import MAX_ENVIRONMENT_BYTES
-from partway.gateway.control.model_data_leave import check_may_read, kept_of_maker
+from partway.gateway.control.makers import kept_of_maker
+from partway.gateway.control.model_data_leave import check_may_read
 
 
 class ModelOperations(DefinitionOperations):

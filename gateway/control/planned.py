@@ -55,6 +55,7 @@ class DeploymentPlan:
         of_operator: what the gateway's operator says of models beside that, by the models' names;
             those of the API's callers are not in it.
         makers: the principals that made the models of callers, by the models' names.
+        config_maker: the principal that made the configuration; empty if it is unknown.
     """
 
     config: Members = field(repr=False)
@@ -64,6 +65,7 @@ class DeploymentPlan:
     deployment: Members = field(default_factory=dict)
     of_operator: Mapping[str, Members] = field(default_factory=dict, repr=False)
     makers: Mapping[str, str] = field(default_factory=dict)
+    config_maker: str = ""
 
     @property
     def config_name(self) -> str:

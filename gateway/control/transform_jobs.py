@@ -25,7 +25,8 @@ from partway.gateway.control.limits import (
 )
 from partway.gateway.control.listing import Listed, page_of
 from partway.gateway.control.local_paths import is_local
-from partway.gateway.control.model_data_leave import ModelDataLeave, maker_of
+from partway.gateway.control.makers import maker_of
+from partway.gateway.control.model_data_leave import ModelDataLeave
 from partway.gateway.control.named_places import checked_place
 from partway.gateway.control.operator_models import is_of_operator
 from partway.gateway.control.planned import Members

@@ -12,7 +12,7 @@ from partway.gateway.access.authentication import Identity
 from partway.gateway.clock import Clock
 from partway.gateway.control.endpoint_keeper import EndpointKeeper
 from partway.gateway.control.errors import ValidationException
-from partway.gateway.control.model_data_leave import kept_of_maker
+from partway.gateway.control.makers import kept_of_maker
 from partway.gateway.control.plane import ControlPlane
 from partway.gateway.control.resources import Kind, Resources
 from partway.gateway.fleet.routing import Router

@@ -191,6 +191,7 @@ class InvokeEndpointAsync:
             },
             on_success=config.on_success,
             on_failure=config.on_failure,
+            maker=config.maker,
         )
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from partway.gateway.apis.common.requests_service import RequestsService
 from partway.gateway.apis.control.api import ControlApi
+from partway.gateway.asynchronous.output_leave import OutputLeave
 from partway.gateway.asynchronous.service import AsyncService
 from partway.gateway.disk_recovery import ASYNCHRONOUS, DiskStep
 from partway.gateway.operations.invoke_async import InvokeEndpointAsync, taken_away
@@ -38,6 +39,7 @@ class AsynchronousApi(Service):
                 lambda: keeper.planning.local_roots,
                 control.results,
                 partial(taken_away, gateway.authenticator, gateway.arns),
+                OutputLeave(gateway.authenticator.may, gateway.arns),
                 gateway.streams.metrics.registry,
                 gateway.clock,
                 gateway.wall_clock,

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 from uuid import uuid4
 
+from partway.gateway.arns import Arns
+from partway.gateway.asynchronous.output_leave import OutputLeave
 from partway.gateway.asynchronous.requests import AsyncRequest
+
+
+def leave_of(may: Callable[[str, str, str], bool] = lambda *_: True) -> OutputLeave:
+    """Leave to put and to publish; by default everybody has it."""
+    return OutputLeave(may, Arns("us-east-1", "000000000000"))
 
 
 def a_request(endpoint: str = "e", **members: Any) -> AsyncRequest:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 from contextlib import asynccontextmanager
 
@@ -14,7 +15,7 @@ from partway.gateway.asynchronous.limits import NOTICE_PAUSES, NOTICE_TRIES, NOT
 from partway.gateway.asynchronous.notices import Notice, Notices, notice_of
 from partway.gateway.asynchronous.requests import AsyncAnswer, AttemptFailed, FailureCause
 from partway.gateway.clock import LoopClock
-from tests.gateway.asynchronous.a_request import a_request
+from tests.gateway.asynchronous.a_request import a_request, leave_of
 from tests.gateway.fleet.processes import eventually
 
 pytestmark = pytest.mark.usefixtures("anyio_backend", "no_leaks")
@@ -43,7 +44,7 @@ class Hook:
 
 
 @asynccontextmanager
-async def hooked():
+async def hooked(may=lambda *_: True):
     hook = Hook()
     application = web.Application()
     application.router.add_route("*", "/{path:.*}", hook.answer)
@@ -55,7 +56,7 @@ async def hooked():
         TOPIC: hook.url,
         "arn:aws:sns:us-east-1:000000000000:silent": hook.url.replace("/hook", "/silent"),
     }
-    notices = Notices(webhooks, LoopClock(), lambda *over: hook.over.append(over))
+    notices = Notices(webhooks, leave_of(may), LoopClock(), lambda *over: hook.over.append(over))
     try:
         yield hook, notices
     finally:
@@ -112,11 +113,30 @@ async def test_one_that_nobody_takes_is_given_up():
 async def test_one_whose_server_is_not_there_is_given_up():
     over = []
     notices = Notices(
-        {TOPIC: "http://127.0.0.1:1/"}, LoopClock(), lambda *said: over.append(said[1])
+        {TOPIC: "http://127.0.0.1:1/"}, leave_of(), LoopClock(), lambda *said: over.append(said[1])
     )
     notices.add(a_notice())
     await eventually(lambda: over == [False])
     await notices.aclose()
+
+
+async def test_a_topic_takes_the_leave_of_who_named_it(caplog):
+    asked = []
+
+    def may(*what):
+        asked.append(what)
+        return what[0] == "alice"
+
+    async with hooked(may) as (hook, notices):
+        for maker in ("bob", "", "alice"):
+            notices.add(dataclasses.replace(a_notice(), maker=maker))
+        await eventually(lambda: len(hook.over) == 3)
+    assert [delivered for _, delivered in hook.over] == [False, False, True]
+    assert len(hook.heard) == 1
+    assert asked[0] == ("bob", "sns:Publish", TOPIC)
+    bob, nobody = [each.getMessage() for each in caplog.records if "given up" in each.getMessage()]
+    assert "federated-user/bob is not authorized to perform: sns:Publish" in bob
+    assert "nobody can be asked for leave; create it anew" in nobody
 
 
 async def test_a_topic_without_a_webhook_and_one_notice_too_many(monkeypatch):

@@ -39,7 +39,7 @@ from partway.gateway.store.memory import MemoryStore
 from partway.gateway.store.store import StoreError
 from partway.protocol.errors import ServiceUnavailable
 from partway.protocol.limits import LOGGED_CHARACTERS
-from tests.gateway.asynchronous.a_request import a_request
+from tests.gateway.asynchronous.a_request import a_request, leave_of
 from tests.gateway.fleet.processes import eventually
 from tests.gateway.streams.fakes import FakeClock
 
@@ -104,7 +104,15 @@ class Worked:
         self.registry = CollectorRegistry()
         metrics = AsyncMetrics(self.registry, *[lambda: 0] * 3)
         self.endings = Endings(
-            *(self.places, self.journal, self.told, metrics, self.clock, self.clock.time),
+            *(
+                self.places,
+                self.journal,
+                self.told,
+                leave_of(),
+                metrics,
+                self.clock,
+                self.clock.time,
+            ),
             "us-east-1",
         )
         self.worker = AsyncWorker(

@@ -13,6 +13,7 @@ from partway.gateway.asynchronous.configs import AsyncConfig
 from partway.gateway.asynchronous.limits import PER_INSTANCE
 from partway.gateway.control import endpoints, planning
 from partway.gateway.control.limits import RESTORE_TIMEOUT, STORE_RETRY_INTERVAL
+from partway.gateway.control.makers import kept_of_maker
 from partway.gateway.control.planned import DeploymentPlan, planned
 from partway.gateway.fleet.endpoints import Endpoint, Program, Variant
 from partway.gateway.fleet.limits import (
@@ -434,13 +435,14 @@ async def test_what_is_said_of_asynchronous_requests(started, monkeypatch):
         config = gateway.resources.find("endpoint-config", "two")
         said = {"OutputConfig": {"S3OutputPath": "s3://bucket/ok"}}
         members = {**config.members, "AsyncInferenceConfig": said}
-        await gateway.resources.put(dataclasses.replace(config, members=members))
+        kept = kept_of_maker("alice")
+        await gateway.resources.put(dataclasses.replace(config, members=members, kept=kept))
     async_config_of = gateway.keeper.async_config_of
     assert async_config_of("mine") is None
     gateway.of.launcher.held = asyncio.Event()
     await gateway.create(config="two")
     found = async_config_of("mine")
-    assert found == AsyncConfig("s3://bucket/ok", "", "", "", PER_INSTANCE)
+    assert found == AsyncConfig("s3://bucket/ok", "", "", "", PER_INSTANCE, "alice")
     assert async_config_of("MINE") is None  # as instances are asked for: by the name as it is
     gateway.keeper.give_way(with_endpoints(gateway, of_settings()))
     assert async_config_of("mine") is None

@@ -12,7 +12,7 @@ from partway.gateway.control.errors import (
     ResourceLimitExceeded,
     ValidationException,
 )
-from partway.gateway.control.model_data_leave import kept_of_maker
+from partway.gateway.control.makers import kept_of_maker
 from partway.gateway.control.resources import Resource
 from partway.gateway.fleet.endpoints import Endpoint, Variant
 from partway.gateway.fleet.fleet import FleetStopping

@@ -6,11 +6,10 @@ import pytest
 
 from partway.gateway.arns import Arns
 from partway.gateway.control.errors import ValidationException
+from partway.gateway.control.makers import kept_of_maker, maker_of
 from partway.gateway.control.model_data_leave import (
     ModelDataLeave,
     check_may_read,
-    kept_of_maker,
-    maker_of,
 )
 from partway.gateway.control.planned import planned
 from partway.gateway.fleet.endpoints import Endpoint, Variant

@@ -8,7 +8,7 @@ import json
 
 import pytest
 
-from partway.gateway.control.model_data_leave import maker_of
+from partway.gateway.control.makers import maker_of
 from partway.gateway.kubernetes import watching
 from tests.gateway.control.kept_endpoints import PATIENCE
 from tests.gateway.fleet.fakes import turns

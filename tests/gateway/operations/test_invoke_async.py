@@ -95,7 +95,7 @@ async def asking(gateway_for, tmp_path, monkeypatch):
     monkeypatch.setattr(
         EndpointKeeper,
         "async_config_of",
-        lambda _, name: AsyncConfig(OK, BAD, "", "", 4) if name == ENDPOINT else None,
+        lambda _, name: AsyncConfig(OK, BAD, "", "", 4, "owner") if name == ENDPOINT else None,
     )
     running = []
     async with serving_objects(monkeypatch) as s3:
@@ -350,7 +350,7 @@ async def test_what_an_endpoint_refuses_behind_the_202_is_the_requests_own_fault
 
 async def test_without_a_place_on_disk_none_is_taken(gateway_for, monkeypatch):
     monkeypatch.setattr(
-        EndpointKeeper, "async_config_of", lambda *_: AsyncConfig(OK, BAD, "", "", 4)
+        EndpointKeeper, "async_config_of", lambda *_: AsyncConfig(OK, BAD, "", "", 4, "owner")
     )
     gateway = await gateway_for()
     asked = Asked(gateway, None, None, None, None)
@@ -359,7 +359,8 @@ async def test_without_a_place_on_disk_none_is_taken(gateway_for, monkeypatch):
     asked.client.close()
 
 
-PRINCIPALS = f"""
+#: The sender of requests, and the maker of the endpoint configuration.
+CALLER = f"""
 [[principals]]
 name = "caller"
 {{leave}}
@@ -367,6 +368,16 @@ name = "caller"
 access_key_id = "{KEY_ID}"
 secret_access_key = "{SECRET}"
 """
+OWNER = """
+[[principals]]
+name = "owner"
+actions = ["s3:PutObject"]
+resources = ["arn:aws:s3:::bucket/{place}/*"]
+[[principals.keys]]
+access_key_id = "AKIDOWNER"
+secret_access_key = "another secret"
+"""
+PRINCIPALS = CALLER + OWNER.format(place="*")
 
 
 async def test_a_location_takes_leave_in_s3s_words(asking, tmp_path):
@@ -426,3 +437,46 @@ async def test_leave_that_is_taken_away_ends_what_waits(
     failure = json.loads(await asked.object_at(answer["FailureLocation"]))
     assert failure["ErrorCode"] == "AccessDenied"
     assert f"no leave for {action} any more" in failure["Message"]
+
+
+async def test_an_answer_takes_the_leave_of_who_made_the_configuration(
+    asking, tmp_path, monkeypatch
+):
+    """The maker lost s3:PutObject for answers, and kept it for failures; the sender has it."""
+    monkeypatch.setattr(principals_module, "PRINCIPALS_CHECK_INTERVAL", 0)
+    config = AsyncConfig(OK, BAD, "", "", 4, "owner")
+    monkeypatch.setattr(EndpointKeeper, "async_config_of", lambda *_: config)
+    reached, may_answer = asyncio.Event(), asyncio.Event()
+
+    async def script(call):
+        while True:
+            await call.request()
+            reached.set()
+            await may_answer.wait()
+            call.say(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n", b"yes")
+
+    principals = tmp_path / "principals.toml"
+
+    def lets(place):
+        sender = CALLER.format(leave='actions = ["*"]')
+        principals.write_text(sender + OWNER.format(place=place))
+
+    lets("*")
+    principals.chmod(0o600)
+    asked = await asking(script, auth="sigv4", principals=principals)
+    answer = await asked.invoke(Body=b"first")
+    await soon(reached.wait())
+    lets("bad")
+    may_answer.set()
+    after_the_try = json.loads(await asked.object_at(answer["FailureLocation"]))
+    before_the_try = await asked.failure(Body=b"second")
+    for failure in (after_the_try, before_the_try):
+        assert failure["ErrorCode"] == "AccessDenied"
+        assert (
+            "federated-user/owner is not authorized to perform: s3:PutObject"
+            in (failure["Message"])
+        )
+    assert len(asked.scripted.calls) == 1  # the second one was never asked
+    lets("ok")
+    answer = await asked.invoke(Body=b"third")
+    assert await asked.object_at(answer["OutputLocation"]) == b"yes"
