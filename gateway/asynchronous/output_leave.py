@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from partway.gateway.access.authentication import not_authorized
 from partway.gateway.arns import Arns
-from partway.gateway.asynchronous.locations import arn_of_location
+from partway.gateway.asynchronous.locations import in_iams_words
 from partway.gateway.asynchronous.requests import AsyncRequest, AttemptFailed, FailureCause
 
 
@@ -38,7 +38,11 @@ class OutputLeave:
 
     def refusal_to_put(self, maker: str, location: str) -> str:
         """Why a principal may not put an object or file at a location; empty if it may."""
-        return self._refusal(maker, "s3:PutObject", arn_of_location(location))
+        try:
+            resource = in_iams_words(location)
+        except ValueError as error:
+            return str(error)
+        return self._refusal(maker, "s3:PutObject", resource)
 
     def refusal_to_publish(self, maker: str, topic: str) -> str:
         """Why a principal may not publish to a topic, by its ARN; empty if it may."""

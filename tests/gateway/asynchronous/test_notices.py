@@ -120,6 +120,20 @@ async def test_one_whose_server_is_not_there_is_given_up():
     await notices.aclose()
 
 
+def test_a_place_is_asked_for_in_the_words_of_the_configuration():
+    """A path of this machine has the same ARN with and without ``file://``."""
+    asked = []
+    leave = leave_of(lambda *what: not asked.append(what))
+    for place in ("s3://bucket/ok/a", "/srv/answers/a", "file:///srv/answers/a"):
+        assert leave.refusal_to_put("alice", place) == ""
+    assert [resource for _, _, resource in asked] == [
+        "arn:aws:s3:::bucket/ok/a",
+        "arn:partway:files:::/srv/answers/a",
+        "arn:partway:files:::/srv/answers/a",
+    ]
+    assert leave.refusal_to_put("alice", "file:///srv/%61") != ""
+
+
 async def test_a_topic_takes_the_leave_of_who_named_it(caplog):
     asked = []
 

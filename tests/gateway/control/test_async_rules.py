@@ -10,6 +10,7 @@ from partway.gateway.access.authentication import ANYBODY
 from partway.gateway.control.async_rules import AsyncRules, check_names_no_containers
 from partway.gateway.control.errors import ValidationException
 from partway.gateway.control.local_paths import LocalRoots
+from partway.gateway.control.makers import maker_of
 from partway.protocol.errors import AccessDenied
 from tests.gateway.control.conftest import Limited
 from tests.gateway.control.deployed import a_config, a_model, a_plan, a_variant
@@ -81,6 +82,15 @@ async def test_create_endpoint_config_asks(ask):
     await ask("CreateEndpointConfig", **members, **asking())
     described = await ask("DescribeEndpointConfig", EndpointConfigName="c")
     assert described["AsyncInferenceConfig"] == asking()["AsyncInferenceConfig"]
+
+
+async def test_a_configurations_maker_is_written_down(ask):
+    await ask.model("model")
+    maker = Limited("sagemaker:CreateEndpointConfig", "sagemaker:DescribeModel", "s3:PutObject")
+    members = {"EndpointConfigName": "c", "ProductionVariants": [a_variant()]}
+    await ask("CreateEndpointConfig", maker.identity, **members, **asking())
+    assert maker_of(ask.resources.find("endpoint-config", "c").kept) == "somebody"
+    assert "somebody" not in repr(await ask("DescribeEndpointConfig", EndpointConfigName="c"))
 
 
 def test_no_request_can_name_a_container():
