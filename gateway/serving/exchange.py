@@ -6,12 +6,12 @@ Operations are written against this and never against a server library's request
 from __future__ import annotations
 
 import asyncio
-import os
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from io import BytesIO
 from types import MappingProxyType
 from typing import Final
+from uuid import uuid4
 
 from multidict import CIMultiDict, istr
 
@@ -93,7 +93,7 @@ class Exchange(ABC):
         self.facts = {} if facts is None else facts
         self.version = version
         self.peer = peer
-        self.request_id = _unused.pop() if _unused else _new_id()
+        self.request_id = str(uuid4())
         self.visitor = visitor or uncounted()
         self.encrypted = encrypted
         account = self.visitor.account
@@ -499,27 +499,6 @@ def stated_length(headers: Mapping[str, str], name: str = _LENGTH) -> int | None
     stated = headers.get(name, "")
     is_length = stated.isascii() and stated.isdecimal() and len(stated) <= _LENGTH_DIGITS
     return int(stated) if is_length else None
-
-
-def _new_id() -> str:
-    """A random UUID (RFC 9562 §5.4), asked for where none is unused.
-
-    Many are made at a time, for a tenth of what Python's cost.
-    """
-    drawn = int.from_bytes(os.urandom(16 * _DRAWN))
-    pairs = (drawn & _RANDOM_BITS | _VERSION_BITS).to_bytes(16 * _DRAWN).hex(" ", 2).split()
-    _unused.extend((_UUIDS % tuple(pairs)).split())
-    return _unused.pop()
-
-
-#: Ids that no exchange has had yet; each is taken out once.
-_unused: list[str] = []
-
-_DRAWN: Final = 64
-_UUIDS: Final = "%s%s-%s-%s-%s-%s%s%s " * _DRAWN
-#: What of a UUID is random, and what says that it is: version 4, variant 10 (RFC 9562 §4).
-_RANDOM_BITS: Final = int("ffffffffffff0fff3fffffffffffffff" * _DRAWN, 16)
-_VERSION_BITS: Final = int("00000000000040008000000000000000" * _DRAWN, 16)
 
 
 def _joined(raw_headers: Sequence[tuple[str, str]]) -> Mapping[str, str]:
