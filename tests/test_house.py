@@ -21,13 +21,13 @@ ALLOWED = {
     "gateway": {
         "partway.gateway", "partway.protocol", "partway.__version__",
         "partway.command_parser", "partway.completion",
-        "partway.documentation", "partway.freed_blocks", "partway.importing", "partway.log_lines",
+        "partway.documentation", "partway.importing", "partway.log_lines",
         "partway.service_links", "partway.variables",
     },
     "container": {
         "partway.container", "partway.protocol", "partway.__version__",
         "partway.command_parser", "partway.completion",
-        "partway.documentation", "partway.freed_blocks", "partway.importing", "partway.log_lines",
+        "partway.documentation", "partway.importing", "partway.log_lines",
         "partway.variables",
     },
     "src/partway": {"partway"},

@@ -35,7 +35,6 @@ from partway.container.limits import CANCEL_GRACE, FINISH_TIMEOUT, MAX_RUNNING
 from partway.container.model import Model
 from partway.container.models import MODELS
 from partway.container.server import MODEL_DIR, ModelServer
-from partway.freed_blocks import keep_freed_blocks
 from partway.log_lines import LOG_FORMATS, LogLine, say_listening, start_logging
 from partway.variables import unknown_variables
 
@@ -203,7 +202,6 @@ def run(options: argparse.Namespace) -> int:
     _raise_descriptor_limit()
     _leave_on_signal(0)  # importing may take a minute
     make_server = _server_for(target, address, serving)
-    keep_freed_blocks()
     return _run_loop(_serve(target, make_server, address))
 
 

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from partway.documentation import page
-from partway.freed_blocks import keep_freed_blocks
 from partway.gateway import settings
 from partway.gateway.access.principals import PrincipalsError
 from partway.gateway.cli import COMMANDS
@@ -109,7 +108,6 @@ def run(options: argparse.Namespace) -> int:
         say_failure(_NAME, str(error))
         return 2
     start_logging(loaded.log_level, loaded.log_format)
-    keep_freed_blocks()
     if between is None:
         raise_descriptor_limit(descriptors_of(loaded))
         return run_loop(serve(loaded, load, config))
