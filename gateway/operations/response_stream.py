@@ -135,7 +135,7 @@ async def relay_answer(
                 invoked.kept_as_stream(relay.drain)
                 await relay.run()
             finally:
-                streams.ended(relay, may_wait=True)
+                streams.ended(relay)
 
 
 def _passed_on(headers: Mapping[str, str]) -> KnownHeaders:

@@ -10,7 +10,6 @@ from collections.abc import Callable, Collection, Iterable
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
 
 from partway.gateway.endpoint_series import SeriesOfEndpoints
 from partway.gateway.streams.open_stream import OpenStream
@@ -31,7 +30,6 @@ class Metrics:
 
     Args:
         sessions: the open streams, of either kind, whoever keeps them.
-        catch_up: counts what has ended and is not counted yet; called before anybody looks.
 
     Attributes:
         registry: what is exposed; this object's own, so that several can live in one process.
@@ -39,12 +37,8 @@ class Metrics:
             serves the connections puts it there.
     """
 
-    def __init__(
-        self, sessions: Collection[OpenStream], catch_up: Callable[[], object] = lambda: None
-    ) -> None:
+    def __init__(self, sessions: Collection[OpenStream]) -> None:
         self.registry = CollectorRegistry()
-        self.registry.register(_CatchingUp(catch_up))  # the first that is asked
-        self._catch_up = catch_up
         self.connections: dict[str, Callable[[], int]] = {}
         self._sessions = sessions
         self._parts: defaultdict[tuple[str, str], int] = defaultdict(int)
@@ -108,7 +102,6 @@ class Metrics:
 
     def keep_only(self, endpoints: Collection[str]) -> None:
         """Forget what was counted of all other endpoints, which are no more."""
-        self._catch_up()
         for counts in (self._parts, self._bytes):
             for key in [each for each in counts if each[0] not in endpoints]:
                 del counts[key]
@@ -157,17 +150,6 @@ class Metrics:
         ):
             parts[session.endpoint, direction] += counts.parts
             sizes[session.endpoint, direction] += counts.bytes
-
-
-class _CatchingUp(Collector):
-    """Stands before those that are looked at, and has them catch up."""
-
-    def __init__(self, catch_up: Callable[[], object]) -> None:
-        self._catch_up = catch_up
-
-    def collect(self) -> Iterable[Metric]:
-        self._catch_up()
-        return ()
 
 
 def _counter(

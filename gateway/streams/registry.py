@@ -12,7 +12,6 @@ from partway.gateway.clock import Clock, LoopClock, Timer
 from partway.gateway.limits import STANDING_CHECK_INTERVAL
 from partway.gateway.many_timers import ManyTimers
 from partway.gateway.streams.ends import ClientFault
-from partway.gateway.streams.late_ends import LateEnds
 from partway.gateway.streams.metrics import Metrics
 from partway.gateway.streams.open_stream import OpenStream
 from partway.gateway.waiting import RunningTask
@@ -64,8 +63,7 @@ class Streams:
         self._running = RunningTask()
         self._clock = clock or LoopClock()
         self.timers = ManyTimers(self._clock)
-        self._late_ends = LateEnds(self._tell, self._clock)
-        self.metrics = Metrics(self.sessions, self._late_ends.tell)
+        self.metrics = Metrics(self.sessions)
         self.ending = False
         self._hastened = False
         self._news = asyncio.Event()  # for the drain: hastened, idle, or its pause is over
@@ -144,14 +142,8 @@ class Streams:
         if self.ending:  # it was not there to be told; it is heard once it has started
             self._clock.call_later(0, session.drain)
 
-    def ended(self, session: OpenStream, *, may_wait: bool = False) -> None:
-        """Forget a stream that has ended, count it, and log it in one line.
-
-        Args:
-            session: the stream.
-            may_wait: whether it is counted and logged a little later: where the client can ask
-                again at once, it would wait for that. Whoever looks at what is counted finds it.
-        """
+    def ended(self, session: OpenStream) -> None:
+        """Forget a stream that has ended, count it, and log it in one line."""
         self.sessions.discard(session)
         if self._stands.pop(session, None) is not None and not self._stands and self._looking:
             self._looking.cancel()
@@ -159,32 +151,8 @@ class Streams:
         if (principal := self._principals.pop(session, None)) is not None:
             self._count(principal, -1)
         self._check_idle()
-        if may_wait and not self.draining:
-            self._late_ends.add(session)
-        else:
-            self._tell(session)
-
-    def _tell(self, session: OpenStream) -> None:
-        """Count a stream that has ended, and log it."""
         self.metrics.ended(session)
-        ending, ended_at = session.ending, session.ended_at
-        assert ending is not None, "an ended session has its ending"
-        assert ended_at is not None, "an ended session has its time"
-        first = session.first_part_at
-        line = LogLine(
-            "stream ended",
-            endpoint=session.endpoint,
-            request_id=session.request_id,
-            duration=round(ended_at - session.started_at, 3),
-            parts_in=session.from_client.parts,
-            bytes_in=session.from_client.bytes,
-            parts_out=session.from_container.parts,
-            bytes_out=session.from_container.bytes,
-            first_part=None if first is None else round(first - session.started_at, 4),
-            parts_saved=session.parts_saved,
-            cause=ending.cause.value,
-        )
-        stream_log.info(line)
+        _log_end(session)
 
     def _look_soon(self) -> None:
         if self._looking is None:
@@ -229,7 +197,6 @@ class Streams:
                 all return at once.
         """
         self.draining = True
-        self._late_ends.tell()
         log.info(LogLine("draining", streams=len(self.sessions)))
         await self._pause(grace)
         self.ending = True
@@ -306,3 +273,25 @@ class StreamOpening:
 
 def _draining() -> ServiceUnavailable:
     return ServiceUnavailable("the gateway is draining; another one may take the stream")
+
+
+def _log_end(session: OpenStream) -> None:
+    """Log a stream that has ended, in one line."""
+    ending, ended_at = session.ending, session.ended_at
+    assert ending is not None, "an ended session has its ending"
+    assert ended_at is not None, "an ended session has its time"
+    first = session.first_part_at
+    line = LogLine(
+        "stream ended",
+        endpoint=session.endpoint,
+        request_id=session.request_id,
+        duration=round(ended_at - session.started_at, 3),
+        parts_in=session.from_client.parts,
+        bytes_in=session.from_client.bytes,
+        parts_out=session.from_container.parts,
+        bytes_out=session.from_container.bytes,
+        first_part=None if first is None else round(first - session.started_at, 4),
+        parts_saved=session.parts_saved,
+        cause=ending.cause.value,
+    )
+    stream_log.info(line)

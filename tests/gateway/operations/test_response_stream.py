@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
 
 import pytest
 from multidict import CIMultiDict
+from prometheus_client.exposition import generate_latest
 
 from partway.gateway.access.authentication import ANYBODY
 from partway.gateway.operations import response_stream
@@ -109,10 +111,22 @@ async def test_the_first_part_goes_before_the_stream_is_kept(at_hand, kept):
     assert (status, end) == (200, "end")
     assert [each.payload for each in raw.read(b"".join(parts))] == [b"one", b"two"]
     assert streams.idle
-    (late,) = streams._late_ends._waiting
-    assert told == [(late.drain, int(at_hand))]
-    assert (late.from_container.parts, late.from_container.bytes) == (2, 6)
-    assert late.started_at <= late.first_part_at <= late.ended_at
+    ((drain, kept_before),) = told
+    relay = drain.__self__
+    assert kept_before == int(at_hand)
+    assert (relay.from_container.parts, relay.from_container.bytes) == (2, 6)
+    assert relay.started_at <= relay.first_part_at <= relay.ended_at
+
+
+async def test_a_response_stream_is_counted_and_logged_once_it_has_ended(caplog):
+    caplog.set_level(logging.INFO, "partway.stream")
+    streams = Streams(1)
+    answered = answering(b"one", at_hand=True)
+    await relay_answer(streams, Client(streams), ANYBODY, answered, lambda _: ({}, EVENTS))
+    (line,) = caplog.messages
+    assert line.startswith("stream ended")
+    page = generate_latest(streams.metrics.registry).decode()
+    assert 'partway_stream_ends_total{cause="completed",endpoint="model"} 1.0' in page
 
 
 async def test_a_client_that_leaves_with_the_first_part_leaves_no_stream():
@@ -122,4 +136,3 @@ async def test_a_client_that_leaves_with_the_first_part_leaves_no_stream():
     with pytest.raises(ClientLeft):
         await relay_answer(streams, client, ANYBODY, answered, lambda _: ({}, EVENTS))
     assert streams.idle
-    assert streams._late_ends._waiting == []

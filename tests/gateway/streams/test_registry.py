@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import logging
 
 import pytest
-from prometheus_client.exposition import generate_latest
 
 from partway.gateway.limits import STANDING_CHECK_INTERVAL
 from partway.gateway.streams.ends import Cause
@@ -350,56 +348,3 @@ async def test_a_stream_that_is_open_is_not_cancelled_as_one_that_is_being_opene
     await asyncio.sleep(0)
     await streams.drain(grace=0, spread=0)
     await opened_in
-
-
-async def test_the_line_of_a_stream_may_wait_until_its_client_has_asked_again(caplog):
-    caplog.set_level(logging.INFO, "partway.stream")
-    clock = FakeClock()
-    streams = Streams(9, clock)
-    for _ in range(2):
-        stream = FakeStream()
-        streams.started(stream.session)
-        stream.session.client_gone(Cause.CLIENT_LOST)
-        streams.ended(stream.session, may_wait=True)
-        assert caplog.text == ""
-        clock.advance(0.05)
-        assert len(caplog.messages) == 1
-        caplog.clear()
-
-
-async def test_who_looks_finds_an_end_that_waits_to_be_counted():
-    streams = Streams(9, FakeClock())
-    for _ in range(2):
-        stream = FakeStream()
-        streams.started(stream.session)
-        stream.session.client_gone(Cause.CLIENT_LOST)
-        streams.ended(stream.session, may_wait=True)
-    page = generate_latest(streams.metrics.registry).decode()
-    assert 'partway_stream_ends_total{cause="client_lost",endpoint="echo"} 2.0' in page
-    assert streams._clock.armed == []
-
-
-async def test_an_end_that_waits_is_not_counted_behind_the_end_of_its_endpoint():
-    streams = Streams(9, FakeClock())
-    stream = FakeStream()
-    streams.started(stream.session)
-    stream.session.client_gone(Cause.CLIENT_LOST)
-    streams.ended(stream.session, may_wait=True)
-    streams.metrics.keep_only(())
-    assert "client_lost" not in generate_latest(streams.metrics.registry).decode()
-
-
-async def test_the_drain_waits_with_no_line(caplog):
-    caplog.set_level(logging.INFO, "partway.stream")
-    streams = Streams(9, FakeClock())
-    before, behind = FakeStream(), FakeStream()
-    for stream in (before, behind):
-        streams.started(stream.session)
-        stream.session.client_gone(Cause.CLIENT_LOST)
-    streams.ended(before.session, may_wait=True)
-    draining = asyncio.create_task(streams.drain(grace=60, spread=60))
-    await asyncio.sleep(0)
-    assert len(caplog.messages) == 1
-    streams.ended(behind.session, may_wait=True)
-    assert len(caplog.messages) == 2
-    await draining
