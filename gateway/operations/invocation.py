@@ -329,8 +329,7 @@ class Invocation(AskedNow):
     def _ask_at_once(self, place: Place, request: ContainerRequest) -> ContainerAnswer | None:
         """Ask a container by a connection that is there; None if there is none."""
         self.place = place
-        where_and_how, corked = self._where_and_how(place, request), not self._as_stream
-        asked = self._means.connections.ask_at_once(*where_and_how, corked=corked)
+        asked = self._means.connections.ask_at_once(*self._where_and_how(place, request))
         return None if asked is None else self._begun(asked)
 
     async def _ask(self, place: Place, request: ContainerRequest) -> ContainerAnswer:

@@ -8,12 +8,10 @@ import select
 import struct
 import termios
 import time
-from functools import partial
 from types import TracebackType
 from typing import cast
 
 from partway.gateway.clock import Clock, LoopClock, Timer
-from partway.gateway.cork import Cork
 from partway.gateway.dialling import OutOfDescriptors, Unreachable, reach
 from partway.gateway.limits import CONTAINER_TLS_TIMEOUT, INVOCATION_TIMEOUT
 from partway.gateway.many_timers import ManyTimers
@@ -36,9 +34,6 @@ from partway.protocol.prompt_acks import acknowledge, prompt_acks
 class ContainerConnection(asyncio.Protocol):
     """One connection with a container; it has one exchange at a time, or waits for the next.
 
-    Args:
-        cork: has it send a request together with those of others.
-
     Attributes:
         answer: the exchange that it has.
         loop: the running one.
@@ -48,7 +43,7 @@ class ContainerConnection(asyncio.Protocol):
         reads: whether the container has said so here: that it reads bodies of predict itself.
     """
 
-    def __init__(self, cork: Cork) -> None:
+    def __init__(self) -> None:
         self.answer: ContainerAnswer | None = None
         self.loop = asyncio.get_running_loop()
         self.idle_until = 0.0
@@ -58,8 +53,6 @@ class ContainerConnection(asyncio.Protocol):
         self._transport: asyncio.Transport
         self._ended = False
         self._full = False
-        self._cork = cork
-        self._unsent = b""
         self._encrypted = False
         self._room: asyncio.Future[None] | None = None
         self._looked = select.poll()
@@ -109,31 +102,14 @@ class ContainerConnection(asyncio.Protocol):
         if not self._transport.is_closing():
             self._transport.write(data)
 
-    def write_whole(self, head: bytes, body: bytes, *, corked: bool = False) -> None:
-        """Send a whole request; dropped once the connection is gone.
-
-        Args:
-            head: the request's.
-            body: all of it.
-            corked: whether a small one may leave soon, together with those of others.
-        """
-        if len(body) > JOIN_UP_TO:  # of which megabytes would be there twice
-            if not self._transport.is_closing():
-                self._transport.writelines((head, body))
-        elif corked and not self._encrypted:
-            assert not self._unsent, "one request at a time"
-            self._unsent = head + body
-            self._cork.hold(self)
-        elif not self._transport.is_closing():
-            # Of TLS whatever comes of itself would look like an answer, were it held back.
+    def write_whole(self, head: bytes, body: bytes) -> None:
+        """Send a whole request in one write; dropped once the connection is gone."""
+        if self._transport.is_closing():
+            return
+        if len(body) > JOIN_UP_TO:  # a copy would hold megabytes twice
+            self._transport.writelines((head, body))
+        else:
             self._transport.write(head + body)
-
-    def uncork(self) -> None:
-        data, self._unsent = self._unsent, b""
-        if self.is_usable():
-            self.write(data)
-        else:  # it has spoken, or left, meanwhile, though nobody has asked it yet
-            self.abort()
 
     async def room(self) -> None:
         if not self._full or self._ended:
@@ -162,7 +138,7 @@ class ContainerConnection(asyncio.Protocol):
         self._forget_host = silent_hosts.opened(self._transport)
 
     def data_received(self, data: bytes) -> None:
-        if self.answer is None or self._unsent:
+        if self.answer is None:
             # The container speaks without being asked. The timer of a connection that waits for
             # its next request runs on, and has it forgotten.
             self._transport.abort()
@@ -295,8 +271,7 @@ class ContainerConnections:
     A request that finds no connection has not been sent, and may go elsewhere. One that is on a
     connection is never sent again: the container may have acted on it. A kept connection that the
     container has closed is seen before it is given the request (so does Go, whose transport calls
-    it errServerClosedIdle), and another one is taken; closed later, it is an exchange that broke,
-    also where the request was held back for a turn of the loop and never left.
+    it errServerClosedIdle), and another one is taken; closed later, it is an exchange that broke.
 
     Args:
         clock: measures the times; the running loop's unless it is given.
@@ -310,7 +285,6 @@ class ContainerConnections:
         self.idle = 0
         self._clock = clock or LoopClock()
         self.timers = ManyTimers(self._clock)
-        self._cork = Cork()
         self._kept: dict[str, _Kept] = {}
         self._closed = False
 
@@ -358,8 +332,6 @@ class ContainerConnections:
         request: ContainerRequest,
         timeout: float,
         whole_chunk: int,
-        *,
-        corked: bool = False,
     ) -> ContainerExchange | None:
         """Send a request as :meth:`ask` does, if a connection is there; None if there is none.
 
@@ -370,8 +342,6 @@ class ContainerConnections:
             request: as there.
             timeout: as there.
             whole_chunk: as there.
-            corked: whether a small request may wait for what else is done in this turn of the loop,
-                so as to leave together with those of others.
 
         Raises:
             InputValidationError: the request cannot be sent as it is.
@@ -389,7 +359,7 @@ class ContainerConnections:
             self.idle += 1
             return None
         kept.asked += 1
-        return self._sent(kept, connection, head, request, timeout, whole_chunk, corked=corked)
+        return self._sent(kept, connection, head, request, timeout, whole_chunk)
 
     def _sent(
         self,
@@ -399,13 +369,11 @@ class ContainerConnections:
         request: ContainerRequest,
         timeout: float,
         whole_chunk: int,
-        *,
-        corked: bool = False,
     ) -> ContainerExchange:
         began_at, body = time.monotonic(), request.body
         # The container has it before what is kept of the exchange is made.
         if isinstance(body, bytes):
-            connection.write_whole(head, body, corked=corked)
+            connection.write_whole(head, body)
         else:
             connection.write(head)
         parser, connection.parser = connection.parser, None
@@ -499,7 +467,7 @@ class ContainerConnections:
         try:
             _, connection = await reach(
                 destination.container,
-                partial(ContainerConnection, self._cork),
+                ContainerConnection,
                 timeout=destination.connect_timeout,
                 tls=destination.tls,
                 tls_timeout=CONTAINER_TLS_TIMEOUT,

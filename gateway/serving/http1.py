@@ -6,7 +6,6 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
-from partway.gateway.cork import Cork
 from partway.gateway.limits import RESPONSE_TAKEN_TIMEOUT
 from partway.gateway.serving.crowd import Visitor, uncounted
 from partway.gateway.serving.exchange import Exchange
@@ -30,19 +29,15 @@ class Http1Server(RequestServer[Http1Connection]):
     Args:
         dispatch: answers an exchange.
         taken_within: seconds in which a client has to take some of what it is sent, over and over.
-
-    Attributes:
-        cork: has responses of several connections sent together.
     """
 
     def __init__(self, dispatch: Dispatch, *, taken_within: float = RESPONSE_TAKEN_TIMEOUT) -> None:
         super().__init__(head_timeout=REQUEST_HEAD_TIMEOUT, taken_within=taken_within)
-        self.cork = Cork()
         self._dispatch = dispatch
 
     def protocol(self, visitor: Visitor | None = None) -> asyncio.Protocol:
         """A protocol for one connection; without a visitor nobody counts it."""
-        return Http1Connection(self, visitor or uncounted(), self.cork)
+        return Http1Connection(self, visitor or uncounted())
 
     async def shutdown(self, timeout: float) -> int:
         left = await super().shutdown(timeout)

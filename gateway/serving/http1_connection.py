@@ -1,11 +1,10 @@
-"""A client's connection of HTTP/1.1, as the gateway has it: weighed, corked, open both ways."""
+"""A client's connection of HTTP/1.1, as the gateway has it: weighed, open both ways."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 
-from partway.gateway.cork import Cork
 from partway.gateway.limits import HTTP1_STUCK_BYTES, TLS_READ_HELD
 from partway.gateway.serving.crowd import Visitor
 from partway.gateway.serving.http1_duplex import Http1Duplex
@@ -23,23 +22,20 @@ class Http1Connection(RequestConnection):
     Args:
         server: has its requests answered.
         visitor: the connection, as the crowd has it.
-        cork: has responses of several connections sent together.
 
     Attributes:
         duplex: hears of the transport, while a response is open both ways.
         visitor: the connection, as the crowd has it.
     """
 
-    __slots__ = ("_cork", "_tls_read", "_unsent", "_weighed", "duplex", "visitor")
+    __slots__ = ("_tls_read", "_weighed", "duplex", "visitor")
 
-    def __init__(self, server: Answerer, visitor: Visitor, cork: Cork) -> None:
+    def __init__(self, server: Answerer, visitor: Visitor) -> None:
         super().__init__(server)
         self.duplex: Http1Duplex | None = None
         self.visitor = visitor
-        self._cork = cork
         self._tls_read = 0
         self._weighed = 0
-        self._unsent = b""
 
     # --- What the loop says ----------------------------------------------------------------------
 
@@ -65,10 +61,6 @@ class Http1Connection(RequestConnection):
         super().resume_writing()
         if self.duplex is not None:
             self.duplex.writing_resumed()
-
-    def eof_received(self) -> bool:
-        self.uncork()
-        return super().eof_received()
 
     # --- What it does its own way ----------------------------------------------------------------
 
@@ -105,7 +97,6 @@ class Http1Connection(RequestConnection):
         return self.duplex is None
 
     def _let_go(self) -> None:
-        self._unsent = b""
         self.visitor.account.left(encrypted=self.encrypted)
         self.visitor.leave()
         super()._let_go()
@@ -116,48 +107,12 @@ class Http1Connection(RequestConnection):
         else:
             super()._tell_lost()
 
-    # --- For exchanges ---------------------------------------------------------------------------
-
-    def write(self, data: bytes) -> None:
-        if self._unsent:
-            data, self._unsent = self._unsent + data, b""
-        if self.transport is not None and not self.transport.is_closing():
-            self.transport.write(data)
-
-    def write_corked(self, data: bytes) -> None:
-        """Send a whole response together with those of others, or with what is sent next here.
-
-        Of a connection no more is held back than one response: a second one sends both.
-
-        By TLS they leave at once: where its client ends TCP alone, what is written afterwards is
-        dropped before anybody here hears of it.
-        """
-        if self._unsent or self.encrypted:
-            self.write(data)
-        else:
-            self._unsent = data
-            self._cork.hold(self)
-
-    def uncork(self) -> None:
-        """Send what is held back."""
-        if self._unsent:
-            self.write(b"")
-
     # --- The end ---------------------------------------------------------------------------------
 
     def release(self) -> None:
         self.duplex = None
         super().release()
 
-    def abort(self) -> None:
-        self.uncork()
-        super().abort()
-
-    def _close(self) -> None:
-        self.uncork()
-        super()._close()
-
     def _end(self) -> None:
-        self.uncork()
         if self.duplex is None:
             super()._end()

@@ -17,7 +17,7 @@ from partway.protocol.connection import FrameConnection, watch_by_tcp
 from partway.protocol.errors import ClientLeft, InputValidationError
 from partway.protocol.http1.request import BodyBroken, Http1Request
 from partway.protocol.http1.response import CHUNKED, LAST_CHUNK, response_head
-from partway.protocol.limits import JOIN_UP_TO, KIB
+from partway.protocol.limits import KIB
 
 #: SO_LINGER of a socket that ends by RST, and not by FIN.
 _NO_LINGER: Final = struct.pack("ii", 1, 0)
@@ -143,11 +143,8 @@ class Http1Exchange(UpgradableExchange):
         # A 204 has no length (RFC 9110 §8.6).
         framing = "" if status == 204 else f"Content-Length: {len(body)}\r\n"
         head = self._head(status, headers, framing, typed=bool(body) and has_body)
-        # One that is held back is not weighed as the connection's: it is small, and soon gone.
         if not has_body:
-            self._protocol.write_corked(head)
-        elif len(body) <= JOIN_UP_TO:
-            self._protocol.write_corked(head + body)
+            self._protocol.write(head)
         elif len(body) <= _TOGETHER:
             self._protocol.write(head + body)
         else:

@@ -19,7 +19,6 @@ from partway.gateway.fleet.routing import Router
 from partway.gateway.fleet.sticky_sessions import NO_SESSION
 from partway.gateway.operations.invocation import Invocation, model_error
 from partway.gateway.operations.invocations import Invocations, session_key
-from partway.gateway.requests.connections import ContainerConnection
 from partway.gateway.serving.exchange import Exchange
 from partway.gateway.streams.policy import StreamPolicy
 from tests.gateway.conftest import container, gateway_for
@@ -116,28 +115,6 @@ async def test_a_request_leaves_nothing_to_the_collection_of_garbage(gateway_for
             await eventually(are_over)
         finally:
             gc.enable()
-
-
-@pytest.mark.parametrize(
-    ("operation", "waits"), [("invocations", True), ("invocations-response-stream", False)]
-)
-async def test_what_is_asked_for_a_stream_leaves_at_once(
-    gateway_for, monkeypatch, operation, waits
-):
-    """What else is small leaves together with other requests."""
-    sent, write_whole = [], ContainerConnection.write_whole
-
-    def noting(connection, head, body, *, corked):
-        sent.append(corked)
-        write_whole(connection, head, body, corked=corked)
-
-    monkeypatch.setattr(ContainerConnection, "write_whole", noting)
-    request = REQUEST.replace(b"/invocations ", f"/{operation} ".encode())
-    async with ScriptedContainer(answering) as there:
-        gateway = await gateway_for(container_port=there.port)
-        for _ in range(2):
-            assert (await soon(gateway.request(request))).status == 200
-    assert sent == [False, waits]  # by the connection that was dialled for the first
 
 
 def test_an_instance_that_ends_while_nothing_is_asked_of_it_any_more_ends_nothing():

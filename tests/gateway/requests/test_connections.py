@@ -5,14 +5,12 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import os
-import select
 import socket
 from contextlib import closing
 from datetime import UTC, datetime
 
 import pytest
 
-from partway.gateway.cork import Cork
 from partway.gateway.dialling import Address
 from partway.gateway.fleet.launchers.process import free_port
 from partway.gateway.requests.connections import ContainerConnection, ContainerConnections
@@ -21,7 +19,6 @@ from partway.gateway.requests.container_requests import Destination
 from partway.gateway.requests.limits import (
     CONTAINER_IDLE_TIMEOUT,
     MAX_IDLE_OF_CONTAINER,
-    WHOLE_CHUNK_BYTES,
 )
 from partway.gateway.tls.context import server_context
 from partway.gateway.tls.local_ca import LocalCa
@@ -393,72 +390,16 @@ async def test_a_request_leaves_before_what_is_kept_of_it_is_made(connections, m
     assert of_body is of_end
 
 
-@pytest.mark.parametrize("is_corked", [True, False])
 @pytest.mark.parametrize(("length", "is_small"), [(JOIN_UP_TO, True), (JOIN_UP_TO + 1, False)])
-async def test_a_whole_request_leaves_in_one_write(length, is_small, is_corked):
-    """A small one soon, with those of others, where it may."""
-    cork = Cork()
-    connection, body = ContainerConnection(cork), bytes(length)
+async def test_a_whole_request_leaves_at_once_in_one_write(length, is_small):
+    connection, body = ContainerConnection(), bytes(length)
     with closing(NotingTransport()) as transport:
         connection.connection_made(transport)
-        connection.write_whole(b"head", body, corked=is_corked)
-        waits = is_small and is_corked
-        assert cork._waiting == ([connection] if waits else [])
-        assert len(transport.writes) == (not waits)
-        await asyncio.sleep(0)
+        connection.write_whole(b"head", body)
         assert transport.writes == [(b"head" + body,) if is_small else (b"head", body)]
         transport.writes, transport.is_gone = [], True
         connection.write_whole(b"head", body)
         assert transport.writes == []
-
-
-def corked(connections, container):
-    """An exchange of a small request that waits for the end of this turn of the loop."""
-    there = container.destination
-    exchange = connections.ask_at_once(there, asked(), PATIENCE, WHOLE_CHUNK_BYTES, corked=True)
-    assert exchange is not None
-    return exchange
-
-
-async def test_a_container_that_speaks_before_its_request_leaves_is_cut(connections):
-    """What is in the kernel alone neither loop knows of."""
-    async with ScriptedContainer(answering) as container:
-        assert await ask(connections, container) == b"ok"
-        (call,) = container.calls
-        exchange = corked(connections, container)
-        os.write(call.writer.transport.get_extra_info("socket").fileno(), OK)
-        async with exchange as answer:
-            with pytest.raises(ContainerBroke):
-                await soon(whole(answer))
-        assert (connections.idle, len(call.heads)) == (0, 1)
-
-
-async def test_a_small_request_leaves_behind_what_is_ready_in_this_turn(connections):
-    async with ScriptedContainer(answering) as container:
-        assert await ask(connections, container) == b"ok"
-        (call,) = container.calls
-        side = call.writer.transport.get_extra_info("socket").fileno()
-        async with corked(connections, container) as answer:
-            assert select.select([side], [], [], 0.02)[0] == []
-            assert await soon(whole(answer)) == b"ok"
-        assert (connections.idle, len(call.heads)) == (1, 2)
-
-
-async def test_a_small_request_by_tls_leaves_at_once(connections, tmp_path):
-    """What TLS says by itself is no container that speaks too early."""
-    files = LocalCa(tmp_path).ensure(["localhost"], datetime.now(UTC))
-    async with ScriptedContainer(answering, server_context(files)) as container:
-        at = Address("localhost", container.port)
-        there = Destination(at, "", PATIENCE, Trust(files.ca).context())
-        async with await connections.ask(there, asked()) as answer:
-            assert await soon(whole(answer)) == b"ok"
-        (call,) = container.calls
-        side = call.writer.transport.get_extra_info("socket").fileno()
-        exchange = connections.ask_at_once(there, asked(), PATIENCE, WHOLE_CHUNK_BYTES, corked=True)
-        assert exchange is not None
-        async with exchange as answer:
-            assert select.select([side], [], [], PATIENCE)[0] == [side]
-            assert await soon(whole(answer)) == b"ok"
 
 
 async def test_a_connection_that_the_container_has_closed_is_never_used(connections):

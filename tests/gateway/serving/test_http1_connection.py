@@ -451,32 +451,10 @@ async def test_a_transport_that_is_somebody_elses_is_not_looked_at(monkeypatch):
     await server.shutdown(0)
 
 
-# --- Responses of one turn -----------------------------------------------------------------------
+# --- When responses leave ------------------------------------------------------------------------
 
 
-async def test_responses_of_one_turn_leave_together_at_its_end():
-    noted = []
-
-    async def answer(exchange):
-        noted.append(exchange.path)
-        exchange.respond(200)
-
-    server = Http1Server(answer)
-    protocols = {}
-    for name in "ab":
-        protocols[name] = server.protocol()
-        protocols[name].connection_made(Noting(noted, name))
-        protocols[name].data_received(HEALTHZ.replace(b"healthz", name.encode()))
-    await eventually(lambda: len(noted) == 4)
-    assert noted[:2] == ["/a", "/b"]
-    assert [name for name, _ in noted[2:]] == ["a", "b"]
-    assert all(data.startswith(b"HTTP/1.1 200 OK\r\n") for _, data in noted[2:])
-    for protocol in protocols.values():
-        protocol.connection_lost(None)
-    await server.shutdown(0)
-
-
-async def test_responses_to_requests_in_one_read_leave_in_one_write():
+async def test_responses_to_requests_in_one_read_leave_in_their_order():
     noted = []
 
     async def answer(exchange):
@@ -486,11 +464,8 @@ async def test_responses_to_requests_in_one_read_leave_in_one_write():
     protocol = server.protocol()
     protocol.connection_made(Noting(noted))
     protocol.data_received(HEALTHZ.replace(b"healthz", b"a") + HEALTHZ.replace(b"healthz", b"b"))
-    await eventually(lambda: noted)
-    ((_, data),) = noted
-    assert [each.rpartition(b"\r\n")[2] for each in data.split(b"HTTP/1.1 200 OK")] == [
-        *(b"", b"/a", b"/b")
-    ]
+    await eventually(lambda: len(noted) == 2)
+    assert [data.rpartition(b"\r\n")[2] for _, data in noted] == [b"/a", b"/b"]
     protocol.connection_lost(None)
     await server.shutdown(0)
 
@@ -508,7 +483,7 @@ async def is_answered_and_closed(server, protocol, transport, noted):
 @pytest.mark.parametrize(
     "how", ["the client ends its side", "aborted", "dropped", "no head", "closed"]
 )
-async def test_a_response_that_is_held_back_leaves_before_its_connection_ends(how):
+async def test_a_response_leaves_before_its_connection_ends(how):
     """In the very turn in which it was made."""
     noted = []
 
@@ -538,23 +513,21 @@ async def test_a_response_that_is_held_back_leaves_before_its_connection_ends(ho
     await is_answered_and_closed(server, protocol, transport, noted)
 
 
-@pytest.mark.parametrize(
-    ("status", "size", "waits"),
-    [(200, JOIN_UP_TO, True), (200, JOIN_UP_TO + 1, False), (204, 0, True)],
-)
-async def test_small_responses_wait_for_others_of_their_turn(status, size, waits):
+@pytest.mark.parametrize(("status", "size"), [(200, 0), (200, JOIN_UP_TO), (204, 0)])
+async def test_a_small_response_leaves_at_once_in_one_write(status, size):
     noted = []
 
     async def answer(exchange):
         exchange.respond(status, bytes(size))
-        asyncio.get_running_loop().call_soon(noted.append, "the others")
+        asyncio.get_running_loop().call_soon(noted.append, "the loop's next turn")
 
     server = Http1Server(answer)
     protocol = server.protocol()
     protocol.connection_made(Noting(noted))
     protocol.data_received(HEALTHZ)
-    await eventually(lambda: len(noted) == 2)
-    assert noted.index("the others") == (0 if waits else 1)
+    await eventually(lambda: "the loop's next turn" in noted)
+    (_, response), _ = noted
+    assert response.endswith(b"\r\n\r\n" + bytes(size))
     protocol.connection_lost(None)
     await server.shutdown(0)
 
