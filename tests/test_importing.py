@@ -1,12 +1,17 @@
-"""partway.importing: what is imported to stay is out of the garbage collector's sight."""
+"""partway.importing, and which modules an endpoint needs.
+
+A module that is imported to stay is out of the garbage collector's sight.
+"""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+import partway.gateway
 from partway.importing import import_to_stay
 
 #: Imports a module that makes as much as a command's, and says what the collector has done.
@@ -60,3 +65,75 @@ def test_after_a_fault_the_collector_is_on_again(tmp_path):
 def test_a_module_that_is_not_there():
     with pytest.raises(ModuleNotFoundError, match="nowhere"):
         import_to_stay("partway.nowhere")
+
+
+# --- What an attached endpoint imports ------------------------------------------------------------
+
+#: Reads settings, and has a fleet run their one endpoint from its start to its end. Says which of
+#: our modules that has imported.
+ATTACHED = """
+import asyncio, sys
+from partway.gateway import settings
+from partway.gateway.clock import LoopClock
+from partway.gateway.fleet.fleet import Fleet
+from partway.gateway.fleet.provisions import Provisions
+from partway.gateway.fleet.routing import Router
+
+async def run(endpoints):
+    provisions = Provisions(LoopClock())
+    fleet = Fleet(Router(), provisions.means)
+    fleet.start(endpoints)
+    assert await fleet.settled(60)
+    (endpoint,) = fleet.describe()
+    fleet.router.lease(endpoint.name).__exit__(None, None, None)
+    await provisions.remove_leftovers()
+    await fleet.stop()
+    await provisions.aclose()
+
+loaded = settings.load({"endpoints": ["chat=http://127.0.0.1:9"]}, {})
+asyncio.run(run(loaded.endpoints))
+print(*(name for name in sys.modules if name.startswith("partway.")))
+"""
+
+#: Beginnings of modules' names: containers that are launched, model data, archives, certificates.
+OF_LAUNCHED = (
+    "partway.gateway.archives",
+    "partway.gateway.fleet.archive_links",
+    "partway.gateway.fleet.child",
+    "partway.gateway.fleet.data_folder",
+    "partway.gateway.fleet.disk_room",
+    "partway.gateway.fleet.extraction",
+    "partway.gateway.fleet.gpus",
+    "partway.gateway.fleet.launched_provisions",
+    "partway.gateway.fleet.launchers.containers",
+    "partway.gateway.fleet.launchers.engine",
+    "partway.gateway.fleet.launchers.process",
+    "partway.gateway.fleet.launchers.program",
+    "partway.gateway.fleet.leash",
+    "partway.gateway.fleet.model_",
+    "partway.gateway.fleet.output",
+    "partway.gateway.fleet.printed",
+    "partway.gateway.fleet.process_table",
+    "partway.gateway.fleet.shared_work",
+    "partway.gateway.fleet.strays",
+    "partway.gateway.object_files",
+    "partway.gateway.store",
+    "partway.gateway.tls.certificates",
+    "partway.gateway.tls.context",
+    "partway.gateway.tls.local_ca",
+)
+
+
+def test_an_attached_endpoint_imports_nothing_of_launched_ones():
+    command = [sys.executable, "-c", ATTACHED]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    imported = done.stdout.split()
+    assert "partway.gateway.fleet.launchers.attached" in imported
+    assert [name for name in imported if name.startswith(OF_LAUNCHED)] == []
+
+
+def test_each_module_of_launched_endpoints_is_there():
+    gateway = Path(partway.gateway.__file__).parent
+    for name in OF_LAUNCHED:
+        path = name.removeprefix("partway.gateway.").replace(".", "/")
+        assert list(gateway.glob(f"{path}*")), f"nothing is called {name}"

@@ -13,8 +13,8 @@ from typing import Any, Final
 
 from partway.gateway.control.errors import ValidationException
 from partway.gateway.fleet.endpoints import OneSource, Program
-from partway.gateway.fleet.launchers.process import PORT_VARIABLE
 from partway.gateway.fleet.launchers.programs import OF_THE_GATEWAY
+from partway.gateway.fleet.surfaces import PORT_VARIABLE
 
 #: The list that lets every variable through, for what the gateway's operator asks for.
 EVERY_VARIABLE: Final = ("*",)

@@ -21,8 +21,8 @@ from partway.gateway.control.transform_records import (
     plan_of,
 )
 from partway.gateway.fleet.fleet import FleetStopping
-from partway.gateway.fleet.instance_maker import Means
 from partway.gateway.fleet.log_names import OF_JOBS
+from partway.gateway.fleet.making import Means
 from partway.gateway.fleet.status import EndpointStatus
 from partway.gateway.store.store import StoreError
 from partway.gateway.transform.callers_outputs import UnfinishedOutputs

@@ -34,9 +34,8 @@ from partway.gateway.fleet.endpoints import (
     is_tls,
 )
 from partway.gateway.fleet.images import resolve_image
-from partway.gateway.fleet.launchers.process import PORT_VARIABLE
 from partway.gateway.fleet.limits import MAX_VARIANTS
-from partway.gateway.fleet.surfaces import OF_VERTEX, VertexContainer
+from partway.gateway.fleet.surfaces import OF_VERTEX, PORT_VARIABLE, VertexContainer
 from partway.gateway.streams.policy import StreamPolicy
 from partway.gateway.tls.trust import Trust
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, Self, TypeAlias
 from urllib.parse import urlsplit
 
 from partway.gateway.dialling import HTTPS_PORT, Address
@@ -311,6 +311,25 @@ class Place:
             url = ", ".join(f"{each.hostname} {each.url}" for each in self.containers)
         object.__setattr__(self, "url", url)  # each request notes it
 
+    @classmethod
+    def of(cls, endpoint: Endpoint, variant: Variant, address: Address, hostname: str = "") -> Self:
+        """Where one container is.
+
+        Args:
+            endpoint: whose instance the container belongs to.
+            variant: what the container is, as if it were its instance's only one.
+            address: where it listens.
+            hostname: its name among those of its instance; empty for an only one.
+        """
+        source = variant.source
+        return cls(
+            *(endpoint.name, address, endpoint.policy, variant.name),
+            tls=source.tls if isinstance(source, Attached) else None,
+            has_log=not isinstance(source, Attached),
+            hostname=hostname,
+            surface=variant.surface(endpoint.name),
+        )
+
     def with_policy(self, policy: StreamPolicy) -> Place:
         """The same place, with another policy of the endpoint's streams."""
         containers = tuple(replace(each, policy=policy) for each in self.containers)
@@ -320,10 +339,7 @@ class Place:
 def places(endpoint: Endpoint) -> list[Place]:
     """Where the attached containers of an endpoint are."""
     return [
-        Place(
-            *(endpoint.name, address, endpoint.policy, variant.name, variant.source.tls),
-            surface=variant.surface(endpoint.name),
-        )
+        Place.of(endpoint, variant, address)
         for variant in endpoint.variants
         if isinstance(variant.source, Attached)
         for address in variant.source.addresses

@@ -10,7 +10,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from partway.gateway.clock import Clock
 from partway.gateway.fleet.deployment import Deployment
 from partway.gateway.fleet.endpoints import Endpoint
-from partway.gateway.fleet.instance_maker import InstanceMaker, Means
+from partway.gateway.fleet.instance_maker import InstanceMaker
+from partway.gateway.fleet.making import Means
 from partway.gateway.fleet.routing import Router
 from partway.gateway.fleet.status import EndpointState, EndpointStatus
 from partway.gateway.requests.prediction import PredictionPolicy

@@ -6,12 +6,11 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from partway.gateway.dialling import OutOfDescriptors
 from partway.gateway.fleet.endpoints import Attached, Place, Variant
 from partway.gateway.fleet.health import InstanceRules, worst
-from partway.gateway.fleet.launchers.containers import RunningContainers
 from partway.gateway.fleet.launchers.launcher import LaunchError, RunningContainer
 from partway.gateway.fleet.limits import CUT_TIMEOUT
 from partway.gateway.fleet.making import InstanceContext, Making
@@ -23,6 +22,9 @@ from partway.gateway.fleet.states import OVER, Happening, InstanceState, StartFa
 from partway.gateway.fleet.status import InstanceHealth, InstanceStatus
 from partway.gateway.waiting import before, first_of, time_limit
 from partway.log_lines import LogLine, TextLines
+
+if TYPE_CHECKING:
+    from partway.gateway.fleet.launchers.containers import RunningContainers
 
 log = logging.getLogger("partway.fleet")
 
@@ -220,8 +222,8 @@ class Instance:
             self._happens(Happening.TOLD_TO_STOP)
             return
         self.place = self._place_of(running)
-        if isinstance(running, RunningContainers):
-            running.on_first_end = self._one_has_ended
+        if self._variant.containers:
+            cast("RunningContainers", running).on_first_end = self._one_has_ended
         self._happens(Happening.LAUNCHED)
         ended = asyncio.create_task(running.wait(), name=f"end of {self.id}")
         try:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from partway.gateway.clock import Clock
-from partway.gateway.fleet.endpoints import Place
+from partway.gateway.fleet.endpoints import Place, Source
 from partway.gateway.fleet.launchers.launcher import Launcher, Order, RunningContainer
 from partway.gateway.fleet.routing import InstanceLoad
+
+if TYPE_CHECKING:
+    from partway.gateway.fleet.model_data import HeldData
 
 #: Asks a container's ``/ping``, with so many seconds for the answer; None if that was 200, else
 #: what was wrong. Raises OutOfDescriptors where it could not be asked.
@@ -33,6 +36,18 @@ class CapturedOutput(SaidLast, Protocol):
         """Take the next bytes."""
 
 
+class _NoOutput:
+    def last_lines(self) -> tuple[str, ...]:
+        return ()
+
+    def close(self) -> None:
+        pass
+
+
+#: Of instances whose output goes elsewhere.
+NO_OUTPUT: Final[SaidLast] = _NoOutput()
+
+
 @dataclass(frozen=True, slots=True)
 class InstanceContext:
     """What every instance of a fleet lives by.
@@ -48,6 +63,24 @@ class InstanceContext:
     clock: Clock
     wall_clock: Callable[[], float]
     launched: Callable[[str, str, float], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """By what a fleet has its instances.
+
+    Attributes:
+        launcher: the launcher of a source.
+        output: opens what takes a container's output, by its id and its endpoint's name.
+        model_data: has model data on disk, by what names it and the principal whose leave is asked
+            for (see :class:`~.endpoints.Variant`); raises ModelDataError.
+        around: what all instances live by.
+    """
+
+    launcher: Callable[[Source], Launcher]
+    output: Callable[[str, str], CapturedOutput]
+    model_data: Callable[[str, str | None], Awaitable[HeldData]]
+    around: InstanceContext
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,9 @@ PING: Final = "/ping"
 #: Where a container listens that nobody has told another port (clause 1.1-2, and Vertex AI's too).
 PORT: Final = 8080
 
+#: Tells a container where to listen (clause 1.1-2).
+PORT_VARIABLE: Final = "SAGEMAKER_BIND_TO_PORT"
+
 #: What Vertex AI tells its containers; the gateway sets them, and nobody else.
 HTTP_PORT: Final = "AIP_HTTP_PORT"
 HEALTH_ROUTE: Final = "AIP_HEALTH_ROUTE"

@@ -17,8 +17,8 @@ from partway.gateway.arns import Arns
 from partway.gateway.clock import Clock
 from partway.gateway.fleet.endpoints import Endpoint, Place, Variant
 from partway.gateway.fleet.fleet import Fleet
-from partway.gateway.fleet.instance_maker import Means
 from partway.gateway.fleet.limits import START_TIMEOUT
+from partway.gateway.fleet.making import Means
 from partway.gateway.fleet.routing import Router
 from partway.gateway.fleet.status import EndpointState
 from partway.gateway.operations.asking import AdmittedAlready

@@ -36,6 +36,10 @@ class Order:
     containers: tuple[Order, ...] = ()
 
 
+def no_output(_: bytes) -> None:
+    """Take what a container prints of which nothing comes here."""
+
+
 class LaunchError(Exception):
     """An instance cannot be launched; the message says why, and what to do.
 

@@ -29,6 +29,7 @@ from partway.gateway.fleet.limits import (
 from partway.gateway.fleet.output_pace import OutputPace
 from partway.gateway.fleet.process_table import listening_elsewhere, other_listener
 from partway.gateway.fleet.strays import Strays
+from partway.gateway.fleet.surfaces import PORT_VARIABLE
 from partway.gateway.waiting import first_of, time_limit
 from partway.log_lines import LogLine
 
@@ -36,9 +37,6 @@ log = logging.getLogger("partway.fleet")
 
 #: Where containers listen: a process of this machine is for this machine alone.
 HOST: Final = "127.0.0.1"
-
-#: Tells a container where to listen (clause 1.1-2).
-PORT_VARIABLE: Final = "SAGEMAKER_BIND_TO_PORT"
 
 #: Tells our own runtime the address, which is every interface otherwise, as in an image.
 BIND_TO_HOST: Final = "PARTWAY_BIND_TO_HOST"

@@ -13,7 +13,6 @@ from partway.gateway.fleet.launchers.empty_model import empty_model_dir
 from partway.gateway.fleet.launchers.launcher import Order
 from partway.gateway.fleet.launchers.process import (
     BIND_TO_HOST,
-    PORT_VARIABLE,
     Command,
     ContainerProcess,
     free_port,
@@ -22,6 +21,7 @@ from partway.gateway.fleet.launchers.process import (
 from partway.gateway.fleet.launchers.program_lookup import launch_error
 from partway.gateway.fleet.leash import Leash
 from partway.gateway.fleet.process_table import MARK
+from partway.gateway.fleet.surfaces import PORT_VARIABLE
 
 #: Says where the model is (clause 1.1-6).
 MODEL_DIR: Final = "SM_MODEL_DIR"

@@ -11,10 +11,9 @@ from pathlib import Path
 from partway.gateway.dialling import Address
 from partway.gateway.fleet.endpoints import Containers, Endpoint, Program, Variant
 from partway.gateway.fleet.fleet import Fleet
-from partway.gateway.fleet.instance_maker import Means
 from partway.gateway.fleet.launchers.containers import ContainersLauncher
 from partway.gateway.fleet.launchers.launcher import LaunchError
-from partway.gateway.fleet.making import InstanceContext
+from partway.gateway.fleet.making import InstanceContext, Means
 from partway.gateway.fleet.model_data import HeldData
 from partway.gateway.fleet.routing import Router
 from partway.gateway.streams.policy import StreamPolicy

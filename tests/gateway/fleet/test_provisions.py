@@ -1,30 +1,21 @@
-"""partway.gateway.fleet.provisions: what a gateway that was killed has left to an engine."""
+"""partway.gateway.fleet.provisions: what is made, and when."""
 
 from __future__ import annotations
 
-import asyncio
-import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from partway.gateway.clock import LoopClock
+from partway.gateway.dialling import Address
 from partway.gateway.fleet.data_directory import DataDirectory
-from partway.gateway.fleet.endpoints import Image
-from partway.gateway.fleet.launchers.engine_client import EngineClient
-from partway.gateway.fleet.launchers.engine_request import (
-    GATEWAY_LABEL,
-    INSTANCE_LABEL,
-    MADE_OF_LABEL,
-    MODEL_LABEL,
-)
+from partway.gateway.fleet.endpoints import Attached, Containers, OneContainer
+from partway.gateway.fleet.launchers.attached import AttachLauncher
 from partway.gateway.fleet.provisions import Provisions
-from partway.gateway.gateway import Gateway
-from partway.gateway.settings import Settings
+from tests.gateway.fleet.fakes import PROGRAM
 from tests.gateway.fleet.launchers.fake_engine import FakeEngine
-from tests.gateway.fleet.processes import eventually, soon
-from tests.gateway.streams.fakes import FakeClock
+from tests.gateway.fleet.processes import soon
 
 
 @pytest.fixture
@@ -39,49 +30,6 @@ def data(tmp_path: Path) -> Iterator[DataDirectory]:
         yield data
 
 
-@pytest.fixture
-async def left(fake, data) -> None:
-    """A gateway was killed that had an engine run a container."""
-    Provisions(LoopClock(), data).means.launcher(Image("model:1"))
-    await leave(fake, {GATEWAY_LABEL: data.id, INSTANCE_LABEL: "one"})
-
-
-async def leave(fake: FakeEngine, labels: dict[str, str]) -> None:
-    """Let an engine run a container that somebody has made."""
-    client = EngineClient(fake.where, LoopClock())
-    await soon(client.create("one", {"Labels": labels}))
-    await soon(client.start("one"))
-    await client.aclose()
-    fake.asked.clear()
-
-
-def hangs(fake: FakeEngine, what: str) -> asyncio.Event:
-    """Let an engine not answer; returns what is set once it is asked."""
-    asked = asyncio.Event()
-
-    async def hang() -> None:
-        asked.set()
-        await asyncio.Event().wait()
-
-    fake.answers[what] = hang
-    return asked
-
-
-async def test_leftovers_are_removed_though_there_is_no_image_any_more(left, fake, data):
-    gateway = Gateway(Settings(port=0), data=data)
-    await soon(gateway.start())
-    await eventually(lambda: fake.containers == {})
-    await soon(gateway.drain())
-
-
-async def test_a_gateway_that_stops_does_not_wait_for_it(left, fake, data):
-    asked = hangs(fake, "GET /containers")
-    gateway = Gateway(Settings(port=0), data=data)
-    await soon(gateway.start())
-    await soon(asked.wait())
-    await soon(gateway.drain())
-
-
 async def test_an_engine_that_was_never_used_is_not_asked(fake, data):
     for each in (Provisions(LoopClock(), data), Provisions(LoopClock())):
         await soon(each.remove_leftovers())
@@ -89,100 +37,22 @@ async def test_an_engine_that_was_never_used_is_not_asked(fake, data):
     assert fake.asked == []
 
 
-async def test_an_engine_that_is_away_is_a_warning(left, fake, data, caplog):
-    await fake.stop()
+async def test_each_kind_of_source_has_one_launcher():
+    provisions = Provisions(LoopClock())
+    launcher = provisions.means.launcher
+    attached = Attached((Address("127.0.0.1", 1),))
+    several = Containers((OneContainer(hostname="one", source=PROGRAM),))
+    assert isinstance(launcher(attached), AttachLauncher)
+    made = [launcher(each) for each in (attached, PROGRAM, several)]
+    assert [launcher(each) for each in (attached, PROGRAM, several)] == made
+    assert len(set(made)) == 3
+    await provisions.aclose()
+
+
+async def test_what_a_container_prints_is_kept(data):
     provisions = Provisions(LoopClock(), data)
-    await soon(provisions.remove_leftovers())
-    assert "leftover containers may run on" in caplog.text
-    assert fake.where in caplog.text
+    output = provisions.means.output("one", "echo")
+    output.feed(b"hello")
+    output.close()
     await provisions.aclose()
-
-
-async def test_an_engine_that_takes_too_long_is_a_warning(left, fake, data, caplog, monkeypatch):
-    monkeypatch.setattr("partway.gateway.fleet.provisions.LEFTOVERS_TIMEOUT", 30.0)
-    # The launcher's clock is the loop's.
-    removals = "partway.gateway.fleet.launchers.engine_removals"
-    monkeypatch.setattr(f"{removals}.ENGINE_REMOVAL_TIMEOUT", 0.05)
-    clock = FakeClock()
-    asked = hangs(fake, "DELETE")
-    provisions = Provisions(clock, data)
-    removing = asyncio.create_task(provisions.remove_leftovers())
-    await soon(asked.wait())
-    clock.advance(30)
-    await soon(removing)
-    assert "has not removed all of them within 30 s" in caplog.text
-    await provisions.aclose()
-
-
-# --- Model data of what was left -----------------------------------------------------------------
-
-
-@pytest.fixture
-def models(data) -> tuple[Path, Path]:
-    """Two that a gateway which was killed has unpacked."""
-    names = tuple(data.models / (digit * 64) for digit in "ab")
-    for name in names:
-        name.mkdir()
-    return names
-
-
-@pytest.fixture
-def archive(tmp_path: Path) -> str:
-    (tmp_path / "weights").write_text("1 2 3")
-    with tarfile.open(tmp_path / "model.tar.gz", "w:gz") as made:
-        made.add(tmp_path / "weights", "weights")
-    return str(tmp_path / "model.tar.gz")
-
-
-async def test_what_is_left_keeps_its_model_data_until_it_is_removed(fake, data, models, archive):
-    used, unused = models
-    data.engine_key()
-    labels = {GATEWAY_LABEL: data.id, INSTANCE_LABEL: "one", MADE_OF_LABEL: "that"}
-    await leave(fake, {**labels, MODEL_LABEL: str(used)})
-    provisions = Provisions(LoopClock(), data)
-    held = await soon(provisions.means.model_data(archive))
-    assert (used.exists(), unused.exists(), held.path.exists()) == (True, False, True)
-    await soon(provisions.remove_leftovers(lambda *_: True))
-    assert (list(fake.containers), used.exists()) == (["one"], True)
-    await soon(provisions.remove_leftovers())
-    assert fake.containers == {}
-    await eventually(lambda: not used.exists())
-    held.release()
-    await provisions.aclose()
-
-
-async def test_whoever_gives_up_leaves_it_to_the_next_to_ask_what_is_used(
-    fake, data, models, archive
-):
-    used, unused = models
-    data.engine_key()
-    labels = {GATEWAY_LABEL: data.id, INSTANCE_LABEL: "one", MADE_OF_LABEL: "that"}
-    await leave(fake, {**labels, MODEL_LABEL: str(used)})
-    asked = hangs(fake, "GET /containers")
-    provisions = Provisions(LoopClock(), data)
-    acquiring = asyncio.create_task(provisions.means.model_data(archive))
-    await soon(asked.wait())
-    acquiring.cancel()
-    await soon(asyncio.wait((acquiring,)))
-    del fake.answers["GET /containers"]
-    held = await soon(provisions.means.model_data(archive))
-    assert (used.exists(), unused.exists(), held.path.exists()) == (True, False, True)
-    held.release()
-    await provisions.aclose()
-
-
-async def test_an_engine_that_does_not_say_what_is_used_holds_nobody_up(
-    fake, data, models, archive, monkeypatch
-):
-    monkeypatch.setattr("partway.gateway.fleet.provisions.LEFTOVERS_LOOK_TIMEOUT", 30.0)
-    data.engine_key()
-    clock = FakeClock()
-    asked = hangs(fake, "GET /containers")
-    provisions = Provisions(clock, data)
-    acquiring = asyncio.create_task(provisions.means.model_data(archive))
-    await soon(asked.wait())
-    clock.advance(30)
-    held = await soon(acquiring)
-    assert [each.exists() for each in models] == [False, False]
-    held.release()
-    await provisions.aclose()
+    assert (data.logs / "one.log").read_bytes() == b"hello"

@@ -1,0 +1,164 @@
+"""Orders for instances of launched containers, and the model data that the instances share."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+
+from partway.gateway.fleet.container_ids import container_id
+from partway.gateway.fleet.container_outputs import ContainerOutputs
+from partway.gateway.fleet.endpoints import Attached, Containers, Endpoint, Place, Variant
+from partway.gateway.fleet.file_work import on_thread
+from partway.gateway.fleet.launchers.containers import RunningContainers
+from partway.gateway.fleet.launchers.launcher import (
+    LaunchError,
+    Order,
+    RunningContainer,
+    no_output,
+)
+from partway.gateway.fleet.limits import MODEL_DATA_LOOK_TIMEOUT
+from partway.gateway.fleet.making import CapturedOutput, Making, Means
+from partway.gateway.fleet.model_data import HeldData, ModelDataError
+from partway.gateway.fleet.pinned_path import PinnedPath
+from partway.gateway.fleet.routing import InstanceLoad
+from partway.gateway.waiting import time_limit
+
+
+class LaunchOrders:
+    """Makes orders for the instances of one version of an endpoint.
+
+    The first instance has the model data brought, and they stay until :meth:`close`. An instance
+    that takes another's place needs no network then, and has the same data.
+
+    Args:
+        means: by what there are instances.
+        endpoint: whose they are.
+    """
+
+    def __init__(self, means: Means, endpoint: Endpoint) -> None:
+        self._means = means
+        self._endpoint = endpoint
+        self._acquiring = asyncio.Lock()
+        self._data: dict[str, HeldData] = {}  # by the container's host name
+        self._closed = False
+
+    def making(self, name: str, variant: Variant, number: int, load: InstanceLoad) -> Making:
+        """Have what one instance is made of; its output is open from here on.
+
+        Args:
+            name: the instance's id.
+            variant: what it is an instance of.
+            number: which of the variant's it is, from 0.
+            load: what is open on it.
+        """
+        outputs = {
+            hostname: self._means.output(container_id(name, hostname), self._endpoint.name)
+            for hostname in [each.hostname for each in variant.containers] or [""]
+        }
+        return Making(
+            self._means.launcher(variant.source),
+            lambda: self._order(name, variant, number, outputs),
+            lambda running: _place(self._endpoint, variant, running),
+            ContainerOutputs(outputs) if variant.containers else outputs[""],
+            load,
+        )
+
+    def close(self) -> None:
+        """Give back what the instances have shared; none of them lives any more."""
+        self._closed = True
+        held, self._data = self._data, {}
+        for data in held.values():
+            data.release()
+
+    async def _order(
+        self, name: str, variant: Variant, number: int, outputs: Mapping[str, CapturedOutput]
+    ) -> Order:
+        """The order for an instance, once what that needs is there.
+
+        Raises:
+            LaunchError: it is not to be had.
+        """
+        endpoint = self._endpoint.name
+        if not variant.containers:
+            folder = await self._model_dir(variant)
+            return Order(name, endpoint, variant, number, folder, outputs[""].feed)
+        orders = []
+        for each in variant.containers:
+            one, own = variant.of(each), container_id(name, each.hostname)
+            try:
+                folder = await self._model_dir(one, each.hostname)
+            except LaunchError as error:
+                why = f"{each.hostname}: {error}"
+                raise LaunchError(why, passing=error.passing, waits=error.waits) from error
+            # What somebody else runs at one URL is there for all instances.
+            its_number = 0 if isinstance(one.source, Attached) else number
+            orders.append(
+                Order(own, endpoint, one, its_number, folder, outputs[each.hostname].feed)
+            )
+        return Order(name, endpoint, variant, number, None, no_output, tuple(orders))
+
+    async def _model_dir(self, variant: Variant, hostname: str = "") -> Path | None:
+        """Have the model data of a container at hand, once for all instances.
+
+        Raises:
+            LaunchError: they are not to be had.
+        """
+        if variant.model_data is None:
+            return None
+        async with self._acquiring:
+            data, pinned = self._data.get(hostname), variant.pinned
+            # What was unpacked is a copy of ours: only a folder is used where it is, by each anew.
+            if pinned is not None and (data is None or data.path == pinned.path):
+                await self._check(pinned)
+            if data is None:
+                data = await self._acquire(variant, variant.model_data)
+                if self._closed:
+                    data.release()
+                    raise LaunchError("the instance is not wanted any more", passing=False)
+                self._data[hostname] = data
+            return data.path
+
+    async def _check(self, pinned: PinnedPath) -> None:
+        """Look at what a caller has named as late as can be.
+
+        Raises:
+            LaunchError: another thing is there now.
+        """
+        clock = self._means.around.clock
+        try:
+            async with time_limit(clock, MODEL_DATA_LOOK_TIMEOUT):
+                await on_thread(clock, lambda _: pinned.check())
+        except ValueError as error:
+            raise LaunchError(f"model data: {error}", passing=True) from None
+        except OSError as error:  # a TimeoutError is one
+            why = f"model data: {pinned.path} cannot be looked at: {error.strerror or 'no answer'}"
+            raise LaunchError(why, passing=True) from None
+
+    async def _acquire(self, variant: Variant, model_data: str) -> HeldData:
+        seconds = variant.times.download_timeout
+        limit = nullcontext() if seconds is None else time_limit(self._means.around.clock, seconds)
+        try:
+            async with limit:
+                return await self._means.model_data(model_data, variant.model_maker)
+        except ModelDataError as error:
+            why = f"model data: {error}"
+            raise LaunchError(why, passing=error.passing, waits=error.waits) from None
+        except TimeoutError:
+            why = f"model data: they are not at hand after {seconds:g} s"
+            raise LaunchError(why, passing=True) from None
+
+
+def _place(endpoint: Endpoint, variant: Variant, running: RunningContainer) -> Place:
+    """Where an instance is, and each of its containers where it has several."""
+    if not isinstance(running, RunningContainers):
+        return Place.of(endpoint, variant, running.address)
+    containers = tuple(
+        Place.of(endpoint, variant.of(each), running.addresses[each.hostname], each.hostname)
+        for each in variant.containers
+    )
+    source = variant.source
+    assert isinstance(source, Containers), "else it has one container"
+    return replace(containers[0], hostname="", containers=containers, execution=source.execution)

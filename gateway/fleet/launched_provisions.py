@@ -1,0 +1,171 @@
+"""Means of endpoints whose containers the gateway launches: launchers, model data, logs."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import tempfile
+from collections.abc import Callable
+from contextlib import AsyncExitStack, suppress
+from functools import partial
+from pathlib import Path
+from uuid import uuid4
+
+from partway.gateway.clock import Clock
+from partway.gateway.files import temporary_folder
+from partway.gateway.fleet.data_directory import DataDirectory
+from partway.gateway.fleet.endpoints import Containers, Image, Program, Source
+from partway.gateway.fleet.gpus import GpuShares
+from partway.gateway.fleet.launchers.containers import ContainersLauncher
+from partway.gateway.fleet.launchers.engine import EngineLauncher
+from partway.gateway.fleet.launchers.launcher import Launcher, LaunchError
+from partway.gateway.fleet.launchers.programs import ProgramLauncher
+from partway.gateway.fleet.limits import LEFTOVERS_LOOK_TIMEOUT, LEFTOVERS_TIMEOUT
+from partway.gateway.fleet.model_data import HeldData, ModelData, ModelDataError
+from partway.gateway.fleet.output import OutputFolder
+from partway.gateway.waiting import time_limit
+from partway.log_lines import LogLine
+
+log = logging.getLogger("partway.fleet")
+
+
+class LaunchedProvisions:
+    """Made with the first container that is launched, and given back with the fleet.
+
+    Args:
+        clock: measures all times.
+        data: as of :class:`~.provisions.Provisions`.
+        quota: likewise.
+        refusal: likewise.
+        launcher: the launcher of a source, attached ones included.
+
+    Attributes:
+        output: the folder of what containers print.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        data: DataDirectory | None,
+        quota: int,
+        refusal: Callable[[str, str], str],
+        launcher: Callable[[Source], Launcher],
+    ) -> None:
+        self.output = OutputFolder(None if data is None else data.logs, clock)
+        self._clock = clock
+        self._data = data
+        self._quota = quota
+        self._refusal = refusal
+        self._launcher_of_any = launcher
+        self._temporary: tempfile.TemporaryDirectory[str] | None = None
+        self._model_data: ModelData | None = None
+        self._taking_over = asyncio.Lock()
+        self._has_taken_over = False
+        self._in_use: list[HeldData] = []  # by what a gateway that was killed has left
+        self._gpus = GpuShares()
+        self._launchers: dict[type[Source], Launcher] = {}
+
+    def launcher(self, kind: type[Source]) -> Launcher:
+        """The launcher of a kind of source other than an attached one."""
+        if kind not in self._launchers:
+            self._launchers[kind] = self._made(kind)
+        return self._launchers[kind]
+
+    async def remove_leftovers(self, but: Callable[[str, str], bool] | None = None) -> None:
+        """Remove leftover containers; see :meth:`.provisions.Provisions.remove_leftovers`."""
+        engine = self._engine_that_was_used()
+        if engine is None:
+            return
+        try:
+            async with time_limit(self._clock, LEFTOVERS_TIMEOUT):
+                await engine.remove_leftovers(but)
+        except LaunchError as error:
+            reason = str(error)
+        except TimeoutError:
+            reason = f"the engine has not removed all of them within {LEFTOVERS_TIMEOUT:g} s"
+        else:
+            reason = ""
+        if reason:
+            log.warning(LogLine("leftover containers may run on", reason=reason))
+        elif but is None:
+            self._release_leftovers_data()
+
+    async def acquire(self, source: str, maker: str | None = None) -> HeldData:
+        """Have model data at hand; :attr:`.instance_maker.Means.model_data` says how."""
+        async with self._taking_over:
+            if self._model_data is None:
+                if self._data is not None:
+                    folder = self._data.models
+                else:
+                    self._temporary = _temporary_models()
+                    folder = Path(self._temporary.name)
+                self._model_data = ModelData(folder, quota=self._quota, clock=self._clock)
+            if not self._has_taken_over:
+                # Whoever is cancelled here leaves it to the next: nothing is removed before it.
+                await self._keep_leftovers_data(self._model_data)
+                self._has_taken_over = True
+        if maker is None:
+            return await self._model_data.acquire(source)
+        return await self._model_data.acquire(source, partial(self._refusal, maker))
+
+    async def aclose(self) -> None:
+        """Give all of it back; no instance lives any more."""
+        async with AsyncExitStack() as held:  # what one of them raises keeps none of the others
+            held.push_async_callback(self.output.aclose)
+            if self._temporary is not None:
+                held.callback(self._temporary.cleanup)
+            if self._model_data is not None:
+                held.push_async_callback(self._model_data.aclose)
+            held.callback(self._release_leftovers_data)
+            for launcher in self._launchers.values():
+                held.push_async_callback(launcher.aclose)
+
+    def _made(self, kind: type[Source]) -> Launcher:
+        if kind is Containers:
+            return ContainersLauncher(self._launcher_of_any)
+        if kind is Program:
+            return ProgramLauncher(self._gpus)
+        if self._data is None:  # nothing of this gateway is found again
+            return EngineLauncher(uuid4().hex, gpus=self._gpus)
+        # The key is kept before there is anything to be found again.
+        return EngineLauncher(self._data.id, key=self._data.engine_key(), gpus=self._gpus)
+
+    def _engine_that_was_used(self) -> EngineLauncher | None:
+        if self._data is None or not self._data.has_used_engine:
+            return None
+        launcher = self.launcher(Image)
+        assert isinstance(launcher, EngineLauncher), "images are for it"
+        return launcher
+
+    async def _keep_leftovers_data(self, model_data: ModelData) -> None:
+        """Keep what containers use that a gateway which was killed has left, for them to go on.
+
+        Where the engine does not say it in time nothing is kept: they are not taken over then.
+        """
+        engine = self._engine_that_was_used()
+        if engine is None:
+            return
+        with suppress(LaunchError, ModelDataError, TimeoutError):  # whoever acquires hears of it
+            async with time_limit(self._clock, LEFTOVERS_LOOK_TIMEOUT):
+                models = await engine.models_in_use()
+            if models:
+                self._in_use += (await model_data.take_over(models)).values()
+
+    def _release_leftovers_data(self) -> None:
+        for each in self._in_use:
+            each.release()
+        self._in_use.clear()
+
+
+def _temporary_models() -> tempfile.TemporaryDirectory[str]:
+    """A folder for model data that are not kept.
+
+    Raises:
+        ModelDataError: there is no room for one.
+    """
+    try:
+        return tempfile.TemporaryDirectory(prefix="partway-models-", dir=temporary_folder())
+    except OSError as error:
+        raise ModelDataError(
+            f"no temporary folder for model data: {error.strerror}", passing=True, waits=True
+        ) from None
