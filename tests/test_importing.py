@@ -69,8 +69,8 @@ def test_a_module_that_is_not_there():
 
 # --- What an attached endpoint imports ------------------------------------------------------------
 
-#: Reads settings, and has a fleet run their one endpoint from its start to its end. Says which of
-#: our modules that has imported.
+#: Reads settings, listens without TLS, and has a fleet run the one endpoint from its start to its
+#: end. Prints the names of our modules that have been imported.
 ATTACHED = """
 import asyncio, sys
 from partway.gateway import settings
@@ -78,8 +78,12 @@ from partway.gateway.clock import LoopClock
 from partway.gateway.fleet.fleet import Fleet
 from partway.gateway.fleet.provisions import Provisions
 from partway.gateway.fleet.routing import Router
+from partway.gateway.serving.listener import Listener
 
 async def run(endpoints):
+    listener = Listener(None, None, None)
+    await listener.start("127.0.0.1", 0)
+    listener.stop()
     provisions = Provisions(LoopClock())
     fleet = Fleet(Router(), provisions.means)
     fleet.start(endpoints)
@@ -117,6 +121,7 @@ OF_LAUNCHED = (
     "partway.gateway.fleet.shared_work",
     "partway.gateway.fleet.strays",
     "partway.gateway.object_files",
+    "partway.gateway.serving.tls_port",
     "partway.gateway.store",
     "partway.gateway.tls.certificates",
     "partway.gateway.tls.context",

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from typing import Protocol, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 from partway.gateway.limits import OPENING_TIMEOUT
 from partway.gateway.serving.crowd import Crowd, Visitor
-from partway.gateway.serving.tls_port import TlsPort
 from partway.protocol.limits import ACCEPT_BACKLOG
 from partway.protocol.opening import FirstBytes, opening_of
+
+if TYPE_CHECKING:
+    from partway.gateway.serving.tls_port import TlsPort
 
 
 class HttpServer(Protocol):
@@ -59,6 +61,8 @@ class Listener:
         """
         try:
             if tls is not None:
+                from partway.gateway.serving.tls_port import TlsPort
+
                 tls_port = TlsPort(tls, lambda visitor: _Opening(self, visitor), self.crowd.enter)
                 self._tls_ports.append(tls_port)
                 return await tls_port.start(host, port)
