@@ -24,8 +24,8 @@ from partway.gateway.cli.gateway_asked import (
 from partway.gateway.cli.process import INTERRUPTED, interrupted_by_sigterm
 from partway.gateway.files import is_file_or_folder, replacing
 from partway.gateway.fleet.data_directory import DataDirectory, DataDirectoryError
-from partway.gateway.store.backups import BackupError, check_backup, snapshot_of_stopped
-from partway.gateway.store.store import StoreError
+from partway.gateway.store.backups import check_backup, snapshot_of_stopped
+from partway.gateway.store.store import BackupError, StoreError
 from partway.log_lines import say_failure
 
 if TYPE_CHECKING:

@@ -17,7 +17,8 @@ from partway.gateway.cli.gateway_asked import (
 )
 from partway.gateway.cli.process import INTERRUPTED, interrupted_by_sigterm
 from partway.gateway.fleet.data_directory import DataDirectory, DataDirectoryError
-from partway.gateway.store.backups import BackupError, restore
+from partway.gateway.store.backups import restore
+from partway.gateway.store.store import BackupError
 from partway.log_lines import say_failure
 
 if TYPE_CHECKING:

@@ -39,8 +39,7 @@ from partway.gateway.operations.admin_logs import LogsAsked, log_lines
 from partway.gateway.serving.error_dialects import aws_rest_json
 from partway.gateway.serving.exchange import Exchange
 from partway.gateway.serving.http1 import Http1Server
-from partway.gateway.store.backups import BackupError
-from partway.gateway.store.store import StoreError
+from partway.gateway.store.store import BackupError, StoreError
 from partway.gateway.waiting import time_limit
 from partway.log_lines import LogLine
 from partway.protocol.errors import (

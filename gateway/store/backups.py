@@ -21,14 +21,10 @@ from partway.gateway.store.database import (
 )
 from partway.gateway.store.record_rows import read_rows
 from partway.gateway.store.sqlite_errors import said_by_sqlite
-from partway.gateway.store.store import StoreError
+from partway.gateway.store.store import BackupError, StoreError
 
 #: Read of a backup at once.
 _BLOCK: Final = 1 << 20
-
-
-class BackupError(Exception):
-    """A backup cannot be written or restored; the message says which, why, and what to do."""
 
 
 def snapshot(connection: sqlite3.Connection, path: Path) -> bytes:

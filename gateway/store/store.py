@@ -20,6 +20,10 @@ class StoreUnavailable(StoreError, DiskRefusal):
     """The disk does not take or give the store's file now; a later try may succeed."""
 
 
+class BackupError(Exception):
+    """A backup cannot be written or restored; the message says which, why, and what to do."""
+
+
 @dataclass(frozen=True, slots=True)
 class Record:
     """One thing that is written down.

@@ -12,14 +12,13 @@ import pytest
 
 from partway.gateway.clock import LoopClock
 from partway.gateway.store.backups import (
-    BackupError,
     check_backup,
     restore,
     snapshot_of_stopped,
 )
 from partway.gateway.store.database import STEPS
 from partway.gateway.store.sqlite import SqliteStore
-from partway.gateway.store.store import Record
+from partway.gateway.store.store import BackupError, Record
 
 pytestmark = pytest.mark.anyio
 
