@@ -119,6 +119,8 @@ OF_LAUNCHED = (
     "partway.gateway.fleet.printed",
     "partway.gateway.fleet.process_table",
     "partway.gateway.fleet.shared_work",
+    "partway.gateway.fleet.slow_start",
+    "partway.gateway.fleet.startup",
     "partway.gateway.fleet.strays",
     "partway.gateway.object_files",
     "partway.gateway.serving.tls_port",

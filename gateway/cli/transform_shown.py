@@ -15,7 +15,7 @@ from rich.text import Text
 
 from partway.gateway.clock import Clock, Timer
 from partway.gateway.fleet.commands import NOT_EXPANDED
-from partway.gateway.fleet.slow_start import NOT_READY
+from partway.gateway.fleet.instance import NOT_READY
 from partway.gateway.plain_text import safe_lines
 from partway.gateway.terminal import console_for, print_line
 from partway.gateway.transform.outcomes import FileOutcome, FileState

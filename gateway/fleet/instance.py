@@ -10,14 +10,12 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from partway.gateway.dialling import OutOfDescriptors
 from partway.gateway.fleet.endpoints import Attached, Place, Variant
-from partway.gateway.fleet.health import InstanceRules, worst
+from partway.gateway.fleet.health import InstanceRules
 from partway.gateway.fleet.launchers.launcher import LaunchError, RunningContainer
 from partway.gateway.fleet.limits import CUT_TIMEOUT
 from partway.gateway.fleet.making import InstanceContext, Making
 from partway.gateway.fleet.ping_each import ping_each
 from partway.gateway.fleet.ping_pace import PingPace
-from partway.gateway.fleet.slow_start import NO_ANSWER_YET, NOT_READY, SlowStart
-from partway.gateway.fleet.startup import ask_until_ready
 from partway.gateway.fleet.states import OVER, Happening, InstanceState, StartFailure, after
 from partway.gateway.fleet.status import InstanceHealth, InstanceStatus
 from partway.gateway.waiting import before, first_of, time_limit
@@ -27,6 +25,9 @@ if TYPE_CHECKING:
     from partway.gateway.fleet.launchers.containers import RunningContainers
 
 log = logging.getLogger("partway.fleet")
+
+#: The log's word for an instance that is not ready after seconds.
+NOT_READY: Final = "instance is not ready"
 
 #: What the log says of an instance that has come into a state.
 _LINES: Final = {
@@ -100,7 +101,8 @@ class Instance:
             launched=not self._is_attached,
             kept=_kept(variant),
         )
-        self._slow_start = SlowStart(self._clock, self._warn_of_slow_start)
+        start = making.start
+        self._slow_start = None if start is None else start(self._clock, self._warn_of_slow_start)
         self._is_ending = False  # one of several containers has ended
         self._told = asyncio.Event()
         self._hastened = asyncio.Event()
@@ -170,6 +172,7 @@ class Instance:
 
     def status(self, version: int) -> InstanceStatus:
         """How it is, as a value."""
+        slow_start = "" if self._slow_start is None else self._slow_start.reason
         streams = sum(lease.is_stream for lease in self._load.leases)
         return InstanceStatus(
             self.id,
@@ -177,7 +180,7 @@ class Instance:
             self.state,
             # Until it has answered, nothing is known of one that has just been launched.
             InstanceHealth.UNKNOWN if self._served_since is None else self._rules.health,
-            self.reason or self._slow_start.reason or self._rules.trouble,
+            self.reason or slow_start or self._rules.trouble,
             self._since,
             "" if self.place is None else self.place.url,
             streams,
@@ -267,18 +270,18 @@ class Instance:
 
     async def _start(self, running: RunningContainer, ended: asyncio.Task[object]) -> str:
         """Wait until it answers its pings; returns why that is not to be waited for any longer."""
-        if self._is_attached:
+        if self._slow_start is None:
             return ""
+        start = self._slow_start
         timeout = self._variant.times.startup_timeout
         try:
             async with time_limit(self._clock, timeout):
-                await self._until(ended, self._become_ready(running))
+                await self._until(ended, start.until_ready(running, self._ping_launched, self.id))
         except LaunchError as error:  # its port is another's
             return f"cannot be reached: {error}"
         except TimeoutError:
             self.start_failure = StartFailure.NOT_READY
-            reason = self._slow_start.reason or NO_ANSWER_YET
-            return f"is not ready after {timeout:g} s: {reason}"
+            return f"is not ready after {timeout:g} s: {start.said}"
         return "has ended" if ended.done() else ""
 
     async def _empty(self, ended: asyncio.Task[object]) -> None:
@@ -332,32 +335,8 @@ class Instance:
         seconds = self._variant.times.ping_timeout
         return await ping_each(self._around.ping, self.place, seconds, but)
 
-    async def _become_ready(self, running: RunningContainer) -> None:
-        watching = asyncio.create_task(self._watch_slow_start(running))
-        try:
-            await ask_until_ready(self._is_ready, self._clock)
-        finally:
-            watching.cancel()
-            await asyncio.wait((watching,))
-        await running.verify()
-
-    async def _is_ready(self) -> bool:
-        """Ping what was launched of it; whether all answers with 200 (clauses 1.1-2, 1.1-3)."""
-        try:
-            trouble = worst(await self._ping(but=self._attached))
-        except OutOfDescriptors as error:
-            trouble = f"it could not be asked: {error}"
-        self._slow_start.pinged(trouble)
-        return trouble is None
-
-    async def _watch_slow_start(self, running: RunningContainer) -> None:
-        """Look for the reason of a slow start; a fault of the gateway ends the look alone."""
-        try:
-            await self._slow_start.watch(running.listening_trouble)
-        except Exception:  # the instance may still become ready
-            log.exception(
-                LogLine("the gateway failed to look why an instance is slow", instance=self.id)
-            )
+    async def _ping_launched(self) -> Mapping[str, str | None]:
+        return await self._ping(but=self._attached)
 
     def _warn_of_slow_start(self, seconds: float, reason: str) -> None:
         self._log(logging.WARNING, NOT_READY, reason=reason, seconds=round(seconds))

@@ -24,6 +24,7 @@ from partway.gateway.fleet.making import CapturedOutput, Making, Means
 from partway.gateway.fleet.model_data import HeldData, ModelDataError
 from partway.gateway.fleet.pinned_path import PinnedPath
 from partway.gateway.fleet.routing import InstanceLoad
+from partway.gateway.fleet.slow_start import SlowStart
 from partway.gateway.waiting import time_limit
 
 
@@ -64,6 +65,7 @@ class LaunchOrders:
             lambda running: _place(self._endpoint, variant, running),
             ContainerOutputs(outputs) if variant.containers else outputs[""],
             load,
+            SlowStart if variant.launched else None,
         )
 
     def close(self) -> None:

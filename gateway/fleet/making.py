@@ -13,6 +13,7 @@ from partway.gateway.fleet.routing import InstanceLoad
 
 if TYPE_CHECKING:
     from partway.gateway.fleet.model_data import HeldData
+    from partway.gateway.fleet.slow_start import SlowStart
 
 #: Asks a container's ``/ping``, with so many seconds for the answer; None if that was 200, else
 #: what was wrong. Raises OutOfDescriptors where it could not be asked.
@@ -93,6 +94,8 @@ class Making:
         place_of: makes its place of its container.
         output: takes what that prints.
         load: what is open on it.
+        start: makes what waits until a launched one is ready, of a clock and what is told of a slow
+            start; None for an attached one, which is in service at once.
     """
 
     launcher: Launcher
@@ -100,3 +103,4 @@ class Making:
     place_of: Callable[[RunningContainer], Place]
     output: SaidLast
     load: InstanceLoad
+    start: Callable[[Clock, Callable[[float, str], object]], SlowStart] | None = None

@@ -1,21 +1,27 @@
-"""Why an instance that starts is not ready yet: what its ``/ping`` says, and where it listens."""
+"""The start of a launched instance: until it is ready, and why it is not ready yet."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
 from partway.gateway.clock import Clock
+from partway.gateway.dialling import OutOfDescriptors
+from partway.gateway.fleet.health import worst
+from partway.gateway.fleet.launchers.launcher import RunningContainer
 from partway.gateway.fleet.limits import (
     SLOW_START_LOOK_AFTER,
     SLOW_START_LOOK_INTERVAL,
     SLOW_START_WARNING_AFTER,
     SLOW_START_WARNING_INTERVAL,
 )
+from partway.gateway.fleet.startup import ask_until_ready
 from partway.gateway.waiting import pause
+from partway.log_lines import LogLine
 
-#: The log's word for an instance that is not ready after seconds.
-NOT_READY: Final = "instance is not ready"
+log = logging.getLogger("partway.fleet")
 
 #: Stands in a warning for the answer to the first ``/ping``.
 NO_ANSWER_YET: Final = "its first /ping has no answer yet"
@@ -40,6 +46,53 @@ class SlowStart:
         """Why it is not ready; empty where nothing is known, or nothing is wrong."""
         return self._listening or self._ping
 
+    @property
+    def said(self) -> str:
+        """The reason; before the first answer, that there is no answer yet."""
+        return self.reason or NO_ANSWER_YET
+
+    async def until_ready(
+        self,
+        running: RunningContainer,
+        ping: Callable[[], Awaitable[Mapping[str, str | None]]],
+        instance: str,
+    ) -> None:
+        """Wait until all that was launched answers with 200 (clauses 1.1-2, 1.1-3).
+
+        Args:
+            running: what was launched.
+            ping: asks each container once; returns what was wrong by its host name, None for 200.
+            instance: the instance's id, for the log.
+
+        Raises:
+            LaunchError: another program answers at its address.
+        """
+
+        async def is_ready() -> bool:
+            try:
+                trouble = worst(await ping())
+            except OutOfDescriptors as error:
+                trouble = f"it could not be asked: {error}"
+            self.pinged(trouble)
+            return trouble is None
+
+        watching = asyncio.create_task(self._watch(running, instance))
+        try:
+            await ask_until_ready(is_ready, self._clock)
+        finally:
+            watching.cancel()
+            await asyncio.wait((watching,))
+        await running.verify()
+
+    async def _watch(self, running: RunningContainer, instance: str) -> None:
+        """Look for the reason of a slow start; a fault of the gateway ends the look alone."""
+        try:
+            await self.watch(running.listening_trouble)
+        except Exception:  # the instance may still become ready
+            log.exception(
+                LogLine("the gateway failed to look why an instance is slow", instance=instance)
+            )
+
     def pinged(self, trouble: str | None) -> None:
         """Take what was wrong with a ``/ping``; None for 200."""
         if trouble != self._ping:  # what the last look has found may have changed with it
@@ -60,6 +113,6 @@ class SlowStart:
             self._listening = await listening_trouble()
             now = self._clock.time()
             if now >= warning_at:
-                self._warn(now - began, self.reason or NO_ANSWER_YET)
+                self._warn(now - began, self.said)
                 warning_at += SLOW_START_WARNING_INTERVAL
             await pause(self._clock, min(SLOW_START_LOOK_INTERVAL, warning_at - now))

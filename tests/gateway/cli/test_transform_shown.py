@@ -15,7 +15,7 @@ from partway.gateway.cli.transform_shown import (
     summary,
 )
 from partway.gateway.fleet.commands import NOT_EXPANDED
-from partway.gateway.fleet.slow_start import NOT_READY
+from partway.gateway.fleet.instance import NOT_READY
 from partway.gateway.transform.outcomes import FileOutcome, FileState, Progress
 from partway.log_lines import LogLine
 from tests.gateway.streams.fakes import FakeClock
