@@ -52,12 +52,7 @@ from partway.gateway.endpoint_settings.callers import (
     check_roots,
 )
 from partway.gateway.endpoint_settings.flags import endpoint_of_flag
-from partway.gateway.endpoint_settings.reading import (
-    Surroundings,
-    endpoint_of,
-    faults_of,
-    times_of,
-)
+from partway.gateway.endpoint_settings.surroundings import Surroundings, times_of
 from partway.gateway.endpoint_settings.tables import (
     CommandWords,
     EndpointTable,
@@ -444,15 +439,11 @@ def _of_the_file(
         around: what they have from outside of their tables.
         marks: which of the water marks the environment has.
     """
-    tables = {
-        name: (table, document.members["endpoints"][name]) for name, table in file.endpoints.items()
-    }
-    document.refuse(
-        fault for name, (table, own) in tables.items() for fault in faults_of(name, table, own)
-    )
-    endpoints = {
-        name: endpoint_of(name, table, own, around) for name, (table, own) in tables.items()
-    }
+    endpoints: dict[str, Endpoint] = {}
+    if file.endpoints:
+        from partway.gateway.endpoint_settings.reading import endpoints_of
+
+        endpoints = endpoints_of(file.endpoints, document, around)
     crossed = list(_crossed(around.policy, endpoints.values()))
     if crossed and marks:
         raise error_of(", ".join(map(variable_of, sorted(marks))), crossed)

@@ -11,7 +11,6 @@ A key is named by its whole path; ``rule#2.close.code`` is in the second of the 
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,7 +33,6 @@ from partway.gateway.configuration.messages import (
     unknown,
     unknown_among,
 )
-from partway.gateway.configuration.toml_bounds import TooMuch, check_bounds
 from partway.gateway.files import read_bounded
 from partway.protocol.limits import MIB
 
@@ -104,6 +102,10 @@ def read_toml(
         SettingsError: it cannot be read, is no regular file, has more bytes, asks for too much of
             the parser, or is not TOML; says in which line.
     """
+    import tomllib
+
+    from partway.gateway.configuration.toml_bounds import TooMuch, check_bounds
+
     called = called or str(path)
     try:
         content = read_bounded(path, most)

@@ -7,7 +7,7 @@ from typing import Final
 
 from partway.gateway.configuration.messages import SettingsError, given
 from partway.gateway.configuration.reader import checked
-from partway.gateway.endpoint_settings.reading import Surroundings
+from partway.gateway.endpoint_settings.surroundings import Surroundings
 from partway.gateway.endpoint_settings.tables import Name, is_container_url
 from partway.gateway.fleet.commands import command_words, program_of
 from partway.gateway.fleet.endpoints import (

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from partway.gateway.configuration.expected import keys_of
 from partway.gateway.configuration.messages import Place as Where
+from partway.gateway.configuration.reader import Document
+from partway.gateway.endpoint_settings.surroundings import Surroundings, times_of
 from partway.gateway.endpoint_settings.tables import (
     BESIDE,
     OF_PLATFORM,
@@ -27,7 +29,6 @@ from partway.gateway.fleet.endpoints import (
     InstanceTimes,
     OneContainer,
     OneSource,
-    Program,
     Source,
     Variant,
     container_address,
@@ -41,16 +42,6 @@ from partway.gateway.tls.trust import Trust
 
 _OF_STREAMS: Final = frozenset(keys_of(StreamPolicy) or ())
 _OF_VARIANTS: Final = frozenset(keys_of(VariantKeys) or ())
-
-#: Times of an instance: their names in a table, and as values.
-_TIMES: Final[Mapping[str, str]] = {
-    "startup_timeout": "startup_timeout",
-    "health_ping_interval": "ping_interval",
-    "health_ping_timeout": "ping_timeout",
-    "health_pings_missed": "pings_missed",
-    "instance_drain_timeout": "drain_timeout",
-    "stop_timeout": "stop_timeout",
-}
 
 
 # --- A variant as it is written -------------------------------------------------------------------
@@ -140,7 +131,7 @@ def _written_containers(
 # --- What does not go together --------------------------------------------------------------------
 
 
-def faults_of(
+def _faults_of(
     name: str, table: EndpointTable, members: Mapping[str, Any]
 ) -> Iterator[tuple[Where, str]]:
     """What is wrong with an endpoint's table though each key is right by itself.
@@ -234,40 +225,30 @@ def _faults_of_hostnames(variant: _Written) -> Iterator[tuple[Where, str]]:
 # --- What becomes of it ---------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What an endpoint has from outside of its table.
-
-    Attributes:
-        policy: of its streams, where its table says nothing.
-        times: of its instances, where its table says nothing.
-        trust: whom to believe that containers behind TLS are who they say.
-        images: commands that stand for images.
-        folder: where its paths begin; None for the gateway's own.
-    """
-
-    policy: StreamPolicy
-    times: InstanceTimes
-    trust: Trust
-    images: Mapping[str, Program] = field(default_factory=dict)
-    folder: Path | None = None
-
-
-def times_of(base: InstanceTimes, values: Mapping[str, Any]) -> InstanceTimes:
-    """Times of instances, changed by settings.
+def endpoints_of(
+    tables: Mapping[str, EndpointTable], document: Document, around: Surroundings
+) -> dict[str, Endpoint]:
+    """The endpoints of a file, by their names.
 
     Args:
-        base: what stays where no setting says otherwise.
-        values: settings by their names, of which others than times are passed over.
+        tables: the endpoints' tables, by their names.
+        document: the file as TOML has it, by which is known what was given.
+        around: what each endpoint has from outside of its table.
+
+    Raises:
+        SettingsError: keys do not go together.
     """
-    changed = {_TIMES[key]: value for key, value in values.items() if key in _TIMES}
-    return dataclasses.replace(base, **changed)
+    read = {name: (table, document.members["endpoints"][name]) for name, table in tables.items()}
+    document.refuse(
+        fault for name, (table, own) in read.items() for fault in _faults_of(name, table, own)
+    )
+    return {name: _endpoint_of(name, table, own, around) for name, (table, own) in read.items()}
 
 
-def endpoint_of(
+def _endpoint_of(
     name: str, table: EndpointTable, members: Mapping[str, Any], around: Surroundings
 ) -> Endpoint:
-    """An endpoint of a file, whose table has none of :func:`faults_of`.
+    """An endpoint of a file, whose table has none of :func:`_faults_of`.
 
     Args:
         name: the endpoint's.

@@ -9,7 +9,7 @@ import pytest
 from partway.gateway.configuration.messages import SettingsError
 from partway.gateway.dialling import Address
 from partway.gateway.endpoint_settings.flags import endpoint_of_flag
-from partway.gateway.endpoint_settings.reading import Surroundings
+from partway.gateway.endpoint_settings.surroundings import Surroundings
 from partway.gateway.fleet.endpoints import (
     Attached,
     Endpoint,

@@ -1,0 +1,53 @@
+"""Values that endpoints of the settings have from outside of their tables."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from partway.gateway.fleet.endpoints import InstanceTimes, Program
+from partway.gateway.streams.policy import StreamPolicy
+from partway.gateway.tls.trust import Trust
+
+#: Times of an instance: their names in a table, and as values.
+_TIMES: Final[Mapping[str, str]] = {
+    "startup_timeout": "startup_timeout",
+    "health_ping_interval": "ping_interval",
+    "health_ping_timeout": "ping_timeout",
+    "health_pings_missed": "pings_missed",
+    "instance_drain_timeout": "drain_timeout",
+    "stop_timeout": "stop_timeout",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What an endpoint has from outside of its table.
+
+    Attributes:
+        policy: of its streams, where its table says nothing.
+        times: of its instances, where its table says nothing.
+        trust: whom to believe that containers behind TLS are who they say.
+        images: commands that stand for images.
+        folder: where its paths begin; None for the gateway's own.
+    """
+
+    policy: StreamPolicy
+    times: InstanceTimes
+    trust: Trust
+    images: Mapping[str, Program] = field(default_factory=dict)
+    folder: Path | None = None
+
+
+def times_of(base: InstanceTimes, values: Mapping[str, Any]) -> InstanceTimes:
+    """Times of instances, changed by settings.
+
+    Args:
+        base: what stays where no setting says otherwise.
+        values: settings by their names, of which others than times are passed over.
+    """
+    changed = {_TIMES[key]: value for key, value in values.items() if key in _TIMES}
+    return dataclasses.replace(base, **changed)

@@ -1,0 +1,21 @@
+"""partway.gateway.endpoint_settings.surroundings: times that settings change."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from partway.gateway.endpoint_settings.surroundings import times_of
+from partway.gateway.endpoint_settings.tables import InstanceTable
+from partway.gateway.fleet.endpoints import InstanceTimes
+
+
+def test_settings_change_their_own_times():
+    base = InstanceTimes(startup_timeout=7, stop_timeout=8)
+    changed = times_of(base, {"health_ping_interval": 3.0, "stop_timeout": 9.0, "gpus": 2})
+    assert changed == dataclasses.replace(base, ping_interval=3.0, stop_timeout=9.0)
+
+
+def test_each_key_of_the_table_is_a_time():
+    keys = [each.name for each in dataclasses.fields(InstanceTable)]
+    for number, key in enumerate(keys, 1000):
+        assert number in dataclasses.astuple(times_of(InstanceTimes(), {key: number})), key
