@@ -69,8 +69,8 @@ def test_a_module_that_is_not_there():
 
 # --- What an attached endpoint imports ------------------------------------------------------------
 
-#: Reads settings, listens without TLS, and has a fleet run the one endpoint from its start to its
-#: end. Prints the names of our modules that have been imported.
+#: Imports the core that serves streams, reads settings, listens without TLS, and has a fleet run
+#: one endpoint from its start to its end. Prints the names of our modules that are imported then.
 ATTACHED = """
 import asyncio, sys
 from partway.gateway import settings
@@ -78,6 +78,10 @@ from partway.gateway.clock import LoopClock
 from partway.gateway.fleet.fleet import Fleet
 from partway.gateway.fleet.provisions import Provisions
 from partway.gateway.fleet.routing import Router
+from partway.gateway.operations.bidirectional import BidirectionalStream
+from partway.gateway.serving.dispatcher import Dispatcher
+from partway.gateway.serving.http1 import Http1Server
+from partway.gateway.serving.http2 import Http2Server
 from partway.gateway.serving.listener import Listener
 
 async def run(endpoints):
