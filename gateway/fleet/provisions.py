@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 from partway.gateway.clock import Clock
@@ -71,8 +72,10 @@ class Provisions:
 
     async def aclose(self) -> None:
         """Give all of it back; no instance lives any more."""
-        if self._of_launched is not None:
-            await self._of_launched.aclose()
+        async with AsyncExitStack() as held:  # what one of them raises keeps none of the others
+            if self._of_launched is not None:
+                held.push_async_callback(self._of_launched.aclose)
+            held.push_async_callback(self._attached.aclose)
 
     def _launched(self) -> LaunchedProvisions:
         """Import and make, once, the means of containers that are launched."""
