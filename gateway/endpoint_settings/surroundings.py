@@ -25,7 +25,7 @@ _TIMES: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What an endpoint has from outside of its table.
+    """Values that an endpoint has from outside of its table.
 
     Attributes:
         policy: of its streams, where its table says nothing.
