@@ -78,6 +78,7 @@ from partway.gateway.clock import LoopClock
 from partway.gateway.fleet.fleet import Fleet
 from partway.gateway.fleet.provisions import Provisions
 from partway.gateway.fleet.routing import Router
+from partway.gateway.operations.admin import AdminSocket
 from partway.gateway.operations.bidirectional import BidirectionalStream
 from partway.gateway.serving.dispatcher import Dispatcher
 from partway.gateway.serving.http1 import Http1Server
@@ -121,6 +122,7 @@ NOT_NEEDED = (
     "partway.gateway.fleet.launchers.process",
     "partway.gateway.fleet.launchers.program",
     "partway.gateway.fleet.leash",
+    "partway.gateway.fleet.log_tail",
     "partway.gateway.fleet.model_",
     "partway.gateway.fleet.output",
     "partway.gateway.fleet.printed",
@@ -131,7 +133,11 @@ NOT_NEEDED = (
     "partway.gateway.fleet.strays",
     "partway.gateway.object_files",
     "partway.gateway.serving.tls_port",
-    "partway.gateway.store",
+    "partway.gateway.store.backups",
+    "partway.gateway.store.database",
+    "partway.gateway.store.disk_thread",
+    "partway.gateway.store.record_rows",
+    "partway.gateway.store.sqlite",
     "partway.gateway.tls.certificates",
     "partway.gateway.tls.context",
     "partway.gateway.tls.local_ca",

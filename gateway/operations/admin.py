@@ -35,7 +35,6 @@ from partway.gateway.limits import (
     MAX_ADMIN_CONNECTIONS,
     MAX_LOG_READERS,
 )
-from partway.gateway.operations.admin_logs import LogsAsked, log_lines
 from partway.gateway.serving.error_dialects import aws_rest_json
 from partway.gateway.serving.exchange import Exchange
 from partway.gateway.serving.http1 import Http1Server
@@ -287,6 +286,8 @@ class AdminSocket:
 
         Its connection is cut then, so that this does not pass for the log's end.
         """
+        from partway.gateway.operations.admin_logs import LogsAsked, log_lines
+
         lines = log_lines(
             LogsAsked.read(name, dict(parse_qsl(exchange.query, keep_blank_values=True))),
             lambda: _instances(self._fleet.describe(), name),
