@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Final, Protocol
 
-from partway.protocol.content_codings import PackedDecoder, PackedTooMuch
+from partway.protocol.content_codings import PACKED_PIECE, PackedDecoder, PackedTooMuch
 
 #: Bytes of the file, unless its reader says otherwise.
 MAX_PACKED: Final = 2 << 30
-
-_PIECE: Final = 1 << 16
 
 
 class Readable(Protocol):
@@ -54,7 +52,7 @@ class Inflating:
 
     def _refill(self) -> bool:
         """Read more of the file; False at its end."""
-        more = self._file.read(_PIECE)
+        more = self._file.read(PACKED_PIECE)
         self._taken += len(more)
         if self._taken > self._most:
             raise PackedTooMuch(f"more than {self._most} bytes while it is packed")
