@@ -11,8 +11,7 @@ import importlib
 import logging
 import ssl
 import time
-from collections.abc import Callable, Collection, Iterable
-from contextlib import AsyncExitStack
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar, cast
 
@@ -277,10 +276,12 @@ class Gateway:
                 await service.start()
             listening = await self._listen()
         except (OSError, StoreError):
-            for service in self.services:
-                await service.drain(0)
-            await self._stop_fleet()
-            await self._close_services()
+            try:
+                for service in self.services:
+                    await _end(service.drain(0))
+                await self._stop_fleet()
+            finally:
+                await self._close_services()
             raise
         self._repeated.open()
         self.fleet.start(each for each in endpoints if not each.is_attached)
@@ -346,32 +347,42 @@ class Gateway:
         self.fleet.take_no_changes()
         await self.disk_recovery.aclose()
         for service in self.services:
-            await service.close_to_new()
+            await _end(service.close_to_new())
         self._http2.announce_end()
         async with asyncio.TaskGroup() as draining:
             draining.create_task(
                 self.streams.drain(settings.shutdown_grace, settings.shutdown_spread)
             )
             for service in self.services:
-                draining.create_task(service.drain(settings.shutdown_grace))
+                draining.create_task(_end(service.drain(settings.shutdown_grace)))
         self._listener.stop()
-        async with asyncio.TaskGroup() as servers:
-            servers.create_task(self._http1.shutdown(settings.shutdown_hard / 2))  # it waits twice
-            servers.create_task(self._http2.shutdown(settings.shutdown_hard))
-            servers.create_task(self._stop_fleet())
-        await self._close_services()
+        try:
+            async with asyncio.TaskGroup() as servers:
+                # The server of HTTP/1.1 waits twice.
+                servers.create_task(self._http1.shutdown(settings.shutdown_hard / 2))
+                servers.create_task(self._http2.shutdown(settings.shutdown_hard))
+                servers.create_task(self._stop_fleet())
+        finally:
+            await self._close_services()
 
     async def _stop_fleet(self) -> None:
         try:
-            await asyncio.gather(*(each.stop() for each in self.services), self.fleet.stop())
+            await asyncio.gather(*(_end(each.stop()) for each in self.services), self.fleet.stop())
         finally:
             await self._leftovers.aclose()
             await self._provisions.aclose()
 
     async def _close_services(self) -> None:
-        async with AsyncExitStack() as closing:  # the last is closed first, whatever it raises
-            for service in self.services:
-                closing.push_async_callback(service.aclose)
+        for service in reversed(self._services.values()):
+            await _end(service.aclose())
+
+
+async def _end(work: Awaitable[None]) -> None:
+    """Await a part of a service's end; a fault is logged, and everything else ends all the same."""
+    try:
+        await work
+    except Exception:  # anything, since nothing of the gateway may be left behind
+        log.exception("a service has failed while the gateway ended")
 
 
 def _own_files(settings: Settings, data: DataDirectory | None) -> Iterable[Path]:

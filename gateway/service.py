@@ -17,6 +17,8 @@ class Service:
     The gateway calls the methods of all services in the order of this class. It calls a service
     before those that need it, except for :meth:`aclose`, which it calls in the opposite order. A
     method does nothing unless a service overrides it.
+
+    The gateway logs a fault of a coroutine on the way down, and ends everything else all the same.
     """
 
     @property
