@@ -64,16 +64,17 @@ class Listener:
                 from partway.gateway.serving.tls_port import TlsPort
 
                 tls_port = TlsPort(tls, lambda visitor: _Opening(self, visitor), self.crowd.enter)
+                address = await tls_port.start(host, port)
                 self._tls_ports.append(tls_port)
-                return await tls_port.start(host, port)
+                return address
             server = await asyncio.get_running_loop().create_server(
                 lambda: _Opening(self), host, port, backlog=ACCEPT_BACKLOG
             )
         except OSError as error:
             raise OSError(error.errno, error.strerror, f"{host}:{port}") from None
         self._servers.append(server)
-        address = server.sockets[0].getsockname()
-        return address[0], address[1]
+        name = server.sockets[0].getsockname()
+        return name[0], name[1]
 
     def stop(self) -> None:
         """Accept nothing more; connections that have said something stay."""

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import gc
 import logging
+import socket
+import ssl
 import struct
+from types import SimpleNamespace
 
 import pytest
 
 from partway.gateway.limits import OPENING_TIMEOUT
 from partway.gateway.serving import listener as listener_module
+from partway.gateway.serving.listener import Listener
+from partway.gateway.serving.tls_port import TlsPort
 from partway.protocol.limits import REQUEST_HEAD_TIMEOUT
 from tests.frame_factory import TEXT
 from tests.wire.peers import RAW, eventually, soon, upgrade_request
@@ -208,3 +214,16 @@ async def test_an_address_that_is_taken_is_an_os_error(gateway_for):
     first = await gateway_for()
     with pytest.raises(OSError):
         await gateway_for(port=first.port)
+
+
+async def test_a_tls_port_that_cannot_be_opened_is_not_kept():
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    listener = Listener(None, None, SimpleNamespace(enter=None))
+    with (
+        socket.create_server(("127.0.0.1", 0)) as taken,
+        pytest.raises(OSError, match="in use"),
+    ):
+        await listener.start(*taken.getsockname(), context)
+    gc.collect()
+    ports = [each for each in gc.get_objects() if isinstance(each, TlsPort)]
+    assert [each for each in ports if each._context is context] == []
