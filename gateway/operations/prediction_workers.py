@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import traceback
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
@@ -90,7 +91,11 @@ class PredictionWorkers(Service):
 
         def worked() -> _T:
             with checked_by(check), collector_paused():
-                return work()
+                try:
+                    return work()
+                except Exception as error:
+                    _free_values(error)
+                    raise
 
         try:
             future = self._threads.submit(worked)
@@ -126,6 +131,18 @@ class PredictionWorkers(Service):
                 f"the prediction has waited {PREDICTION_TURN_TIMEOUT:g} s for a worker thread, the "
                 "longest allowed; try again later, with fewer predictions at once or smaller bodies"
             ) from None
+
+
+def _free_values(error: BaseException) -> None:
+    """Free the local values of the calls that an error and its causes have ended.
+
+    An error keeps all values of these calls, such as a parsed body. The event loop or the collector
+    would free the values later, and other requests would wait meanwhile.
+    """
+    each: BaseException | None = error
+    while each is not None:
+        traceback.clear_frames(each.__traceback__)
+        each = each.__cause__ or each.__context__
 
 
 def _line_full(full: QuotaFull) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import weakref
 from types import SimpleNamespace
 
 import pytest
@@ -91,6 +92,29 @@ async def test_what_the_work_raises_is_raised(workers):
             await share(workers).run(cost, work)
     await turns(5)
     assert workers.busy == 0
+
+
+async def test_an_error_keeps_no_value_of_the_work(workers):
+    values = []
+
+    class Value:
+        def __init__(self):
+            values.append(weakref.ref(self))
+
+    def read(_value):
+        raise ValueError("inner")
+
+    def work():
+        value = Value()
+        try:
+            read(Value())
+        except ValueError:
+            raise KeyError(type(value)) from None
+
+    with pytest.raises(KeyError) as raised:
+        await share(workers).run(LONG, work)
+    assert isinstance(raised.value.__context__, ValueError)
+    assert [each() for each in values] == [None, None]
 
 
 @pytest.mark.parametrize(
