@@ -91,7 +91,7 @@ class ReadinessUrl:
             raise NotReady(f"{self} does not answer") from None
         except (OSError, UnicodeError) as error:  # UnicodeError: no such host name
             raise NotReady(f"{self}: {getattr(error, 'strerror', None) or error}") from None
-        except HTTPException:
+        except (HTTPException, ValueError):  # ValueError: a chunk of a negative length
             raise self._no_gateway("answered no HTTP") from None
         why = _ANSWERS.get((status, body))
         if why is None and status not in _MAY_CHANGE:

@@ -232,7 +232,15 @@ def test_a_server_that_is_no_gateway_is_not_waited_for(tmp_path):
         )  # fmt: skip
 
 
-def test_a_server_of_another_protocol(tmp_path):
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"SSH-2.0-OpenSSH\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n-5\r\nready\n",
+    ],
+    ids=["ssh", "chunk of -5 bytes"],
+)
+def test_a_server_of_another_protocol(tmp_path, answer):
     with socket.create_server(("127.0.0.1", 0)) as server:
         url = f"http://127.0.0.1:{server.getsockname()[1]}"
 
@@ -240,7 +248,7 @@ def test_a_server_of_another_protocol(tmp_path):
             connection, _ = server.accept()
             with connection:
                 connection.recv(4096)
-                connection.sendall(b"SSH-2.0-OpenSSH\r\n")
+                connection.sendall(answer)
 
         thread = threading.Thread(target=greet)
         thread.start()
