@@ -91,11 +91,28 @@ def check_backup(file: Path, shown: Path, steps: Steps = STEPS) -> int:
             (found,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
             if found != "ok":
                 raise _damaged(shown, str(found))
+            if version < 1 or _schema(connection) != _schema_of(steps[:version]):
+                raise _no_backup(shown, f"has other tables or triggers than schema {version}")
             return len(read_rows(connection, shown))
     except (sqlite3.Error, StoreError) as error:
         if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_NOTADB:
             raise _no_backup(shown, "is no database") from None
         raise _damaged(shown, str(error)) from None
+
+
+def _schema(connection: sqlite3.Connection) -> list[str]:
+    """All tables, views and triggers of a database, by their statements with single spaces."""
+    rows = connection.execute("SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY sql")
+    return [" ".join(str(statement).split()) for (statement,) in rows]
+
+
+def _schema_of(steps: Steps) -> list[str]:
+    """The same of a new store."""
+    with closing(sqlite3.connect(":memory:")) as fresh:
+        for step in steps:
+            for statement in step:
+                fresh.execute(statement)
+        return _schema(fresh)
 
 
 def restore(path: Path, source: Path) -> tuple[int, Path | None]:

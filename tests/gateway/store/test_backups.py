@@ -128,6 +128,16 @@ REFUSED = {
         lambda file: changed(file, f"PRAGMA user_version = {LATER}"),
         f"a later version of Partway has written this (schema {LATER}, and this one knows",
     ),
+    "no schema": (
+        lambda file: changed(file, "PRAGMA user_version = 0"),
+        "this must be a file of partway backup, and it has other tables or triggers than schema 0",
+    ),
+    "a trigger": (
+        lambda file: changed(
+            file, "CREATE TRIGGER t AFTER INSERT ON records BEGIN DELETE FROM records; END"
+        ),
+        "this must be a file of partway backup, and it has other tables or triggers than schema 1",
+    ),
     "another program's": (
         lambda file: changed(file, "PRAGMA application_id = 7"),
         "this must be a file of partway backup, and it is another database",
