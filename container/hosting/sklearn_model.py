@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import logging
+import textwrap
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -98,8 +99,10 @@ class SklearnModel(RecordModel):
             predictions = self._predict(data)
         except ValueError as error:
             # So scikit-learn says that it cannot take an input: NaN, or an unknown category.
-            why = " ".join(str(error).split())[:LOGGED_CHARACTERS]
-            raise ModelError(f"the model refuses the records: {why}", status=400) from error
+            why = textwrap.shorten(str(error), LOGGED_CHARACTERS, placeholder=" …")
+            place = records.place_of(str(error))
+            at = "" if place is None else f" ({place})"
+            raise ModelError(f"the model refuses the records: {why}{at}", status=400) from error
         return encode_predictions(predictions, len(records), media_type)
 
     def _data(self, records: SklearnRecords) -> Any:
@@ -128,7 +131,7 @@ def _read(path: Path) -> Any:
         except Exception as error:
             raise RuntimeError(
                 f"{path} cannot be read: {type(error).__name__}: {error}; it must be a file of "
-                "joblib.dump(), and have its classes' packages installed"
+                "joblib.dump(), and the packages of its classes must be installed"
             ) from error
     versions = {
         (each.message.original_sklearn_version, each.message.current_sklearn_version)

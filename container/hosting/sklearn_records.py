@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
@@ -51,6 +51,29 @@ class SklearnRecords:
     def are_texts(self) -> bool:
         """Whether each record is one string."""
         return all(len(row) == 1 and isinstance(row[0], str) for row in self.rows)
+
+    def place_of(self, complaint: str) -> str | None:
+        """The first value of the kind that scikit-learn complains about, which names no place."""
+        if "could not convert string to float" in complaint:
+            return self._first(
+                lambda cell: isinstance(cell, str) and repr(cell) in complaint, "such"
+            )
+        if "contains NaN" in complaint:
+            return self._first(
+                lambda cell: not isinstance(cell, str) and math.isnan(cell), "missing"
+            )
+        if "contains infinity" in complaint:
+            return self._first(
+                lambda cell: not isinstance(cell, str) and math.isinf(cell), "infinite"
+            )
+        return None
+
+    def _first(self, is_meant: Callable[[Any], bool], kind: str) -> str | None:
+        for record, row in enumerate(self.rows):
+            for place, cell in enumerate(row):
+                if is_meant(cell):
+                    return f"the first {kind} value: record {record}, features[{place}]"
+        return None
 
     def array(self) -> NDArray[Any]:
         """The records as (records, width): of float64, or of objects where one is a string."""

@@ -163,6 +163,28 @@ async def test_what_a_client_gets_wrong_is_400(
     assert answer.body.decode().startswith(reason)
 
 
+@pytest.mark.parametrize(
+    ("body", "content_type", "place"),
+    [
+        ("1,2,3,4\n1,abc,3,4\n", CSV, "such value: record 1, features[1]"),
+        ("1,2,3,4\n1,2,,4\n", CSV, "missing value: record 1, features[2]"),
+        ('[[1, 2, 3, "a"]]', JSON, "such value: record 0, features[3]"),
+        ("[[1, null, 3, 4]]", JSON, "missing value: record 0, features[1]"),
+        ("[[1, 2, 3, 1e400]]", JSON, "infinite value: record 0, features[3]"),
+        (npy([[1, 2, 3, 4], [1, 2, 3, np.nan]]), NPY, "missing value: record 1, features[3]"),
+    ],
+)
+async def test_a_value_that_the_model_refuses_is_placed(
+    iris: Any, body: str | bytes, content_type: str, place: str, tmp_path: Path
+) -> None:
+    async with serving(SklearnModel(saved(iris, tmp_path))) as served:
+        answer = await served.invoke(body, content_type)
+    assert answer.status == 400
+    said = answer.body.decode().rstrip()
+    assert said.startswith("the model refuses the records: ")
+    assert said.endswith(f"(the first {place})")
+
+
 async def test_without_pandas_columns_go_by_their_places(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -237,7 +259,8 @@ async def test_a_script_with_joblib(
 ) -> None:
     saved(iris, tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
-    path = tmp_path / "inference_of_iris.py"
+    # A module name can be taken once in a process.
+    path = tmp_path / f"{tmp_path.name}.py"
     path.write_text(
         textwrap.dedent(
             """

@@ -136,3 +136,26 @@ def test_types_that_are_not_read():
 def test_json_is_bounded():
     with pytest.raises(OverLimit):
         read_records(b" " * (MAX_JSON_TABLE_BYTES + 1), JSON, None, None)
+
+
+@pytest.mark.parametrize(
+    ("body", "complaint", "place"),
+    [
+        (
+            b"1,2\n3,abc\n",
+            "could not convert string to float: 'abc'",
+            "such value: record 1, features[1]",
+        ),
+        (b"1,2\n3,\n", "Input X contains NaN.", "missing value: record 1, features[1]"),
+        (b"x,2\ny,\n", "Input X contains NaN.", "missing value: record 1, features[1]"),
+        (b"x,1\ny,1e999\n", "Input X contains infinity.", "infinite value: record 1, features[1]"),
+    ],
+)
+def test_the_place_of_a_value_that_is_complained_about(body, complaint, place):
+    records = read_records(body, f"{CSV}; header=absent", None, 2)
+    assert records.place_of(complaint) == f"the first {place}"
+
+
+@pytest.mark.parametrize("complaint", ["Found unknown categories ['x']", "Input X contains NaN."])
+def test_no_place_where_no_value_is_of_the_kind(complaint):
+    assert read_records(b"x,2\n", CSV, None, 2).place_of(complaint) is None
