@@ -202,7 +202,7 @@ class BodyDecoder:
 
     def _not_whole(self) -> CodingFault:
         return CodingFault(
-            f"it is not what its Content-Encoding says; it must be one whole of {self._name}"
+            f"it is not what its Content-Encoding says; it must be one complete {self._name} body"
         )
 
 

@@ -478,8 +478,8 @@ async def test_instances_are_read_without_their_coding() -> None:
     [  # no time of day in what is packed: a case has the same name in every process
         (["br"], b"x", 415, "its Content-Encoding is 'br'; it must be gzip or deflate"),
         (["gzip", "br"], b"x", 415, "its Content-Encoding is 'gzip, br'; it must be"),
-        (["gzip"], b"not gzip", 400, "it must be one whole of gzip"),
-        (["gzip"], gzip.compress(b"cut", mtime=0)[:-4], 400, "it must be one whole of gzip"),
+        (["gzip"], b"not gzip", 400, "it must be one complete gzip body"),
+        (["gzip"], gzip.compress(b"cut", mtime=0)[:-4], 400, "it must be one complete gzip body"),
         (["gzip"], gzip.compress(bytes(1001), mtime=0), 413, "it is over 1000 bytes when unpacked"),
     ],
 )

@@ -66,7 +66,7 @@ def test_a_name_is_shown_cut_and_printable() -> None:
 @pytest.mark.parametrize("coding", ["gzip", "deflate"])
 @pytest.mark.parametrize("spoil", [lambda packed: packed[:-1], lambda packed: packed + b"more"])
 def test_what_is_not_whole(coding: str, spoil: Callable[[bytes], bytes]) -> None:
-    with pytest.raises(CodingFault, match=f"one whole of {coding}"):
+    with pytest.raises(CodingFault, match=f"one complete {coding} body"):
         decoded(spoil(_PACK.get(coding, zlib.compress)(b"x" * 100)), coding, 1000)
 
 

@@ -127,7 +127,7 @@ async def test_a_door_that_reads_bounds_what_unfolds(asking, door):
     assert (status, b"bytes when unpacked" in said) == (400 if is_control else 413, True)
     for broken in (b"not packed", gzip.compress(b"{}")[:-1], gzip.compress(b"{}") + b"more"):
         status, _, said = await client.ask(path, broken, **headers, Content_Encoding="gzip")
-        assert (status, b"must be one whole of gzip" in said) == (400, True)
+        assert (status, b"must be one complete gzip body" in said) == (400, True)
     assert client.told.bodies == []
 
 

@@ -166,7 +166,7 @@ async def test_what_a_client_does_wrong_reaches_no_container(asking):
         (INFER, asked(), {LENGTH: "-1"}, 400, f"the header {LENGTH} must be a whole number"),
         (INFER, asked(), {LENGTH: "9" * 11}, 400, f"the header {LENGTH} must be a whole number"),
         (INFER, asked(), {"Content-Encoding": "br"}, 415, "its Content-Encoding is 'br'; it must"),
-        (INFER, asked(), {"Content-Encoding": "gzip"}, 400, "must be one whole of gzip"),
+        (INFER, asked(), {"Content-Encoding": "gzip"}, 400, "must be one complete gzip body"),
         (
             INFER, gzip.compress(b" " * 1001), {"Content-Encoding": "gzip"}, 413,
             "over 1000 bytes when unpacked",

@@ -32,7 +32,7 @@ def test_what_is_unpacked_has_a_bound(coding):
 
 def test_gzip_may_have_several_members_but_not_any_number():
     assert unpacked(gzip.compress(b"a") + gzip.compress(b"b"), "gzip", 9) == b"ab"
-    with pytest.raises(InputValidationError, match="one whole of gzip"):
+    with pytest.raises(InputValidationError, match="one complete gzip body"):
         unpacked(gzip.compress(b"") * 10_001, "gzip", 9)
 
 
@@ -43,10 +43,10 @@ def test_what_is_not_whole_is_refused(coding, data):
     for body in (whole[:cut], b"not packed at all", b""):
         if coding == "gzip" and not body:
             continue  # no member is no bytes
-        with pytest.raises(InputValidationError, match="must be one whole of"):
+        with pytest.raises(InputValidationError, match="must be one complete"):
             unpacked(body, coding, 1000)
     if coding == "deflate":
-        with pytest.raises(InputValidationError, match="must be one whole of"):
+        with pytest.raises(InputValidationError, match="must be one complete"):
             unpacked(whole + b"more", coding, 1000)
 
 

@@ -138,7 +138,7 @@ async def test_a_coded_answer_is_read_without_its_coding():
     assert await asked.whole() == b"good"
     for said, coding, why in (
         (b"good", "br", "its Content-Encoding is 'br'; it must be gzip or deflate"),
-        (b"good", "gzip", "must be one whole of gzip"),
+        (b"good", "gzip", "must be one complete gzip body"),
     ):
         asked = Asked(said, headers={"Content-Encoding": coding})
         with pytest.raises(AskFailed, match=f"^the container's answer: .*{why}"):
