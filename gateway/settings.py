@@ -309,7 +309,10 @@ class Settings(ControlSettings, _TopLevel):
                 "--auth sigv4 needs --principals FILE: who may sign, and with which keys"
             )
         if self.auth == "none" and self.principals is not None:
-            raise SettingsError("--principals is read with --auth sigv4 only: add that")
+            raise SettingsError(
+                "--principals needs --auth sigv4, and --auth is none: add --auth sigv4, or leave "
+                "--principals out"
+            )
         if (self.tls_cert is None) != (self.tls_key is None):
             raise SettingsError("--tls-cert and --tls-key go together: give both, or neither")
         if self.tls_port is None and (self.tls_cert is not None or self.tls_names):
