@@ -29,7 +29,10 @@ _ACCEPT_TIMEOUT = 0.25
 _AT_ONCE = 32
 _ACCEPT_TRIES = 3
 
-_LISTEN = "listen on 0.0.0.0, on the port in SAGEMAKER_BIND_TO_PORT, or on 8080 without it"
+_LISTEN = (
+    "listen on 0.0.0.0, on the port in SAGEMAKER_BIND_TO_PORT, or on 8080 without it; {port} in a "
+    "command stands for that port"
+)
 
 #: Statuses of programs that do not understand their arguments, or print their help: argparse's,
 #: EX_USAGE of sysexits.h, and 0.
