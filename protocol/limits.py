@@ -302,6 +302,10 @@ MAX_JSON_DEPTH: Final = 64
 #: where its request becomes JSON.
 MAX_TENSOR_DIMENSIONS: Final = 8
 
+#: Tensors of one request, one answer, or one list of wanted outputs. A table with a tensor for each
+#: column has hundreds. A tensor costs what a thousand bytes of numbers do, and takes six to state.
+MAX_TENSORS: Final = 4096
+
 #: Most bytes of names, as times what came, where each instance has the names of its tensors anew;
 #: and so many in any case. A number takes two bytes of JSON at least, or four as FP32, and a name
 #: of 24 characters 26 more: only names that are longer than all else are bound by it. While a body

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from partway.protocol.json_text import NotJson, check_unicode, loads, parsed
+from partway.protocol.limits import MAX_TENSORS
 from partway.protocol.open_inference import HEADER_LENGTH
 from partway.protocol.open_inference.tensors import (
     Tensor,
@@ -160,6 +161,10 @@ def _named(members: Mapping[str, Any], key: str) -> Sequence[Mapping[str, Any]]:
     found = members.get(key)
     if not isinstance(found, list) or not found:
         raise InferFault(f'{key}: it must be an array of one object at least: {{"name": …}}')
+    if len(found) > MAX_TENSORS:
+        raise InferFault(
+            f"{key}: {len(found)} tensors were given; there must be at most {MAX_TENSORS}"
+        )
     names: set[str] = set()
     for each in found:
         name = each.get("name") if isinstance(each, dict) else None

@@ -17,7 +17,8 @@ from partway.gateway.operations.prediction_workers import PredictionWorkers
 from partway.gateway.requests.prediction import PredictionPolicy
 from partway.gateway.serving.exchange import TrailingExchange
 from partway.gateway.serving.routes import Access, Route
-from partway.protocol.limits import KIB, MAX_ENDPOINT_NAME
+from partway.protocol.errors import InputValidationError
+from partway.protocol.limits import KIB, MAX_ENDPOINT_NAME, MAX_TENSORS
 from partway.protocol.work_cost import message_cost
 
 if TYPE_CHECKING:
@@ -131,7 +132,7 @@ class InferenceService:
         schema = await self._schema.get()
         cost = message_cost(len(message))
         asked = await self._workers.share_of(call, identity).run(
-            cost, parsed, message, schema.ModelInferRequest, _itself
+            cost, parsed, message, schema.ModelInferRequest, _with_few_tensors
         )
         name = self._model(identity, asked.model_name, asked.model_version)
         if self._infer is None:
@@ -145,6 +146,16 @@ class InferenceService:
         identity.check(f"sagemaker:{GRANTED_WITH}", resource)
         check_version({"version": version})
         return name
+
+
+def _with_few_tensors(message: Any) -> Any:
+    for name in ("inputs", "outputs"):
+        count = len(getattr(message, name))
+        if count > MAX_TENSORS:
+            raise InputValidationError(
+                f"{name}: {count} tensors were given; there must be at most {MAX_TENSORS}"
+            )
+    return message
 
 
 def _itself(message: Any) -> Any:

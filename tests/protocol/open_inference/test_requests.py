@@ -137,6 +137,8 @@ def one(**members):
         (asked(parameters={"binary_data_output": 1}), "binary_data_output must be true or false"),
         (asked(id=7), "id: it must be a string"),
         (asked(outputs=[{"name": "x"}, {"name": "x"}]), "outputs: 'x' is there twice"),
+        (asked(inputs=[{}] * 4097), "inputs: 4097 tensors were given; there must be at most 4096"),
+        (asked(outputs=[{}] * 4097), "outputs: 4097 tensors were given; there must be at most"),
         (asked(outputs=[{"name": ""}]), 'outputs: each of them must be an object that has a "name'),
         (
             asked(outputs=[{"name": "x", "parameters": {"classification": 3}}]),

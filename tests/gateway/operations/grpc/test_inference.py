@@ -112,6 +112,12 @@ async def test_a_container_that_speaks_the_protocol_is_asked_by_it(calling, raw)
             "3",
             "no such o",
         ),
+        (
+            request(*[field(5, b"")] * 4097),
+            "3",
+            "inputs: 4097 tensors were given; there must be at",
+        ),
+        (request(*[field(6, b"")] * 4097), "3", "outputs: 4097 tensors were given; there must be"),
         (b"\xff", "13", "must be a inference.ModelInferRequest"),
     ],
 )
