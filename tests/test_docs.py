@@ -387,7 +387,7 @@ def test_the_demo():
     process = subprocess.run(
         [sys.executable, ROOT / "docs" / "examples" / "first_stream.py"],
         capture_output=True,
-        timeout=50,
+        timeout=150,
         check=False,
         cwd=ROOT,
         env=os.environ | {"PYTHONUTF8": "1"},

@@ -41,7 +41,7 @@ async def running(*command: str) -> AsyncIterator[str]:
     )
     assert process.stdout is not None
     try:
-        line = (await asyncio.wait_for(process.stdout.readline(), 30)).decode().strip()
+        line = (await asyncio.wait_for(process.stdout.readline(), 60)).decode().strip()
         if not line.startswith("listening on "):
             raise SystemExit(f"{command[0]} did not start: {line!r}")
         print(f"$ {' '.join(command)}\n  {line}")
