@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter, deque
+from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -70,6 +70,7 @@ class Quota:
     3. A claim that its owner's share holds up lets other owners pass.
     4. A claim that the total holds up lets nobody pass: small claims never starve a large one.
     5. :meth:`take` does not wait and takes no notice of the line.
+    6. What is used may count in the shares of several owners, such as an address and a key.
 
     It belongs to one event loop: no other thread may call it.
 
@@ -80,7 +81,7 @@ class Quota:
     def __init__(self, limits: QuotaLimits) -> None:
         self._limits = limits
         self._used = 0
-        self._of_owners: Counter[str] = Counter()
+        self._of_owners: dict[str, int] = {}
         self._waiting = 0
         #: Claims by owner, in the order of the owners' turns; no line is empty.
         self._lines: dict[str, deque[_Claim]] = {}
@@ -97,37 +98,60 @@ class Quota:
 
     def used_by(self, owner: str) -> int:
         """How much one owner uses."""
-        return self._of_owners[owner]
+        return self._of_owners.get(owner, 0)
 
-    def take(self, owner: str, size: int = 1) -> None:
+    def take(self, size: int, *owners: str) -> None:
         """Use more, at once.
 
         Args:
-            owner: whose share it counts in; :data:`NOBODY` for none.
             size: how much.
+            owners: whose shares it counts in, each at most once; :data:`NOBODY` has none.
 
         Raises:
             QuotaFull: there is not as much left.
         """
-        self._check(owner, size, self._used, self._of_owners[owner])
-        self._count(owner, size)
+        self.check(size, *owners)
+        self._count(size, owners)
 
-    def give_back(self, owner: str, size: int = 1) -> None:
+    def check(self, size: int, *owners: str) -> None:
+        """Raise what :meth:`take` would raise, and use nothing.
+
+        Args:
+            size: as of :meth:`take`.
+            owners: as of :meth:`take`.
+
+        Raises:
+            QuotaFull: there is not as much left.
+        """
+        limits = self._limits
+        if self._used + size > limits.total:
+            raise QuotaFull(NOBODY, self._used, limits.total, in_line=False)
+        for owner in owners:
+            used = self._of_owners.get(owner, 0)
+            if used + size > limits.of_one and owner != NOBODY:
+                raise QuotaFull(owner, used, limits.of_one, in_line=False)
+
+    def count(self, size: int, *owners: str) -> None:
+        """Use more, whatever the limits are: another gateway took it, or it was checked."""
+        self._count(size, owners)
+
+    def give_back(self, size: int, *owners: str) -> None:
         """Use less again, and grant the claims that this makes room for."""
-        self._count(owner, -size)
-        self._grant()
+        self._count(-size, owners)
+        if self._lines:
+            self._grant()
 
-    async def claim(self, owner: str, size: int = 1) -> None:
+    async def claim(self, size: int, owner: str) -> None:
         """Use more as soon as it is this claim's turn; a claim that is cancelled uses nothing.
 
         Args:
-            owner: as of :meth:`take`.
             size: how much.
+            owner: whose share it counts in.
 
         Raises:
             QuotaFull: the line is full, or the size is over a limit even when nothing is used.
         """
-        self._check(owner, size, 0, 0)
+        Quota(self._limits).check(size, owner)  # one that is over these limits has no turn
         claim = _Claim(size, asyncio.get_running_loop().create_future())
         self._stand_in_line(owner, claim)
         try:
@@ -137,24 +161,18 @@ class Quota:
                 with suppress(KeyError, ValueError):  # its turn may have come meanwhile
                     self._leave_line(owner, claim)
             else:
-                self._count(owner, -size)
+                self._count(-size, (owner,))
             self._grant()
             raise
 
     # --- Limits ----------------------------------------------------------------------------------
 
-    def _check(self, owner: str, size: int, used: int, used_by_owner: int) -> None:
-        limits = self._limits
-        if used + size > limits.total:
-            raise QuotaFull(NOBODY, used, limits.total, in_line=False)
-        if owner != NOBODY and used_by_owner + size > limits.of_one:
-            raise QuotaFull(owner, used_by_owner, limits.of_one, in_line=False)
-
-    def _count(self, owner: str, size: int) -> None:
+    def _count(self, size: int, owners: tuple[str, ...]) -> None:
         self._used += size
-        self._of_owners[owner] += size
-        if not self._of_owners[owner]:
-            del self._of_owners[owner]
+        of_owners = self._of_owners
+        for owner in owners:
+            if left := of_owners.pop(owner, 0) + size:
+                of_owners[owner] = left
 
     # --- The line --------------------------------------------------------------------------------
 
@@ -196,7 +214,7 @@ class Quota:
                 self._lines[owner] = line  # behind all other owners
             self._waiting -= 1
             if not claim.granted.cancelled():
-                self._count(owner, claim.size)
+                self._count(claim.size, (owner,))
                 claim.granted.set_result(None)
 
     def _next(self) -> str | None:
@@ -204,6 +222,6 @@ class Quota:
         limits = self._limits
         for owner, line in self._lines.items():
             size = line[0].size
-            if owner == NOBODY or self._of_owners[owner] + size <= limits.of_one:
+            if owner == NOBODY or self.used_by(owner) + size <= limits.of_one:
                 return owner if self._used + size <= limits.total else None
         return None

@@ -100,7 +100,7 @@ class PredictionWorkers(Service):
         try:
             future = self._threads.submit(worked)
         except RuntimeError:  # the gateway has closed
-            self._quota.give_back(owner)
+            self._quota.give_back(1, owner)
             raise ServiceUnavailable(
                 "the gateway is draining; another one may take the request"
             ) from None
@@ -108,7 +108,7 @@ class PredictionWorkers(Service):
 
         def over(_: Future[_T]) -> None:
             with suppress(RuntimeError):  # the loop has ended, and nobody waits any more
-                loop.call_soon_threadsafe(self._quota.give_back, owner)
+                loop.call_soon_threadsafe(self._quota.give_back, 1, owner)
 
         future.add_done_callback(over)
         try:
@@ -123,7 +123,7 @@ class PredictionWorkers(Service):
     async def _turn(self, owner: str) -> None:
         try:
             async with asyncio.timeout(PREDICTION_TURN_TIMEOUT):
-                await self._quota.claim(owner)
+                await self._quota.claim(1, owner)
         except QuotaFull as full:
             raise ServiceUnavailable(_line_full(full)) from None
         except TimeoutError:
