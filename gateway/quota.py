@@ -70,7 +70,7 @@ class Quota:
     3. A claim that its owner's share holds up lets other owners pass.
     4. A claim that the total holds up lets nobody pass: small claims never starve a large one.
     5. :meth:`take` does not wait and takes no notice of the line.
-    6. What is used may count in the shares of several owners, such as an address and a key.
+    6. A claim without a wait may count in several shares, such as an address's and a key's.
 
     It belongs to one event loop: no other thread may call it.
 
@@ -110,7 +110,7 @@ class Quota:
         Raises:
             QuotaFull: there is not as much left.
         """
-        self.check(size, *owners)
+        self._check(size, owners)
         self._count(size, owners)
 
     def check(self, size: int, *owners: str) -> None:
@@ -123,16 +123,10 @@ class Quota:
         Raises:
             QuotaFull: there is not as much left.
         """
-        limits = self._limits
-        if self._used + size > limits.total:
-            raise QuotaFull(NOBODY, self._used, limits.total, in_line=False)
-        for owner in owners:
-            used = self._of_owners.get(owner, 0)
-            if used + size > limits.of_one and owner != NOBODY:
-                raise QuotaFull(owner, used, limits.of_one, in_line=False)
+        self._check(size, owners)
 
     def count(self, size: int, *owners: str) -> None:
-        """Use more, whatever the limits are: another gateway took it, or it was checked."""
+        """Use more without a look at the limits: :meth:`check` did that, or it is there already."""
         self._count(size, owners)
 
     def give_back(self, size: int, *owners: str) -> None:
@@ -166,6 +160,15 @@ class Quota:
             raise
 
     # --- Limits ----------------------------------------------------------------------------------
+
+    def _check(self, size: int, owners: tuple[str, ...]) -> None:
+        limits = self._limits
+        if self._used + size > limits.total:
+            raise QuotaFull(NOBODY, self._used, limits.total, in_line=False)
+        for owner in owners:
+            used = self._of_owners.get(owner, 0)
+            if used + size > limits.of_one and owner != NOBODY:
+                raise QuotaFull(owner, used, limits.of_one, in_line=False)
 
     def _count(self, size: int, owners: tuple[str, ...]) -> None:
         self._used += size
