@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import Final
 
 from partway.gateway.clock import Clock, LoopClock
+from partway.gateway.quota import NOBODY, Quota, QuotaFull, QuotaLimits
 from partway.gateway.waiting import first_of
 from partway.protocol.errors import ServiceUnavailable
 
@@ -29,11 +30,9 @@ class RequestsUnderWay:
 
     def __init__(self, most: int, per_principal: int, clock: Clock | None = None) -> None:
         self.draining = False
-        self._most = most
-        self._per_principal = per_principal
+        self._quota = Quota(QuotaLimits(most, per_principal))
         self._clock = clock or LoopClock()
         self._tasks: set[asyncio.Task[object]] = set()
-        self._of_senders: dict[str, int] = {}
         self._ending = False
         self._idle = asyncio.Event()  # once no more are taken
         self._hastened = asyncio.Event()
@@ -52,28 +51,19 @@ class RequestsUnderWay:
             peer: whose address it comes from, which counts there; empty for a trusted proxy's.
 
         Returns:
-            Who has a share of those under way; empty for a sender without one.
+            The owner of the request's share; ``NOBODY`` for a sender without one.
 
         Raises:
             ServiceUnavailable: the gateway is full, or draining, or the sender has its share.
         """
         if self.draining:
             raise _draining()
-        if len(self._tasks) >= self._most:
-            raise ServiceUnavailable(
-                f"{self._most} requests are under way, as many as this gateway takes (max_requests)"
-            )
         sender = _sender(principal, peer)
-        of_sender = self._of_senders.get(sender, 0)
-        if sender and of_sender >= self._per_principal:
-            raise ServiceUnavailable(
-                f"{sender} has {self._per_principal} requests under way, as many as one principal "
-                "may have, or one address where nobody is asked who they are "
-                "(max_requests_per_principal); try again when one of them has ended"
-            )
+        try:
+            self._quota.take(1, sender)
+        except QuotaFull as full:
+            raise _full(full) from None
         self._tasks.add(task)
-        if sender:
-            self._of_senders[sender] = of_sender + 1
         return sender
 
     def ended(self, task: asyncio.Task[object], sender: str, error: BaseException | None) -> None:
@@ -88,8 +78,7 @@ class RequestsUnderWay:
             ServiceUnavailable: the drain has broken it off, and nothing else.
         """
         self._tasks.discard(task)
-        if sender and (left := self._of_senders.pop(sender) - 1):
-            self._of_senders[sender] = left
+        self._quota.give_back(1, sender)
         if self.draining and not self._tasks:
             self._idle.set()
         if self._ending and isinstance(error, asyncio.CancelledError) and not task.uncancel():
@@ -124,7 +113,19 @@ def _sender(principal: str | None, peer: str) -> str:
     """Who has a share of the requests under way, as refusals name them."""
     if principal is not None:
         return repr(principal)
-    return f"address {peer}" if peer else ""
+    return f"address {peer}" if peer else NOBODY
+
+
+def _full(full: QuotaFull) -> ServiceUnavailable:
+    if full.owner == NOBODY:
+        return ServiceUnavailable(
+            f"{full.most} requests are under way, as many as this gateway takes (max_requests)"
+        )
+    return ServiceUnavailable(
+        f"{full.owner} has {full.most} requests under way, as many as one principal may have, or "
+        "one address where nobody is asked who they are (max_requests_per_principal); try again "
+        "when one of them has ended"
+    )
 
 
 def _draining() -> ServiceUnavailable:
