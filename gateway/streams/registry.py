@@ -11,6 +11,7 @@ from typing import Self
 from partway.gateway.clock import Clock, LoopClock, Timer
 from partway.gateway.limits import STANDING_CHECK_INTERVAL
 from partway.gateway.many_timers import ManyTimers
+from partway.gateway.quota import NOBODY, Quota, QuotaFull, QuotaLimits
 from partway.gateway.streams.ends import ClientFault
 from partway.gateway.streams.metrics import Metrics
 from partway.gateway.streams.open_stream import OpenStream
@@ -51,12 +52,11 @@ class Streams:
     ) -> None:
         self.sessions: set[OpenStream] = set()
         self.draining = False
-        self._max_streams = max_streams
-        self._per_principal = max_streams if per_principal is None else per_principal
-        #: Of streams whose principal has a name, that name; and how many each name has, with those
-        #: that are being opened.
+        of_one = max_streams if per_principal is None else per_principal
+        #: Counts streams that are open or being opened.
+        self._quota = Quota(QuotaLimits(max_streams, of_one))
+        #: Of streams whose principal has a name, that name.
         self._principals: dict[OpenStream, str] = {}
-        self._of_principals: dict[str, int] = {}
         self._stands: dict[OpenStream, Callable[[], bool]] = {}
         self._looking: Timer | None = None
         self._opening: set[asyncio.Task[object]] = set()
@@ -90,26 +90,18 @@ class Streams:
         """Take up who opens a stream, and return the task it is opened in; see :meth:`opening`."""
         if self.draining:
             raise _draining()
-        if len(self._opening) + len(self.sessions) >= self._max_streams:
-            raise ServiceUnavailable(f"all {self._max_streams} streams of this gateway are in use")
-        if principal is not None:
-            own = self._of_principals.get(principal, 0)
-            if own >= self._per_principal:
-                raise ServiceUnavailable(
-                    f"{principal!r} has {own} streams open, as many as one principal may have "
-                    "(max_streams_per_principal); try again when one of them has ended"
-                )
         task = self._running.get()
+        try:
+            self._quota.take(1, principal or NOBODY)
+        except QuotaFull as full:
+            raise _full(full) from None
         self._opening.add(task)
-        if principal is not None:
-            self._count(principal, 1)
         return task
 
     def _end_opening(self, task: asyncio.Task[object], principal: str | None) -> None:
         """The stream is open and kept, or is not to be."""
         self._opening.discard(task)
-        if principal is not None:
-            self._count(principal, -1)
+        self._quota.give_back(1, principal or NOBODY)
         self._check_idle()
 
     def started(
@@ -125,8 +117,7 @@ class Streams:
             principal: who has opened it; None where nobody is asked who they are.
             stands: whether it may still go on; asked every STANDING_CHECK_INTERVAL.
         """
-        if principal is not None:
-            self._count(principal, 1)
+        self._quota.count(1, principal or NOBODY)
         self._keep(session, principal, stands)
 
     def _keep(
@@ -148,8 +139,7 @@ class Streams:
         if self._stands.pop(session, None) is not None and not self._stands and self._looking:
             self._looking.cancel()
             self._looking = None
-        if (principal := self._principals.pop(session, None)) is not None:
-            self._count(principal, -1)
+        self._quota.give_back(1, self._principals.pop(session, NOBODY))
         self._check_idle()
         self.metrics.ended(session)
         _log_end(session)
@@ -170,11 +160,6 @@ class Streams:
         finally:
             if self._stands:
                 self._look_soon()
-
-    def _count(self, principal: str, more: int) -> None:
-        """Count one stream more, or one less, of a principal."""
-        if count := self._of_principals.pop(principal, 0) + more:
-            self._of_principals[principal] = count
 
     def _check_idle(self) -> None:
         if self.draining and self.idle:
@@ -273,6 +258,15 @@ class StreamOpening:
 
 def _draining() -> ServiceUnavailable:
     return ServiceUnavailable("the gateway is draining; another one may take the stream")
+
+
+def _full(full: QuotaFull) -> ServiceUnavailable:
+    if full.owner == NOBODY:
+        return ServiceUnavailable(f"all {full.most} streams of this gateway are in use")
+    return ServiceUnavailable(
+        f"{full.owner!r} has {full.used} streams open, as many as one principal may have "
+        "(max_streams_per_principal); try again when one of them has ended"
+    )
 
 
 def _log_end(session: OpenStream) -> None:
