@@ -42,10 +42,10 @@ from partway.gateway.limits import SETTLING_TIMEOUT
 from partway.gateway.operations.bidirectional import BidirectionalStream
 from partway.gateway.operations.status import Status
 from partway.gateway.process_metrics import ProcessMetrics
+from partway.gateway.quota import Quota, QuotaLimits
 from partway.gateway.service import Service
 from partway.gateway.serving.crowd import Crowd
 from partway.gateway.serving.dispatcher import Dispatcher
-from partway.gateway.serving.gathered_bytes import GatheredBytes
 from partway.gateway.serving.http1 import Http1Server
 from partway.gateway.serving.http2 import Http2Server
 from partway.gateway.serving.listener import Listener
@@ -196,7 +196,7 @@ class Gateway:
             settings.allow_origins,
             metrics.refused,
             trusted,
-            GatheredBytes(settings.max_gathered_bytes, settings.gathered_bytes_of_one),
+            Quota(QuotaLimits(settings.max_gathered_bytes, settings.gathered_bytes_of_one)),
         )
         self._http1 = Http1Server(dispatcher)
         self._http2 = Http2Server(

@@ -24,10 +24,11 @@ from partway.gateway.access.nearness import check_nearness
 from partway.gateway.access.origins import check_origin
 from partway.gateway.arns import Arns
 from partway.gateway.plain_text import cut
+from partway.gateway.quota import Quota
 from partway.gateway.serving.audit import audited
 from partway.gateway.serving.error_dialects import ErrorDialect, ErrorResponse, aws_rest_json
 from partway.gateway.serving.exchange import Exchange
-from partway.gateway.serving.gathered_bytes import GatheredBytes, HeldBytes
+from partway.gateway.serving.gathered_bytes import HeldBytes
 from partway.gateway.serving.payloads import PayloadRule
 from partway.gateway.serving.peers import peer_of
 from partway.gateway.serving.routes import Access, Leave, Route, find
@@ -69,8 +70,7 @@ class Dispatcher:
         allow_origins: origins of web pages that may ask, besides those of this host.
         on_refused: told the name of each error that a request is answered with.
         proxies: addresses of proxies, through which others ask.
-        gathered: what bodies that are held whole are drawn from; unless it is given, nothing bounds
-            all of them together.
+        gathered: the quota of bodies that are held whole; None bounds nothing.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class Dispatcher:
         allow_origins: frozenset[str],
         on_refused: Callable[[str], None],
         proxies: Container[object] = (),
-        gathered: GatheredBytes | None = None,
+        gathered: Quota | None = None,
     ) -> None:
         self._routes = routes
         # A client asks for the same again and again; whoever does not asks in vain, or for little.

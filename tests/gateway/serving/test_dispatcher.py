@@ -15,9 +15,10 @@ from partway.gateway.access.authentication import (
     NoAuthentication,
 )
 from partway.gateway.arns import Arns
+from partway.gateway.quota import Quota, QuotaLimits
 from partway.gateway.serving.dispatcher import Dispatcher
 from partway.gateway.serving.error_dialects import ErrorResponse, grpc_status
-from partway.gateway.serving.gathered_bytes import GatheredBytes
+from partway.gateway.serving.gathered_bytes import HeldBytes
 from partway.gateway.serving.payloads import GatheredPayload
 from partway.gateway.serving.routes import Access, Leave, Route
 from partway.protocol.errors import (
@@ -205,42 +206,42 @@ BUDGET_PROXY = "203.0.113.9"
     [("2001:db8::2", [b"ab", None], 503), ("2001:db8:1::2", [b"ab"], None)],
 )
 async def test_bodies_that_are_held_are_drawn_from_one_budget_by_peers(peer, chunks, status):
-    budget = GatheredBytes(10, 5)
+    budget = Quota(QuotaLimits(10, 5))
     steps = Steps(gathered=budget)
-    budget.holding("address 2001:db8::/64").draw(4)
+    HeldBytes(budget, ("address 2001:db8::/64",)).draw(4)
     exchange = await steps.ask(chunks=chunks, peer=peer)
     assert [each[0] for each in exchange.responses] == ([status] if status else [])
-    assert budget.held == 4
+    assert budget.used == 4
 
 
 async def test_a_proxy_has_no_share_of_the_budget():
-    budget = GatheredBytes(10, 1)
+    budget = Quota(QuotaLimits(10, 1))
     steps = Steps(gathered=budget, proxies={BUDGET_PROXY})
     await steps.ask(chunks=[b"body"], peer=BUDGET_PROXY)
     assert steps.taken[-1][0] == "run"
 
 
 async def test_a_body_counts_until_its_operation_is_over():
-    budget = GatheredBytes(10, 5)
+    budget = Quota(QuotaLimits(10, 5))
     held = []
 
     async def operate(exchange):
-        held.append((budget.held, await exchange.body(4)))
+        held.append((budget.used, await exchange.body(4)))
         raise ClientLeft
 
     await Steps(operate, gathered=budget).ask(chunks=[b"bo", b"dy"])
     assert held == [(4, b"body")]
-    assert budget.held == 0
+    assert budget.used == 0
 
 
 async def test_a_body_is_the_access_keys_too_that_it_is_gathered_for():
-    budget = GatheredBytes(10, 5)
+    budget = Quota(QuotaLimits(10, 5))
     steps = Steps(gathered=budget, reads_for="AKID")
-    budget.holding("access key AKID").draw(2)
+    HeldBytes(budget, ("access key AKID",)).draw(2)
     exchange = await steps.ask(chunks=[b"body"])
     ((status, body, _),) = exchange.responses
     assert (status, b"of access key AKID hold the 5 bytes" in body) == (503, True)
-    assert budget.held == 2
+    assert budget.used == 2
 
 
 async def test_what_lies_nowhere_asks_nobody():

@@ -6,7 +6,8 @@ import asyncio
 
 import pytest
 
-from partway.gateway.serving.gathered_bytes import GatheredBytes
+from partway.gateway.quota import Quota, QuotaLimits
+from partway.gateway.serving.gathered_bytes import HeldBytes
 from partway.gateway.serving.http1 import Http1Server
 from partway.protocol.errors import RequestTooLarge, ServiceUnavailable
 
@@ -68,18 +69,18 @@ async def test_a_head_is_written_at_once(first, waits, writes):
 )
 async def test_a_body_that_was_refused_is_refused_again_and_not_lost(limit, room, error):
     """Who asks first may leave it to who asks next to tell the client."""
-    budget = GatheredBytes(room, room)
+    budget = Quota(QuotaLimits(room, room))
     taken, over = [], asyncio.Event()
 
     async def answer(exchange):
-        exchange.holding = budget.holding("one")
+        exchange.holding = HeldBytes(budget, ("one",))
         for _ in range(2):
             with pytest.raises(error):
                 exchange.body_at_hand(limit)
             with pytest.raises(error):
                 await exchange.body(limit)
         assert not exchange.gathered
-        exchange.holding = GatheredBytes(100, 100).holding("one")
+        exchange.holding = HeldBytes(Quota(QuotaLimits(100, 100)), ("one",))
         taken.append(await exchange.body(100))
         exchange.respond(200)
         over.set()
@@ -91,6 +92,6 @@ async def test_a_body_that_was_refused_is_refused_again_and_not_lost(limit, room
     async with asyncio.timeout(5):
         await over.wait()
     assert taken == [b"body"]
-    assert budget.held == 0
+    assert budget.used == 0
     protocol.connection_lost(None)
     await server.shutdown(0)
