@@ -8,13 +8,14 @@ from pathlib import Path
 from partway.gateway.clock import Clock
 from partway.gateway.control.local_paths import LocalRoots, is_local
 from partway.gateway.object_files import SCHEME, ObjectFile
+from partway.gateway.quota import Quota
 from partway.gateway.transform.callers_inputs import (
     AllowedInputs,
     CallersLocalInputs,
     CallersManifest,
 )
 from partway.gateway.transform.callers_outputs import CallersLocalOutputs
-from partway.gateway.transform.gathering import Gathering, GatheringRoom
+from partway.gateway.transform.gathering import Gathering
 from partway.gateway.transform.local_storage import FileThreads
 from partway.gateway.transform.object_storage import ObjectInputs, ObjectOutputs, bucket_and_key
 from partway.gateway.transform.storage import (
@@ -32,7 +33,7 @@ class CallersPlaces:
         clock: measures the times.
         roots: below which input of this machine must be, by the settings of the moment.
         results: below which output on this machine must be.
-        room: what outputs may have on disk on their way there.
+        quota: of outputs that are on disk on their way there.
         gathered: on whose file system that is; None for the system's temporary files'.
     """
 
@@ -41,13 +42,13 @@ class CallersPlaces:
         clock: Clock,
         roots: Callable[[], LocalRoots],
         results: LocalRoots,
-        room: GatheringRoom,
+        quota: Quota,
         gathered: Path | None = None,
     ) -> None:
         self._clock = clock
         self._roots = roots
         self._results = results
-        self._room = room
+        self._quota = quota
         self._gathered = gathered
         # Of each folder of the settings its own: a mount that is dead takes no other's threads.
         self._threads: dict[Path | None, FileThreads] = {}
@@ -93,7 +94,7 @@ class CallersPlaces:
         Raises:
             StorageFailed: it names no place.
         """
-        gathering = Gathering(self._threads_of(None), self._gathered, self._room, sender)
+        gathering = Gathering(self._threads_of(None), self._gathered, self._quota, sender)
         if not is_local(location):
             return ObjectOutputs(location, content_type, gathering, self._clock)
         threads = self._threads_of(self._results.root_as_written(location))

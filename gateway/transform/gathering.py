@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -18,54 +17,15 @@ from typing import IO
 from partway.gateway.files import free_and_reserved, temporary_folder
 from partway.gateway.fleet.file_work import Wanted
 from partway.gateway.limits import SHARE_OF_ONE
+from partway.gateway.quota import NOBODY, Quota, QuotaFull, QuotaLimits
 from partway.gateway.transform.limits import READ_BYTES
 from partway.gateway.transform.local_storage import FileThreads, write_all
 from partway.gateway.transform.storage import StorageFailed
 
 
-class GatheringRoom:
-    """Counts what jobs of the API gather, and refuses bytes that are too many.
-
-    Args:
-        quota: bytes of all jobs at a time; those of one sender have a share of them.
-    """
-
-    def __init__(self, quota: int) -> None:
-        self._quota = quota
-        self._used = 0
-        self._of_senders: Counter[str] = Counter()
-
-    def take(self, sender: str, size: int) -> None:
-        """Have more bytes on disk.
-
-        Args:
-            sender: who has made the job; empty where nobody is asked who they are.
-            size: bytes.
-
-        Raises:
-            StorageFailed: there is no room; the message says of what there is too much.
-        """
-        limits = [("transform jobs have", self._used, self._quota, "")]
-        if sender:
-            of_one = self._quota // SHARE_OF_ONE
-            whose = f"transform jobs of {sender!r} have"
-            limits.append((whose, self._of_senders[sender], of_one, "a part of "))
-        for whose, used, most, part in limits:
-            if used + size > most:
-                raise StorageFailed(
-                    f"outputs of {whose} {used} bytes on disk on their way, and {most} at most "
-                    f"({part}transform_quota); cut the input into smaller files, or try again when "
-                    "others are done"
-                )
-        self._used += size
-        self._of_senders[sender] += size
-
-    def give_back(self, sender: str, size: int) -> None:
-        """Have fewer bytes on disk again."""
-        self._used -= size
-        self._of_senders[sender] -= size
-        if not self._of_senders[sender]:
-            del self._of_senders[sender]
+def outputs_quota(size: int) -> Quota:
+    """The quota of what jobs of the API gather: so many bytes, of which one sender has a share."""
+    return Quota(QuotaLimits(size, size // SHARE_OF_ONE))
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,14 +35,14 @@ class Gathering:
     Attributes:
         threads: by which they are written.
         folder: on whose file system they lie; None for the system's folder for temporary files.
-        room: how much of it they may have; None for all but what is reserved.
-        sender: in whose share of the room they count; empty for nobody's.
+        quota: bounds their bytes; None where only the disk's free space does.
+        sender: whose share of the quota they count in; ``NOBODY`` for none.
     """
 
     threads: FileThreads
     folder: Path | None = None
-    room: GatheringRoom | None = None
-    sender: str = ""
+    quota: Quota | None = None
+    sender: str = NOBODY
 
     @asynccontextmanager
     async def file(self) -> AsyncIterator[GatheredFile]:
@@ -128,13 +88,16 @@ class GatheredFile:
         self._opened = opened
         self._folder = folder
         self._threads = gathering.threads
-        self._room = gathering.room
+        self._quota = gathering.quota
         self._sender = gathering.sender
 
     async def write(self, data: bytes) -> None:
         """Add bytes; see :class:`~.storage.OutputFile`."""
-        if self._room is not None:
-            self._room.take(self._sender, len(data))
+        if self._quota is not None:
+            try:
+                self._quota.take(len(data), self._sender)
+            except QuotaFull as full:
+                raise _full(full) from None
         self.size += len(data)
         await self._threads.run(self._folder, partial(self._write, data))
 
@@ -177,6 +140,17 @@ class GatheredFile:
         self._give_back()
 
     def _give_back(self) -> None:
-        if self._room is not None:
-            self._room.give_back(self._sender, self.size)
+        if self._quota is not None:
+            self._quota.give_back(self.size, self._sender)
         self.size = 0
+
+
+def _full(full: QuotaFull) -> StorageFailed:
+    whose, part = "", ""
+    if full.owner != NOBODY:
+        whose, part = f" of {full.owner!r}", "a part of "
+    return StorageFailed(
+        f"outputs of transform jobs{whose} have {full.used} bytes on disk on their way, and "
+        f"{full.most} at most ({part}transform_quota); cut the input into smaller files, or try "
+        "again when others are done"
+    )

@@ -9,7 +9,7 @@ from partway.gateway.control.transform_jobs import TransformOperations
 from partway.gateway.control.transform_keeper import TransformKeeper
 from partway.gateway.service import Service
 from partway.gateway.transform.callers_places import CallersPlaces
-from partway.gateway.transform.gathering import GatheringRoom
+from partway.gateway.transform.gathering import outputs_quota
 
 if TYPE_CHECKING:
     from partway.gateway.gateway import Gateway
@@ -31,7 +31,7 @@ class TransformJobsApi(Service):
                 clock,
                 lambda: planning.local_roots,
                 control.results,
-                GatheringRoom(settings.transform_quota),
+                outputs_quota(settings.transform_quota),
                 folder,
             ),
             gateway.authenticator.may,

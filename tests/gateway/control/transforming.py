@@ -30,7 +30,7 @@ from partway.gateway.fleet.routing import Router
 from partway.gateway.settings import Settings
 from partway.gateway.store.store import Store
 from partway.gateway.transform.callers_places import CallersPlaces
-from partway.gateway.transform.gathering import GatheringRoom
+from partway.gateway.transform.gathering import outputs_quota
 from partway.gateway.transform.limits import TRANSFORM_QUOTA
 from tests.conftest import ROOT
 from tests.gateway.control.deployed import a_model
@@ -111,7 +111,7 @@ class Jobs:
         results = LocalRoots(settings.local_results, setting="local_results")
         places = CallersPlaces(
             *(clock, lambda: planning.local_roots, results),
-            GatheringRoom(quota),
+            outputs_quota(quota),
             self.data.transforms,
         )
         self.keeper = TransformKeeper(

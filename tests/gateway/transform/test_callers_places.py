@@ -16,7 +16,7 @@ from partway.gateway.control.local_paths import LocalRoots
 from partway.gateway.transform.callers_outputs import UnfinishedOutputs
 from partway.gateway.transform.callers_places import CallersPlaces
 from partway.gateway.transform.finished_files import FinishedFiles
-from partway.gateway.transform.gathering import GatheringRoom
+from partway.gateway.transform.gathering import outputs_quota
 from partway.gateway.transform.limits import TRANSFORM_QUOTA
 from partway.gateway.transform.storage import InputPlace, OutputPlace, StorageFailed
 from tests.gateway.object_server import KEY_ID, serving_objects
@@ -28,7 +28,7 @@ def places(folder: Path) -> CallersPlaces:
         (folder / each).mkdir(mode=0o700, exist_ok=True)
     roots = LocalRoots((folder / "in",))
     results = LocalRoots((folder / "out",), setting="local_results")
-    return CallersPlaces(LoopClock(), lambda: roots, results, GatheringRoom(TRANSFORM_QUOTA))
+    return CallersPlaces(LoopClock(), lambda: roots, results, outputs_quota(TRANSFORM_QUOTA))
 
 
 def everything(*_: str) -> bool:

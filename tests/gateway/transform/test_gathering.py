@@ -9,7 +9,7 @@ import pytest
 
 from partway.gateway import files
 from partway.gateway.clock import LoopClock
-from partway.gateway.transform.gathering import Gathering, GatheringRoom
+from partway.gateway.transform.gathering import Gathering, outputs_quota
 from partway.gateway.transform.limits import READ_BYTES
 from partway.gateway.transform.local_storage import FileThreads
 from partway.gateway.transform.storage import StorageFailed
@@ -18,27 +18,34 @@ from partway.protocol.limits import MIB
 pytestmark = pytest.mark.usefixtures("anyio_backend")
 
 
-def test_all_have_the_quota_and_a_sender_half_of_it():
-    room = GatheringRoom(80)
-    room.take("", 10)
-    room.take("x", 40)
-    with pytest.raises(StorageFailed) as refused:
-        room.take("x", 1)
-    assert str(refused.value) == (
-        "outputs of transform jobs of 'x' have 40 bytes on disk on their way, and 40 at most "
-        "(a part of transform_quota); cut the input into smaller files, or try again when others "
-        "are done"
-    )
-    room.take("", 30)
-    with pytest.raises(StorageFailed, match=r"jobs have 80 bytes .* 80 at most \(transform_quota"):
-        room.take("y", 1)
-    room.give_back("x", 40)
-    room.take("x", 40)
+async def test_all_have_the_quota_and_a_sender_half_of_it(tmp_path):
+    quota, threads = outputs_quota(80), FileThreads(LoopClock())
+    of_nobody, of_x, of_y = (Gathering(threads, tmp_path, quota, each) for each in ("", "x", "y"))
+    async with of_nobody.file() as nobodys:
+        await nobodys.write(bytes(10))
+        async with of_x.file() as file:
+            await file.write(bytes(40))
+            with pytest.raises(StorageFailed) as refused:
+                await file.write(b"1")
+            assert str(refused.value) == (
+                "outputs of transform jobs of 'x' have 40 bytes on disk on their way, and 40 at "
+                "most (a part of transform_quota); cut the input into smaller files, or try again "
+                "when others are done"
+            )
+            await nobodys.write(bytes(30))
+            refused = pytest.raises(
+                StorageFailed, match=r"jobs have 80 bytes .* 80 at most \(transform_quota"
+            )
+            async with of_y.file() as file:
+                with refused:
+                    await file.write(b"1")
+        async with of_x.file() as file:
+            await file.write(bytes(40))
 
 
 async def test_what_is_gathered_is_there_whole_and_counts(tmp_path):
-    room = GatheringRoom(3 * READ_BYTES)
-    gathering = Gathering(FileThreads(LoopClock()), tmp_path, room)
+    quota = outputs_quota(3 * READ_BYTES)
+    gathering = Gathering(FileThreads(LoopClock()), tmp_path, quota)
     async with gathering.file() as file:
         await file.write(b"what is dropped")
         await file.restart()
@@ -51,14 +58,14 @@ async def test_what_is_gathered_is_there_whole_and_counts(tmp_path):
         with pytest.raises(StorageFailed, match="transform_quota"):
             await file.write(bytes(2 * READ_BYTES))
         assert list(tmp_path.iterdir()) == [], "no name that a process that is killed would leave"
-    room.take("", 3 * READ_BYTES)
+    assert quota.used == 0
 
 
 async def test_what_is_not_to_be_had_counts_no_more(tmp_path):
-    room = GatheringRoom(10)
+    quota = outputs_quota(10)
 
     async def gathered(folder):
-        async with Gathering(FileThreads(LoopClock()), folder, room, "x").file() as file:
+        async with Gathering(FileThreads(LoopClock()), folder, quota, "x").file() as file:
             await file.write(b"12345")
             raise ZeroDivisionError
 
@@ -66,7 +73,7 @@ async def test_what_is_not_to_be_had_counts_no_more(tmp_path):
         await gathered(tmp_path / "none")
     with pytest.raises(ZeroDivisionError):
         await gathered(tmp_path)
-    room.take("x", 5)
+    assert quota.used == 0
 
 
 async def test_a_disk_that_has_little_left_is_left_to_all_else(tmp_path, monkeypatch):
