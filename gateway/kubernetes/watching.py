@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -24,6 +23,7 @@ from partway.gateway.kubernetes.limits import (
 )
 from partway.gateway.kubernetes.objects import CustomObjects
 from partway.gateway.kubernetes.selectors import Selector
+from partway.gateway.quota import NOBODY, Quota, QuotaFull, QuotaLimits
 from partway.gateway.serving.exchange import Exchange
 from partway.gateway.waiting import set_or_over
 
@@ -64,7 +64,7 @@ class Watches:
     def __init__(self, objects: CustomObjects, clock: Clock) -> None:
         self._objects = objects
         self._clock = clock
-        self._open: Counter[str | None] = Counter()
+        self._open = Quota(QuotaLimits(MAX_WATCHES, MAX_WATCHES_OF_ONE))
         self._closing = False
 
     def close(self) -> None:
@@ -80,26 +80,19 @@ class Watches:
             VersionExpired: what has changed since its version is not known any more.
             ClientLeft: the client has left, or takes nothing.
         """
-        if self._open.total() >= MAX_WATCHES or self._closing:
-            raise TooManyRequests(
-                f"{MAX_WATCHES} watches are open, or the gateway stops; try again later",
-                retryAfterSeconds=1,
-            )
-        if asked.principal is not None and self._open[asked.principal] >= MAX_WATCHES_OF_ONE:
-            raise TooManyRequests(
-                f"{MAX_WATCHES_OF_ONE} watches of {asked.principal} are open, as many as may be; "
-                "close some of them",
-                retryAfterSeconds=1,
-            )
-        if asked.since is not None:
-            self._objects.history.since(asked.since)
-        self._open[asked.principal] += 1
+        if self._closing:
+            raise _full(NOBODY, MAX_WATCHES)
+        owner = asked.principal or NOBODY
         try:
+            self._open.take(1, owner)
+        except QuotaFull as full:
+            raise _full(full.owner, full.most) from None
+        try:
+            if asked.since is not None:
+                self._objects.history.since(asked.since)
             await self._serve(exchange, asked)
         finally:
-            self._open[asked.principal] -= 1
-            if not self._open[asked.principal]:
-                del self._open[asked.principal]
+            self._open.give_back(1, owner)
 
     async def _serve(self, exchange: Exchange, asked: WatchAsked) -> None:
         history = self._objects.history
@@ -133,6 +126,13 @@ class Watches:
             await exchange.end()
         finally:
             history.forget(news)
+
+
+def _full(owner: str, most: int) -> TooManyRequests:
+    words = f"{most} watches are open, or the gateway stops; try again later"
+    if owner != NOBODY:
+        words = f"{most} watches of {owner} are open, as many as may be; close some of them"
+    return TooManyRequests(words, retryAfterSeconds=1)
 
 
 async def _write(exchange: Exchange, lines: Iterator[bytes]) -> None:

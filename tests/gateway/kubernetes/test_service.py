@@ -9,7 +9,7 @@ import json
 import pytest
 
 from partway.gateway.control.makers import maker_of
-from partway.gateway.kubernetes import watching
+from partway.gateway.quota import Quota, QuotaLimits
 from tests.gateway.control.kept_endpoints import PATIENCE
 from tests.gateway.fleet.fakes import turns
 from tests.gateway.kubernetes.served import (
@@ -522,7 +522,7 @@ async def test_a_list_shows_what_each_of_its_objects_shows(asked_for_names):
 
 
 async def test_one_principal_has_not_all_watches(asked_for_names, monkeypatch):
-    monkeypatch.setattr(watching, "MAX_WATCHES_OF_ONE", 1)
+    monkeypatch.setattr(asked_for_names.service._watches, "_open", Quota(QuotaLimits(9, 1)))
     gateway, reads = asked_for_names, {"authorization": f"Bearer {TOKEN}-reads"}
     for _ in range(2):
         exchange = gateway.exchange("GET", f"{MODELS}?watch=1", **reads)

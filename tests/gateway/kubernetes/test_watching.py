@@ -12,6 +12,7 @@ from partway.gateway.kubernetes import watching
 from partway.gateway.kubernetes.custom_object import CustomObject
 from partway.gateway.kubernetes.kinds import DEPLOYED_MODEL
 from partway.gateway.kubernetes.limits import BOOKMARK_INTERVAL, WATCH_LIFETIME
+from partway.gateway.quota import Quota, QuotaLimits
 from tests.gateway.fleet.fakes import turns
 from tests.gateway.kubernetes.served import (
     MERGE,
@@ -184,7 +185,7 @@ async def test_a_watch_has_its_time(gateway, query, seconds):
 
 
 async def test_watches_have_a_bound_and_end_with_the_gateway(gateway, monkeypatch):
-    monkeypatch.setattr(watching, "MAX_WATCHES", 1)
+    monkeypatch.setattr(gateway.service._watches, "_open", Quota(QuotaLimits(1, 1)))
     async with watching_of(gateway, f"{MODELS}?watch=1") as watch:
         status, said = await gateway.ask("GET", f"{MODELS}?watch=1")
         assert (status, said["reason"]) == (429, "TooManyRequests")
