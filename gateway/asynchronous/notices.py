@@ -10,7 +10,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
@@ -30,6 +30,7 @@ from partway.gateway.asynchronous.requests import (
     FailureCause,
 )
 from partway.gateway.clock import Clock
+from partway.gateway.quota import Quota, QuotaFull, QuotaLimits
 from partway.gateway.waiting import pause
 from partway.log_lines import LogLine
 
@@ -115,19 +116,6 @@ def _reason(failure: AttemptFailed) -> str:
     return failure.message
 
 
-@dataclass(slots=True)
-class _Topic:
-    """What is on its way to one topic.
-
-    Attributes:
-        waiting: notices that have come to no end.
-        turns: to be sent.
-    """
-
-    waiting: int = 0
-    turns: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(NOTICES_AT_ONCE))
-
-
 class Notices:
     """Delivers notices: each at least once, or so often that it is given up.
 
@@ -149,7 +137,8 @@ class Notices:
         self._leave = leave
         self._clock = clock
         self._on_over = on_over
-        self._topics = {topic: _Topic() for topic in webhooks}
+        self._waiting = Quota(QuotaLimits(NOTICES, NOTICES_OF_ONE))
+        self._turns = {topic: asyncio.Semaphore(NOTICES_AT_ONCE) for topic in webhooks}
         self._tasks: set[asyncio.Task[None]] = set()
         self._posting: Posting | None = None
         self._closed = False
@@ -166,16 +155,17 @@ class Notices:
         """
         if self._closed:
             return
-        topic = self._topics.get(notice.topic)
-        if topic is None:
+        topic = notice.topic
+        if topic not in self._webhooks:
             self._given_up(notice, "no webhook is set for the topic ([api.topics])")
             return
-        if len(self._tasks) >= NOTICES or topic.waiting >= NOTICES_OF_ONE:
-            words = f"{len(self._tasks)} notices wait already, {topic.waiting} of them for it"
-            self._given_up(notice, words)
+        try:
+            self._waiting.take(1, topic)
+        except QuotaFull:
+            used, of_it = self._waiting.used, self._waiting.used_by(topic)
+            self._given_up(notice, f"{used} notices wait already, {of_it} of them for it")
             return
-        topic.waiting += 1
-        task = asyncio.create_task(self._deliver(notice, topic), name="notice of a request's end")
+        task = asyncio.create_task(self._deliver(notice), name="notice of a request's end")
         self._tasks.add(task)
         task.add_done_callback(partial(self._over, topic))
 
@@ -190,18 +180,18 @@ class Notices:
         if self._posting is not None:
             await self._posting.aclose()
 
-    def _over(self, topic: _Topic, task: asyncio.Task[None]) -> None:
-        topic.waiting -= 1
+    def _over(self, topic: str, task: asyncio.Task[None]) -> None:
+        self._waiting.give_back(1, topic)
         self._tasks.discard(task)
 
-    async def _deliver(self, notice: Notice, topic: _Topic) -> None:
+    async def _deliver(self, notice: Notice) -> None:
         assert self._posting is not None, "the topic has a webhook"
         url = self._webhooks[notice.topic]
         why = ""
         for number in range(NOTICE_TRIES):
             if number:
                 await pause(self._clock, NOTICE_PAUSES[number - 1])
-            async with topic.turns:
+            async with self._turns[notice.topic]:
                 why = self._leave.refusal_to_publish(notice.maker, notice.topic)
                 if why:
                     break
