@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass
@@ -10,6 +11,9 @@ from typing import Final, NamedTuple
 
 #: The owner that has no share of its own and may use the whole quota.
 NOBODY: Final = ""
+
+#: The length of a line that something else bounds, such as the number of connections.
+ANY_NUMBER: Final = sys.maxsize
 
 
 @dataclass(frozen=True, slots=True)

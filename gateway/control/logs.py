@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeVar
-from weakref import WeakValueDictionary
 
 from partway.gateway.access.authentication import Identity
 from partway.gateway.arns import Arns
@@ -45,6 +42,7 @@ from partway.gateway.control.log_streams import LogStreams, group_shown, stream_
 from partway.gateway.fleet.file_work import Wanted, on_thread
 from partway.gateway.fleet.log_names import log_arn
 from partway.gateway.fleet.status import EndpointStatus
+from partway.gateway.quota import ANY_NUMBER, NOBODY, Quota, QuotaLimits
 from partway.gateway.serving.routes import Route
 from partway.gateway.waiting import time_limit
 
@@ -77,8 +75,8 @@ class LogOperations:
         self._endpoints = endpoints
         self._arns = arns
         self._clock = clock
-        self._turns = asyncio.Semaphore(LOG_READS)
-        self._turns_of: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        # Connections bound the line, and LOG_READ_TIMEOUT bounds the wait.
+        self._turns = Quota(QuotaLimits(LOG_READS, 1, ANY_NUMBER, ANY_NUMBER))
         #: By AWS's names of them.
         self.operations: Mapping[str, ControlOperation] = {
             "DescribeLogGroups": self._describe_groups,
@@ -199,20 +197,6 @@ class LogOperations:
     def _check(self, identity: Identity, action: str, group: str = "", stream: str = "") -> None:
         identity.check(f"{_SERVICE}:{action}", log_arn(self._arns, group, stream))
 
-    @asynccontextmanager
-    async def _turn(self, principal: str | None) -> AsyncIterator[None]:
-        """A turn to read files: of those that there are at a time a principal has one at most.
-
-        Args:
-            principal: who asks; None where nobody is asked who they are.
-        """
-        async with AsyncExitStack() as held:
-            if principal is not None:
-                turn = self._turns_of.setdefault(principal, asyncio.Lock())
-                await held.enter_async_context(turn)
-            await held.enter_async_context(self._turns)
-            yield
-
     async def _read(self, identity: Identity, read: Callable[[LogStreams, Wanted], _T]) -> _T:
         """Read files on a thread, when it is this request's turn.
 
@@ -220,9 +204,14 @@ class LogOperations:
             LogsUnavailable: they cannot be read, or not in time.
         """
         there = LogStreams.of(self._folder, self._endpoints())
+        owner = identity.principal or NOBODY
         try:
-            async with time_limit(self._clock, LOG_READ_TIMEOUT), self._turn(identity.principal):
-                return await on_thread(self._clock, lambda wanted: read(there, wanted))
+            async with time_limit(self._clock, LOG_READ_TIMEOUT):
+                await self._turns.claim(1, owner)
+                try:
+                    return await on_thread(self._clock, lambda wanted: read(there, wanted))
+                finally:
+                    self._turns.give_back(1, owner)
         except TimeoutError:
             raise LogsUnavailable("the logs could not be read in time; ask again") from None
         except OSError as error:
