@@ -18,11 +18,7 @@ from partway.gateway.control.errors import (
     ValidationException,
 )
 from partway.gateway.control.json_rpc import Answer, ControlOperation
-from partway.gateway.control.limits import (
-    MAX_JOBS_UNDER_WAY,
-    MAX_RESOURCE_BYTES,
-    MAX_RESOURCES,
-)
+from partway.gateway.control.limits import MAX_RESOURCE_BYTES, MAX_RESOURCES
 from partway.gateway.control.listing import Listed, page_of
 from partway.gateway.control.local_paths import is_local
 from partway.gateway.control.makers import maker_of
@@ -43,7 +39,7 @@ from partway.gateway.control.transform_records import (
     plan_of,
     summary_of,
 )
-from partway.gateway.limits import SHARE_OF_ONE
+from partway.gateway.quota import NOBODY, QuotaFull
 from partway.gateway.transform.options import OptionsError
 
 #: Kinds of input that are read (``S3DataType``).
@@ -183,19 +179,17 @@ class TransformOperations:
                 "Job name must be unique within an AWS account and region, and a job with this "
                 f"name already exists ({self._catalogue.arn(KIND, name)})"
             )
-        if self._keeper.under_way >= MAX_JOBS_UNDER_WAY:
+        try:
+            self._keeper.under_way.check(1, identity.principal or NOBODY)
+        except QuotaFull as full:
+            of_one, of_which = "", "them"
+            if full.owner != NOBODY:
+                of_one, of_which = " of one principal", "yours"
             raise ResourceLimitExceeded(
-                f"The service limit 'Number of transform jobs under way' is {MAX_JOBS_UNDER_WAY}, "
-                f"with current utilization of {MAX_JOBS_UNDER_WAY} and a request delta of 1; wait "
-                "for one of them to end, or stop one."
-            )
-        of_one = max(1, MAX_JOBS_UNDER_WAY // SHARE_OF_ONE)
-        if identity.principal and self._keeper.under_way_of(identity.principal) >= of_one:
-            raise ResourceLimitExceeded(
-                "The service limit 'Number of transform jobs under way of one principal' is "
-                f"{of_one}, with current utilization of {of_one} and a request delta of 1; wait "
-                "for one of yours to end, or stop one."
-            )
+                f"The service limit 'Number of transform jobs under way{of_one}' is {full.most}, "
+                f"with current utilization of {full.most} and a request delta of 1; wait for one "
+                f"of {of_which} to end, or stop one."
+            ) from None
 
     async def _make_room(self) -> None:
         """Forget the job that was over first where there are as many as may be.

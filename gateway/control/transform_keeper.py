@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from partway.gateway.clock import Clock
-from partway.gateway.control.limits import STORE_RETRY_INTERVAL
+from partway.gateway.control.limits import MAX_JOBS_UNDER_WAY, STORE_RETRY_INTERVAL
 from partway.gateway.control.planning import Planning
 from partway.gateway.control.resources import Kind, Resource, Resources
 from partway.gateway.control.transform_records import (
@@ -24,6 +24,8 @@ from partway.gateway.fleet.fleet import FleetStopping
 from partway.gateway.fleet.log_names import OF_JOBS
 from partway.gateway.fleet.making import Means
 from partway.gateway.fleet.status import EndpointStatus
+from partway.gateway.limits import SHARE_OF_ONE
+from partway.gateway.quota import Quota, QuotaLimits
 from partway.gateway.store.store import StoreError
 from partway.gateway.transform.callers_outputs import UnfinishedOutputs
 from partway.gateway.transform.callers_places import CallersPlaces
@@ -60,6 +62,9 @@ class TransformKeeper:
     A job is run from its record alone: what a gateway that was killed has begun the next one goes
     on with, but for the files that are finished.
 
+    Attributes:
+        under_way: the quota of jobs that wait or run, of which one principal has half.
+
     Args:
         resources: where jobs are written down.
         planning: says what instances are made of.
@@ -86,6 +91,8 @@ class TransformKeeper:
         clock: Clock,
         wall_clock: Callable[[], float],
     ) -> None:
+        of_one = max(1, MAX_JOBS_UNDER_WAY // SHARE_OF_ONE)
+        self.under_way = Quota(QuotaLimits(MAX_JOBS_UNDER_WAY, of_one))
         self._resources = resources
         self._planning = planning
         # What they print is another group's, and their starts are no endpoint's.
@@ -114,16 +121,6 @@ class TransformKeeper:
     def record_of(self, job: Resource) -> TransformRecord:
         """How far a job has come, also where that is not written down yet."""
         return self._latest.get(job.name) or TransformRecord.of(job)
-
-    @property
-    def under_way(self) -> int:
-        """How many jobs wait or run."""
-        return len(self._tasks)
-
-    def under_way_of(self, principal: str) -> int:
-        """How many jobs wait or run that a principal has made."""
-        jobs = [self._resources.find(KIND, name) for name in self._tasks]
-        return sum(job is not None and self.record_of(job).sender == principal for job in jobs)
 
     def describe(self) -> tuple[EndpointStatus, ...]:
         """How the instances of running jobs are, each job as an endpoint that logs know it by."""
@@ -165,7 +162,9 @@ class TransformKeeper:
             stop.set()
         task = asyncio.create_task(self._live(name, stop), name=f"transform job {name}")
         self._tasks[name] = task
-        task.add_done_callback(lambda _: self._forget(name))
+        sender = TransformRecord.of(job).sender
+        self.under_way.count(1, sender)
+        task.add_done_callback(lambda _: self._forget(name, sender))
 
     def check_takes_jobs(self) -> None:
         """Refuse jobs when the gateway stops.
@@ -202,7 +201,8 @@ class TransformKeeper:
     def _is_under_way(self, job: Resource) -> bool:
         return TransformRecord.of(job).status in UNDER_WAY
 
-    def _forget(self, name: str) -> None:
+    def _forget(self, name: str, sender: str) -> None:
+        self.under_way.give_back(1, sender)
         self._tasks.pop(name, None)
         self._stops.pop(name, None)
 

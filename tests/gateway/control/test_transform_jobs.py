@@ -14,8 +14,8 @@ from partway.gateway.control.errors import (
     ResourceLimitExceeded,
     ValidationException,
 )
+from partway.gateway.control.limits import MAX_JOBS_UNDER_WAY
 from partway.gateway.control.operator_models import kept_of
-from partway.gateway.control.transform_jobs import MAX_JOBS_UNDER_WAY
 from partway.gateway.fleet.fleet import FleetStopping
 from partway.protocol.errors import AccessDenied
 from tests.gateway.control.conftest import Limited
@@ -326,7 +326,7 @@ async def test_a_model_whose_containers_must_be_named(tmp_path):
 
 async def test_as_many_as_may_be_wait(tmp_path, monkeypatch):
     assert MAX_JOBS_UNDER_WAY == 256
-    monkeypatch.setattr("partway.gateway.control.transform_jobs.MAX_JOBS_UNDER_WAY", 2)
+    monkeypatch.setattr("partway.gateway.control.transform_keeper.MAX_JOBS_UNDER_WAY", 2)
     async with Jobs(tmp_path, at_once=1) as jobs:
         jobs.give(a="one\n")
         jobs.hold()
@@ -339,12 +339,17 @@ async def test_as_many_as_may_be_wait(tmp_path, monkeypatch):
 async def test_one_principal_has_half_of_those_that_wait_also_behind_a_restart(
     tmp_path, monkeypatch
 ):
-    monkeypatch.setattr("partway.gateway.control.transform_jobs.MAX_JOBS_UNDER_WAY", 4)
+    monkeypatch.setattr("partway.gateway.control.transform_keeper.MAX_JOBS_UNDER_WAY", 4)
     mine, others = Identity("me", may=lambda *_: True), Identity("you", may=lambda *_: True)
 
     async def is_full(jobs):
-        with pytest.raises(ResourceLimitExceeded, match="of one principal' is 2"):
+        with pytest.raises(ResourceLimitExceeded) as refused:
             await jobs.call("CreateTransformJob", mine, **a_job(tmp_path, "third"))
+        assert refused.value.message == (
+            "The service limit 'Number of transform jobs under way of one principal' is 2, with "
+            "current utilization of 2 and a request delta of 1; wait for one of yours to end, or "
+            "stop one."
+        )
 
     async with Jobs(tmp_path, at_once=1) as jobs:
         jobs.give(a="one\n")
@@ -379,7 +384,7 @@ async def test_a_full_store(tmp_path):
         jobs.store.full = True
         with pytest.raises(NotWrittenDown):
             await jobs.create()
-        assert jobs.keeper.under_way == 0
+        assert jobs.keeper.under_way.used == 0
 
 
 # --- Who may --------------------------------------------------------------------------------------
