@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
 
 from partway.gateway.asynchronous.limits import SPOOL_OF_BODIES, SPOOL_SHARE
+from partway.gateway.quota import NOBODY, Quota, QuotaFull, QuotaLimits
+
+#: The owner of all answers; its share leaves a part of the quota to bodies.
+_ANSWERS: Final = "answers to asynchronous requests"
 
 
 class SpoolFull(Exception):
@@ -35,16 +40,14 @@ class SpoolRoom:
     """
 
     def __init__(self, quota: int) -> None:
-        self._quota = quota
-        self._used = 0
-        self._of_answers = 0
-        self._of_endpoints: Counter[str] = Counter()
-        self._of_senders: Counter[str] = Counter()
+        of_answers = quota - int(quota * SPOOL_OF_BODIES)
+        self._files = Quota(QuotaLimits(quota, int(quota * SPOOL_SHARE)))
+        self._answers = Quota(QuotaLimits(quota, of_answers))
 
     @property
     def used(self) -> int:
         """Bytes of all files."""
-        return self._used
+        return self._files.used
 
     def check(self, share: SpoolShare, size: int) -> None:
         """Go on if there is room for more bytes.
@@ -52,33 +55,25 @@ class SpoolRoom:
         Raises:
             SpoolFull: there is none; the message says of what there is too much.
         """
-        of_all, of_one = self._quota, int(self._quota * SPOOL_SHARE)
-        of_answers = of_all - int(of_all * SPOOL_OF_BODIES)
-        endpoint, sender = share.endpoint, share.sender
-        limits = [
-            ("bodies and answers of asynchronous requests", self._used, of_all),
-            (f"those of endpoint {endpoint!r}", self._of_endpoints[endpoint], of_one),
-        ]
-        if sender:
-            limits.append((f"those of {sender!r}", self._of_senders[sender], of_one))
-        if share.is_answer:
-            limits.append(("answers to asynchronous requests", self._of_answers, of_answers))
-        for whose, used, most in limits:
-            if used + size > most:
-                part = "" if most == of_all else "a part of "
-                raise SpoolFull(
-                    f"{whose} have {used} bytes on disk, and {most} at most ({part}async_quota); "
-                    "try again when some of them are done"
-                )
+        try:
+            for quota, owners in self._shares(share):
+                quota.check(size, *owners)
+        except QuotaFull as full:
+            whose = full.owner or "bodies and answers of asynchronous requests"
+            part = "a part of " if full.owner else ""
+            raise SpoolFull(
+                f"{whose} have {full.used} bytes on disk, and {full.most} at most "
+                f"({part}async_quota); try again when some of them are done"
+            ) from None
 
     def count(self, share: SpoolShare, size: int) -> None:
         """Count more bytes, or less where it is negative."""
-        self._used += size
-        self._of_answers += size * share.is_answer
-        for counter, key in (
-            (self._of_endpoints, share.endpoint),
-            (self._of_senders, share.sender),
-        ):
-            counter[key] += size
-            if not counter[key]:
-                del counter[key]
+        for quota, owners in self._shares(share):
+            quota.count(size, *owners)
+
+    def _shares(self, share: SpoolShare) -> Iterator[tuple[Quota, tuple[str, ...]]]:
+        """The quotas in which a file counts, each with its owners as refusals name them."""
+        sender = f"those of {share.sender!r}" if share.sender else NOBODY
+        yield self._files, (f"those of endpoint {share.endpoint!r}", sender)
+        if share.is_answer:
+            yield self._answers, (_ANSWERS,)

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import heapq
-from collections import Counter, deque
-from collections.abc import Callable, Iterable
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import count
-from typing import TypeVar
 
 from partway.gateway.asynchronous.requests import AsyncRequest
+from partway.gateway.quota import NOBODY, Quota, QuotaFull, QuotaLimits
 from partway.protocol.errors import ServiceUnavailable
-
-_Key = TypeVar("_Key")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +43,9 @@ class WaitingRequests:
     """
 
     def __init__(self, limits: WaitingLimits) -> None:
-        self._limits = limits
-        self._places = 0
-        self._of_endpoints: Counter[str] = Counter()
-        self._of_senders: Counter[str] = Counter()
-        self._of_both: Counter[tuple[str, str]] = Counter()
+        self._of_endpoints = Quota(QuotaLimits(limits.most, limits.of_one))
+        self._of_senders = Quota(QuotaLimits(limits.most, limits.of_one))
+        self._of_both = Quota(QuotaLimits(limits.most, limits.of_one_at_one))
         #: By endpoint and sender, both in the order in which their turns come; none is empty.
         self._ready: dict[str, dict[str, deque[AsyncRequest]]] = {}
         self._later: list[tuple[float, int, AsyncRequest]] = []
@@ -63,7 +59,7 @@ class WaitingRequests:
     @property
     def places(self) -> int:
         """How many have not come to their end."""
-        return self._places
+        return self._of_endpoints.used
 
     def take_place(self, endpoint: str, sender: str) -> None:
         """Have a place for one more.
@@ -71,37 +67,31 @@ class WaitingRequests:
         Raises:
             ServiceUnavailable: there are as many as there may be.
         """
-        most, share = self._limits.most, self._limits.of_one
-        if self._places >= most:
-            raise _full(f"{most} requests", "this gateway takes (max_async_requests)")
-        if self._of_endpoints[endpoint] >= share:
-            raise _full(f"{share} requests of endpoint {endpoint!r}", "one endpoint may have")
-        if sender and self._of_senders[sender] >= share:
-            raise _full(
-                f"{share} requests of {sender!r}",
-                "one principal may have, or one address where nobody is asked who they are",
-            )
-        if sender and self._of_both[endpoint, sender] >= self._limits.of_one_at_one:
-            raise _full(
-                f"{self._limits.of_one_at_one} requests of {sender!r} of endpoint {endpoint!r}",
-                "one principal may have at one endpoint, or one address where nobody is asked who "
-                "they are",
-            )
+        for quota, owner, limit in self._shares(endpoint, sender):
+            try:
+                quota.check(1, owner)
+            except QuotaFull as full:
+                raise _full(full, limit) from None
         self.found(endpoint, sender)
 
     def found(self, endpoint: str, sender: str) -> None:
         """Have a place for one that another gateway has taken already."""
-        self._places += 1
-        self._of_endpoints[endpoint] += 1
-        self._of_senders[sender] += 1
-        self._of_both[endpoint, sender] += 1
+        for quota, owner, _ in self._shares(endpoint, sender):
+            quota.count(1, owner)
 
     def leave_place(self, endpoint: str, sender: str) -> None:
         """Let another one have the place."""
-        self._places -= 1
-        _less(self._of_endpoints, endpoint)
-        _less(self._of_senders, sender)
-        _less(self._of_both, (endpoint, sender))
+        for quota, owner, _ in self._shares(endpoint, sender):
+            quota.give_back(1, owner)
+
+    def _shares(self, endpoint: str, sender: str) -> Iterator[tuple[Quota, str, str]]:
+        """The quotas in which a request counts, each with its owner and the words of refusals."""
+        at, of = f"endpoint {endpoint!r}", repr(sender) if sender else NOBODY
+        both = f"{of} of {at}" if sender else NOBODY
+        address = "or one address where nobody is asked who they are"
+        yield self._of_endpoints, at, "one endpoint may have"
+        yield self._of_senders, of, f"one principal may have, {address}"
+        yield self._of_both, both, f"one principal may have at one endpoint, {address}"
 
     def add(self, request: AsyncRequest) -> None:
         """Have a request wait for its turn."""
@@ -171,13 +161,11 @@ class WaitingRequests:
         return {request.endpoint for request in self._waiting.values()}
 
 
-def _less(counter: Counter[_Key], key: _Key) -> None:
-    counter[key] -= 1
-    if not counter[key]:
-        del counter[key]
-
-
-def _full(what: str, limit: str) -> ServiceUnavailable:
+def _full(full: QuotaFull, limit: str) -> ServiceUnavailable:
+    whose = f" of {full.owner}"
+    if full.owner == NOBODY:
+        whose, limit = "", "this gateway takes (max_async_requests)"
     return ServiceUnavailable(
-        f"{what} wait for their answers, as many as {limit}; try again when some are done"
+        f"{full.most} requests{whose} wait for their answers, as many as {limit}; try again when "
+        "some are done"
     )
