@@ -91,6 +91,11 @@ class Quota:
         self._lines: dict[str, deque[_Claim]] = {}
 
     @property
+    def most_of_one(self) -> int:
+        """How much one owner may use now; a subclass may derive it from what is used."""
+        return self._limits.of_one
+
+    @property
     def used(self) -> int:
         """How much all owners use together."""
         return self._used
@@ -166,13 +171,13 @@ class Quota:
     # --- Limits ----------------------------------------------------------------------------------
 
     def _check(self, size: int, owners: tuple[str, ...]) -> None:
-        limits = self._limits
-        if self._used + size > limits.total:
-            raise QuotaFull(NOBODY, self._used, limits.total, in_line=False)
+        total, of_one = self._limits.total, self.most_of_one
+        if self._used + size > total:
+            raise QuotaFull(NOBODY, self._used, total, in_line=False)
         for owner in owners:
             used = self._of_owners.get(owner, 0)
-            if used + size > limits.of_one and owner != NOBODY:
-                raise QuotaFull(owner, used, limits.of_one, in_line=False)
+            if used + size > of_one and owner != NOBODY:
+                raise QuotaFull(owner, used, of_one, in_line=False)
 
     def _count(self, size: int, owners: tuple[str, ...]) -> None:
         self._used += size
@@ -214,7 +219,7 @@ class Quota:
 
     def _grant(self) -> None:
         """Grant claims until the next one in turn has no room."""
-        while (owner := self._next()) is not None:
+        while self._used < self._limits.total and (owner := self._next()) is not None:
             line = self._lines.pop(owner)
             claim = line.popleft()
             if line:
@@ -226,9 +231,9 @@ class Quota:
 
     def _next(self) -> str | None:
         """The owner whose oldest claim may be granted now."""
-        limits = self._limits
+        total, of_one = self._limits.total, self.most_of_one
         for owner, line in self._lines.items():
             size = line[0].size
-            if owner == NOBODY or self.used_by(owner) + size <= limits.of_one:
-                return owner if self._used + size <= limits.total else None
+            if owner == NOBODY or self.used_by(owner) + size <= of_one:
+                return owner if self._used + size <= total else None
         return None

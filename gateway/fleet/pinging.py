@@ -47,7 +47,7 @@ class Pinging:
         Raises:
             OutOfDescriptors: this process, or its machine, has no file descriptor left.
         """
-        await self._room.enter(place.endpoint)
+        await self._room.claim(1, place.endpoint)
         try:
             await self._turns.next()
             return await ping_place(place, self._clock, seconds)
@@ -55,7 +55,7 @@ class Pinging:
             self._tell(error)
             raise
         finally:
-            self._room.leave(place.endpoint)
+            self._room.give_back(1, place.endpoint)
 
     def _tell(self, error: OutOfDescriptors) -> None:
         now = self._clock.time()

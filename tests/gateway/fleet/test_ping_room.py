@@ -33,14 +33,14 @@ class Pings:
         await turns(3)
 
     async def _ping(self, endpoint, name):
-        await self._room.enter(endpoint)
+        await self._room.claim(1, endpoint)
         try:
             self.under_way.append(name)
             await asyncio.get_running_loop().create_future()
         finally:
             if name in self.under_way:
                 self.under_way.remove(name)
-            self._room.leave(endpoint)
+            self._room.give_back(1, endpoint)
 
     def cancel(self, *names):
         for name in names:
@@ -119,10 +119,10 @@ async def test_those_that_have_left_take_nobodys_room():
 async def test_one_that_leaves_as_room_becomes_free_gives_it_to_the_next(cancelled_first):
     """It is cancelled before the room is its own, or before it has heard that it is."""
     room = PingRoom(1)
-    await room.enter("x")
-    first, second = (asyncio.create_task(room.enter(name)) for name in "ab")
+    await room.claim(1, "x")
+    first, second = (asyncio.create_task(room.claim(1, name)) for name in "ab")
     await turns(3)
-    for step in (first.cancel, lambda: room.leave("x"))[:: 1 if cancelled_first else -1]:
+    for step in (first.cancel, lambda: room.give_back(1, "x"))[:: 1 if cancelled_first else -1]:
         step()
     await turns(3)
     assert first.cancelled()
@@ -139,12 +139,12 @@ async def test_all_is_free_again_once_all_have_left():
 
 async def test_nothing_is_kept_of_endpoints_whose_pings_are_over():
     room = PingRoom(1)
-    await room.enter("x")
+    await room.claim(1, "x")
     as_it_was = repr(vars(room))
-    waiting = asyncio.create_task(room.enter("a"))
+    waiting = asyncio.create_task(room.claim(1, "a"))
     await turns(3)
     waiting.cancel()
     await turns(3)
     assert repr(vars(room)) == as_it_was
-    room.leave("x")
+    room.give_back(1, "x")
     assert repr(vars(room)) == repr(vars(PingRoom(1)))
