@@ -119,7 +119,13 @@ class Quota:
         Raises:
             QuotaFull: there is not as much left.
         """
-        self._check(size, owners)
+        total, of_one, of_owners = self._limits.total, self.most_of_one, self._of_owners
+        if self._used + size > total:
+            raise QuotaFull(NOBODY, self._used, total, in_line=False)
+        for owner in owners:
+            used = of_owners.get(owner, 0)
+            if used + size > of_one and owner != NOBODY:
+                raise QuotaFull(owner, used, of_one, in_line=False)
         self._count(size, owners)
 
     def check(self, size: int, *owners: str) -> None:
@@ -132,7 +138,8 @@ class Quota:
         Raises:
             QuotaFull: there is not as much left.
         """
-        self._check(size, owners)
+        self.take(size, *owners)
+        self._count(-size, owners)
 
     def count(self, size: int, *owners: str) -> None:
         """Use more without a look at the limits: :meth:`check` did that, or it is there already."""
@@ -169,15 +176,6 @@ class Quota:
             raise
 
     # --- Limits ----------------------------------------------------------------------------------
-
-    def _check(self, size: int, owners: tuple[str, ...]) -> None:
-        total, of_one = self._limits.total, self.most_of_one
-        if self._used + size > total:
-            raise QuotaFull(NOBODY, self._used, total, in_line=False)
-        for owner in owners:
-            used = self._of_owners.get(owner, 0)
-            if used + size > of_one and owner != NOBODY:
-                raise QuotaFull(owner, used, of_one, in_line=False)
 
     def _count(self, size: int, owners: tuple[str, ...]) -> None:
         self._used += size
