@@ -14,7 +14,6 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from msgspec.json import Decoder
 
-from partway.protocol.byte_count import byte_count
 from partway.protocol.limits import MAX_TENSOR_DIMENSIONS
 
 _SPACE: Final = r"[ \t\r\n]*"
@@ -104,7 +103,7 @@ class TensorFinder:
         if not end or dimensions > MAX_TENSOR_DIMENSIONS:
             return None
         beside = text.count(b"[", 0, begin) + text.count(b"[", end)
-        arrays = byte_count(text, b"[") - beside
+        arrays = text.count(b"[") - beside
         if end - begin + arrays * ARRAY_EFFORT > effort:
             return None
         reader = _READERS.get(dimensions, _READER)

@@ -20,7 +20,6 @@ from math import inf
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from partway.protocol.base64_text import decoded, encoded
-from partway.protocol.byte_count import byte_count
 from partway.protocol.columns import as_instances
 from partway.protocol.json_places import elements_of, kind_of, members_of, rows_of
 from partway.protocol.json_text import NotJson, loads, parsed, string_of
@@ -174,14 +173,14 @@ class _Looks(NamedTuple):
         """
         if self.strings == 2 * members:
             return True  # all strings are its names
-        return byte_count(text, b":") <= members
+        return text.count(b":") <= members
 
 
 def _looked_at(text: bytes) -> _Looks:
     strings = None if text.find(b'"', _NAMES) >= 0 else text.count(b'"', 0, _NAMES)
     objects = text.find(b"{", _NAMES) >= 0
-    braces = byte_count(text, b"{") if objects else text.count(b"{", 0, _NAMES)
-    return _Looks(byte_count(text, b"[") + braces, strings, objects)
+    braces = text.count(b"{") if objects else text.count(b"{", 0, _NAMES)
+    return _Looks(text.count(b"[") + braces, strings, objects)
 
 
 def _read(
@@ -414,7 +413,7 @@ def _value(text: bytes, looks: _Looks) -> object:
         value = None  # its numbers are bounded too, so this may be JSON all the same
     if isinstance(value, dict):
         members = _count_members(value, looks.brackets)
-        if looks.strings == 2 * len(value) or byte_count(text, b":") == members:
+        if looks.strings == 2 * len(value) or text.count(b":") == members:
             return value
     try:
         value = parsed(text, _number)
