@@ -54,10 +54,9 @@ class Request:
     async def instances(self) -> list[Any]:
         """The instances of a request for predictions, ``{"instances": […]}``: one at least.
 
-        They are read by the rules of the gateway, which then passes bodies on unread: what is not
-        JSON or has no instances, a member that is there twice, NaN and arrays without end never
-        come here. ``{"b64": …}`` has base64 that is padded. A whole number of more than 64 bits may
-        be a ``float``: in the body, which has all its digits, it is as it came.
+        They are read by the gateway's rules: what is not JSON or has no instances, a member that is
+        there twice, NaN and arrays without end never come here. The base64 of ``{"b64": …}`` is
+        padded. A whole number of more than 64 bits may be a ``float``.
 
         Raises:
             BodyError: as of a body that cannot be taken, of which it is one: let it pass.

@@ -1,4 +1,4 @@
-"""The body of a request for predictions: read once, by the gateway's rules (clause 1.1-9)."""
+"""The instances of a request for predictions, read by the gateway's rules."""
 
 from __future__ import annotations
 
@@ -16,42 +16,30 @@ _AT_ONCE: Final = 1024 * KIB
 
 
 class PredictBody:
-    """What is known of one request's body as one for predictions.
-
-    Attributes:
-        count: how many instances it has; 0 where it is refused, or has not been read.
-        refusal: why it is no request for predictions; None where it is one, or has not been read.
-        text: the body as the model gets it, once it has been read.
-    """
+    """One request's body as one for predictions, which is read once."""
 
     def __init__(self) -> None:
-        self.count = 0
-        self.refusal: str | None = None
-        self.text = b""
-        self._instances: list[Any] = []
+        self._instances: list[Any] | None = None
 
-    async def instances(self, body: AsyncIterable[bytes], *, columns: bool = False) -> list[Any]:
+    async def instances(self, body: AsyncIterable[bytes]) -> list[Any]:
         """The instances; asked for again, the same list.
 
         Args:
             body: of which nothing has been taken, unless it has been read here.
-            columns: whether TF Serving's columns are read too.
 
         Raises:
             BodyError: it is no request for predictions (400), or cannot be taken.
         """
         from partway.protocol.prediction import PredictionFault, read_instances  # most have none
 
-        if not self.count:
+        if self._instances is None:
             text = await read_whole(body)
             try:
-                found = read_instances(text, columns=columns, effort=_AT_ONCE)
+                found = read_instances(text, effort=_AT_ONCE)
                 if found is None:
-                    found = await asyncio.to_thread(read_instances, text, columns=columns)
+                    found = await asyncio.to_thread(read_instances, text)
             except PredictionFault as fault:
-                self.refusal = str(fault)
-                raise BodyError(400, self.refusal) from None
+                raise BodyError(400, str(fault)) from None
             assert found is not None, "it may take as long as it takes"
-            request, self._instances = found
-            self.text, self.count = request.body, request.instances
+            self._instances = found
         return self._instances

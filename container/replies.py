@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Callable
 
 from partway.container.limits import EVENT_COMMENT_INTERVAL
 from partway.container.model import Answer, Reply
@@ -26,7 +26,6 @@ _OURS = frozenset({"date", "server"})
 async def send(
     exchange: RuntimeExchange,
     answer: Answer,
-    further: Callable[[], Mapping[str, str]],
     on_first: Callable[[], None],
 ) -> None:
     """Send what a model answers, chunk by chunk where it has no length (clause 1.1-5).
@@ -37,7 +36,6 @@ async def send(
     Args:
         exchange: what is answered.
         answer: what the model's ``invoke`` returned.
-        further: called before the head leaves, for headers of the runtime's; it may raise.
         on_first: called when the first item of a body, or all of it, is there.
 
     Raises:
@@ -49,12 +47,12 @@ async def send(
     reply = answer if isinstance(answer, Reply) else Reply(answer)
     body = reply.body
     if not isinstance(body, bytes | str) and isinstance(body, AsyncIterable):
-        await _send_items(exchange, reply, aiter(body), further, on_first)
+        await _send_items(exchange, reply, aiter(body), on_first)
         return
     on_first()
     kind = TEXT if isinstance(body, str) else _BYTES
     whole = as_bytes(body)
-    exchange.respond(reply.status, whole, _headers(reply, kind, further()))
+    exchange.respond(reply.status, whole, _headers(reply, kind))
     await exchange.room()
 
 
@@ -62,20 +60,19 @@ async def _send_items(
     exchange: RuntimeExchange,
     reply: Reply,
     items: AsyncIterator[bytes | str],
-    further: Callable[[], Mapping[str, str]],
     on_first: Callable[[], None],
 ) -> None:
     """Send a body as it is made."""
     try:
         if _is_event_stream(reply):
-            first = await _first_event(exchange, reply, items, further)
+            first = await _first_event(exchange, reply, items)
         else:
             first = await anext(items, b"")
         data = as_bytes(first)
         on_first()
         if not exchange.begun:
             kind = TEXT if isinstance(first, str) else _BYTES
-            exchange.begin(reply.status, _headers(reply, kind, further()), reply.length)
+            exchange.begin(reply.status, _headers(reply, kind), reply.length)
         await _send_rest(exchange, data, items, reply.length)
     finally:
         close = getattr(items, "aclose", None)  # a generator's, or that of a worker's items
@@ -90,10 +87,7 @@ def _is_event_stream(reply: Reply) -> bool:
 
 
 async def _first_event(
-    exchange: RuntimeExchange,
-    reply: Reply,
-    items: AsyncIterator[bytes | str],
-    further: Callable[[], Mapping[str, str]],
+    exchange: RuntimeExchange, reply: Reply, items: AsyncIterator[bytes | str]
 ) -> bytes | str:
     """Wait for the first item of an event stream, and send comments meanwhile.
 
@@ -104,7 +98,7 @@ async def _first_event(
         while True:
             await asyncio.sleep(EVENT_COMMENT_INTERVAL)
             if not exchange.begun:
-                exchange.begin(reply.status, _headers(reply, _BYTES, further()), None)
+                exchange.begin(reply.status, _headers(reply, _BYTES), None)
             await exchange.send(_COMMENT)
 
     commenting = asyncio.create_task(comment(), name="comments of an event stream")
@@ -137,7 +131,7 @@ async def _send_rest(
     await exchange.end()
 
 
-def _headers(reply: Reply, kind: str, further: Mapping[str, str]) -> dict[str, str]:
+def _headers(reply: Reply, kind: str) -> dict[str, str]:
     """The headers of an answer; what the runtime says itself, nobody else does."""
     headers: dict[str, str] = {}
     for name, value in (("Content-Type", reply.content_type or kind), *reply.headers.items()):
@@ -148,7 +142,7 @@ def _headers(reply: Reply, kind: str, further: Mapping[str, str]) -> dict[str, s
             headers["Content-Type"] = value
         elif lower not in _OURS:
             headers[name] = value
-    return {**headers, **further}
+    return headers
 
 
 def as_bytes(item: object) -> bytes:

@@ -45,10 +45,9 @@ from partway.container.limits import (
     PLATFORM_SILENCE,
 )
 from partway.container.model import Model, Opening, Reply, Request
-from partway.container.predict_body import PredictBody
 from partway.container.replies import send
 from partway.container.routes import Handler, Routes
-from partway.container.serving.body import DecodedBody, IncomingBody, MadeBody
+from partway.container.serving.body import DecodedBody, IncomingBody
 from partway.container.serving.exchange import RuntimeExchange
 from partway.container.serving.server import ExchangeServer
 from partway.container.shown_errors import shown_reason_of
@@ -75,7 +74,6 @@ from partway.protocol.handshake import (
 )
 from partway.protocol.http1.facts import Fact
 from partway.protocol.limits import REQUEST_HEAD_TIMEOUT
-from partway.protocol.unread_bodies import COLUMNS, REFUSED, instances_headers, unread_form
 
 PING = "/ping"
 INVOCATIONS = "/invocations"
@@ -218,31 +216,20 @@ class Runtime:
             await self._answer(exchange, said)
 
     async def _answer(self, exchange: RuntimeExchange, said: _Said) -> None:
-        predict_body = PredictBody()
         body = IncomingBody(exchange, self._max_body, self._body_timeout)
         patience = asyncio.timeout(self._answer_timeout)
-        form, length = said.unread_form, exchange.length
-
-        def further() -> Mapping[str, str]:
-            if not predict_body.count or exchange.version == "1.0":
-                return {}
-            return instances_headers(predict_body.count, keeps=not exchange.closes)
-
         try:
             async with patience:
                 taken: AsyncIterable[bytes] = body
-                headers = exchange.headers
+                headers, length = exchange.headers, exchange.length
                 if is_coded(said.coding):
                     taken = DecodedBody(body, said.coding, self._max_body)
                     headers, length = _uncoded(headers), None
-                if form is not None:  # a model hears of no body that nobody has read
-                    await predict_body.instances(taken, columns=form == COLUMNS)
-                    taken, length = MadeBody(predict_body.text), len(predict_body.text)
-                asked = Request(headers, said.content_type, length, taken, predict_body)
+                asked = Request(headers, said.content_type, length, taken)
                 answer = self._model.invoke(asked)
                 # An async generator's answer is one item by item, whatever it is typed as.
                 reply = Reply(cast("_Items", answer)) if self._yields else await answer
-                await send(exchange, reply, further, lambda: patience.reschedule(None))
+                await send(exchange, reply, lambda: patience.reschedule(None))
                 return
         except asyncio.CancelledError:
             if _is_cancelled():
@@ -256,12 +243,7 @@ class Runtime:
             error = ordinary(raised)
         finally:
             body.close()
-        late = patience.expired()
-        if form is not None and predict_body.refusal is not None and not late:
-            refused = instances_headers(REFUSED, keeps=not exchange.closes)
-            exchange.refuse(400, predict_body.refusal, refused)
-        else:
-            self._give_up(exchange, error, late=late)
+        self._give_up(exchange, error, late=patience.expired())
 
     def _give_up(self, exchange: RuntimeExchange, error: Exception, *, late: bool) -> None:
         """Say that an invocation failed; if its answer has begun, by cutting it off."""
@@ -355,14 +337,12 @@ class _Said(NamedTuple):
     Attributes:
         by_page: whether a web page has a browser send it.
         upgrade: whether it asks for another protocol, whichever that is.
-        unread_form: how a body is to be read that nobody has read; None for any other.
         content_type: the body's.
         coding: the body's content coding; empty for none.
     """
 
     by_page: bool
     upgrade: bool
-    unread_form: str | None
     content_type: str
     coding: str
 
@@ -371,7 +351,6 @@ def _said(headers: Mapping[str, str]) -> _Said:
     return _Said(
         by_page=is_from_a_page(headers.items()),
         upgrade="Upgrade" in headers,
-        unread_form=unread_form(headers),
         content_type=headers.get("Content-Type", "application/octet-stream"),
         coding=coding_of(headers),
     )

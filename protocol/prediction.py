@@ -117,20 +117,17 @@ def read_request(
     return _read(text, looks, wrap=wrap, signature=signature, columns=columns)[0]
 
 
-def read_instances(
-    body: bytes, *, columns: bool = False, effort: float = inf
-) -> tuple[PredictRequest, list[Any]] | None:
+def read_instances(body: bytes, effort: float = inf) -> list[Any] | None:
     """Read a request's body as :func:`read_request` does, and make its instances of it.
 
     Args:
         body: as of :func:`read_request`; for any signature, and not to be wrapped.
-        columns: as of :func:`read_request`.
         effort: what it may take, in bytes of numbers: a megabyte takes 2 to 4 ms.
 
     Returns:
-        The request; and its instances as Python has them. What is base64 is padded in both. A
-        whole number that fits 64 bits is an ``int``, any other number a ``float``, or an ``int`` if
-        it is whole. None where it would take more than ``effort``.
+        The instances as Python has them. Their base64 is padded. A whole number that fits 64 bits
+        is an ``int``, any other number a ``float``, or an ``int`` if it is whole. None where it
+        would take more than ``effort``.
 
     Raises:
         PredictionFault: as of :func:`read_request`.
@@ -139,10 +136,10 @@ def read_instances(
     looks = _looked_at(text)
     if looks.effort(text) > effort:
         return None
-    request, instances = _read(text, looks, wrap=False, signature=None, columns=columns)
+    request, instances = _read(text, looks, wrap=False, signature=None, columns=False)
     if request.body != text:
         instances = _members(request.body, REQUEST)["instances"]
-    return request, instances
+    return instances
 
 
 class _Looks(NamedTuple):

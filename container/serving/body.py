@@ -152,35 +152,12 @@ class DecodedBody(AsyncIterator[bytes]):
         return more
 
 
-class MadeBody(AsyncIterator[bytes]):
-    """A body that is there, since it was made of what has come: one item.
-
-    Args:
-        made: all of it.
-    """
-
-    __slots__ = ("_made",)
-
-    def __init__(self, made: bytes) -> None:
-        self._made = made
-
-    async def whole(self) -> bytes:
-        """What has not been taken, in one piece."""
-        made, self._made = self._made, b""
-        return made
-
-    async def __anext__(self) -> bytes:
-        if not self._made:
-            raise StopAsyncIteration
-        return await self.whole()
-
-
 async def read_whole(body: AsyncIterable[bytes]) -> bytes:
     """Take all that is left of a body, in one piece.
 
     Args:
-        body: one of those here, or an author's own; raises as taking it does.
+        body: a request's, or an author's own; raises as taking it does.
     """
-    if isinstance(body, IncomingBody | MadeBody):
+    if isinstance(body, IncomingBody):
         return await body.whole()
     return b"".join([item async for item in body])

@@ -251,10 +251,8 @@ class RuntimeExchange:
         if request.broken or (self._held_back and not request.complete):
             # What its client sends next may be a request, and be read as that body.
             self.closes = True
-        # Headers may name the connection's options, its end among them (RFC 9110 §7.6.1).
-        keeps = not self.closes or "Connection" in headers
         own = f"Server: {SERVER}\r\n{framing}"
-        return response_head(self.version, status, headers, own, keeps=keeps)
+        return response_head(self.version, status, headers, own, keeps=not self.closes)
 
     # --- The end ---------------------------------------------------------------------------------
 

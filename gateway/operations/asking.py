@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from partway.gateway.fleet.routing import Lease
 from partway.gateway.requests.answers import AnswerHead
@@ -52,18 +52,6 @@ class AdmittedAlready:
 
     most_bytes: int
     within: float
-
-
-class UnreadBody(NamedTuple):
-    """A body of predict that nobody has read.
-
-    Attributes:
-        body: as its client has sent it.
-        lines: what says so in the head of its request.
-    """
-
-    body: bytes
-    lines: str
 
 
 class Invoked(Protocol):

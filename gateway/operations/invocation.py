@@ -20,7 +20,7 @@ from partway.gateway.fleet.endpoints import Place
 from partway.gateway.fleet.log_names import AskedNow, name_its_log
 from partway.gateway.fleet.routing import Router
 from partway.gateway.fleet.sticky_sessions import StickySession
-from partway.gateway.operations.asking import AdmittedAlready, Asking, UnreadBody
+from partway.gateway.operations.asking import AdmittedAlready, Asking
 from partway.gateway.operations.container_failures import (
     in_the_clients_words,
     model_error,
@@ -35,7 +35,6 @@ from partway.gateway.operations.containers_asked import (
 )
 from partway.gateway.operations.invocation_headers import TARGET_CONTAINER, handed_back
 from partway.gateway.requests.answers import AnswerHead
-from partway.gateway.requests.bodies_read import FOUND
 from partway.gateway.requests.connections import ContainerConnections, ContainerExchange
 from partway.gateway.requests.container_answer import ContainerAnswer
 from partway.gateway.requests.container_requests import ContainerRequest, Destination, lines_of
@@ -50,7 +49,6 @@ from partway.protocol.errors import (
     ApiError,
     ContainerError,
     ContainerUnreachable,
-    InputValidationError,
     UnknownEndpoint,
 )
 from partway.protocol.limits import KIB, MAX_PART_BYTES, REFUSAL_BODY_BYTES
@@ -96,7 +94,6 @@ class Invocation(AskedNow):
         admitted: None for a request that counts as one under way.
         target: the path at which each container is asked; None for the container's own.
         most_bytes: of the request's body.
-        unread: the body as it has come, for a container that reads it itself; None for any other.
         as_stream: whether the caller keeps it as a stream, and says so (:meth:`kept_as_stream`).
     """
 
@@ -117,7 +114,6 @@ class Invocation(AskedNow):
         "_session",
         "_target",
         "_task",
-        "_unread",
         "_variant",
         "answer",
         "head",
@@ -136,7 +132,6 @@ class Invocation(AskedNow):
         admitted: AdmittedAlready | None,
         target: str | None,
         most_bytes: int,
-        unread: UnreadBody | None,
         *,
         as_stream: bool,
     ) -> None:
@@ -152,7 +147,6 @@ class Invocation(AskedNow):
         self._admitted = admitted
         self._target = target
         self._most_bytes = most_bytes
-        self._unread = unread
         self._as_stream = as_stream
         #: Those of the containers that have been asked, in their order.
         self._exchanges: list[ContainerExchange] = []
@@ -176,8 +170,6 @@ class Invocation(AskedNow):
                 answer = await self._asked(place, lines)
             head = await answer.head()
             if not 200 <= head.status < 300:  # 3xx is not followed
-                if self._unread is not None and FOUND.of(head) == 0:
-                    await _refuse_instances(answer)
                 await _refuse(answer, head, self)
             while self.further:
                 answer, head = await self._next_answer(answer, head)
@@ -245,7 +237,6 @@ class Invocation(AskedNow):
 
         Until it has answered, the body is held here, or waits in the connection's buffer.
         """
-        self._unread = None
         self._exchange.let_go_of_body()
 
     # --- Containers ------------------------------------------------------------------------------
@@ -262,11 +253,6 @@ class Invocation(AskedNow):
 
     def _asked_at_once(self, place: Place, lines: str) -> ContainerAnswer | None:
         """Ask it, if a connection is there and so is the body, as most are; else ask nobody."""
-        if (unread := self._unread) is not None and not self.further:
-            along = lines + unread.lines
-            request = ContainerRequest(self._at(place), along, unread.body, unread=True)
-            if (answer := self._ask_at_once(place, request)) is not None:
-                return answer
         body = self._exchange.body_at_hand(self._most_bytes) if self._goes_whole() else None
         if body is None:
             return None
@@ -424,12 +410,6 @@ class Invocation(AskedNow):
         error = in_the_clients_words(error, self)
         name_its_log(error, self._means.arns, self.lease, self)
         return error
-
-
-async def _refuse_instances(answer: ContainerAnswer) -> NoReturn:
-    """Raise what a container says is wrong with a body that has gone to it unread."""
-    said = await answer.so_far(REFUSAL_BODY_BYTES, REFUSAL_BODY_TIMEOUT)
-    raise InputValidationError(said.decode("utf-8", "replace").rstrip("\n"), "InvalidInstances")
 
 
 async def _refuse(answer: ContainerAnswer, head: AnswerHead, now: AskedNow) -> NoReturn:

@@ -8,7 +8,7 @@ from partway.gateway.access.authentication import Identity
 from partway.gateway.arns import Arns
 from partway.gateway.fleet.routing import Router
 from partway.gateway.fleet.sticky_sessions import NO_SESSION, StickySession
-from partway.gateway.operations.asking import AdmittedAlready, Asking, UnreadBody
+from partway.gateway.operations.asking import AdmittedAlready, Asking
 from partway.gateway.operations.invocation import Invocation, MeansOfAsking
 from partway.gateway.requests.connections import ContainerConnections
 from partway.gateway.requests.metrics import RequestMetrics
@@ -54,7 +54,6 @@ class Invocations:
         admitted: AdmittedAlready | None = None,
         target: str | None = None,
         most_bytes: int | None = None,
-        unread: UnreadBody | None = None,
     ) -> Invocation:
         """Ask an instance, and have its answer for as long as the block lasts.
 
@@ -73,8 +72,6 @@ class Invocations:
                 own.
             target: the path at which its containers are asked; None for where each takes requests.
             most_bytes: of the request's body; None for those of all requests.
-            unread: what goes in the body's place to a container that has said on its connection
-                that it reads such bodies itself; the exchange is not asked for its body then.
 
         Returns:
             The block, which raises what has gone wrong as clients know it:
@@ -96,7 +93,6 @@ class Invocations:
             admitted,
             target,
             most_bytes,
-            unread,
             as_stream=as_stream,
         )
 

@@ -31,9 +31,7 @@ from partway.gateway.operations.predictions import (
     NUMBERS_AT_ONCE,
     Predicted,
     Predictions,
-    UnreadRequest,
 )
-from partway.gateway.requests.bodies_read import FOUND
 from partway.gateway.requests.prediction import PredictionPolicy
 from partway.gateway.serving.error_dialects import prediction_object, prediction_text
 from partway.gateway.serving.exchange import Exchange
@@ -41,11 +39,9 @@ from partway.gateway.serving.payloads import GatheredPayload
 from partway.gateway.serving.routes import Access, Leave, Route
 from partway.protocol.columns import as_outputs
 from partway.protocol.errors import InputValidationError, NotFound, UnknownEndpoint
-from partway.protocol.limits import KIB
 from partway.protocol.prediction import (
     PredictionFault,
     PredictRequest,
-    begins_with_instances,
     read_answer,
     read_numbers,
     read_request,
@@ -57,9 +53,6 @@ OPERATION: Final = "Predict"
 _T = TypeVar("_T")
 
 _POST: Final = frozenset({"POST"})
-
-#: A shorter body is read in less time than it takes to have it read by another.
-_UNREAD_FROM: Final = 4 * KIB
 
 
 class Predict:
@@ -89,8 +82,6 @@ class Predict:
         self._policy_of = policy_of
         self._arns = arns
         self._most_bytes = most_bytes
-        #: Endpoints whose containers have said of late that they read bodies themselves.
-        self._reading: set[str] = set()
 
     @property
     def routes(self) -> tuple[Route, ...]:
@@ -156,10 +147,9 @@ class Predict:
         label = checked_label(named, there[endpoint]) if endpoint in there else ""
         body = await self._body(exchange, identity)
         request = await self._request(exchange, identity, endpoint, body, columns=True)
-        by_columns = isinstance(request, PredictRequest) and request.columns
-        made = as_outputs if by_columns else _as_they_are
+        made = as_outputs if request.columns else _as_they_are
         found = await self._asked(exchange, identity, endpoint, request, made, label)
-        if by_columns:
+        if request.columns:
             exchange.respond(200, b'{"outputs": %b}' % found.predictions, {**JSON, **NO_PAGE})
         else:
             exchange.respond(200, _body(found), {**JSON, **NO_PAGE})
@@ -213,7 +203,7 @@ class Predict:
         exchange: Exchange,
         identity: Identity,
         endpoint: str,
-        request: PredictRequest | UnreadRequest,
+        request: PredictRequest,
         made: Callable[[bytes], _T],
         variant: str = "",
     ) -> Predicted[_T]:
@@ -224,19 +214,9 @@ class Predict:
 
         stays_text = made is _as_they_are and policy.signature is None
         cost = numbers_cost if stays_text else json_cost
-        found = await self._predictions.asked(
+        return await self._predictions.asked(
             exchange, identity, endpoint, request, policy.route, read, cost, variant
         )
-        self._note(endpoint, reads=FOUND.of(found.invoked.head) is not None)
-        return found
-
-    def _note(self, endpoint: str, *, reads: bool) -> None:
-        """Note whether an endpoint's container has read a body itself."""
-        if not reads:
-            self._reading.discard(endpoint)
-        elif endpoint not in self._reading:
-            self._reading &= self._table().keys()  # others may be no more
-            self._reading.add(endpoint)
 
     async def _request(
         self,
@@ -246,35 +226,13 @@ class Predict:
         body: bytes,
         *,
         columns: bool = False,
-    ) -> PredictRequest | UnreadRequest:
-        """Read a request's body, unless its container may well do so.
+    ) -> PredictRequest:
+        """Read a request's body by the rules that are set for its endpoint.
 
-        Where it does not, what is wrong with the body is found once an instance is chosen.
+        Raises:
+            InputValidationError: the body is not what it must be.
         """
         policy = self._policy_of(endpoint)
-
-        async def read() -> PredictRequest:
-            return await self._read(exchange, identity, policy, body, columns=columns)
-
-        if (
-            endpoint in self._reading
-            and len(body) >= _UNREAD_FROM
-            and policy.signature is None
-            and policy.wrap == "none"
-            and begins_with_instances(body)
-        ):
-            return UnreadRequest(body, read, columns)
-        return await read()
-
-    async def _read(
-        self,
-        exchange: Exchange,
-        identity: Identity,
-        policy: PredictionPolicy,
-        body: bytes,
-        *,
-        columns: bool,
-    ) -> PredictRequest:
         wraps, signature = policy.wrap == "data", policy.signature
         if signature is None and not wraps:
             numbers = read_numbers(body, NUMBERS_AT_ONCE)

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Callable
 from io import BytesIO
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from partway.gateway.access.authentication import Identity
-from partway.gateway.operations.asking import Invoked, UnreadBody
+from partway.gateway.operations.asking import Invoked
 from partway.gateway.operations.container_failures import answer_too_large, model_error
 from partway.gateway.operations.invocations import Invocations
 from partway.gateway.operations.prediction_routes import JSON
 from partway.gateway.operations.prediction_workers import PredictionWorkers, WorkerShare
-from partway.gateway.operations.prepared_body import PreparedBody, UnreadInstances
-from partway.gateway.requests.bodies_read import FOUND
+from partway.gateway.operations.prepared_body import PreparedBody
 from partway.gateway.serving.exchange import Exchange
 from partway.protocol.content_codings import CONTENT_ENCODING, CodingFault, decoded, is_coded
 from partway.protocol.limits import KIB
 from partway.protocol.prediction import PredictionFault, PredictRequest
-from partway.protocol.unread_bodies import unread_lines
 from partway.protocol.work_cost import bytes_cost, json_cost
 
 _T = TypeVar("_T")
@@ -29,21 +26,6 @@ _TO_CONTAINER: Final = {**JSON, "Accept": "application/json"}
 #: Numbers, of which none is made, are read at once if it takes no more than so many bytes of them:
 #: a millisecond, and three at worst, in a library that keeps the lock.
 NUMBERS_AT_ONCE: Final = 1024 * KIB
-
-
-@dataclass(frozen=True, slots=True)
-class UnreadRequest:
-    """A request that is read here only for a container that does not read it (clause 1.1-9).
-
-    Attributes:
-        body: as its client has sent it; what it has are instances.
-        read: reads it; it raises what clients are told of one that is no such body.
-        columns: whether TF Serving's columns are read too.
-    """
-
-    body: bytes
-    read: Callable[[], Awaitable[PredictRequest]]
-    columns: bool
 
 
 class Predicted(NamedTuple, Generic[_T]):
@@ -79,7 +61,7 @@ class Predictions:
         exchange: Exchange,
         identity: Identity,
         endpoint: str,
-        request: PredictRequest | UnreadRequest,
+        request: PredictRequest,
         route: str | None,
         read: Callable[[bytes, int], _T],
         cost: Callable[[bytes], int] = json_cost,
@@ -101,24 +83,12 @@ class Predictions:
         Raises:
             ContainerError: the container failed, or its answer is none.
             ServiceUnavailable: no instance takes any now, or the gateway is full or draining.
-            InputValidationError: no endpoint has the name; or an unread request is none.
+            InputValidationError: no endpoint has the name.
         """
-        unread = body = None
-        if isinstance(request, UnreadRequest):
-            body = UnreadInstances(exchange, request.body, request.read)
-            unread = UnreadBody(request.body, unread_lines(columns=request.columns))
+        body, instances = PreparedBody(exchange, request.body), request.instances
         async with self._invocations.answered(
-            *(body or PreparedBody(exchange, request.body), identity, endpoint, _TO_CONTAINER),
-            target=route,
-            variant=variant,
-            unread=unread,
+            *(body, identity, endpoint, _TO_CONTAINER), target=route, variant=variant
         ) as invoked:
-            if isinstance(request, PredictRequest):
-                instances = request.instances
-            elif body is not None and body.request is not None:
-                instances = body.request.instances
-            else:
-                instances = _read_there(invoked)
             share = self._workers.share_of(exchange, identity)
             answer = await whole_answer(exchange, invoked, self._most_bytes, share)
             try:
@@ -126,18 +96,6 @@ class Predictions:
             except PredictionFault as fault:
                 raise model_error(0, f"the container's answer: {fault}", retries=False) from None
             return Predicted(predictions, invoked)
-
-
-def _read_there(invoked: Invoked) -> int:
-    """How many instances a container has read of a body that nobody had read before."""
-    if not (found := FOUND.of(invoked.head)):
-        raise model_error(
-            0,
-            "the container's answer: it does not say how many instances it has read; it must, as "
-            "it does of others on this connection",
-            retries=False,
-        )
-    return found
 
 
 async def whole_answer(

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator
 
 from partway.gateway.serving.exchange import Exchange
-from partway.protocol.prediction import PredictRequest
 
 
 class PreparedBody:
@@ -43,34 +42,3 @@ class PreparedBody:
         """Hold neither body any more."""
         self._data = b""
         self._exchange.let_go_of_body()
-
-
-class UnreadInstances(PreparedBody):
-    """An exchange whose body is read as one of predict once it is clear that no container does.
-
-    Args:
-        exchange: the client's, whose body has been gathered.
-        data: the body.
-        read: reads it; it raises what clients are told of one that is no such body.
-
-    Attributes:
-        request: what was read; None while nobody has asked for the body, so that it went unread.
-    """
-
-    def __init__(
-        self, exchange: Exchange, data: bytes, read: Callable[[], Awaitable[PredictRequest]]
-    ) -> None:
-        super().__init__(exchange, data)
-        self.request: PredictRequest | None = None
-        self._read = read
-
-    def body_at_hand(self, limit: int) -> bytes | None:
-        """The body, once it has been read."""
-        return None if self.request is None else self._data
-
-    async def body(self, limit: int) -> bytes:
-        """The body, read; what the client has sent was held to the limit."""
-        if self.request is None:
-            self.request = await self._read()
-            self._data = self.request.body
-        return self._data

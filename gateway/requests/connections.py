@@ -16,7 +16,6 @@ from partway.gateway.dialling import OutOfDescriptors, Unreachable, reach
 from partway.gateway.limits import CONTAINER_TLS_TIMEOUT, INVOCATION_TIMEOUT
 from partway.gateway.many_timers import ManyTimers
 from partway.gateway.requests.answers import AnswerParser
-from partway.gateway.requests.bodies_read import FOUND
 from partway.gateway.requests.container_answer import ContainerAnswer
 from partway.gateway.requests.container_requests import ContainerRequest, Destination
 from partway.gateway.requests.limits import (
@@ -40,7 +39,6 @@ class ContainerConnection(asyncio.Protocol):
         idle_until: when the wait for the next one is over, by the clock of who keeps it.
         idle: looks at that, then or before.
         parser: what has read its answers; None while it reads one, and before.
-        reads: whether the container has said so here: that it reads bodies of predict itself.
     """
 
     def __init__(self) -> None:
@@ -49,7 +47,6 @@ class ContainerConnection(asyncio.Protocol):
         self.idle_until = 0.0
         self.idle: Timer | None = None
         self.parser: AnswerParser | None = None
-        self.reads = False
         self._transport: asyncio.Transport
         self._ended = False
         self._full = False
@@ -335,8 +332,6 @@ class ContainerConnections:
     ) -> ContainerExchange | None:
         """Send a request as :meth:`ask` does, if a connection is there; None if there is none.
 
-        An unread one goes by the connection that was used last, or by none.
-
         Args:
             destination: as there.
             request: as there.
@@ -353,10 +348,6 @@ class ContainerConnections:
         connection = self._usable(kept)
         if connection is None:
             self._forget_unused(kept)
-            return None
-        if request.unread and not connection.reads:
-            kept.waiting.append(connection)
-            self.idle += 1
             return None
         kept.asked += 1
         return self._sent(kept, connection, head, request, timeout, whole_chunk)
@@ -426,10 +417,6 @@ class ContainerConnections:
             self._end(kept)
             return
         connection.parser = answer.parser
-        head = answer.parser.head
-        assert head is not None, "it has come to its end"
-        if FOUND.of(head) is not None:
-            connection.reads = True
         kept.asked -= 1
         waiting.append(connection)
         self.idle += 1

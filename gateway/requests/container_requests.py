@@ -63,7 +63,6 @@ class ContainerRequest:
         body: whole, or as it comes.
         length: of a body as it comes, where it is known; else it goes in chunks.
         method: HTTP's; a GET has no body.
-        unread: whether it is for a container alone that reads bodies of predict itself.
     """
 
     target: str
@@ -71,7 +70,6 @@ class ContainerRequest:
     body: bytes | AsyncGenerator[bytes, None]
     length: int | None = None
     method: Literal["POST", "GET"] = "POST"
-    unread: bool = False
 
     @property
     def chunked(self) -> bool:

@@ -1,4 +1,4 @@
-"""Requests for predictions: read once by the runtime, and said so to who sends them."""
+"""Requests for predictions, whose instances the runtime reads once."""
 
 from __future__ import annotations
 
@@ -12,13 +12,10 @@ from multidict import CIMultiDict, CIMultiDictProxy
 from partway.container.errors import BodyError
 from partway.container.model import Reply, Request
 from partway.container.predict_body import PredictBody
-from partway.protocol import json_text, prediction
-from partway.protocol.unread_bodies import instances_found, unread_lines
+from partway.protocol import json_text
 from tests.container.wire import ScriptedModel, raw_client, serving
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
-
-UNREAD = unread_lines(columns=False)
 
 
 async def pieces(*each: bytes) -> Any:
@@ -26,9 +23,9 @@ async def pieces(*each: bytes) -> Any:
         yield piece
 
 
-def post(body: bytes, lines: str = "", version: str = "1.1") -> bytes:
-    head = f"POST /invocations HTTP/{version}\r\nHost: c\r\n{lines}Content-Length: {len(body)}\r\n"
-    return f"{head}\r\n".encode() + body
+def post(body: bytes) -> bytes:
+    head = f"POST /invocations HTTP/1.1\r\nHost: c\r\nContent-Length: {len(body)}\r\n\r\n"
+    return head.encode() + body
 
 
 class Asked:
@@ -56,25 +53,12 @@ async def answers(model: ScriptedModel, *requests: bytes) -> list[tuple[int, Any
     return found
 
 
-async def test_a_model_has_the_instances_and_who_asked_hears_how_many_there_were() -> None:
+async def test_a_model_has_the_instances() -> None:
     asked = Asked()
     body = b'{"instances": [[1, 2], [3.5]], "parameters": {}}'
-    ((status, headers, said),) = await answers(asked.model, post(body))
+    ((status, _, said),) = await answers(asked.model, post(body))
     assert (status, json.loads(said)) == (200, {"predictions": [3, 3.5]})
     assert asked.heard == [[[1, 2], [3.5]]]
-    assert instances_found(headers) == 2
-
-
-async def test_a_model_that_reads_its_bodies_itself_says_nothing_of_them() -> None:
-    async def read(request: Request) -> bytes:
-        return await request.read()
-
-    ((_, headers, said),) = await answers(
-        ScriptedModel(on_invoke=read), post(b'{"instances": [1]}')
-    )
-    assert said == b'{"instances": [1]}'
-    assert instances_found(headers) is None
-    assert "Connection" not in headers
 
 
 async def test_the_same_instances_are_there_each_time() -> None:
@@ -83,70 +67,13 @@ async def test_the_same_instances_are_there_each_time() -> None:
         ["AA", {"b64": "AP8="}]
     ]
     assert await body.instances(pieces()) is await body.instances(pieces())
-    assert body.text == b'{"instances": [["AA", {"b64": "AP8="}]]}'
-
-
-@pytest.mark.clause("1.1-9")
-@pytest.mark.parametrize("reads", ["instances", "read", "nothing"])
-async def test_an_unread_body_is_read_before_a_model_hears_of_it(reads: str) -> None:
-    heard: list[Any] = []
-
-    async def answer(request: Request) -> bytes:
-        if reads == "instances":
-            heard.append(await request.instances())
-        elif reads == "read":
-            heard.append((await request.read(), request.length))
-        return b"{}"
-
-    good = b'\xef\xbb\xbf{"instances": [{"b64": "AP8"}]}'
-    bad = b'{"instances": [NaN]}'
-    asked = [post(bad, UNREAD), post(good, UNREAD), post(b'{"inputs": [1]}', UNREAD)]
-    refused, taken, without = await answers(ScriptedModel(on_invoke=answer), *asked)
-    text = b'{"instances": [{"b64": "AP8="}]}'
-    assert heard == {
-        "instances": [[{"b64": "AP8="}]],
-        "read": [(text, len(text))],
-        "nothing": [],
-    }[reads]  # fmt: skip
-    assert (taken[0], instances_found(taken[1])) == (200, 1)
-    for (status, headers, said), body in ((refused, bad), (without, b'{"inputs": [1]}')):
-        assert (status, instances_found(headers)) == (400, 0)
-        with pytest.raises(prediction.PredictionFault) as fault:
-            prediction.read_request(body)
-        assert said.decode() == f"{fault.value}\n"
-
-
-@pytest.mark.clause("1.1-9")
-async def test_columns_are_read_where_that_is_asked_for() -> None:
-    asked = Asked()
-    lines = unread_lines(columns=True)
-    both = b'{"instances": [[1]], "inputs": [[1]]}'
-    bad, good = await answers(asked.model, post(both, lines), post(b'{"inputs": [[1]]}', lines))
-    assert (bad[0], bad[2][:36]) == (400, b"instances and inputs are both there;")
-    assert (good[0], instances_found(good[1]), asked.heard) == (200, 1, [[[1]]])
 
 
 async def test_a_request_that_is_none_is_refused_as_any_body() -> None:
     asked = Asked()
-    ((status, headers, said),) = await answers(asked.model, post(b'{"instances": []}'))
+    ((status, _, said),) = await answers(asked.model, post(b'{"instances": []}'))
     assert (status, said[:30]) == (400, b"instances: an empty array was ")
-    assert instances_found(headers) is None
     assert asked.heard == []
-
-
-async def test_over_http_1_0_nothing_is_said_to_the_other_end() -> None:
-    asked = Asked()
-    ((status, headers, _),) = await answers(asked.model, post(b'{"instances": [[1]]}', "", "1.0"))
-    assert status == 200
-    assert "X-Partway-Instances" not in headers
-
-
-async def test_a_connection_that_ends_says_so_beside_it() -> None:
-    asked = Asked()
-    lines = "Connection: close\r\n"
-    ((_, headers, _),) = await answers(asked.model, post(b'{"instances": [[1]]}', lines))
-    assert headers["Connection"] == "X-Partway-Instances, close"
-    assert instances_found(headers) == 1
 
 
 @pytest.mark.parametrize(

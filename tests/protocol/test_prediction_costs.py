@@ -150,7 +150,7 @@ def v1_columns(shape, datatype):
 
 def runtime(shape, datatype):
     body = _v1(shape, datatype)
-    return body, lambda: read_instances(body, columns=True)
+    return body, lambda: read_instances(body)
 
 
 # --- Answered by containers ----------------------------------------------------------------------

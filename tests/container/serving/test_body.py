@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from partway.container.errors import BodyError
-from partway.container.serving.body import IncomingBody, MadeBody, read_whole
+from partway.container.serving.body import IncomingBody
 from partway.container.serving.exchange import RuntimeExchange
 from partway.protocol.errors import ClientLeft
 from partway.protocol.http1.request import Http1Request
@@ -196,13 +196,6 @@ async def test_the_rest_of_a_body_that_was_begun_is_read_whole(serve: Serve) -> 
         client.send(post(b"abcd"))
         await client.head()
     assert found == [(b"a", b"bcd", b""), (b"abcd", b"", b"")]
-
-
-async def test_what_was_made_of_a_body_is_one_item() -> None:
-    body = MadeBody(b"made")
-    assert [item async for item in body] == [b"made"]
-    assert await body.whole() == b""
-    assert await read_whole(MadeBody(b"made")) == b"made"
 
 
 @pytest.mark.parametrize("first", [whole, items])

@@ -122,17 +122,6 @@ async def test_a_connection_of_http_1_0_is_kept_where_that_is_asked_for(serve: S
         assert await client.eof() == b""
 
 
-async def test_who_names_the_connections_options_names_its_end_too(serve: Serve) -> None:
-    async def answer(exchange: RuntimeExchange) -> None:
-        exchange.closes = True
-        exchange.respond(200, b"", {"Connection": "X-Own, close"})
-
-    async with serve(answer) as (_, client):
-        client.send(GET)
-        assert head_of(await client.head())[1]["Connection"] == "X-Own, close"
-        assert await client.eof() == b""
-
-
 async def test_a_body_is_taken_as_it_comes(serve: Serve) -> None:
     taken: list[bytes | None] = []
 

@@ -22,7 +22,6 @@ from partway.gateway.requests.prediction import (
 )
 from partway.gateway.streams.policy import StreamPolicy
 from partway.protocol.prediction import read_answer
-from partway.protocol.unread_bodies import instances_headers
 from tests.gateway.conftest import container, gateway_for
 from tests.gateway.operations.predicting import (
     OF_ENDPOINT,
@@ -320,98 +319,7 @@ async def test_a_page_from_elsewhere_is_refused(asking):
         assert (await client.json(path, **evil))[0] == 403
 
 
-# --- Containers that read bodies themselves ------------------------------------------------------
-
-LONG = b" " * 4096
-
-
-def found(count):
-    """The lines by which a container says that it has read so many instances."""
-    return [
-        f"{name}: {value}".encode() for name, value in instances_headers(count, keeps=True).items()
-    ]
-
-
-@pytest.mark.clause("1.1-9")
-async def test_a_body_goes_unread_to_a_container_that_says_that_it_reads(asking):
-    client = await asking()
-    body = b'{"instances": [1, 2%b]}' % LONG
-    for says, unread in (
-        (answer(b'{"predictions": [1, 2]}'), False),
-        (answer(b'{"predictions": [1, 2]}', *found(2)), False),
-        (answer(b'{"predictions": [1, 2]}', *found(2)), True),
-    ):
-        client.told.says = says
-        assert (await client.ask(MODEL, body))[::2] == (200, b'{"predictions": [1, 2]}')
-        head = client.told.heads[-1]
-        form = "X-Partway-Unread: columns; rules=1\r\nConnection: X-Partway-Unread\r\n"
-        assert (form in head) is unread
-    assert client.told.bodies == [body] * 3
-    await client.ask(f"{OF_ENDPOINT}:predict", body)
-    assert "X-Partway-Unread: instances; rules=1\r\n" in client.told.heads[-1]
-    for small_or_other in (
-        b'{"instances": [1, 2]}',
-        b'{"p": 0, "instances": [1, 2%b]}' % LONG,
-        b'{"inputs": [1, 2%b]}' % LONG,
-    ):
-        assert (await client.ask(MODEL, small_or_other))[0] == 200
-        assert "X-Partway-Unread" not in client.told.heads[-1]
-
-
-@pytest.mark.parametrize(
-    "policy", [PredictionPolicy(wrap="data"), PredictionPolicy(signature=SIGNATURE)]
-)
-async def test_what_is_set_for_an_endpoint_is_done_here(asking, policy):
-    client = await asking(policy=policy)
-    client.told.says = answer(b'{"predictions": [1]}', *found(1))
-    for _ in range(2):
-        await client.ask(MODEL, b'{"instances": [{"x": 1}%b]}' % LONG)
-    assert not any("X-Partway-Unread" in head for head in client.told.heads)
-
-
-async def test_there_must_be_a_prediction_for_each_instance_that_a_container_has_read(asking):
-    client = await asking()
-    body = b'{"instances": [1, 2%b]}' % LONG
-    client.told.says = answer(b'{"predictions": [1, 2]}', *found(2))
-    assert (await client.json(MODEL, body))[0] == 200
-    client.told.says = answer(b'{"predictions": [1, 2]}', *found(3))
-    status, said = await client.json(MODEL, body)
-    assert status == 502
-    assert "there are 2 predictions for 3 instances" in said["error"]
-
-
-async def test_a_container_that_reads_no_more_is_read_for(asking):
-    client = await asking()
-    body = b'{"instances": [1%b]}' % LONG
-    for lines in (found(1), [], []):
-        client.told.says = answer(b'{"predictions": [1]}', *lines, b"Connection: close")
-        assert (await client.ask(MODEL, body))[0] == 200
-    assert (await client.ask(MODEL, body.replace(b"1", b"NaN")))[0] == 400
-    assert not any("X-Partway-Unread" in head for head in client.told.heads)
-    assert len(client.told.bodies) == 3
-
-
-async def test_a_container_that_does_not_do_what_it_said_has_failed(asking):
-    client = await asking()
-    body = b'{"instances": [1, 2%b]}' % LONG
-    client.told.says = answer(b'{"predictions": [1, 2]}', *found(2))
-    await client.ask(MODEL, body)
-    client.told.says = answer(b'{"predictions": [1, 2]}')
-    status, said = await client.json(MODEL, body)
-    assert status == 502
-    assert "it does not say how many instances it has read" in said["error"]
-
-
-async def test_a_container_that_has_not_said_so_yet_gets_what_was_read(asking):
-    """Another connection, for instance: what one has said is not believed of the next."""
-    client = await asking()
-    body = b'{"instances": [{"b64": "AP8"}%b]}' % LONG
-    client.told.says = answer(b'{"predictions": [1]}', *found(1), b"Connection: close")
-    for _ in range(2):
-        assert (await client.ask(MODEL, body))[0] == 200
-    status, said = await client.json(MODEL, body.replace(b"{", b"{1", 1))
-    assert (status, said["error"][:22]) == (400, "the body is not JSON: ")
-    assert client.told.bodies == [body.replace(b"AP8", b"AP8=")] * 2
+# --- Models on the runtime that have their instances read -----------------------------------------
 
 
 def numbers_of(instances):
@@ -425,17 +333,16 @@ class Reading(Model):
         self.heard: list[object] = []
 
     async def invoke(self, request: Request) -> Reply:
-        self.heard.append((request.headers.get("X-Partway-Unread"), await request.read()))
-        return numbers_of(json.loads(self.heard[-1][1])["instances"])
+        self.heard.append(json.loads(await request.read())["instances"])
+        return numbers_of(self.heard[-1])
 
 
 class Instances(Reading):
     """The same, which has its instances read by the runtime."""
 
     async def invoke(self, request: Request) -> Reply:
-        instances = await request.instances()
-        self.heard.append((request.headers.get("X-Partway-Unread"), instances))
-        return numbers_of(instances)
+        self.heard.append(await request.instances())
+        return numbers_of(self.heard[-1])
 
 
 @pytest.fixture
@@ -458,6 +365,7 @@ async def before(gateway_for, anyio_backend) -> AsyncIterator:
         await (each.close() if isinstance(each, aiohttp.ClientSession) else each(None, None, None))
 
 
+LONG = b" " * 4096
 BODIES = [
     b'{"instances": [[1.5, 2], []%b]}' % LONG,
     b'{"instances": [%b{"b64": "AP8"}, "\xc3\xa4:", 1]}' % LONG,
@@ -480,7 +388,6 @@ BODIES = [
 async def test_no_client_can_tell_who_has_read_its_body(before, path):
     reading, instances = Reading(), Instances()
     here, there = await before(reading), await before(instances)
-    await there.ask(path, BODIES[0])
     for body in BODIES:
         heard = len(instances.heard)
         status, headers, said = await here.ask(path, body)
@@ -489,9 +396,4 @@ async def test_no_client_can_tell_who_has_read_its_body(before, path):
         assert headers["Content-Type"] == headers_there["Content-Type"]
         assert not any("partway" in name.lower() for name in headers_there)
         assert len(instances.heard) - heard == (status == 200), "of a bad one no model hears"
-    assert [unread for unread, _ in instances.heard[1:]] == [
-        f"{'columns' if path == MODEL else 'instances'}; rules=1"
-    ] * (len(instances.heard) - 1)
-    assert [json.loads(body)["instances"] for _, body in reading.heard[:2]] == [
-        heard for _, heard in instances.heard[1:3]
-    ]
+    assert reading.heard[:2] == instances.heard[:2]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import os
 import socket
 from contextlib import closing
@@ -435,38 +434,6 @@ async def test_a_request_that_was_sent_is_never_sent_again(connections):
             await ask(connections, container)
         assert [len(call.heads) for call in container.calls] == [2]
         assert connections.idle == 0
-
-
-READS = (
-    b"HTTP/1.1 200 OK\r\nX-Partway-Instances: 1; rules=1\r\nConnection: X-Partway-Instances\r\n"
-    b"Content-Length: 2\r\n\r\nok"
-)
-
-
-async def test_an_unread_body_goes_by_a_connection_on_which_the_container_says_that_it_reads(
-    connections,
-):
-    said = [OK, READS, OK, OK]
-
-    async def script(call):
-        while True:
-            await call.request()
-            call.say(said.pop(0))
-
-    def at_once(container):
-        return connections.ask_at_once(container.destination, unread, PATIENCE, 1)
-
-    unread = dataclasses.replace(asked(), unread=True)
-    async with ScriptedContainer(script) as container:
-        assert at_once(container) is None
-        await ask(connections, container)
-        assert at_once(container) is None
-        assert connections.idle == 1
-        await ask(connections, container)
-        for _ in range(2):  # said once, it holds
-            async with at_once(container) as answer:
-                assert await soon(whole(answer)) == b"ok"
-        assert [len(call.heads) for call in container.calls] == [4]
 
 
 async def test_an_answer_before_the_requests_end_ends_the_connection(connections):

@@ -23,7 +23,6 @@ CLAUSES: Final[Mapping[str, str]] = {
     "1.1-6": "artifacts that can only be read",
     "1.1-7": "where artifacts come from",
     "1.1-8": "text is UTF-8",
-    "1.1-9": "bodies of predict that pass unread",
     "1.2-1": "a part is a frame",
     "1.2-2": "text and binary",
     "1.2-3": "fragments and FIN",
@@ -59,7 +58,6 @@ CLAUSES: Final[Mapping[str, str]] = {
 #: Clauses between platform and container that no check claims, and why.
 UNCLAIMED: Final[Mapping[str, str]] = {
     "1.1-7": "the platform's: it fetches and unpacks artifacts before the start",
-    "1.1-9": "between this gateway and its own runtime: no other container has to do so",
     "1.4-2": "the platform's, and no container sees it: when its clock of liveness stands still",
     "1.4-4": "the platform's: it pings clients, not containers",
     "1.4-5": "the platform's: it ends streams that are half an hour old",

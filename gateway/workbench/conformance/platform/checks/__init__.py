@@ -30,7 +30,6 @@ UNCLAIMED: Final = {
     "1.1-6": "what is mounted in a container is no gateway's to do",
     "1.1-7": "where artifacts come from is no gateway's to do",
     "1.1-8": "the container's: a gateway looks at no text (clause 1.2-5)",
-    "1.1-9": "a gateway may read all bodies itself; these checks ask for none",
     "1.4-2": "shown by tests of the gateway: a container cannot see a clock that stands still",
     "1.4-4": "the client's side",
     "1.4-5": "takes 30 minutes",
