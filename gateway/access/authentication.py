@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from math import inf
-from typing import Any, ClassVar, Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple
 
 from partway.gateway.access.claimants import Bearer, Claimant, Signer
 from partway.gateway.access.principals import Principals
@@ -15,7 +14,6 @@ from partway.gateway.access.used_signatures import ONCE, UsedSignatures
 from partway.gateway.arns import Arns
 from partway.protocol.errors import (
     AccessDenied,
-    ApiError,
     ExpiredToken,
     IncompleteSignature,
     MissingAuthenticationToken,
@@ -31,8 +29,7 @@ from partway.protocol.sigv4 import (
     check_signature,
     read_claim,
 )
-from partway.protocol.sigv4_again import SignerAgain, signer_again
-from partway.protocol.sigv4_canonical import ALGORITHM, canonical_path
+from partway.protocol.sigv4_canonical import ALGORITHM
 
 #: How the Authorization header of a signed request begins.
 _SIGNED: Final = f"{ALGORITHM} "
@@ -138,23 +135,11 @@ class AskedRequest(ABC):
 
     Attributes:
         deed: what it asks for.
-        path: raw, still percent-encoded, without the query.
-        query: raw, without the question mark.
-        anew: by names in lower case, what its headers say that those of others do not with which it
-            has ``known`` in common.
-        known: what has been found out of all requests that have the same method and headers, but
-            for ``anew``; who verifies puts it there.
-        of_body: whether a signature covers a body, and not events.
     """
 
-    __slots__ = ("anew", "deed", "known", "of_body", "path", "query")
+    __slots__ = ("deed",)
 
     deed: Deed
-    path: str
-    query: str
-    anew: Mapping[str, bytes]
-    known: dict[object, Any]
-    of_body: bool
 
     @property
     @abstractmethod
@@ -199,16 +184,6 @@ class Authenticator(ABC):
     """
 
     asks: ClassVar[bool] = True
-
-    def authenticate_at_once(self, asked: AskedRequest) -> Identity | None:
-        """Find out who sends a request, if that is quickly done and they may make it; else None.
-
-        Whatever is wrong with the request is for :meth:`authenticate` to say, which is asked next.
-
-        Args:
-            asked: as there.
-        """
-        return None
 
     @abstractmethod
     async def authenticate(self, asked: AskedRequest, *, bearer_allowed: bool) -> Identity:
@@ -266,26 +241,6 @@ class SigV4Authentication(Authenticator):
         self._clock = clock
         self._used = UsedSignatures()
 
-    def authenticate_at_once(self, asked: AskedRequest) -> Identity | None:
-        known: _KnownSigner | None = asked.known.get(_KnownSigner)
-        if known is None or not asked.of_body:
-            return None
-        # All that leave depends on, and all that a signature covers but what is said anew.
-        if known.deed != asked.deed or known.path != asked.path or asked.query:
-            return None
-        now, signer, anew = self._clock(), known.signer, asked.anew
-        if known.version is not self._principals.version(now) or now >= known.expires:
-            return None
-        if not signer.is_current(anew, now):
-            return None
-        try:
-            payload_hash = asked.hash_at_hand(known.access_key_id)
-        except ApiError:
-            return None
-        if payload_hash is None or not signer.is_right(known.signed_path, anew, payload_hash):
-            return None
-        return known.identity
-
     async def authenticate(self, asked: AskedRequest, *, bearer_allowed: bool) -> Identity:
         request, deed = asked.request, asked.deed
         if not bearer_allowed:
@@ -295,7 +250,6 @@ class SigV4Authentication(Authenticator):
             identity = self._identity(self._by_token(token, deed))
             deed.check(identity)
             return identity
-        version = self._principals.version(self._clock())
         signer = self._claimed(request, deed)
         identity = self._identity(signer)
         claim, credentials = signer.claim, signer.key.credentials
@@ -314,21 +268,6 @@ class SigV4Authentication(Authenticator):
             deed.check(identity)
         if request.query:
             self._use_once(request, claim)
-        elif asked.of_body:
-            # Who asked for something else before has said the same of their signature.
-            again: SignerAgain | None
-            key_id = claim.access_key_id
-            before: _KnownSigner | None = asked.known.get(_KnownSigner)
-            if before and before.version is version and before.access_key_id == key_id:
-                again = before.signer
-            else:
-                again = signer_again(request, claim, credentials, asked.anew)
-            if again is not None:
-                expires = inf if signer.key.expires is None else signer.key.expires
-                asked.known[_KnownSigner] = _KnownSigner(
-                    *(version, asked.deed, request.path, canonical_path(request.path)),
-                    *(key_id, expires, again, identity),
-                )
         return identity
 
     def may(self, name: str, action: str, resource: str) -> bool:
@@ -366,31 +305,6 @@ class SigV4Authentication(Authenticator):
         check_claim(request, claim, credentials, region=region, now=now, service=deed.service)
         who = (self._principals, principal.name, deed.action, deed.resource)
         return Signer(*who, claim, key, region, self._clock)
-
-
-@dataclass(slots=True, eq=False)
-class _KnownSigner:
-    """Who has signed a request, and may make it.
-
-    Attributes:
-        version: of the principals' file, by which they might.
-        deed: what they had leave for.
-        path: that they asked for it by.
-        signed_path: the same, as it is signed.
-        access_key_id: of the key that they signed with.
-        expires: when its time is over.
-        signer: verifies what they sign again.
-        identity: theirs, as of any request but a stream's, whose events go on from its signature.
-    """
-
-    version: object
-    deed: Deed
-    path: str
-    signed_path: bytes
-    access_key_id: str
-    expires: float
-    signer: SignerAgain
-    identity: Identity
 
 
 def _check_not_bearer(request: SignableRequest) -> None:

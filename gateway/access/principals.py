@@ -234,17 +234,6 @@ class Principals:
     def __len__(self) -> int:
         return len(self._current().by_name)
 
-    def version(self, now: float) -> object:
-        """What of the file is in force: the same object for as long as nothing has changed.
-
-        Args:
-            now: what the clock says.
-        """
-        # A clock that was set back is no reason to wait for it.
-        if not 0 <= now - self._looked_at < PRINCIPALS_CHECK_INTERVAL:
-            self._look(now)
-        return self._loaded
-
     def by_access_key(self, access_key_id: str) -> tuple[Principal, Key] | None:
         """Whose key it is, and the key."""
         return self._current().by_access_key.get(access_key_id)
@@ -263,7 +252,10 @@ class Principals:
         return principal is not None and principal.policy.allows(action, resource)
 
     def _current(self) -> _Loaded:
-        self.version(self._clock())
+        now = self._clock()
+        # A clock that was set back is no reason to wait for it.
+        if not 0 <= now - self._looked_at < PRINCIPALS_CHECK_INTERVAL:
+            self._look(now)
         return self._loaded
 
     def _look(self, now: float) -> None:

@@ -116,8 +116,7 @@ class Dispatcher:
                 if route.access is not _ANYONE:
                     if self._asks:
                         request = _AskedRequest(exchange, route.payload, deed)
-                        at_once = self._authenticator.authenticate_at_once
-                        identity = at_once(request) or await self._authenticated(request, route)
+                        identity = await self._authenticated(request, route)
                     if has_origin or route.control:
                         self._check_origin(exchange, route, identity)
                     recognised = True
@@ -221,19 +220,12 @@ class Dispatcher:
 class _AskedRequest(AskedRequest):
     """An exchange's request, with its payload by a route's rule."""
 
-    __slots__ = ("_exchange", "_is_owned", "_rule")
+    __slots__ = ("_exchange", "_rule")
 
     def __init__(self, exchange: Exchange, rule: PayloadRule, deed: Deed) -> None:
         self.deed = deed
-        self.path = exchange.path
-        self.query = exchange.query
-        self.anew = exchange.anew
-        self.known = exchange.facts
-        self.of_body = rule.of_body
         self._exchange = exchange
         self._rule = rule
-        #: Whether the body is counted as of the key's by now.
-        self._is_owned = False
 
     @property
     def request(self) -> SignableRequest:
@@ -243,9 +235,7 @@ class _AskedRequest(AskedRequest):
         return self._rule.hash_beforehand(self._exchange)
 
     def hash_at_hand(self, access_key_id: str) -> str | None:
-        if not self._is_owned:
-            self._is_owned = True
-            self._exchange.holding.also_of(f"access key {access_key_id}")
+        self._exchange.holding.also_of(f"access key {access_key_id}")
         return self._rule.hash_at_hand(self._exchange)
 
     def hash(self) -> Coroutine[Any, Any, str]:

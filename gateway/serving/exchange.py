@@ -28,7 +28,6 @@ from partway.protocol.http1.response import BODILESS
 from partway.protocol.sigv4 import SignableRequest
 
 NO_HEADERS: Mapping[str, str] = MappingProxyType({})
-_NOTHING_ANEW: Final[Mapping[str, bytes]] = MappingProxyType({})
 
 _EXPECT: Final = istr("Expect")
 #: What a request expects, in lower case; empty for nothing (RFC 9110 §10.1.1).
@@ -136,14 +135,6 @@ class Exchange(ABC):
     def signable(self) -> SignableRequest:
         """The head as a signature covers it."""
         return SignableRequest(self.method, self.path, self.query, tuple(self.raw_headers))
-
-    @property
-    def anew(self) -> Mapping[str, bytes]:
-        """By names in lower case, what it says anew of heads that have the same :attr:`facts`.
-
-        Nothing where no other head has them.
-        """
-        return _NOTHING_ANEW
 
     @property
     def visit(self) -> Visit:

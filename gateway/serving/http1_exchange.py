@@ -85,10 +85,6 @@ class Http1Exchange(UpgradableExchange):
     def stated_length(self) -> int | None:
         return self._request.head.length
 
-    @property
-    def anew(self) -> Mapping[str, bytes]:
-        return self._request.head.says_anew()
-
     # --- The request's body ----------------------------------------------------------------------
 
     def _at_hand(self) -> bytes | None:

@@ -28,11 +28,9 @@ class PayloadRule(ABC):
 
     Attributes:
         prepares: whether :meth:`prepare` has anything to do.
-        of_body: whether a signature covers a body, and not events.
     """
 
     prepares: ClassVar[bool] = False
-    of_body: ClassVar[bool] = True
 
     @abstractmethod
     def hash_beforehand(self, exchange: Exchange) -> str | None:
@@ -133,8 +131,6 @@ class DuplexPayload(PayloadRule):
 
     A signed request signs each event by itself, and says so.
     """
-
-    of_body: ClassVar[bool] = False
 
     def hash_beforehand(self, exchange: Exchange) -> str:
         return payload_hash_of_stream(_with_stated_hash(exchange))

@@ -19,9 +19,9 @@ from partway.protocol.http1.request import (
     HEADER_HELD_BYTES,
     LENGTH,
     SAID_ANEW,
+    SIGNATURE,
     Http1Head,
 )
-from partway.protocol.sigv4_again import SIGNATURE
 
 _LINE: Final = re.compile(rb"\r\n([^\r\n:]+):[\t ]*([^\r\n]*)")
 

@@ -10,7 +10,6 @@ from multidict import CIMultiDict
 
 from partway.protocol.http1.facts import ANEW, Facts
 from partway.protocol.limits import LONG_READ
-from partway.protocol.sigv4_again import SIGNATURE
 from partway.protocol.sigv4_request import to_bytes
 
 #: What a header holds of memory beside its bytes, in a list and by its name: measured, on CPython
@@ -22,6 +21,8 @@ LENGTH: Final = "content-length"
 
 #: Of an Authorization header that reads like this, only the signature is said anew.
 AUTHORIZATION: Final = "authorization"
+#: Under this name, which no header has, is the signature of such a header.
+SIGNATURE: Final = "authorization signature"
 _SIGNED: Final = re.compile(rb"AWS4[!-~ ]+[, ]Signature=([0-9a-f]{64})")
 
 #: A value that is said anew is the same to everybody (RFC 9110 §5.5), and to who signs it as it

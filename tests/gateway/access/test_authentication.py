@@ -73,14 +73,10 @@ class Once(AskedRequest):
     """A request like no other, whose payload hash is known beforehand, or by its body alone."""
 
     request = None
-    of_body = True
 
     def __init__(self, request, deed, of_body=None, beforehand=None):
         self.request = request
         self.deed = deed
-        self.path = request.path
-        self.query = request.query
-        self.anew, self.known = {}, {}
         self._of_body = of_body
         self._beforehand = beforehand
 

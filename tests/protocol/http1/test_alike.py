@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from partway.protocol.http1.alike import AlikeHeads
 from partway.protocol.http1.parser import REMEMBERED_HEAD_BYTES, RequestParser
-from partway.protocol.http1.request import SAID_ANEW
-from partway.protocol.sigv4_again import SIGNATURE
+from partway.protocol.http1.request import SAID_ANEW, SIGNATURE
 from tests.protocol.http1.parsed_heads import ALIKE, ODD, UNLIKE, fed, heads, outcome, signed
 
 
