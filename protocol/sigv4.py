@@ -14,8 +14,6 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from functools import lru_cache
-from typing import Final
 
 from partway.protocol.errors import IncompleteSignature, InvalidSignature, UnrecognizedClient
 from partway.protocol.limits import MAX_CLOCK_SKEW
@@ -59,10 +57,6 @@ __all__ = [
     "stated_payload_hash",
     "verify",
 ]
-
-
-#: Lists of headers, and of those that are signed of them, that are remembered as being in order.
-_REMEMBERED_LISTS: Final = 32
 
 
 def verify(
@@ -146,9 +140,6 @@ def check_signature(
 
 
 def _check_signed_headers(request: SignableRequest, claim: Claim) -> None:
-    once = request.names_met_once
-    if once is not None and _is_all_signed(once, claim.signed_headers):
-        return
     signed, names = frozenset(claim.signed_headers), request.names
     if "host" not in signed and ":authority" not in signed:
         raise InvalidSignature("the host is not signed; it must be")
@@ -159,21 +150,6 @@ def _check_signed_headers(request: SignableRequest, claim: Claim) -> None:
         for name in claim.signed_headers:
             if not request.signed_values(name):
                 raise InvalidSignature(f"the header {name!r} was signed and is not in the request")
-
-
-@lru_cache(maxsize=_REMEMBERED_LISTS)
-def _is_all_signed(names: tuple[str, ...], signed_headers: tuple[str, ...]) -> bool:
-    """Whether of a request's headers, each there once, all are signed that must be, and no other.
-
-    A client's requests have the same names in the same order. What is not in order is said by who
-    asks; a list here is some of a head that was let in.
-    """
-    signed = frozenset(signed_headers)
-    return (
-        ("host" in signed or ":authority" in signed)
-        and signed.issubset(names)
-        and all(name in signed for name in names if name.startswith(ALWAYS_SIGNED))
-    )
 
 
 def _check_scope(claim: Claim, region: str, service: str) -> None:

@@ -32,19 +32,11 @@ TOKEN_HEADER: Final = "x-amz-security-token"  # noqa: S105 a header's name
 #: Clause 2.4-3: whoever could add or change one of these would change what the request asks for.
 ALWAYS_SIGNED: Final = ("x-amz-", "x-amzn-sagemaker-")
 
-#: Points in time that are remembered, as numbers and as texts: a second's requests share one.
-REMEMBERED_TIMES: Final = 64
-
 #: Signing keys that are remembered: each is four HMACs, and good for a day.
 _REMEMBERED_KEYS: Final = 256
 
 #: A path that is its own canonical form, as nearly all are.
 _UNRESERVED_PATH: Final = re.compile(r"[A-Za-z0-9_.~/-]*")
-
-#: RFC 2104 §2: the block of SHA-256, and each byte's sum with the inner and with the outer pad.
-_HMAC_BLOCK: Final = 64
-_INNER_PAD: Final = bytes(byte ^ 0x36 for byte in range(256))
-_OUTER_PAD: Final = bytes(byte ^ 0x5C for byte in range(256))
 
 #: Left out of the query that a presigned URL signs (clause 3-5).
 SIGNATURE_PARAMETER: Final = b"X-Amz-Signature"
@@ -82,40 +74,11 @@ class Scope(NamedTuple):
         return f"{self.date}/{self.region}/{self.service}/{TERMINATOR}"
 
 
-@lru_cache(maxsize=REMEMBERED_TIMES)
 def timestamp_text(seconds: int) -> str:
     """Epoch seconds as ``YYYYMMDDTHHMMSSZ``."""
     moment = datetime.fromtimestamp(seconds, UTC)
-    # strftime does not pad the year on every platform.
-    return f"{moment.year:04}{moment:%m%dT%H%M%SZ}"
-
-
-class SigningKey:
-    """A key that signs texts which begin alike, by HMAC-SHA256 (RFC 2104 §2).
-
-    What the texts have in common is hashed once.
-
-    Args:
-        key: at most the 64 bytes of a block of SHA-256.
-        beginning: of each text.
-    """
-
-    __slots__ = ("_inner", "_outer")
-
-    def __init__(self, key: bytes, beginning: bytes) -> None:
-        if len(key) > _HMAC_BLOCK:
-            raise ValueError(f"a signing key must have at most {_HMAC_BLOCK} bytes")
-        block = key.ljust(_HMAC_BLOCK, b"\0")
-        self._inner = hashlib.sha256(block.translate(_INNER_PAD) + beginning)
-        self._outer = hashlib.sha256(block.translate(_OUTER_PAD))
-
-    def sign(self, rest: bytes) -> bytes:
-        """The signature of the text that goes on like this: 32 bytes."""
-        inner = self._inner.copy()
-        inner.update(rest)
-        outer = self._outer.copy()
-        outer.update(inner.digest())
-        return outer.digest()
+    day = f"{moment.year:04}{moment.month:02}{moment.day:02}"
+    return f"{day}T{moment.hour:02}{moment.minute:02}{moment.second:02}Z"
 
 
 @lru_cache(maxsize=_REMEMBERED_KEYS)
@@ -130,19 +93,14 @@ def derived_key(secret_access_key: str, scope: Scope) -> bytes:
     return key
 
 
-@lru_cache(maxsize=_REMEMBERED_KEYS)
-def signing_key(algorithm: str, secret_access_key: str, scope: Scope, timestamp: int) -> SigningKey:
-    """The key that signs by an algorithm in one second; those of late are remembered."""
-    beginning = f"{algorithm}\n{timestamp_text(timestamp)}\n{scope}\n"
-    return SigningKey(derived_key(secret_access_key, scope), beginning.encode())
-
-
 def signature_of(
     secret_access_key: str, scope: Scope, timestamp: int, canonical_request: bytes
 ) -> str:
     """The signature of a request, in hex."""
-    key = signing_key(ALGORITHM, secret_access_key, scope, timestamp)
-    return key.sign(hashlib.sha256(canonical_request).hexdigest().encode()).hex()
+    canonical_hash = hashlib.sha256(canonical_request).hexdigest()
+    string_to_sign = f"{ALGORITHM}\n{timestamp_text(timestamp)}\n{scope}\n{canonical_hash}"
+    key = derived_key(secret_access_key, scope)
+    return hmac.digest(key, string_to_sign.encode(), "sha256").hex()
 
 
 def canonical_request(

@@ -9,7 +9,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import lru_cache
 from typing import Final, NamedTuple
 
 from partway.protocol.errors import IncompleteSignature, MissingAuthenticationToken
@@ -17,7 +16,6 @@ from partway.protocol.limits import MAX_HEADERS, MAX_PRESIGN_EXPIRES
 from partway.protocol.sigv4_canonical import (
     ALGORITHM,
     DATE_HEADER,
-    REMEMBERED_TIMES,
     SIGNATURE_PARAMETER,
     TERMINATOR,
     TOKEN_HEADER,
@@ -31,15 +29,6 @@ _HEADER_NAME: Final = re.compile(r":?[0-9a-z!#$%&'*+\-.^_`|~]+")
 
 #: Any of these says that a URL is presigned.
 _PRESIGNED: Final = frozenset({b"X-Amz-Algorithm", b"X-Amz-Credential", SIGNATURE_PARAMETER})
-
-#: What Authorization headers say in front of their signatures is remembered, up to so many
-#: characters each: a client says the same the whole day.
-_REMEMBERED_SIGNERS: Final = 256
-_LONGEST_REMEMBERED: Final = 512
-
-#: How the last member of most Authorization headers begins.
-SIGNATURE_MEMBER: Final = "Signature="
-_ANY_SIGNATURE: Final = "0" * 64
 
 
 # Not frozen, though nobody changes one: one is made of each request, and frozen it takes thrice as
@@ -68,7 +57,7 @@ class Claim:
 
 
 class _Signer(NamedTuple):
-    """What a claim says of its signature that other requests' claims say as well."""
+    """A claim's members that an Authorization header and a presigned URL both state."""
 
     access_key_id: str
     scope: Scope
@@ -97,11 +86,7 @@ def read_claim(request: SignableRequest) -> Claim:
 
 
 def _header_claim(request: SignableRequest, authorization: str) -> Claim:  # clause 2.1-2
-    said, _, signature = authorization.rpartition(SIGNATURE_MEMBER)
-    if len(said) <= _LONGEST_REMEMBERED and _SIGNATURE.fullmatch(signature):
-        signer = _signer_that_says(said)
-    else:
-        signer, signature = _read_authorization(authorization)
+    signer, signature = _read_authorization(authorization)
     date = request.only(DATE_HEADER)
     if date is None:
         raise IncompleteSignature(
@@ -110,16 +95,6 @@ def _header_claim(request: SignableRequest, authorization: str) -> Claim:  # cla
     timestamp = epoch_seconds(date.strip())
     token = request.only(TOKEN_HEADER)
     return Claim(*signer, signature, timestamp, token, None)
-
-
-@lru_cache(maxsize=_REMEMBERED_SIGNERS)
-def _signer_that_says(said: str) -> _Signer:
-    """Whose Authorization header it is that says this in front of a signature of 64 digits.
-
-    No other member can end in ``Signature=`` and 64 digits: so whatever they are, they are the
-    signature if the header can be read.
-    """
-    return _read_authorization(f"{said}{SIGNATURE_MEMBER}{_ANY_SIGNATURE}")[0]
 
 
 def _read_authorization(authorization: str) -> tuple[_Signer, str]:
@@ -200,7 +175,6 @@ def _check_algorithm(algorithm: str) -> None:
         raise IncompleteSignature(f"the algorithm of a signature must be {ALGORITHM}")
 
 
-@lru_cache(maxsize=REMEMBERED_TIMES)
 def epoch_seconds(text: str) -> int:
     """A moment that reads ``YYYYMMDDTHHMMSSZ``, in epoch seconds.
 

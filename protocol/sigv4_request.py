@@ -18,10 +18,6 @@ _TWINS: Final = {"host": ":authority", ":authority": "host"}
 #: theirs as they stand: it takes as long as to look for it among those of before.
 _SMALL_HEAD: Final = 4096
 
-#: Lists of signed headers whose places in a canonical request are remembered: a client signs the
-#: same ones each time. Each is some of a head that was let in.
-_REMEMBERED_FORMS: Final = 32
-
 
 def to_bytes(text: str) -> bytes:
     """A piece of a request as it was on the wire."""
@@ -125,11 +121,6 @@ class SignableRequest:
         """The values that a signed header name stands for (clause 2.4-3)."""
         return self.values(name) or self.values(_TWINS.get(name, name))
 
-    @property
-    def names_met_once(self) -> tuple[str, ...] | None:
-        """The names of the headers, in lower case, if each is there once; else None."""
-        return tuple(self._single) if self._several is None else None
-
     def values_as_they_stand(self, names: tuple[str, ...]) -> list[str] | None:
         """The values of these headers, if they are there ready to be signed.
 
@@ -153,7 +144,9 @@ class SignableRequest:
         values = self.values_as_they_stand(signed_headers)
         if values is None:
             return None
-        return _form(signed_headers) % (self.method, self.path, *values, payload_hash)
+        lines = [f"{name}:{value}" for name, value in zip(signed_headers, values, strict=True)]
+        signed = ";".join(signed_headers)
+        return "\n".join([self.method, self.path, "", *lines, "", signed, payload_hash])
 
     def parameters(self) -> tuple[tuple[bytes, bytes], ...]:
         """Names and values of the query, percent-decoded, in wire order; ``+`` is a plus.
@@ -166,17 +159,6 @@ class SignableRequest:
                 f"the query must have at most {MAX_QUERY_PARAMETERS} parameters"
             )
         return _parameters(self.query)
-
-
-@lru_cache(maxsize=_REMEMBERED_FORMS)
-def _form(signed_headers: tuple[str, ...]) -> str:
-    """A canonical request without a query that signs these headers.
-
-    With ``%s`` for the method, the path, the headers' values, and the hash of the payload.
-    """
-    names = [name.replace("%", "%%") for name in signed_headers]
-    lines = [f"{name}:%s" for name in names]
-    return "\n".join(["%s", "%s", "", *lines, "", ";".join(names), "%s"])
 
 
 @lru_cache(maxsize=REMEMBERED_HEADS)

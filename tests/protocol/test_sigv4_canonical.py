@@ -5,8 +5,6 @@ Their service is another; what is compared is the canonical form and the key.
 
 from __future__ import annotations
 
-import hmac
-
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -16,7 +14,6 @@ from partway.protocol.sigv4_canonical import (
     EMPTY_SHA256,
     Credentials,
     Scope,
-    SigningKey,
     canonical_queries,
     canonical_request,
     canonical_requests,
@@ -182,19 +179,6 @@ def test_heads_that_need_no_work_read_as_those_that_do(query, path, headers, pay
     assert canonical_requests(request, names, payload_hash) == tuple(
         canonical_request(request, each, names, payload_hash) for each in canonical_queries(request)
     )
-
-
-@given(st.binary(max_size=64), st.binary(max_size=130), st.lists(st.binary(max_size=130)))
-@example(b"", b"", [b"", b"a"])
-def test_a_signing_key_is_an_hmac(key, beginning, rests):
-    signing = SigningKey(key, beginning)
-    expected = [hmac.digest(key, beginning + rest, "sha256") for rest in rests]
-    assert [signing.sign(rest) for rest in rests] == expected
-
-
-def test_a_key_of_more_than_a_block_is_refused():
-    with pytest.raises(ValueError, match="at most 64 bytes"):
-        SigningKey(bytes(65), b"")
 
 
 @pytest.mark.parametrize(
