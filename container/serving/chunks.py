@@ -20,8 +20,8 @@ class ChunkedRequest(Http1Request):
 
     __slots__ = ("_chunks",)
 
-    def __init__(self, head: Http1Head, body: bytes | memoryview = b"") -> None:
-        super().__init__(head, body)
+    def __init__(self, head: Http1Head) -> None:
+        super().__init__(head)
         self._chunks: deque[bytes] = deque()
 
     def add(self, data: bytes) -> None:

@@ -2,7 +2,6 @@
 
 ============== ================================================================================
 ``parser``     bytes → requests: llhttp's, and which of what it lets pass is refused
-``alike``      heads that are like the one before them, which llhttp is not asked about again
 ``request``    one request: its head, and what has come of its body
 ``facts``      what follows from a head alone, worked out once
 ``response``   the head of a response

@@ -16,7 +16,7 @@ from partway.protocol.http1.head_wait import HeadWait
 from partway.protocol.http1.leaving import has_ended
 from partway.protocol.http1.parser import RequestBroken, RequestParser
 from partway.protocol.http1.request import BodyBroken, Http1Head, Http1Request
-from partway.protocol.limits import HTTP1_BYTES_PER_TURN, HTTP1_HELD_BYTES, LONG_READ
+from partway.protocol.limits import HTTP1_HELD_BYTES, LONG_READ
 from partway.protocol.prompt_acks import acknowledge, prompt_acks
 from partway.protocol.rounds import rounds
 from partway.protocol.taking import TakingWatch
@@ -33,7 +33,7 @@ class RequestConnection(asyncio.Protocol):
 
     Args:
         server: has its requests answered.
-        new_request: makes a request of its head, and of what has come of its body with that.
+        new_request: makes a request of its head.
 
     Attributes:
         transport: the connection's; None once that is gone, or another's.
@@ -52,7 +52,7 @@ class RequestConnection(asyncio.Protocol):
     def __init__(
         self,
         server: Answerer,
-        new_request: Callable[[Http1Head, bytes | memoryview], Http1Request] = Http1Request,
+        new_request: Callable[[Http1Head], Http1Request] = Http1Request,
     ) -> None:
         self.transport: asyncio.Transport | None = None
         self.peer = ""
@@ -60,7 +60,7 @@ class RequestConnection(asyncio.Protocol):
         self.writing_paused = False
         self._server = server
         self._loop = asyncio.get_running_loop()
-        self._parser = RequestParser(new_request=new_request)
+        self._parser = RequestParser(new_request)
         self._unparsed = b""
         self._paused = False
         #: Whether what the client still sends is dropped.
@@ -97,7 +97,7 @@ class RequestConnection(asyncio.Protocol):
         if not self._acknowledges_soon:
             self._acknowledges_soon = True
             prompt_acks.soon(self)
-        if self._deaf or (len(data) <= LONG_READ and self._begins_alike(data)):
+        if self._deaf:
             return
         self._unparsed = self._unparsed + data if self._unparsed else data
         # While the next request is waited for, there is nothing to hold it back.
@@ -183,25 +183,6 @@ class RequestConnection(asyncio.Protocol):
 
     # --- Reading ---------------------------------------------------------------------------------
 
-    def _begins_alike(self, data: bytes) -> bool:
-        """Whether a read is the request that is waited for, like the one before; then it begins."""
-        if self._idle is None or self._unparsed or self._comes_in_turn():
-            return False
-        parser = self._parser
-        before = parser.last
-        if not parser.feed_alike(data):
-            return False
-        now = parser.last
-        # Of two heads that weigh the same nobody need be told.
-        if (
-            before is None
-            or now is None
-            or not (now.head is before.head or now.head.weighs_as(before.head))
-        ):
-            self._weigh()
-        self._wake()
-        return True
-
     def _take_turn(self) -> None:
         """Parse some of a read; the rest of it waits while other connections have their turn."""
         waited = self._turn is not None
@@ -234,10 +215,9 @@ class RequestConnection(asyncio.Protocol):
         parser, data = self._parser, self._unparsed
         self._unparsed = b""
         try:
-            if len(data) <= HTTP1_BYTES_PER_TURN or not parser.feed_alike(data):
-                if len(data) > (size := parser.turn()):
-                    data, self._unparsed = data[:size], data[size:]
-                parser.feed(data)
+            if len(data) > (size := parser.turn()):
+                data, self._unparsed = data[:size], data[size:]
+            parser.feed(data)
         except RequestBroken as broken:
             self._deaf = True
             self._unparsed = b""

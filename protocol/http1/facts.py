@@ -3,19 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 T = TypeVar("T")
-
-#: What clients say anew with each request, by headers' names in lower case: when it is sent and by
-#: whom it is signed, and what it is called by those who trace it, a gateway among them. Heads are
-#: alike that differ in no more than these, their target and the length of their body.
-ANEW: Final = frozenset(
-    {
-        *("amz-sdk-invocation-id", "amz-sdk-request", "authorization", "traceparent"),
-        *("x-amz-content-sha256", "x-amz-date", "x-amzn-sagemaker-request-id", "x-amzn-trace-id"),
-    }
-)
 
 #: What is known of one head, by what it is: as many as there are facts in the code, at most.
 Facts: TypeAlias = dict[object, Any]
@@ -36,10 +26,7 @@ class HasFacts(Protocol):
 class Fact(Generic[T]):
     """Something that follows from headers and from nothing else.
 
-    Neither from what those of ANEW say (but whether they are there), nor from a body's length, nor
-    from the time, nor from a setting that may change, nor from who sends them or who is there to
-    answer: heads are remembered, and requests that are alike share what is known of them. Nobody
-    changes what is returned.
+    Nobody changes what is returned.
 
     Args:
         work_out: returns it. What it raises is raised each time, and not remembered.

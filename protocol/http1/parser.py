@@ -5,11 +5,6 @@ lines that end in a bare LF, folded lines, blanks before a colon and whatever is
 §2.2, §5, §6.3, §11.2). What it lets pass, and two parsers might read differently, is refused here:
 other codings than ``chunked``, chunks of HTTP/1.0, a head without its host, and the same header
 twice where there can be one.
-
-A client that keeps its connection sends the same head again and again. llhttp is not asked a second
-time what it says: where a request begins, the very bytes of the last head of a stated length are
-what they were, and so many bytes behind them are its body. Nor is it asked what a head says that is
-like that one (``alike``).
 """
 
 from __future__ import annotations
@@ -26,12 +21,9 @@ from multidict import CIMultiDict, istr
 from partway.protocol.errors import ApiError, InputValidationError
 from partway.protocol.handshake import is_upgrade
 from partway.protocol.heads import HEADER_OVERHEAD, head_too_large, target_too_long
-from partway.protocol.http1.alike import AlikeHeads
 from partway.protocol.http1.request import HEADER_HELD_BYTES, Http1Head, Http1Request
 from partway.protocol.limits import (
     HTTP1_BYTES_PER_TURN,
-    KIB,
-    LONG_READ,
     MAX_HEAD_BYTES,
     MAX_HEADER_LINE,
     MAX_HEADERS,
@@ -43,10 +35,6 @@ _MAX_TARGET: Final = MAX_HEADER_LINE + 128
 #: Bytes that may come in a row with nothing of a request or its body to show for them: what of a
 #: head is not finished, chunks' sizes, trailers. A turn more, since they are counted by the turn.
 _MAX_IN_VAIN: Final = MAX_HEAD_BYTES + HTTP1_BYTES_PER_TURN
-
-#: A head of so many bytes is remembered. What it says is held for as long as its request is the
-#: connection's last; so it costs its bytes besides.
-REMEMBERED_HEAD_BYTES: Final = 2 * KIB
 
 _HEAD_ENDS: Final = b"\r\n\r\n"
 #: So many of its bytes may have come with an earlier read.
@@ -99,8 +87,7 @@ class RequestParser:
     """Reads the requests of one connection. Whoever feeds it takes what it has made in between.
 
     Args:
-        remembers: bytes that a head may have so as to be remembered; with 0 none is.
-        new_request: makes a request of its head, and of what has come of its body with that.
+        new_request: makes a request of its head.
 
     Attributes:
         requests: whose heads are whole, and that nobody has taken yet; their bodies may follow.
@@ -111,16 +98,11 @@ class RequestParser:
     """
 
     __slots__ = (
-        *("_alike", "_between", "_error", "_fed", "_headers", "_in_vain", "_known", "_line"),
-        *("_new_request", "_owed", "_parser"),
-        *("_remembers", "_replay", "_same", "_size", "_target", "last", "over", "requests", "tail"),
+        *("_between", "_error", "_fed", "_headers", "_in_vain", "_line", "_new_request", "_parser"),
+        *("_replay", "_size", "_target", "last", "over", "requests", "tail"),
     )
 
-    def __init__(
-        self,
-        remembers: int = REMEMBERED_HEAD_BYTES,
-        new_request: Callable[[Http1Head, bytes | memoryview], Http1Request] = Http1Request,
-    ) -> None:
+    def __init__(self, new_request: Callable[[Http1Head], Http1Request] = Http1Request) -> None:
         self.requests: deque[Http1Request] = deque()
         self.last: Http1Request | None = None
         self.over = False
@@ -137,15 +119,7 @@ class RequestParser:
         self._fed = b""
         #: Whether llhttp stands where a request may begin.
         self._between = True
-        #: The bytes of the last head, if llhttp has read it or one that it is like; what they say;
-        #: and where others may differ, once one has.
-        self._known = b""
-        self._remembers = remembers
         self._new_request = new_request
-        self._same: Http1Head | None = None
-        self._alike: AlikeHeads | None = None
-        #: How much is to come of the body of a request whose head llhttp has not seen.
-        self._owed = 0
         self._parser = httptools.HttpRequestParser(self)
 
     @property
@@ -154,9 +128,7 @@ class RequestParser:
 
         That is kept until the next has come, however long its client waits with it.
         """
-        held = 2 * self._in_vain + HEADER_HELD_BYTES * len(self._headers) + len(self._known)
-        if self._alike is not None:
-            held += self._alike.held
+        held = 2 * self._in_vain + HEADER_HELD_BYTES * len(self._headers)
         return held if self.last is None else held + self.last.head.held
 
     @property
@@ -165,7 +137,7 @@ class RequestParser:
         last = self.last
         if last is not None and last.complete and not last.head.keeps:
             return False
-        return not self._between or self._owed > 0
+        return not self._between
 
     def turn(self) -> int:
         """How many bytes of those that have come are fed at a time.
@@ -187,33 +159,7 @@ class RequestParser:
             if self.last is not None and self.last.head.upgrades:
                 self.tail += data
             return
-        if self._owed:
-            data = self._take_owed(data)
-            if not data:
-                return
-        if not self._between:
-            self._parse(data)
-            return
-        if self._begin_alike(data):
-            return
-        parser, last = self._parser, self.last
         self._parse(data)
-        if self.last is not last and self._parser is parser:
-            self._remember(data)
-
-    def feed_alike(self, data: bytes) -> bool:
-        """Take what the client sent, if it is a request like the last; else take nothing.
-
-        Args:
-            data: whatever number of bytes.
-
-        Returns:
-            Whether it is one, with all of its body or some.
-        """
-        # What is no request's beginning may look like one. And what has come in vain is weighed.
-        if self._owed or self._in_vain or not self._between:
-            return False
-        return self._begin_alike(data)
 
     def _parse(self, data: bytes) -> None:
         """Have llhttp read what came, and no request together with the next one.
@@ -279,65 +225,6 @@ class RequestParser:
     def close(self) -> None:
         """Let go of the parser, which has this object, and so both of them go at once."""
         del self._parser
-
-    # --- Heads that have come before -------------------------------------------------------------
-
-    def _remember(self, data: bytes) -> None:
-        """Remember the head that the data begins with, if all that is behind it is its body."""
-        request = self.last
-        assert request is not None, "a head has come"
-        head = request.head
-        end = len(data) - request.received
-        # Not so where the next has begun, or an empty line follows, which llhttp passes over.
-        is_alone = data.find(_HEAD_ENDS) + len(_HEAD_ENDS) == end
-        if is_alone and end <= self._remembers and head.length is not None and head.keeps:
-            self._known, self._same, self._alike = data[:end], head, None
-
-    def _begin_alike(self, data: bytes) -> bool:
-        """Whether the data begins with a head like that which is known, and its body is behind it.
-
-        Then another request begins with that.
-        """
-        head, known = self._same, self._known
-        if head is None:
-            return False
-        if data.startswith(known):
-            end, length = len(known), head.length
-            if length is None or len(data) - end > length:
-                return False
-        else:
-            alike = self._alike
-            if alike is None:
-                end = data.find(_HEAD_ENDS) + len(_HEAD_ENDS)
-                if head.headers is None or known.count(b"\n") != data.count(b"\n", 0, end):
-                    return False
-                alike = self._alike = AlikeHeads(head, known, self._remembers)
-            other = alike.read(head, data)
-            if other is None:
-                return False
-            end = alike.size
-            self._known = data[:end]
-            self._same = head = other
-            length = head.length or 0
-        # What is long is copied once, when it is taken with what comes behind it.
-        body = data[end:] if len(data) <= LONG_READ else memoryview(data)[end:]
-        request = self.last = self._new_request(head, body)
-        self.requests.append(request)
-        self._in_vain = 0
-        self._owed = owed = length - len(body)
-        request.complete = not owed
-        return True
-
-    def _take_owed(self, data: bytes) -> bytes:
-        """Take some of the body that llhttp does not know of; returns what is behind it."""
-        request, owed = self.last, self._owed
-        assert request is not None, "a body follows its head"
-        body = data[:owed]
-        request.add(body)
-        self._owed = owed = owed - len(body)
-        if not owed:
-            request.complete = True
-        return data[len(body) :]
 
     # --- What llhttp calls -----------------------------------------------------------------------
 
@@ -405,7 +292,7 @@ class RequestParser:
             keeps=keeps,
             upgrades=upgrades,
         )
-        request = self.last = self._new_request(head, b"")
+        request = self.last = self._new_request(head)
         if should_upgrade and not (upgrades and length == 0):
             self._replay = _Replay.DUE
         self.requests.append(request)

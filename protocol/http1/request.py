@@ -2,32 +2,17 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final, Protocol
 
 from multidict import CIMultiDict
 
-from partway.protocol.http1.facts import ANEW, Facts
+from partway.protocol.http1.facts import Facts
 from partway.protocol.limits import LONG_READ
-from partway.protocol.sigv4_request import to_bytes
 
 #: What a header holds of memory beside its bytes, in a list and by its name: measured, on CPython
 #: 3.11.
 HEADER_HELD_BYTES: Final = 256
-
-#: Where a length stands among headers, which says how a request is read on.
-LENGTH: Final = "content-length"
-
-#: Of an Authorization header that reads like this, only the signature is said anew.
-AUTHORIZATION: Final = "authorization"
-#: Under this name, which no header has, is the signature of such a header.
-SIGNATURE: Final = "authorization signature"
-_SIGNED: Final = re.compile(rb"AWS4[!-~ ]+[, ]Signature=([0-9a-f]{64})")
-
-#: A value that is said anew is the same to everybody (RFC 9110 §5.5), and to who signs it as it
-#: stands: visible ASCII, with single blanks between.
-SAID_ANEW: Final = re.compile(rb"[!-~]+(?: [!-~]+)*")
 
 
 class BodyBroken(Exception):
@@ -35,7 +20,7 @@ class BodyBroken(Exception):
 
 
 class Http1Head:
-    """What a request's head says: nothing in it changes, and requests of the same bytes share it.
+    """What a request's head says: nothing in it changes.
 
     Args:
         method: as it came.
@@ -52,16 +37,12 @@ class Http1Head:
         path: the target up to its question mark.
         query: the target behind it.
         held: bytes of memory that it holds, about.
-        facts: what others have worked out from it alone, but for what it says anew; see
-            :class:`Fact`.
-        anew: by names in lower case, values as they came of headers that say another one in those
-            that are like it, each :data:`SAID_ANEW`, and the :data:`SIGNATURE`; all of these have
-            the same names. None until :meth:`says_anew` was asked.
+        facts: what others have worked out from it alone; see :class:`Fact`.
     """
 
     __slots__ = (
-        *("_first", "_headers", "_raw_headers", "anew", "facts", "held", "keeps", "length"),
-        *("method", "path", "query", "size", "target", "upgrades", "version"),
+        *("facts", "headers", "held", "keeps", "length", "method", "path", "query"),
+        *("raw_headers", "size", "target", "upgrades", "version"),
     )
 
     def __init__(
@@ -79,6 +60,8 @@ class Http1Head:
     ) -> None:
         self.method = method
         self.target = target
+        self.raw_headers = raw_headers
+        self.headers = headers
         self.path, _, self.query = target.partition("?")
         self.version = version
         self.length = length
@@ -87,87 +70,6 @@ class Http1Head:
         self.keeps = keeps
         self.upgrades = upgrades
         self.facts: Facts = {}
-        self.anew: Mapping[str, bytes] | None = None
-        self._first: Http1Head | None = None
-        self._raw_headers: Sequence[tuple[str, str]] | None = raw_headers
-        self._headers = headers
-
-    def changed(self, target: str, anew: Mapping[str, bytes], length: int, size: int) -> Http1Head:
-        """A head that is like this one, which is the first.
-
-        Args:
-            target: the other's; a path, if it is another one.
-            anew: as of this class.
-            length: of its body.
-            size: as of this class.
-        """
-        # Written out, and not by the initializer: one is made of each request.
-        head = Http1Head.__new__(Http1Head)
-        head.method = self.method
-        head.target = target
-        if target is self.target:
-            head.path, head.query = self.path, self.query
-        else:
-            head.path, head.query = target, ""
-        head.version = self.version
-        head.length = length
-        head.size = size
-        head.keeps = self.keeps
-        head.upgrades = self.upgrades
-        head.facts = self.facts
-        head.anew = anew
-        head.held = 2 * self.held  # it has the first besides
-        head._first = self  # noqa: SLF001 of this class
-        head._raw_headers = head._headers = None  # noqa: SLF001
-        return head
-
-    def says_anew(self) -> Mapping[str, bytes]:
-        """What is ``anew`` of this class, worked out if it is not yet."""
-        anew = self.anew
-        if anew is None:
-            anew = self.anew = {}
-            for name, value in self.raw_headers:
-                lower, said = name.lower(), to_bytes(value)
-                if lower == AUTHORIZATION and (signed := _SIGNED.fullmatch(said)):
-                    anew[SIGNATURE] = signed[1]
-                elif (lower in ANEW or lower == LENGTH) and SAID_ANEW.fullmatch(said):
-                    anew[lower] = said
-        return anew
-
-    def weighs_as(self, other: Http1Head) -> bool:
-        """Whether it holds as much as the head before it on its connection, and as many bytes came.
-
-        So does all else that is remembered of heads there: it changes with these alone.
-        """
-        return self.held == other.held and self.size == other.size
-
-    @property
-    def first(self) -> Http1Head:
-        """The head that was read before all those that it is like; itself, if it is the first."""
-        return self._first or self
-
-    @property
-    def raw_headers(self) -> Sequence[tuple[str, str]]:
-        """Its headers in their order."""
-        raw_headers = self._raw_headers
-        if raw_headers is None:
-            first = self.first
-            anew = {name: value.decode("ascii") for name, value in self.says_anew().items()}
-            if SIGNATURE in anew:
-                assert first.headers is not None, "others are like a head of distinct headers"
-                said = first.headers[AUTHORIZATION]
-                anew[AUTHORIZATION] = said[: -len(first.says_anew()[SIGNATURE])] + anew[SIGNATURE]
-            of_first = first.raw_headers
-            raw_headers = [(name, anew.get(name.lower(), value)) for name, value in of_first]
-            self._raw_headers = raw_headers
-        return raw_headers
-
-    @property
-    def headers(self) -> CIMultiDict[str] | None:
-        """The same by case-insensitive name; None where two have the same."""
-        if self._headers is None and self._first is not None:
-            self._headers = CIMultiDict(self.raw_headers)
-        return self._headers
 
 
 class Waiter(Protocol):
@@ -185,7 +87,6 @@ class Http1Request:
 
     Args:
         head: the request's.
-        body: what has come of its body with it.
 
     Attributes:
         head: the request's.
@@ -203,15 +104,15 @@ class Http1Request:
         *("received", "wants"),
     )
 
-    def __init__(self, head: Http1Head, body: bytes | memoryview = b"") -> None:
+    def __init__(self, head: Http1Head) -> None:
         self.head = head
-        self.received = self.held = len(body)
+        self.received = self.held = 0
         self.complete = False
         self.broken = False
         self.dropped = False
         self.wants = 0
         self.news: Waiter | None = None
-        self._first: bytes | memoryview = body
+        self._first = b""
         #: What is long, as it came, and what is behind it: a list of what dribbles in would take a
         #: multiple of its bytes.
         self._long: list[bytes] | None = None
@@ -247,7 +148,7 @@ class Http1Request:
         if self._long is not None or self._more is not None:
             data = b"".join((data, *(self._long or ()), self._more or b""))
             self._long = self._more = None
-        return bytes(data)  # which copies nothing of what are bytes
+        return data
 
     def drop(self) -> None:
         """Let go of what has come, and of what comes."""

@@ -314,27 +314,6 @@ async def test_what_is_cancelled_ends_its_connection(serve: Serve) -> None:
             assert (await client.rest()).endswith(b"\r\n5\r\nbegun\r\n")
 
 
-async def test_a_long_body_is_read_at_once_behind_a_head_that_is_like_the_last() -> None:
-    """So are those of a gateway, which gives each request an id."""
-    server, paused = ExchangeServer(ok), []
-
-    class Pausing(Silent):
-        def pause_reading(self) -> None:
-            paused.append(True)
-
-    connection: Any = server.protocol()
-    connection.connection_made(Pausing())
-    for number in (1, 2, 3):
-        size = 100_000 * number - 99_999
-        head = f"POST /a HTTP/1.1\r\nHost: c\r\nX-Amzn-SageMaker-Request-Id: {number}\r\n"
-        data = f"{head}Content-Length: {size}\r\n\r\n".encode() + bytes(size)
-        connection.data_received(data)
-        assert paused == []
-        await until(lambda: connection._idle is not None and not connection._idle.done())
-    connection.connection_lost(None)
-    await server.shutdown(1)
-
-
 async def test_a_server_that_ends_waits_for_answers_and_not_for_who_is_silent(
     serve: Serve,
 ) -> None:

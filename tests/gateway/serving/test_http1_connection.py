@@ -246,7 +246,7 @@ async def test_a_request_that_does_not_end_is_left_behind_at_the_servers_end(cap
     ]
 
 
-async def test_what_a_connection_holds_is_known_of_heads_that_are_alike_too():
+async def test_what_a_connection_holds_is_known_of_each_head():
     async def answer(exchange):
         exchange.respond(200)
 

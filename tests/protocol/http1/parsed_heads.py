@@ -1,4 +1,4 @@
-"""What a parser of HTTP/1.1 makes of bytes, and heads that are like one another."""
+"""What a parser of HTTP/1.1 makes of bytes, and heads that resemble one another."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ def heads(parser):
     return [each.head for each in parser.requests]
 
 
-def outcome(pieces, remembers):
+def outcome(pieces):
     """All that a parser says of these pieces."""
-    parser = RequestParser(remembers)
+    parser = RequestParser()
     refused, along = None, []
     try:
         for piece in pieces:

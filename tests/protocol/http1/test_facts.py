@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from types import SimpleNamespace
 
 import pytest
-from multidict import CIMultiDict
 
-import partway.container.runtime
-import partway.gateway.gateway
-from partway.protocol.http1.facts import ANEW, Fact
+from partway.protocol.http1.facts import Fact
 
 
 def head(**headers):
@@ -38,41 +34,3 @@ def test_what_a_fact_raises_is_raised_each_time():
         with pytest.raises(KeyError):
             fact.of(asked)
     assert asked.facts == {}
-
-
-class Telling(CIMultiDict):
-    """Headers that know which of them was read."""
-
-    def __init__(self, headers):
-        super().__init__(headers)
-        self.read = set()
-
-    def get(self, name, otherwise=None):
-        self.read.add(name.lower())
-        return super().get(name, otherwise)
-
-    def __getitem__(self, name):
-        self.read.add(name.lower())
-        return super().__getitem__(name)
-
-    def getall(self, name, *otherwise):
-        self.read.add(name.lower())
-        return super().getall(name, *otherwise)
-
-
-@pytest.mark.parametrize(
-    ("side", "least"), [(partway.gateway.gateway, 5), (partway.container.runtime, 2)]
-)
-def test_no_fact_is_about_what_requests_say_anew(side, least):
-    package = side.__package__
-    modules = [each for name, each in list(sys.modules.items()) if name.startswith(package)]
-    facts = {each for module in modules for each in vars(module).values() if isinstance(each, Fact)}
-    assert len(facts) >= least
-    anew = ANEW | {"content-length"}
-    for fact in facts:
-        for headers in ({}, dict.fromkeys(anew, "1"), {"Content-Type": "a", "Accept": "b"}):
-            telling = Telling(headers)
-            fact._work_out(telling)
-            assert not telling.read & anew
-            changed = {name: "2" if name in anew else value for name, value in headers.items()}
-            assert fact._work_out(CIMultiDict(changed)) == fact._work_out(CIMultiDict(headers))
