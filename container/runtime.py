@@ -72,7 +72,6 @@ from partway.protocol.handshake import (
     is_upgrade,
     upgrade_headers,
 )
-from partway.protocol.http1.facts import Fact
 from partway.protocol.limits import REQUEST_HEAD_TIMEOUT
 
 PING = "/ping"
@@ -145,7 +144,7 @@ class Runtime:
 
     async def _handle(self, exchange: RuntimeExchange) -> None:
         path = exchange.path
-        said = _SAID.of(exchange)
+        said = _said(exchange.headers)
         if self.activity.draining or said.upgrade:
             # What follows a refused upgrade may be frames: nobody may read it as HTTP.
             exchange.closes = True
@@ -332,7 +331,7 @@ class Runtime:
 
 
 class _Said(NamedTuple):
-    """What the head of a request says that is handled here, worked out once for heads alike.
+    """What the head of a request says that is handled here.
 
     Attributes:
         by_page: whether a web page has a browser send it.
@@ -354,9 +353,6 @@ def _said(headers: Mapping[str, str]) -> _Said:
         content_type=headers.get("Content-Type", "application/octet-stream"),
         coding=coding_of(headers),
     )
-
-
-_SAID = Fact(_said)
 
 
 def _check_kinds(model: Model) -> None:

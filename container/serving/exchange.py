@@ -10,7 +10,6 @@ from multidict import CIMultiDict, CIMultiDictProxy
 
 from partway.container.limits import HEAD_JOINED_UP_TO
 from partway.protocol.http1.connection import RequestConnection
-from partway.protocol.http1.facts import Fact, Facts
 from partway.protocol.http1.request import Http1Request
 from partway.protocol.http1.response import BODILESS, CHUNKED, LAST_CHUNK, response_head
 
@@ -21,9 +20,6 @@ SERVER: Final = "partway-container"
 TEXT: Final = "text/plain; charset=utf-8"
 
 _NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
-
-#: Whether a body is held back until it is asked for (RFC 9110 §10.1.1).
-_EXPECTS: Final = Fact(lambda headers: headers.get("Expect", "").lower() == "100-continue")
 
 
 class RuntimeExchange:
@@ -63,7 +59,8 @@ class RuntimeExchange:
         self.head_size: int | None = head.size
         self._request = request
         self._headers: CIMultiDictProxy[str] | None = None
-        self._held_back = _EXPECTS.of(self)
+        #: Whether the body is held back until it is asked for (RFC 9110 §10.1.1).
+        self._held_back = self.headers.get("Expect", "").lower() == "100-continue"
         self._chunks = False
         self._unsent_head = b""
 
@@ -84,11 +81,6 @@ class RuntimeExchange:
     def raw_headers(self) -> Sequence[tuple[str, str]]:
         """The request's headers in their order."""
         return self._request.head.raw_headers
-
-    @property
-    def facts(self) -> Facts:
-        """What is known of the request's headers."""
-        return self._request.head.facts
 
     @property
     def left(self) -> bool:

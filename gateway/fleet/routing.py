@@ -16,7 +16,6 @@ from partway.gateway.fleet.endpoints import Place, check_name
 from partway.gateway.fleet.least_loaded import LeastLoaded
 from partway.gateway.fleet.sticky_sessions import NO_SESSION, StickySession, StickySessions
 from partway.protocol.errors import InputValidationError, ServiceUnavailable, UnknownEndpoint
-from partway.protocol.http1.facts import Facts
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +110,6 @@ class Lease:
         place: where it is.
         variant: the name of the instance's variant.
         is_stream: whether a stream has it, or a request.
-        facts: what others have worked out from instance, place and variant alone, for all leases
-            that have the same.
     """
 
     __slots__ = (
@@ -123,7 +120,6 @@ class Lease:
         "_router",
         "_session",
         "_until",
-        "facts",
         "instance",
         "is_stream",
         "place",
@@ -217,7 +213,6 @@ class Lease:
             end()
 
     def _take(self, chosen: _Chosen) -> None:
-        self.facts = chosen.facts
         self.instance = chosen.instance
         self.place: Place = chosen.instance.place
         self.variant = chosen.variant
@@ -232,7 +227,6 @@ class _Chosen:
     variant: str
     instance: RoutedInstance
     load: InstanceLoad
-    facts: Facts = field(default_factory=dict)
 
 
 @dataclass(slots=True)

@@ -37,7 +37,7 @@ from partway.gateway.operations.invocation_headers import TARGET_CONTAINER, hand
 from partway.gateway.requests.answers import AnswerHead
 from partway.gateway.requests.connections import ContainerConnections, ContainerExchange
 from partway.gateway.requests.container_answer import ContainerAnswer
-from partway.gateway.requests.container_requests import ContainerRequest, Destination, lines_of
+from partway.gateway.requests.container_requests import ContainerRequest, Destination, header_lines
 from partway.gateway.requests.limits import REFUSAL_BODY_TIMEOUT, WHOLE_CHUNK_BYTES
 from partway.gateway.requests.metrics import RequestMetrics
 from partway.gateway.requests.under_way import RequestsUnderWay
@@ -249,7 +249,8 @@ class Invocation(AskedNow):
             place, *self.further = containers_asked(place, named)
             if self.further:
                 headers = first_headers(headers)
-        return place, f"{lines_of(headers)}{REQUEST_ID}: {self._exchange.request_id}\r\n"
+        lines = header_lines(headers.items())
+        return place, f"{lines}{REQUEST_ID}: {self._exchange.request_id}\r\n"
 
     def _asked_at_once(self, place: Place, lines: str) -> ContainerAnswer | None:
         """Ask it, if a connection is there and so is the body, as most are; else ask nobody."""
@@ -295,7 +296,7 @@ class Invocation(AskedNow):
         before = self.place or self.lease.place
         place, *self.further = self.further
         handed = next_headers(self._headers, head, is_last=not self.further)
-        along = f"{lines_of(handed)}{REQUEST_ID}: {exchange.request_id}\r\n"
+        along = f"{header_lines(handed.items())}{REQUEST_ID}: {exchange.request_id}\r\n"
         first = await answer.read()
         if answer.ended:
             request = ContainerRequest(self._at(place), along, first)
@@ -328,14 +329,9 @@ class Invocation(AskedNow):
     ) -> tuple[Destination, ContainerRequest, float, int]:
         """What :meth:`ContainerConnections.ask` is given."""
         lease, admitted = self.lease, self._admitted
-        key: object = (Destination, place.hostname) if place.hostname else Destination
-        there: Destination | None = lease.facts.get(key)
-        if there is None:
-            instance, timeout = lease.instance.id, place.policy.connect_timeout
-            if place.tls is None:
-                there = lease.facts[key] = Destination(place.container, instance, timeout)
-            else:  # whose files may be renewed
-                there = Destination(place.container, instance, timeout, place.tls.context())
+        tls = None if place.tls is None else place.tls.context()  # its files may be renewed
+        timeout = place.policy.connect_timeout
+        there = Destination(place.container, lease.instance.id, timeout, tls)
         silence = place.policy.invocation_timeout if admitted is None else admitted.within
         is_relayed = self._as_stream and not self.further
         return there, request, silence, MAX_PART_BYTES if is_relayed else WHOLE_CHUNK_BYTES

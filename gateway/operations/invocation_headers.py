@@ -15,7 +15,6 @@ from multidict import istr
 
 from partway.protocol.content_codings import CONTENT_ENCODING
 from partway.protocol.errors import InputValidationError
-from partway.protocol.http1.facts import Facts, KnownHeaders
 from partway.protocol.limits import is_name
 
 #: Looked up for each request: an istr is found among headers in a quarter of a text's time.
@@ -196,19 +195,6 @@ def passed_on(
             )
         found[name] = value
     return found
-
-
-def known_of_variant(facts: Facts, form: object, variant: str) -> KnownHeaders | None:
-    """The headers of a response, if they were made for an answer that has come before.
-
-    Args:
-        facts: what is known of the answer's head: under ``form`` these headers, INVOKED_VARIANT
-            among them, that follow from head and variant alone.
-        form: tells them from those that other operations make of the same head.
-        variant: whose answer it is, which no head says.
-    """
-    known: KnownHeaders | None = facts.get(form)
-    return known if known is not None and known[INVOKED_VARIANT] == variant else None
 
 
 def is_session(text: str) -> bool:

@@ -23,7 +23,6 @@ from partway.gateway.operations.invocation_headers import (
     begun_session,
     handed_back,
     is_session,
-    known_of_variant,
     passed_on,
 )
 from partway.gateway.operations.invocations import Invocations, session_key
@@ -32,7 +31,6 @@ from partway.gateway.serving.exchange import Exchange
 from partway.gateway.serving.payloads import StreamedPayload
 from partway.gateway.serving.routes import Route
 from partway.protocol.content_codings import CONTENT_ENCODING
-from partway.protocol.http1.facts import Fact, KnownHeaders
 
 #: AWS's name of the operation, by which principals are given leave to call it.
 OPERATION: Final = "InvokeEndpoint"
@@ -40,14 +38,11 @@ OPERATION: Final = "InvokeEndpoint"
 #: Clause 2.1-4 holds here too: a base path may stand in front.
 PATH: Final = re.compile(r"(?:/.*)?/endpoints/(?P<endpoint>[^/]+)/invocations")
 
-_PASSED_ON: Final = Fact(lambda headers: KnownHeaders(passed_on(headers)))
-
 #: Of a container's answer, as the client knows them too.
 _HANDED_BACK: Final[Mapping[str, str]] = {
     name: name
     for name in (CONTENT_TYPE, CONTENT_ENCODING, CUSTOM_ATTRIBUTES, NEW_SESSION, CLOSED_SESSION)
 }
-_SAID: Final = Fact(lambda headers: handed_back(headers, _HANDED_BACK))
 
 
 class InvokeEndpoint:
@@ -75,7 +70,7 @@ class InvokeEndpoint:
     ) -> None:
         """Answer one request."""
         endpoint = named["endpoint"]
-        headers = _PASSED_ON.of(exchange)
+        headers = passed_on(exchange.headers)
         session = headers.get(SESSION, "")
         async with self._invocations.answered(
             exchange,
@@ -85,10 +80,9 @@ class InvokeEndpoint:
             variant=headers.get(TARGET_VARIANT, ""),
             session="" if session == BEGIN_SESSION else session,
         ) as invoked:
-            said: Mapping[str, str] = _SAID.of(invoked.head)
-            if NEW_SESSION in said or CLOSED_SESSION in said:
-                said = self._keep_sessions(identity, endpoint, invoked, said)
-            back = _response_headers(invoked, said)
+            said = handed_back(invoked.head.headers, _HANDED_BACK)
+            self._keep_sessions(identity, endpoint, invoked, said)
+            back = {**said, INVOKED_VARIANT: invoked.lease.variant, **NO_PAGE}
             whole = invoked.answer.rest()  # as most answers come
             if whole is None:
                 await pass_on(exchange, invoked, back)
@@ -96,41 +90,27 @@ class InvokeEndpoint:
                 exchange.respond(200, whole, back)
 
     def _keep_sessions(
-        self, identity: Identity, endpoint: str, invoked: Invoked, said: Mapping[str, str]
-    ) -> Mapping[str, str]:
+        self, identity: Identity, endpoint: str, invoked: Invoked, said: dict[str, str]
+    ) -> None:
         """Keep a session that the container has begun to its instance, and forget one it closed.
 
-        Returns:
-            What its client gets of what it has said.
+        Args:
+            identity: who asks.
+            endpoint: the endpoint's name.
+            invoked: the container's answer.
+            said: headers for the client. One that names no session is taken out.
         """
-        back = dict(said)
-        if (value := back.get(NEW_SESSION)) is not None:
+        if (value := said.get(NEW_SESSION)) is not None:
             begun = begun_session(value)
             if begun is None:
-                del back[NEW_SESSION]  # no client could read it
+                del said[NEW_SESSION]  # no client could read it
             else:
                 invoked.lease.sticks(session_key(identity, begun.id), begun.until)
-        if (closed := back.get(CLOSED_SESSION)) is not None:
+        if (closed := said.get(CLOSED_SESSION)) is not None:
             if is_session(closed):
                 self._invocations.forget_session(identity, endpoint, closed)
             else:
-                del back[CLOSED_SESSION]
-        return back
-
-
-def _response_headers(invoked: Invoked, said: Mapping[str, str]) -> Mapping[str, str]:
-    """The headers of a response; those to an answer that has come before are made once.
-
-    Args:
-        invoked: the container's answer.
-        said: what its client gets of its headers, which follows from these alone.
-    """
-    facts, variant = invoked.head.facts, invoked.lease.variant
-    known = known_of_variant(facts, _response_headers, variant)
-    if known is None:
-        made = {**said, INVOKED_VARIANT: variant, **NO_PAGE}
-        known = facts[_response_headers] = KnownHeaders(made)
-    return known
+                del said[CLOSED_SESSION]
 
 
 async def pass_on(

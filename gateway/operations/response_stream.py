@@ -29,7 +29,6 @@ from partway.gateway.operations.invocation_headers import (
     TARGET_MODEL,
     TARGET_VARIANT,
     handed_back,
-    known_of_variant,
     passed_on,
 )
 from partway.gateway.operations.invocations import Invocations
@@ -42,7 +41,6 @@ from partway.gateway.streams.registry import Streams
 from partway.protocol.content_codings import CONTENT_ENCODING
 from partway.protocol.errors import InputValidationError
 from partway.protocol.eventstream import CONTENT_TYPE as EVENT_STREAM
-from partway.protocol.http1.facts import Fact, KnownHeaders
 
 #: AWS's name of the operation, by which principals are given leave to call it.
 OPERATION: Final = "InvokeEndpointWithResponseStream"
@@ -91,7 +89,7 @@ class ResponseStream:
         self, exchange: Exchange, identity: Identity, named: Mapping[str, str]
     ) -> None:
         """Answer one request; returns when its response is over."""
-        headers = _PASSED_ON.of(exchange)
+        headers = _passed_on(exchange.headers)
         answered = self._invocations.answered(
             *(exchange, identity, named["endpoint"], headers),
             variant=headers.get(TARGET_VARIANT, ""),
@@ -138,7 +136,7 @@ async def relay_answer(
                 streams.ended(relay)
 
 
-def _passed_on(headers: Mapping[str, str]) -> KnownHeaders:
+def _passed_on(headers: Mapping[str, str]) -> Mapping[str, str]:
     """The headers that the container gets, by the names that it knows them by."""
     found = passed_on(headers, _HEADERS)
     if (accept := found.pop(ACCEPT, None)) is not None:
@@ -148,18 +146,10 @@ def _passed_on(headers: Mapping[str, str]) -> KnownHeaders:
             f"SessionId (header {SESSION}) must be a session's id; InvokeEndpoint begins sessions",
             "InvalidHeader",
         )
-    return KnownHeaders(found)
-
-
-_PASSED_ON: Final = Fact(_passed_on)
+    return found
 
 
 def _as_events(invoked: Invoked) -> tuple[Mapping[str, str], AnswerForm]:
-    """The head of a response, made once for answers that are alike, and the form of its body."""
-    head, variant = invoked.head, invoked.lease.variant
-    known = known_of_variant(head.facts, _as_events, variant)
-    if known is None:
-        back = handed_back(head.headers, _HANDED_BACK)
-        made = {"Content-Type": EVENT_STREAM, INVOKED_VARIANT: variant, **NO_PAGE, **back}
-        known = head.facts[_as_events] = KnownHeaders(made)
-    return known, EVENTS
+    """The head of a response, and the form of its body."""
+    own = {"Content-Type": EVENT_STREAM, INVOKED_VARIANT: invoked.lease.variant, **NO_PAGE}
+    return {**own, **handed_back(invoked.head.headers, _HANDED_BACK)}, EVENTS

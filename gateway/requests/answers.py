@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import Final
 
@@ -30,7 +30,6 @@ from partway.gateway.requests.limits import (
     MAX_ANSWER_LENGTH,
     REMEMBERED_ANSWER_HEAD_BYTES,
 )
-from partway.protocol.http1.facts import Facts
 from partway.protocol.limits import MAX_HEADERS, MAX_INTERIM_RESPONSES, PART_OVERHEAD
 
 #: Statuses whose answers have no body (RFC 9110 §6.4.1); to a POST, that is.
@@ -80,7 +79,6 @@ class AnswerHead:
         length: of its body, as stated; None if it is not, as of one in chunks.
         chunked: whether its body comes in chunks; else it is a length, or ends with the connection.
         keeps: whether the connection may be used again.
-        facts: what others have worked out from the headers alone.
     """
 
     status: int
@@ -88,7 +86,6 @@ class AnswerHead:
     length: int | None
     chunked: bool
     keeps: bool
-    facts: Facts = field(default_factory=dict, compare=False, repr=False)
 
 
 @dataclass(slots=True)

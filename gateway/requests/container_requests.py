@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 import ssl
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Iterable
 from dataclasses import dataclass
 from typing import Final, Literal
 
 from partway.gateway.dialling import HTTPS_PORT, Address
 from partway.gateway.limits import CONTAINER_CONNECT_TIMEOUT
 from partway.protocol.errors import InputValidationError
-from partway.protocol.http1.facts import KnownHeaders
 
 #: Of a header's value: visible ASCII, spaces and tabs (RFC 9110 §5.5, without what is obsolete).
 HEADER_VALUE: Final = re.compile(r"[\t -~]*")
@@ -111,16 +110,3 @@ def header_lines(headers: Iterable[tuple[str, str]]) -> str:
             )
         lines.append(f"{name}: {value}\r\n")
     return "".join(lines)
-
-
-def lines_of(headers: Mapping[str, str]) -> str:
-    """Headers as :func:`header_lines` has them, made once where they are sent again and again.
-
-    Raises:
-        InputValidationError: a value would be more than a value on the wire.
-    """
-    if not isinstance(headers, KnownHeaders):
-        return header_lines(headers.items())
-    if headers.lines is None:
-        headers.lines = header_lines(headers.items())
-    return headers.lines

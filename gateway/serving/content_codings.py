@@ -28,10 +28,7 @@ from partway.protocol.content_codings import (
     name_of,
 )
 from partway.protocol.errors import InputValidationError, RequestTooLarge, UnsupportedCoding
-from partway.protocol.http1.facts import Fact
 from partway.protocol.quoted import quoted
-
-_CODING: Final = Fact(coding_of)
 
 #: A shorter body is not packed: it would hardly be any shorter.
 _WORTHWHILE: Final = 1024
@@ -56,7 +53,7 @@ async def decoded_body(
         InputValidationError: the body is not in its coding, or not whole.
         ApiError: as of :meth:`Exchange.body`.
     """
-    coding = _CODING.of(exchange)
+    coding = coding_of(exchange.headers)
     if not is_coded(coding):
         return await exchange.body(limit)
     _check_known(coding)  # before the gateway waits for the body
@@ -72,7 +69,7 @@ def check_uncoded(exchange: Exchange) -> None:
     Raises:
         UnsupportedCoding: the body has a coding.
     """
-    coding = _CODING.of(exchange)
+    coding = coding_of(exchange.headers)
     if is_coded(coding):
         raise UnsupportedCoding(
             f"the body's Content-Encoding is {quoted(coding)}; it must be left out here",

@@ -35,7 +35,6 @@ from partway.gateway.serving.routes import Access, Leave, Route, find
 from partway.log_lines import LogLine
 from partway.protocol.errors import ApiError, ContainerError, InternalServerError
 from partway.protocol.heads import check_head
-from partway.protocol.http1.facts import Fact
 from partway.protocol.limits import LOGGED_CHARACTERS, MAX_ENDPOINT_NAME
 from partway.protocol.sigv4 import SignableRequest
 
@@ -52,8 +51,6 @@ _Found: TypeAlias = tuple[Route, Mapping[str, str], Deed]
 
 _TARGET: Final = istr("X-Amz-Target")
 _ORIGIN: Final = istr("Origin")
-#: A request's X-Amz-Target, and whether it has an Origin.
-_SAYS: Final = Fact(lambda headers: (headers.get(_TARGET, ""), _ORIGIN in headers))
 _UNWATCHED: Final = nullcontext()
 #: To look a member up in an enumeration takes as long as ten lines of this.
 _ANYONE: Final = Access.ANYONE
@@ -107,8 +104,7 @@ class Dispatcher:
         exchange.holding = HeldBytes(self._gathered, owners_of(exchange.peer))
         try:
             check_head(exchange)
-            target, has_origin = _SAYS.of(exchange)
-            route, named, deed = self._route_of(exchange, target)
+            route, named, deed = self._route_of(exchange)
             errors = route.errors
             if visitor.reserved and not route.reserved:
                 visitor.admit()
@@ -117,7 +113,7 @@ class Dispatcher:
                     if self._asks:
                         request = _AskedRequest(exchange, route.payload, deed)
                         identity = await self._authenticated(request, route)
-                    if has_origin or route.control:
+                    if _ORIGIN in exchange.headers or route.control:
                         self._check_origin(exchange, route, identity)
                     recognised = True
                     exchange.recognised()
@@ -155,9 +151,9 @@ class Dispatcher:
             for route in self._routes
         )
 
-    def _route_of(self, exchange: Exchange, target: str) -> _Found:
-        """Find the route of a request, which has an X-Amz-Target, or an empty one."""
-        path = exchange.path
+    def _route_of(self, exchange: Exchange) -> _Found:
+        """Find the route of a request by its method, its path and its X-Amz-Target."""
+        path, target = exchange.path, exchange.headers.get(_TARGET, "")
         is_short = len(path) + len(target) <= _LONGEST_REMEMBERED
         find_route = self._find if is_short else self._find_anew
         found = find_route(exchange.method, path, target)

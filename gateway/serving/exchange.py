@@ -23,15 +23,12 @@ from partway.gateway.serving.gathered_bytes import UNCOUNTED
 from partway.gateway.serving.strangers import Visit
 from partway.protocol.connection import FrameConnection
 from partway.protocol.errors import ApiError, RequestTimeout, RequestTooLarge
-from partway.protocol.http1.facts import Fact, Facts
 from partway.protocol.http1.response import BODILESS
 from partway.protocol.sigv4 import SignableRequest
 
 NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
 _EXPECT: Final = istr("Expect")
-#: What a request expects, in lower case; empty for nothing (RFC 9110 §10.1.1).
-_EXPECTS: Final = Fact(lambda headers: headers.get(_EXPECT, "").lower())
 
 
 class Exchange(ABC):
@@ -55,7 +52,6 @@ class Exchange(ABC):
         encrypted: whether it has TLS, here and not only at a proxy's.
         head_size: bytes of its head, as RFC 9113 §6.5.2 counts, if they and its headers have been
             counted, and are within their limits.
-        facts: what follows from its headers alone, as far as somebody has asked; see :class:`Fact`.
         noted: what the operation has found out and the operator's log says of the exchange besides,
             should it be refused or left; nothing of it is for the client.
         holding: what its gathered body is drawn from; it has no end unless another one is put here
@@ -65,7 +61,7 @@ class Exchange(ABC):
     __slots__ = (
         *("_bodiless", "_continued", "_gathered", "_headers", "_raw_headers", "_undrawn"),
         *("_unended", "_visit"),
-        *("encrypted", "facts", "head_size", "holding", "method", "noted", "path", "peer", "query"),
+        *("encrypted", "head_size", "holding", "method", "noted", "path", "peer", "query"),
         *("request_id", "version", "visitor"),
     )
 
@@ -81,7 +77,6 @@ class Exchange(ABC):
         visitor: Visitor | None = None,
         encrypted: bool = False,
         head_size: int | None = None,
-        facts: Facts | None = None,
     ) -> None:
         self.method = method
         self.path = path
@@ -89,7 +84,6 @@ class Exchange(ABC):
         self._raw_headers = raw_headers
         self._headers: Mapping[str, str] | None = None
         self.head_size = head_size
-        self.facts = {} if facts is None else facts
         self.version = version
         self.peer = peer
         self.request_id = str(uuid4())
@@ -200,7 +194,7 @@ class Exchange(ABC):
         """
         body = self._gathered
         if body is None:
-            if _EXPECTS.of(self):
+            if self.headers.get(_EXPECT):  # it may wait for 100 Continue
                 return None
             # What was taken and refused is refused again to whoever asks again.
             body = self._undrawn
@@ -295,7 +289,8 @@ class Exchange(ABC):
 
     def _body_is_held_back(self) -> bool:
         """Whether the client waits for 100 Continue, and may send no body without it."""
-        return _EXPECTS.of(self) == "100-continue" and not self._continued
+        expects = self.headers.get(_EXPECT, "")  # RFC 9110 §10.1.1
+        return expects.lower() == "100-continue" and not self._continued
 
     @abstractmethod
     async def _read(self) -> bytes:

@@ -61,7 +61,6 @@ class Http1Exchange(UpgradableExchange):
             visitor=connection.visitor,
             encrypted=connection.encrypted,
             head_size=head.size,
-            facts=head.facts,
         )
         self.closes = not head.keeps
         self._answered = False

@@ -10,7 +10,6 @@ from multidict import istr
 
 from partway.gateway.limits import REQUEST_BODY_TIMEOUT
 from partway.gateway.serving.exchange import Exchange
-from partway.protocol.http1.facts import Fact
 from partway.protocol.sigv4 import (
     CONTENT_SHA256_HEADER,
     payload_hash_of_body,
@@ -19,8 +18,6 @@ from partway.protocol.sigv4 import (
 )
 
 _STATED_HASH: Final = istr(CONTENT_SHA256_HEADER)
-#: Whether a request states its hash, which says another one each time.
-_STATES_HASH: Final = Fact(lambda headers: _STATED_HASH in headers)
 
 
 class PayloadRule(ABC):
@@ -140,7 +137,7 @@ class DuplexPayload(PayloadRule):
 
 def _with_stated_hash(exchange: Exchange) -> tuple[tuple[str, str], ...]:
     """The headers among which a payload's hash is to be looked for; few requests state one."""
-    return tuple(exchange.raw_headers) if _STATES_HASH.of(exchange) else ()
+    return tuple(exchange.raw_headers) if _STATED_HASH in exchange.headers else ()
 
 
 NO_PAYLOAD = NoPayload()

@@ -3,7 +3,6 @@
 ============== ================================================================================
 ``parser``     bytes → requests: llhttp's, and which of what it lets pass is refused
 ``request``    one request: its head, and what has come of its body
-``facts``      what follows from a head alone, worked out once
 ``response``   the head of a response
 ``connection`` reads requests in turns, has them answered in order, and ends
 ``server``     all connections, to the shutdown

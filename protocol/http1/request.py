@@ -7,7 +7,6 @@ from typing import Final, Protocol
 
 from multidict import CIMultiDict
 
-from partway.protocol.http1.facts import Facts
 from partway.protocol.limits import LONG_READ
 
 #: What a header holds of memory beside its bytes, in a list and by its name: measured, on CPython
@@ -37,11 +36,10 @@ class Http1Head:
         path: the target up to its question mark.
         query: the target behind it.
         held: bytes of memory that it holds, about.
-        facts: what others have worked out from it alone; see :class:`Fact`.
     """
 
     __slots__ = (
-        *("facts", "headers", "held", "keeps", "length", "method", "path", "query"),
+        *("headers", "held", "keeps", "length", "method", "path", "query"),
         *("raw_headers", "size", "target", "upgrades", "version"),
     )
 
@@ -69,7 +67,6 @@ class Http1Head:
         self.held = size + HEADER_HELD_BYTES * len(raw_headers)
         self.keeps = keeps
         self.upgrades = upgrades
-        self.facts: Facts = {}
 
 
 class Waiter(Protocol):

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Final
 
-from partway.protocol.http1.facts import KnownHeaders
 from partway.protocol.http_date import http_date
 
 #: The header of a body in chunks, and the chunk that ends it (RFC 9112 §7.1).
@@ -35,18 +34,13 @@ def response_head(
     Raises:
         ValueError: a header would be more than one line.
     """
-    lines = headers.lines if isinstance(headers, KnownHeaders) else None
-    if lines is None:
-        lines = _lines(headers)
-        if isinstance(headers, KnownHeaders):
-            headers.lines = lines
     if keeps:
         connection = "Connection: keep-alive\r\n" if version == "1.0" else ""
     else:
         connection = "Connection: close\r\n" if version == "1.1" and status != 101 else ""
     head = (
         f"HTTP/{version} {status} {_REASONS.get(status, '')}\r\n"
-        f"{lines}{further}Date: {http_date()}\r\n{connection}\r\n"
+        f"{_lines(headers)}{further}Date: {http_date()}\r\n{connection}\r\n"
     )
     return head.encode("utf-8", "surrogateescape")
 

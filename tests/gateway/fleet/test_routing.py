@@ -93,30 +93,6 @@ def test_where_there_is_nobody_the_reasons_are_told():
     )
 
 
-class TestFacts:
-    """What is worked out from an instance and its place is for these alone."""
-
-    def test_leases_of_the_same_share_them_and_no_others(self):
-        on = router(variant("A", "a"), variant("B", "b"))
-        on.lease("e", "A").facts["known"] = "of a"
-        assert on.lease("e", "A").facts == {"known": "of a"}
-        assert on.lease("e", "B").facts == {}
-
-    def test_they_go_with_the_table(self):
-        on = router(variant("A", "a"))
-        on.lease("e").facts["known"] = "before"
-        on.update("e", (variant("A", "a", weight=2.0),))
-        assert on.lease("e").facts == {}
-
-    def test_a_lease_that_moves_has_the_others(self):
-        on = router(variant("A", "a"))
-        lease = on.lease("e")
-        lease.facts["known"] = "of a"
-        on.update("e", (variant("A", "b"),))
-        assert lease.move()
-        assert lease.facts == {}
-
-
 def test_an_only_one_that_gets_company_is_known_by_what_is_open_on_it():
     on = router(variant("A", "a"))
     on.lease("e")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from types import SimpleNamespace
 
 import pytest
 from botocore.credentials import Credentials
@@ -19,8 +18,6 @@ from partway.gateway.dialling import Address
 from partway.gateway.fleet.endpoints import Attached, Endpoint, Variant
 from partway.gateway.fleet.launchers.process import free_port
 from partway.gateway.limits import MAX_INVOCATION_BODY
-from partway.gateway.operations import invoke
-from partway.gateway.operations.invocation_headers import NO_PAGE
 from partway.gateway.streams.policy import StreamPolicy
 from partway.protocol.limits import MIB, REFUSAL_BODY_BYTES
 from tests.gateway.conftest import container, gateway_for
@@ -284,19 +281,6 @@ async def test_what_is_remembered_of_one_request_is_in_no_other(asking):
     ]
     for _, writer in clients.values():
         writer.close()
-
-
-def test_the_same_head_of_another_variants_instance_has_the_other_variants_name():
-    head = SimpleNamespace(facts={})
-    for variant in ("A", "A", "B", "A"):
-        invoked = SimpleNamespace(head=head, lease=SimpleNamespace(variant=variant))
-        headers = invoke._response_headers(invoked, {"Content-Type": "a/b"})
-        assert headers == {
-            "Content-Type": "a/b",
-            "x-Amzn-Invoked-Production-Variant": variant,
-            **NO_PAGE,
-        }
-    assert len(head.facts) == 1
 
 
 async def test_what_a_container_says_of_sessions_is_no_other_requests(asking):

@@ -13,10 +13,8 @@ from partway.gateway.requests.container_requests import (
     ContainerRequest,
     Destination,
     header_lines,
-    lines_of,
 )
 from partway.protocol.errors import InputValidationError
-from partway.protocol.http1.facts import KnownHeaders
 
 TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
@@ -57,16 +55,3 @@ def test_the_host_header(address, tls, authority):
 def test_a_get_has_no_body_and_no_length():
     request = ContainerRequest("/execution-parameters", "", b"", method="GET")
     assert request.head("a:1") == b"GET /execution-parameters HTTP/1.1\r\nHost: a:1\r\n\r\n"
-
-
-def test_lines_of_headers_that_come_again_are_made_once():
-    known = KnownHeaders({"A": "b", "C": "d"})
-    assert lines_of(known) == "A: b\r\nC: d\r\n" == lines_of({"A": "b", "C": "d"})
-    assert lines_of(known) is lines_of(known)
-
-
-def test_a_value_that_is_refused_is_refused_each_time():
-    known = KnownHeaders({"A": "b\r\nX: c"})
-    for _ in range(2):
-        with pytest.raises(InputValidationError, match="the header A must be of visible"):
-            lines_of(known)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from partway.protocol.http1 import response
-from partway.protocol.http1.facts import KnownHeaders
 from partway.protocol.http1.response import response_head
 
 FRAMING = "Length: 1\r\n"
@@ -54,22 +53,3 @@ def test_a_value_that_is_more_than_a_value_is_not_sent(value):
 
 def test_characters_are_utf_8():
     assert "ö".encode() in response_head("1.1", 200, {"A": "ö"}, keeps=True)
-
-
-def test_headers_that_come_again_are_written_once():
-    known = KnownHeaders({"A": "b"})
-    first = response_head("1.1", 200, known, FRAMING, keeps=True)
-    assert first == response_head("1.1", 200, {"A": "b"}, FRAMING, keeps=True)
-    lines = known.lines
-    assert lines == "A: b\r\n"
-    assert response_head("1.0", 410, known, keeps=False) == (
-        b"HTTP/1.0 410 Gone\r\nA: b\r\nDate: NOW\r\n\r\n"
-    )
-    assert known.lines is lines
-
-
-def test_what_is_more_than_a_value_is_not_sent_when_it_comes_again():
-    known = KnownHeaders({"A": "b\r\nX: c"})
-    for _ in range(2):
-        with pytest.raises(ValueError, match="one line"):
-            response_head("1.1", 200, known, keeps=True)
