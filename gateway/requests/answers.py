@@ -5,19 +5,12 @@ lines that end in a bare LF and numbers of any other form (RFC 9112 §6.3, §11.
 and nobody may lean on is refused here: other codings than ``chunked``, and chunks of HTTP/1.0.
 llhttp also reads RTSP and ICE as if they were HTTP, and does not say which of them it has read. So
 the name at the beginning of a status line is looked at before llhttp has the line.
-
-A container answers with the same head again and again, but for the length and the date. llhttp is
-not asked a second time what it says: where an answer begins, the very bytes of the last head are
-what they were, whatever number and date stand in them. Behind them is a body of so many bytes, or
-chunks, which are read here as long as each of them has come whole, with nothing but its size in its
-line; from the first that is otherwise on the answer is llhttp's.
 """
 
 from __future__ import annotations
 
-import re
 from collections import deque
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final
 
@@ -28,7 +21,6 @@ from partway.gateway.requests.limits import (
     ANSWER_TURN_BYTES,
     MAX_ANSWER_HEAD_BYTES,
     MAX_ANSWER_LENGTH,
-    REMEMBERED_ANSWER_HEAD_BYTES,
 )
 from partway.protocol.limits import MAX_HEADERS, MAX_INTERIM_RESPONSES, PART_OVERHEAD
 
@@ -40,27 +32,11 @@ _DATE: Final = istr("Date")
 _LENGTH: Final = istr("Content-Length")
 
 _STATUSES: Final = range(200, 600)
-_HEAD_ENDS: Final = b"\r\n\r\n"
 _LINE_ENDS: Final = b"\r\n"
 #: Begins every status line, and where the status stands in it (RFC 9112 §4): llhttp refuses lines
 #: of another form.
 _NAME: Final = b"HTTP/"
 _STATUS_AT: Final = len(b"HTTP/1.1 ")
-#: Stands for one that llhttp has not seen, before chunks that it is to read.
-_HEAD_OF_CHUNKS: Final = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
-#: No number of so many digits is over MAX_ANSWER_LENGTH.
-_LENGTH_DIGITS: Final = len(str(MAX_ANSWER_LENGTH)) - 1
-#: What differs between two heads that are the same otherwise, and what may stand in its place; a
-#: date is that of RFC 9110 §5.6.7, of which only the length matters here.
-_NUMBER: Final = re.compile(rb"[0-9]{1,%d}(?![0-9])" % _LENGTH_DIGITS)
-_MOMENT: Final = re.compile(rb"[!-~][ -~]{27}[!-~](?=\r)")
-_DIFFERS: Final = re.compile(
-    rb"\r\n(?:(?P<is_length>Content-Length:)|Date:)[ \t]*"
-    rb"(?P<value>(?(is_length)%b|%b))" % (_NUMBER.pattern, _MOMENT.pattern),
-    re.IGNORECASE,
-)
-#: The line of a chunk: its size, up to which what comes in a turn is far shorter.
-_CHUNK_LINE: Final = re.compile(rb"([0-9A-Fa-f]{1,8})\r\n")
 #: To look a member up in an enumeration takes as long as twenty lines of this.
 _SWITCHING_PROTOCOLS: Final = int(HTTPStatus.SWITCHING_PROTOCOLS)
 
@@ -71,7 +47,7 @@ class AnswerBroken(Exception):
 
 @dataclass(slots=True)
 class AnswerHead:
-    """The head of an answer: nothing in it changes, and answers of the same bytes share it.
+    """The head of an answer: nothing in it changes.
 
     Attributes:
         status: from 200 to 599.
@@ -106,7 +82,6 @@ class AnswerParser:
 
     Args:
         whole_chunk: bytes up to which a chunk is one piece; a longer one comes in several.
-        remembers: bytes that a head may have so as to be remembered; with 0 none is.
 
     Attributes:
         head: the answer's, once it is whole; interim ones are passed over (RFC 9110 §15.2).
@@ -117,13 +92,12 @@ class AnswerParser:
     """
 
     __slots__ = (
-        *("_begun", "_behind", "_chunk", "_differs", "_headers", "_in_chunks", "_in_vain"),
-        *("_interim", "_is_interim", "_is_named", "_known", "_owed", "_parser", "_reason"),
-        *("_remembers", "_same", "_unnamed", "_until_end", "_whole_chunk"),
+        *("_chunk", "_headers", "_in_vain", "_interim", "_is_interim", "_is_named", "_parser"),
+        *("_reason", "_unnamed", "_until_end", "_whole_chunk"),
         *("complete", "head", "held", "pieces", "trailing"),
     )
 
-    def __init__(self, whole_chunk: int, remembers: int = REMEMBERED_ANSWER_HEAD_BYTES) -> None:
+    def __init__(self, whole_chunk: int) -> None:
         self.head: AnswerHead | None = None
         self.pieces: deque[AnswerPiece] = deque()
         self.held = 0
@@ -141,31 +115,7 @@ class AnswerParser:
         #: Whether the name and the status of the head that llhttp reads have been looked at, and
         #: whether it is an interim one.
         self._is_named = self._is_interim = False
-        #: Whether llhttp has had some of this answer.
-        self._begun = False
-        #: What a head says that llhttp has read, or one that is the same; its bytes; those before
-        #: each value that may differ, with what may stand there, and those behind the last one.
-        self._same: AnswerHead | None = None
-        self._known = b""
-        self._differs: list[tuple[bytes, re.Pattern[bytes]]] = []
-        self._behind = b""
-        self._remembers = remembers
-        #: Whether chunks are read here: llhttp has seen nothing of the answer.
-        self._in_chunks = False
-        #: How much is to come of the body of an answer whose head llhttp has not seen.
-        self._owed = 0
         self._parser = httptools.HttpResponseParser(self)
-
-    def begin_anew(self, whole_chunk: int) -> None:
-        """Read another answer, behind one that has come to its end with nothing behind it.
-
-        Args:
-            whole_chunk: as of this class.
-        """
-        self.head = None
-        self.complete = self._until_end = self._begun = self._is_named = False
-        self._whole_chunk = whole_chunk
-        self._interim = self._in_vain = 0
 
     def feed(self, data: bytes | memoryview) -> None:
         """Take what the container sent, ANSWER_TURN_BYTES at most where the answer has chunks.
@@ -175,21 +125,7 @@ class AnswerParser:
         """
         if self.complete:
             self.trailing |= bool(data)
-        elif self._in_chunks:
-            self._take_chunks(bytes(data), 0)
-        elif self._owed:
-            self._take_owed(data)
-        elif self._begun:
-            self._parse(data)
-        elif self._same is None or not self._begin_same(self._same, data):
-            self._begun = True
-            self._parse(data)
-            if self.head is not None:
-                self._remember(self.head, data)
-
-    def _parse(self, data: bytes | memoryview) -> None:
-        """Have llhttp read what came."""
-        if self.head is not None or (self._is_named and not self._is_interim):
+        elif self.head is not None or (self._is_named and not self._is_interim):
             self._feed_llhttp(data)
         else:
             self._parse_beginning(self._unnamed + bytes(data))
@@ -276,118 +212,6 @@ class AnswerParser:
         """Let go of the parser, which has this object, and so both of them go at once."""
         del self._parser
 
-    # --- Heads that have come before -------------------------------------------------------------
-
-    def _remember(self, head: AnswerHead, data: bytes | memoryview) -> None:
-        """Remember the head that the data begins with, if it says where its body ends."""
-        if not head.keeps or head.status in _BODILESS or self._interim:
-            return
-        known = bytes(data[: self._remembers])
-        end = known.find(_HEAD_ENDS) + len(_HEAD_ENDS)
-        # Nor one behind empty lines, which llhttp passes over: the first of them is not its end.
-        if end < len(_HEAD_ENDS) or known.startswith(_LINE_ENDS):
-            return
-        differs, lengths, begins = [], [], 0
-        for each in _DIFFERS.finditer(known, 0, end):
-            is_length = each["is_length"] is not None
-            if is_length:
-                lengths.append(int(each["value"]))
-            before = known[begins : each.start("value")]
-            differs.append((before, _NUMBER if is_length else _MOMENT))
-            begins = each.end("value")
-        if lengths == ([] if head.chunked else [head.length]):
-            self._same, self._known = head, known[:end]
-            self._differs, self._behind = differs, known[begins:end]
-
-    def _begin_same(self, head: AnswerHead, data: bytes | memoryview) -> bool:
-        """Whether the data begins with the head that is known; then the answer begins with it."""
-        # Of a long body no more is copied than may be in front of it.
-        known = bytes(data[: self._remembers + _LENGTH_DIGITS])
-        if known.startswith(self._known):  # of the same second, and as long
-            at = len(self._known)
-        else:
-            other = self._read_same(head, known)
-            if other is None:
-                return False
-            head, at = other
-            self._same, self._known = head, known[:at]
-        self.head = head
-        length = head.length
-        if length is None:
-            self._in_chunks = True
-            self._take_chunks(bytes(data), at)
-        elif len(data) - at == length and length:  # as with most answers, it is all there is
-            self.complete = True
-            self._hand_over(bytes(data[at:]), ends_chunk=True)
-        else:
-            self._owed = length
-            if at < len(data) or not length:
-                self._take_owed(data[at:])
-        return True
-
-    def _read_same(self, head: AnswerHead, known: bytes) -> tuple[AnswerHead, int] | None:
-        """Read a head that differs from the known one in its length and date; None if it is other.
-
-        Args:
-            head: what the known one says.
-            known: the bytes that may be a head, and some behind it.
-
-        Returns:
-            What it says, and where it ends.
-        """
-        length, at = head.length, 0
-        for before, differs in self._differs:
-            if not known.startswith(before, at):
-                return None
-            value = differs.match(known, at + len(before))
-            if value is None:
-                return None
-            at = value.end()
-            if differs is _NUMBER:
-                length = int(value[0])
-        if not known.startswith(self._behind, at):
-            return None
-        if length != head.length:
-            head = replace(head, length=length)  # which shares its headers and facts
-        return head, at + len(self._behind)
-
-    def _take_chunks(self, data: bytes, at: int) -> None:
-        """Take chunks that have come whole; from the first that has not on they are llhttp's.
-
-        Args:
-            data: what has come.
-            at: where in it a chunk begins.
-        """
-        size = len(data)
-        while at < size and (line := _CHUNK_LINE.match(data, at)):
-            begins = line.end()
-            ends = begins + int(line[1], 16)
-            if not data.startswith(_LINE_ENDS, ends):
-                break
-            at = ends + len(_LINE_ENDS)
-            if begins == ends:
-                self._in_chunks, self.complete = False, True
-                break
-            self._hand_over(data[begins:ends], ends_chunk=True)
-        if at == size:
-            return
-        if self._in_chunks:
-            self._in_chunks, self._begun = False, True
-            self._parser.feed_data(_HEAD_OF_CHUNKS)
-        self._parse(data[at:])
-
-    def _take_owed(self, data: bytes | memoryview) -> None:
-        """Take some of the body that llhttp does not know of."""
-        owed = self._owed
-        body = bytes(data[:owed])
-        if body:
-            self._hand_over(body, ends_chunk=True)
-        self._owed = owed = owed - len(body)
-        if not owed:
-            self.complete = True
-            if len(data) > len(body):
-                self._parse(data[len(body) :])
-
     # --- What llhttp calls -----------------------------------------------------------------------
 
     def on_message_begin(self) -> None:
@@ -406,8 +230,6 @@ class AnswerParser:
 
     def on_headers_complete(self) -> None:
         """The head is whole."""
-        if self.head is not None:
-            return  # it is known, and this one stands for it
         self._in_vain = 0
         parser = self._parser
         status = parser.get_status_code()

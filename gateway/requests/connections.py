@@ -15,7 +15,6 @@ from partway.gateway.clock import Clock, LoopClock, Timer
 from partway.gateway.dialling import OutOfDescriptors, Unreachable, reach
 from partway.gateway.limits import CONTAINER_TLS_TIMEOUT, INVOCATION_TIMEOUT
 from partway.gateway.many_timers import ManyTimers
-from partway.gateway.requests.answers import AnswerParser
 from partway.gateway.requests.container_answer import ContainerAnswer
 from partway.gateway.requests.container_requests import ContainerRequest, Destination
 from partway.gateway.requests.limits import (
@@ -38,7 +37,6 @@ class ContainerConnection(asyncio.Protocol):
         loop: the running one.
         idle_until: when the wait for the next one is over, by the clock of who keeps it.
         idle: looks at that, then or before.
-        parser: what has read its answers; None while it reads one, and before.
     """
 
     def __init__(self) -> None:
@@ -46,7 +44,6 @@ class ContainerConnection(asyncio.Protocol):
         self.loop = asyncio.get_running_loop()
         self.idle_until = 0.0
         self.idle: Timer | None = None
-        self.parser: AnswerParser | None = None
         self._transport: asyncio.Transport
         self._ended = False
         self._full = False
@@ -171,9 +168,6 @@ class ContainerConnection(asyncio.Protocol):
         self._give_room()
         if self.answer is not None:
             self.answer.connection_ended(trouble)
-        elif self.parser is not None:
-            self.parser.close()
-            self.parser = None
 
     def _give_room(self) -> None:
         if self._room is not None and not self._room.done():
@@ -367,10 +361,7 @@ class ContainerConnections:
             connection.write_whole(head, body)
         else:
             connection.write(head)
-        parser, connection.parser = connection.parser, None
-        if parser is not None:
-            parser.begin_anew(whole_chunk)
-        answer = ContainerAnswer(connection, self.timers, began_at, timeout, whole_chunk, parser)
+        answer = ContainerAnswer(connection, self.timers, began_at, timeout, whole_chunk)
         connection.answer = answer
         if isinstance(body, bytes):
             answer.is_sent()
@@ -409,14 +400,13 @@ class ContainerConnections:
         """
         answer, connection.answer = connection.answer, None
         assert answer is not None, "an exchange is over once"
+        answer.parser.close()
         waiting = kept.waiting
         full = len(waiting) >= MAX_IDLE_OF_CONTAINER or self.idle >= MAX_IDLE_CONNECTIONS
         if not good or full or self._closed or not connection.is_open():
             connection.abort()
-            answer.parser.close()
             self._end(kept)
             return
-        connection.parser = answer.parser
         kept.asked -= 1
         waiting.append(connection)
         self.idle += 1

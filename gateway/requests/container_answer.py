@@ -78,10 +78,9 @@ class ContainerAnswer:
         began_at: as the attribute.
         timeout: seconds from the request's end to the answer's head, and of silence in its body.
         whole_chunk: bytes up to which a chunk of the body is one piece.
-        parser: reads the answer, if it has read others on the connection.
 
     Attributes:
-        parser: reads the answer; once that is over in good order, it can read another.
+        parser: reads the answer.
         began_at: when the request was given to be sent, by :func:`time.monotonic`.
         sender: sends the body of a request that comes bit by bit; None for another.
         sent: whether the whole request has been handed to the connection.
@@ -114,14 +113,13 @@ class ContainerAnswer:
         began_at: float,
         timeout: float,
         whole_chunk: int,
-        parser: AnswerParser | None,
     ) -> None:
         self.began_at = began_at
         self.sent = False
         self._wire = wire
         self._timers = timers
         self._timeout = timeout
-        self.parser = parser or AnswerParser(whole_chunk)
+        self.parser = AnswerParser(whole_chunk)
         self._unparsed = _NO_BYTES
         #: Whether the last bytes were full of tiny chunks (rule 2).
         self._dense = False

@@ -16,10 +16,6 @@ MAX_ANSWER_HEAD_BYTES: Final = 16 * KIB
 #: read it on the way have it (nginx, Go).
 MAX_ANSWER_LENGTH: Final = 2**63 - 1
 
-#: A head of an answer of so many bytes is remembered, one of each connection that is kept: as long
-#: as those of clients.
-REMEMBERED_ANSWER_HEAD_BYTES: Final = 2 * KIB
-
 #: Bytes of an answer in chunks that are parsed at a time: three thousand chunks of a byte.
 ANSWER_TURN_BYTES: Final = 16 * KIB
 

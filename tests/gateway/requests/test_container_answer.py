@@ -332,7 +332,7 @@ class Chunks:
 
 
 def answer_on(wire, clock):
-    answer = ContainerAnswer(wire, ManyTimers(clock), 0.0, 60.0, WHOLE_CHUNK_BYTES, None)
+    answer = ContainerAnswer(wire, ManyTimers(clock), 0.0, 60.0, WHOLE_CHUNK_BYTES)
     answer.is_sent()
     return answer
 
