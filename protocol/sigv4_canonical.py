@@ -76,9 +76,8 @@ class Scope(NamedTuple):
 
 def timestamp_text(seconds: int) -> str:
     """Epoch seconds as ``YYYYMMDDTHHMMSSZ``."""
-    moment = datetime.fromtimestamp(seconds, UTC)
-    day = f"{moment.year:04}{moment.month:02}{moment.day:02}"
-    return f"{day}T{moment.hour:02}{moment.minute:02}{moment.second:02}Z"
+    text = datetime.fromtimestamp(seconds, UTC).isoformat()  # 2015-08-30T12:36:00+00:00
+    return text.partition("+")[0].replace("-", "").replace(":", "") + "Z"
 
 
 @lru_cache(maxsize=_REMEMBERED_KEYS)

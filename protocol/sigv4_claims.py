@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Final, NamedTuple
 
 from partway.protocol.errors import IncompleteSignature, MissingAuthenticationToken
@@ -183,10 +183,7 @@ def epoch_seconds(text: str) -> int:
     """
     if _TIMESTAMP.fullmatch(text):
         try:
-            # What strptime says, without the 15 ms that it takes when it is first asked.
-            day = int(text[:4]), int(text[4:6]), int(text[6:8])
-            time = int(text[9:11]), int(text[11:13]), int(text[13:15])
-            return int(datetime(*day, *time, tzinfo=UTC).timestamp())
+            return int(datetime.fromisoformat(text).timestamp())
         except ValueError:
             pass
     raise IncompleteSignature("the request's date must read YYYYMMDDTHHMMSSZ")
