@@ -215,9 +215,7 @@ class RequestConnection(asyncio.Protocol):
         parser, data = self._parser, self._unparsed
         self._unparsed = b""
         try:
-            if len(data) > (size := parser.turn()):
-                data, self._unparsed = data[:size], data[size:]
-            parser.feed(data)
+            self._unparsed = self._rest_of(data)
         except RequestBroken as broken:
             self._deaf = True
             self._unparsed = b""
@@ -233,6 +231,25 @@ class RequestConnection(asyncio.Protocol):
                 self._task = self._loop.create_task(self._serve(), name="requests of HTTP/1.1")
                 self._server.tasks.add(self._task)
                 self._task.add_done_callback(self._server.tasks.discard)
+
+    def _rest_of(self, data: bytes) -> bytes:
+        """Parse one turn's bytes, and return the rest.
+
+        A body of a stated length that has come with its head is taken in the same turn, unless it
+        may be too long to be held: it takes hardly any parsing.
+
+        Raises:
+            RequestBroken: as of :meth:`RequestParser.feed`.
+        """
+        parser = self._parser
+        size = parser.turn()
+        parser.feed(data[:size])
+        rest = data[size:]
+        if rest and parser.in_stated_body and len(data) <= HTTP1_HELD_BYTES:
+            size = parser.turn()
+            parser.feed(rest[:size])
+            rest = rest[size:]
+        return rest
 
     def _break(self, broken: RequestBroken) -> None:
         """Nothing more is read: the body of the last request is broken, or there is no request."""

@@ -139,6 +139,12 @@ class RequestParser:
             return False
         return not self._between
 
+    @property
+    def in_stated_body(self) -> bool:
+        """Whether more is to come of a body whose head has stated its length."""
+        last = self.last
+        return last is not None and not last.complete and last.head.length is not None
+
     def turn(self) -> int:
         """How many bytes of those that have come are fed at a time.
 

@@ -50,7 +50,7 @@ async def test_a_body_that_nobody_reads_is_passed_over(serve: Serve) -> None:
             assert await client.reader.readexactly(1) == b"/"
 
 
-@pytest.mark.parametrize("size", [HTTP1_HELD_BYTES + 1, 400_000])
+@pytest.mark.parametrize("size", [2 * HTTP1_HELD_BYTES, 400_000])
 async def test_a_request_behind_a_long_body_that_nobody_reads_is_answered(
     serve: Serve, size: int
 ) -> None:
@@ -439,4 +439,23 @@ async def test_what_a_head_holds_that_does_not_end_is_bounded(before: bytes, beg
     assert all(each._deaf for each in connections)
     for each in connections:
         each.connection_lost(None)
+    await server.shutdown(1)
+
+
+async def test_a_body_that_comes_with_its_head_is_read_at_once() -> None:
+    server, paused = ExchangeServer(ok), []
+
+    class Pausing(Silent):
+        def pause_reading(self) -> None:
+            paused.append(True)
+
+    connection: Any = server.protocol()
+    connection.connection_made(Pausing())
+    for number, size in enumerate((1, 5_000, 100_000)):
+        head = f"POST /a HTTP/1.1\r\nHost: c\r\nX-Amzn-SageMaker-Request-Id: {number}\r\n"
+        data = f"{head}Content-Length: {size}\r\n\r\n".encode() + bytes(size)
+        connection.data_received(data)
+        assert paused == []
+        await until(lambda: connection._idle is not None and not connection._idle.done())
+    connection.connection_lost(None)
     await server.shutdown(1)
