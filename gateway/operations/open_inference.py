@@ -20,10 +20,10 @@ from partway.gateway.operations.invocation_headers import (
 from partway.gateway.operations.invocations import Invocations
 from partway.gateway.operations.invoke import pass_on
 from partway.gateway.operations.predict import check_version
+from partway.gateway.operations.prediction_errors import prediction_text
 from partway.gateway.operations.prediction_routes import GRANTED_WITH, V2_INFER
 from partway.gateway.operations.prediction_workers import PredictionWorkers
 from partway.gateway.requests.prediction import PredictionPolicy
-from partway.gateway.serving.error_dialects import prediction_text
 from partway.gateway.serving.exchange import Exchange
 from partway.gateway.serving.payloads import StreamedPayload
 from partway.gateway.serving.routes import Access, Route

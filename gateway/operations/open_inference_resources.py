@@ -14,6 +14,7 @@ from partway import __version__
 from partway.gateway.access.authentication import Identity
 from partway.gateway.fleet.routing import Router
 from partway.gateway.operations.predict import check_version
+from partway.gateway.operations.prediction_errors import prediction_text
 from partway.gateway.operations.prediction_routes import (
     GRANTED_WITH,
     JSON,
@@ -25,7 +26,6 @@ from partway.gateway.operations.prediction_routes import (
     VERSION,
 )
 from partway.gateway.requests.prediction import PredictionPolicy
-from partway.gateway.serving.error_dialects import prediction_text
 from partway.gateway.serving.exchange import Exchange
 from partway.gateway.serving.routes import READING, Access, Route
 from partway.protocol.signatures import DATATYPES, TensorSpec

@@ -14,6 +14,7 @@ from partway.gateway.arns import Arns
 from partway.gateway.fleet.routing import RoutedVariant, RoutingTable
 from partway.gateway.operations.invocation_headers import NO_PAGE
 from partway.gateway.operations.invocations import Invocations
+from partway.gateway.operations.prediction_errors import prediction_object, prediction_text
 from partway.gateway.operations.prediction_routes import (
     GRANTED_WITH,
     HOST_PREDICT,
@@ -33,7 +34,6 @@ from partway.gateway.operations.predictions import (
     Predictions,
 )
 from partway.gateway.requests.prediction import PredictionPolicy
-from partway.gateway.serving.error_dialects import prediction_object, prediction_text
 from partway.gateway.serving.exchange import Exchange
 from partway.gateway.serving.payloads import GatheredPayload
 from partway.gateway.serving.routes import Access, Leave, Route

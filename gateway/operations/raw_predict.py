@@ -20,6 +20,7 @@ from partway.gateway.operations.invocation_headers import (
 )
 from partway.gateway.operations.invocations import Invocations
 from partway.gateway.operations.invoke import pass_on
+from partway.gateway.operations.prediction_errors import prediction_object
 from partway.gateway.operations.prediction_routes import (
     GRANTED_WITH,
     JSON,
@@ -34,7 +35,6 @@ from partway.gateway.operations.prepared_body import PreparedBody
 from partway.gateway.operations.response_relay import AnswerForm
 from partway.gateway.operations.response_stream import relay_answer
 from partway.gateway.requests.prediction import PredictionPolicy
-from partway.gateway.serving.error_dialects import prediction_object
 from partway.gateway.serving.exchange import Exchange
 from partway.gateway.serving.payloads import StreamedPayload
 from partway.gateway.serving.routes import Access, Route

@@ -6,11 +6,8 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from partway.gateway.serving.error_dialects import (
-    ErrorDialect,
-    prediction_object,
-    prediction_text,
-)
+from partway.gateway.operations.prediction_errors import prediction_object, prediction_text
+from partway.gateway.serving.error_dialects import ErrorDialect
 from partway.gateway.serving.exchange import Exchange
 from partway.gateway.serving.routes import Access, Operation, Route
 from partway.protocol.errors import MethodNotAllowed, NotFound

@@ -25,8 +25,8 @@ from partway.gateway.fleet.output import OutputFolder
 from partway.gateway.fleet.provisions import Provisions
 from partway.gateway.gateway import Gateway
 from partway.gateway.operations.bidirectional import BidirectionalStream
+from partway.gateway.operations.prediction_errors import grpc_status
 from partway.gateway.operations.prediction_routes import HOST_PREDICT
-from partway.gateway.serving.error_dialects import grpc_status
 from partway.gateway.serving.routes import Access, Leave
 from partway.gateway.settings import Settings
 from partway.gateway.store.memory import MemoryStore

@@ -15,9 +15,10 @@ from partway.gateway.access.authentication import (
     NoAuthentication,
 )
 from partway.gateway.arns import Arns
+from partway.gateway.operations.prediction_errors import grpc_status
 from partway.gateway.quota import Quota, QuotaLimits
 from partway.gateway.serving.dispatcher import Dispatcher
-from partway.gateway.serving.error_dialects import ErrorResponse, grpc_status
+from partway.gateway.serving.error_dialects import ErrorResponse
 from partway.gateway.serving.gathered_bytes import HeldBytes
 from partway.gateway.serving.payloads import GatheredPayload
 from partway.gateway.serving.routes import Access, Leave, Route

@@ -1,0 +1,133 @@
+"""How an error reads for clients of predictions: Google's, KServe's, TF Serving's, and gRPC's."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Final
+
+from partway.gateway.serving.error_dialects import ErrorResponse
+from partway.protocol.errors import ApiError, ContainerError, ContainerLate
+from partway.protocol.grpc.metadata import HEAD, Code, status
+from partway.protocol.json_text import NotJson, parsed
+
+#: Statuses of the gateway's own refusals that differ from AWS's: a client has to say who it is.
+_OF_PREDICTION: Mapping[str, int] = {
+    "ExpiredTokenException": 401,
+    "MissingAuthenticationTokenException": 401,
+    "UnrecognizedClientException": 401,
+}
+
+#: Statuses of a container that its client gets as they are: the client's own mistakes, and those
+#: that ask the client to wait. All others are trouble between gateway and container, 401 and 403
+#: among them: there the container has refused the gateway.
+_KEPT: Final = frozenset({400, 404, 409, 413, 415, 422, 429, 503})
+
+#: Statuses whose ``Retry-After`` a client gets.
+_WAIT: Final = frozenset({429, 503})
+
+#: What Google's clients call a status (google.rpc.Code).
+_CODES: Mapping[int, str] = {
+    400: "INVALID_ARGUMENT",
+    401: "UNAUTHENTICATED",
+    403: "PERMISSION_DENIED",
+    404: "NOT_FOUND",
+    405: "UNIMPLEMENTED",
+    408: "DEADLINE_EXCEEDED",
+    409: "ABORTED",
+    413: "INVALID_ARGUMENT",
+    415: "INVALID_ARGUMENT",
+    422: "INVALID_ARGUMENT",
+    429: "RESOURCE_EXHAUSTED",
+    500: "INTERNAL",
+    502: "INTERNAL",
+    503: "UNAVAILABLE",
+    504: "DEADLINE_EXCEEDED",
+}
+
+
+def prediction_object(error: ApiError) -> ErrorResponse:
+    """``{"error": {"code", "message", "status"}}``, as Google's clients read it."""
+    status = _prediction_status(error)
+    found = {
+        "code": status,
+        "message": _prediction_text(error),
+        "status": _CODES.get(status, "UNKNOWN"),
+    }
+    return _prediction_error(error, status, found)
+
+
+def prediction_text(error: ApiError) -> ErrorResponse:
+    """``{"error": "…"}``, as the document has it, and KServe's clients and TF Serving's read it."""
+    return _prediction_error(error, _prediction_status(error), _prediction_text(error))
+
+
+# --- gRPC ----------------------------------------------------------------------------------------
+
+#: What gRPC's statuses call an error where that is not what Google's REST calls it, by its name …
+_CALLS: Mapping[str, Code] = {
+    "DeadlineExceededException": Code.DEADLINE_EXCEEDED,
+    "RequestEntityTooLargeException": Code.RESOURCE_EXHAUSTED,
+    "UnknownOperationException": Code.UNIMPLEMENTED,
+    "UnsupportedMediaTypeException": Code.UNIMPLEMENTED,
+}
+
+#: … and by its ErrorCode.
+_CALLS_BY_CODE: Mapping[object, Code] = {
+    "MalformedMessage": Code.INTERNAL,
+    "MessageCount": Code.UNIMPLEMENTED,
+    "UnsupportedEncoding": Code.UNIMPLEMENTED,
+}
+
+
+def grpc_status(error: ApiError) -> ErrorResponse:
+    """A head that is all of the response, and has the call's status (Trailers-Only)."""
+    name = _CODES.get(_prediction_status(error), "UNKNOWN")
+    by_name = _CALLS.get(error.name, Code[name])
+    code = _CALLS_BY_CODE.get(error.members.get("ErrorCode"), by_name)
+    headers = {**HEAD, **status(code, _prediction_text(error)), **_prediction_headers(error)}
+    return ErrorResponse(200, headers, b"")
+
+
+# --- What they share -----------------------------------------------------------------------------
+
+
+def _prediction_status(error: ApiError) -> int:
+    if error.members.get("ErrorCode") == "EndpointNotFound":
+        return 404
+    if isinstance(error, ContainerLate):
+        return 504
+    if isinstance(error, ContainerError):
+        return error.original_status if error.original_status in _KEPT else 502
+    return _OF_PREDICTION.get(error.name, error.status)
+
+
+def _prediction_text(error: ApiError) -> str:
+    """The container's own words where it has said something, and nothing around them."""
+    if not isinstance(error, ContainerError):
+        return error.message
+    said = error.original_message.strip()
+    if not said:
+        answered = error.original_status
+        return f"the container answered {answered} and said nothing" if answered else error.message
+    try:
+        found = parsed(said.encode())
+    except NotJson:
+        return said
+    within = found.get("error") if isinstance(found, dict) else None
+    if isinstance(within, dict):  # as Google's services and OpenAI's write it
+        within = within.get("message")
+    return within if isinstance(within, str) else said
+
+
+def _prediction_headers(error: ApiError) -> Mapping[str, str]:
+    if isinstance(error, ContainerError) and error.retry_after and error.original_status in _WAIT:
+        return {**error.headers, "Retry-After": error.retry_after}
+    return error.headers
+
+
+def _prediction_error(error: ApiError, status: int, found: object) -> ErrorResponse:
+    headers = {"Content-Type": "application/json", **_prediction_headers(error)}
+    if status == 401:
+        headers["WWW-Authenticate"] = "Bearer"
+    return ErrorResponse(status, headers, json.dumps({"error": found}).encode())
