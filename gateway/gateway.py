@@ -15,12 +15,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar, cast
 
-from partway.gateway.access.authentication import (
-    Authenticator,
-    NoAuthentication,
-    SigV4Authentication,
-)
-from partway.gateway.access.principals import Principals
+from partway.gateway.access.authentication import Authenticator, NoAuthentication
 from partway.gateway.apis.manifests import MANIFESTS
 from partway.gateway.apis.switched_off import routes_of_switched_off
 from partway.gateway.arns import Arns
@@ -120,7 +115,7 @@ class Gateway:
             ``data``.
 
     Raises:
-        PrincipalsError: the file of principals cannot be read, or is malformed.
+        AuthenticatorError: the file of principals cannot be read, or is malformed.
     """
 
     def __init__(
@@ -396,5 +391,8 @@ def _authenticator(
 ) -> Authenticator:
     if settings.auth == "none":
         return NoAuthentication()
+    from partway.gateway.access.principals import Principals
+    from partway.gateway.access.sigv4_authentication import SigV4Authentication
+
     assert settings.principals is not None, "the settings have been checked"
     return SigV4Authentication(Principals(settings.principals, wall_clock), arns, wall_clock)

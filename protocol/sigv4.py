@@ -7,15 +7,15 @@ A verifier reads the claim, finds the key that it names, and checks the one agai
 
 A client signs with :func:`sign_request` or :func:`presign`. The pieces have modules of their own:
 ``sigv4_canonical`` for values and the canonical form, ``sigv4_claims`` for what is read,
-``sigv4_signing`` for the client's side, ``sigv4_events`` for the chain through a stream's events.
+``sigv4_payload`` for the hashes of bodies, ``sigv4_signing`` for the client's side,
+``sigv4_events`` for the chain through a stream's events.
 """
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 
-from partway.protocol.errors import IncompleteSignature, InvalidSignature, UnrecognizedClient
+from partway.protocol.errors import InvalidSignature, UnrecognizedClient
 from partway.protocol.limits import MAX_CLOCK_SKEW
 from partway.protocol.sigv4_canonical import (
     ALWAYS_SIGNED,
@@ -49,12 +49,9 @@ __all__ = [
     "SignedRequest",
     "check_claim",
     "check_signature",
-    "payload_hash_of_body",
-    "payload_hash_of_stream",
     "presign",
     "read_claim",
     "sign_request",
-    "stated_payload_hash",
     "verify",
 ]
 
@@ -75,7 +72,7 @@ def verify(
         request: as it came.
         claim: :func:`read_claim` of it.
         credentials: the key that the claim names.
-        payload_hash: :func:`payload_hash_of_stream` or :func:`payload_hash_of_body`.
+        payload_hash: what the request's signature says of its body; see ``sigv4_payload``.
         region: the one that this gateway answers for.
         now: epoch seconds.
         service: whose operation the request asks for.
@@ -180,49 +177,3 @@ def _same_token(claimed: str | None, known: str | None) -> bool:
     if claimed is None or known is None:
         return claimed is known
     return hmac.compare_digest(to_bytes(claimed), to_bytes(known))
-
-
-def payload_hash_of_stream(headers: tuple[tuple[str, str], ...]) -> str:
-    """The payload hash that a bidirectional stream's request signs (clauses 2.1-1, 2.4-1).
-
-    Raises:
-        InvalidSignature: the header states any other hash: events are checked whatever it states,
-            so there is nothing else for it to state.
-    """
-    stated = stated_payload_hash(headers)
-    if stated is None or stated == EMPTY_SHA256:
-        return EMPTY_SHA256
-    if stated == STREAMING_EVENTS:
-        return STREAMING_EVENTS
-    raise InvalidSignature(
-        f"{CONTENT_SHA256_HEADER} must be {STREAMING_EVENTS} on a stream, or absent"
-    )
-
-
-def payload_hash_of_body(headers: tuple[tuple[str, str], ...], body: bytes) -> str:
-    """The payload hash that a request with a whole body signs (clause 2.4-1; 2.5-5: boto3's).
-
-    ``UNSIGNED-PAYLOAD``, which is S3's, is refused, presigned or not: whoever holds the connection,
-    or the URL, could change the body. No client of these operations sends it of itself; a presigned
-    URL is good for the body whose hash it signs, the empty one unless a header states another.
-
-    Raises:
-        InvalidSignature: the hash that the header states is not the body's.
-    """
-    actual = hashlib.sha256(body).hexdigest()
-    stated = stated_payload_hash(headers) if headers else None
-    if stated is not None and stated != actual:
-        raise InvalidSignature(f"{CONTENT_SHA256_HEADER} must be the SHA-256 of the body")
-    return actual
-
-
-def stated_payload_hash(headers: tuple[tuple[str, str], ...]) -> str | None:
-    """The payload hash that a request states in a header, be it right or wrong; None without it.
-
-    Raises:
-        IncompleteSignature: it states more than one.
-    """
-    values = [value.strip() for name, value in headers if name.lower() == CONTENT_SHA256_HEADER]
-    if len(values) > 1:
-        raise IncompleteSignature(f"the request has more than one {CONTENT_SHA256_HEADER} header")
-    return values[0] if values else None

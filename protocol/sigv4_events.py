@@ -84,6 +84,24 @@ class EventChain:
         self._key = b""
         self._derived: dict[str, bytes] = {}
 
+    def checked_by(self, clock: Callable[[], float]) -> Callable[[int, bytes, bytes], str | None]:
+        """A function of an event's date, signature and payload that says why it does not fit.
+
+        It takes the next event of the stream, and returns None for one that fits.
+
+        Args:
+            clock: returns the time in epoch seconds.
+        """
+
+        def check(date_ms: int, signature: bytes, payload: bytes) -> str | None:
+            try:
+                self.check(date_ms, signature, payload, clock())
+            except EventSignatureInvalid as invalid:
+                return str(invalid)
+            return None
+
+        return check
+
     def check(self, date_ms: int, signature: bytes, payload: bytes, now: float) -> None:
         """Take the next event in.
 

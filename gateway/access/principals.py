@@ -31,6 +31,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Final
 
+from partway.gateway.access.authentication import AuthenticatorError
 from partway.gateway.access.policies import (
     EVERYTHING,
     INVOKING,
@@ -158,7 +159,7 @@ class _File:
 # --- Who may call ---------------------------------------------------------------------------------
 
 
-class PrincipalsError(ValueError):
+class PrincipalsError(AuthenticatorError):
     """The principals file cannot be used: where in it, why, and what to do; never a secret."""
 
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from partway.documentation import page
 from partway.gateway import settings
-from partway.gateway.access.principals import PrincipalsError
+from partway.gateway.access.authentication import AuthenticatorError
 from partway.gateway.cli import COMMANDS
 from partway.gateway.cli.missing_folders import tell_missing_folders
 from partway.gateway.cli.process import (
@@ -174,7 +174,7 @@ async def serve(
                     services=gateway.services,
                 )
                 return await _serve(gateway, data, tls, reloading, warnings)
-    except (DataDirectoryError, PrincipalsError, SettingsError, StoreError, TlsError) as error:
+    except (DataDirectoryError, AuthenticatorError, SettingsError, StoreError, TlsError) as error:
         say_failure(_NAME, str(error))
         return 2 if isinstance(error, SettingsError) else 1
 

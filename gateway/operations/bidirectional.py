@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from partway.gateway.access.authentication import Identity
 from partway.gateway.arns import Arns
@@ -19,7 +19,7 @@ from partway.gateway.fleet.log_names import AskedNow, naming_its_log
 from partway.gateway.fleet.routing import Lease, Router
 from partway.gateway.operations.asked import check_names, container_target
 from partway.gateway.operations.containers_asked import container_streamed
-from partway.gateway.operations.event_stream_front import EventStreamFront, event_check
+from partway.gateway.operations.event_stream_front import EventStreamFront
 from partway.gateway.operations.websocket_front import WebSocketFront
 from partway.gateway.serving.exchange import Exchange
 from partway.gateway.serving.payloads import DUPLEX_PAYLOAD
@@ -30,7 +30,9 @@ from partway.gateway.streams.registry import Streams
 from partway.gateway.streams.session import Session
 from partway.protocol.errors import ContainerUnreachable
 from partway.protocol.handshake import INPUT_END_HEADER, is_upgrade
-from partway.protocol.sigv4 import EventChain
+
+if TYPE_CHECKING:
+    from partway.protocol.sigv4_events import EventChain
 
 #: AWS's name of the operation, by which principals are given leave to call it.
 OPERATION = "InvokeEndpointWithBidirectionalStream"
@@ -143,7 +145,7 @@ class BidirectionalStream:
 
     def _front(self, exchange: Exchange, chain: EventChain | None) -> _Front:
         if _is_event_stream(exchange):
-            check = None if chain is None else event_check(chain, self._wall_clock)
+            check = None if chain is None else chain.checked_by(self._wall_clock)
             return EventStreamFront(exchange, check)
         return WebSocketFront(exchange)
 

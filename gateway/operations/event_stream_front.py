@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from partway.gateway.clock import Clock
 from partway.gateway.operations.asked import Asked, asked_by_headers
@@ -15,7 +15,6 @@ from partway.gateway.streams.policy import StreamPolicy
 from partway.protocol.errors import InputValidationError
 from partway.protocol.eventstream import CONTENT_TYPE
 from partway.protocol.part_events import Check
-from partway.protocol.sigv4_events import EventChain, EventSignatureInvalid
 
 
 class EventStreamFront:
@@ -73,21 +72,3 @@ def _must_say_end(exchange: Exchange, policy: StreamPolicy) -> bool:
     if policy.signed_end == "auto":
         return exchange.version != "2" or not exchange.encrypted
     return policy.signed_end == "required"
-
-
-def event_check(chain: EventChain, wall_clock: Callable[[], float]) -> Check:
-    """Make the check whether an event is the next one that its client signed.
-
-    Args:
-        chain: checks the stream's signatures, each of which covers the one before.
-        wall_clock: returns the time in epoch seconds.
-    """
-
-    def check(date_ms: int, signature: bytes, payload: bytes) -> str | None:
-        try:
-            chain.check(date_ms, signature, payload, wall_clock())
-        except EventSignatureInvalid as invalid:
-            return str(invalid)
-        return None
-
-    return check

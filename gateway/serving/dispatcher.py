@@ -36,7 +36,7 @@ from partway.log_lines import LogLine
 from partway.protocol.errors import ApiError, ContainerError, InternalServerError
 from partway.protocol.heads import check_head
 from partway.protocol.limits import LOGGED_CHARACTERS, MAX_ENDPOINT_NAME
-from partway.protocol.sigv4 import SignableRequest
+from partway.protocol.sigv4_request import SignableRequest
 
 log = logging.getLogger("partway.gateway")
 

@@ -22,14 +22,14 @@ from hyperframe.frame import DataFrame, Frame, HeadersFrame
 from partway.gateway.dialling import Address
 from partway.gateway.fleet.endpoints import Endpoint
 from partway.gateway.gateway import Gateway
-from partway.gateway.operations.event_stream_front import event_check
 from partway.gateway.settings import Settings
 from partway.gateway.streams.policy import StreamPolicy
 from partway.protocol.part_events import EventFault, RequestEvents
 from partway.protocol.parts import InputEnd, PayloadPart
-from partway.protocol.sigv4 import SignableRequest, payload_hash_of_stream, read_claim, verify
+from partway.protocol.sigv4 import SignableRequest, read_claim, verify
 from partway.protocol.sigv4_canonical import Credentials
 from partway.protocol.sigv4_events import EventChain
+from partway.protocol.sigv4_payload import payload_hash_of_stream
 from tests.event_factory import read
 from tests.frame_factory import close
 from tests.wire.http2_peers import PREFACE
@@ -91,7 +91,7 @@ class Transcript:
         chain = EventChain(
             [self.credentials.secret_access_key], self.told["region"], self.time, claim.signature
         )
-        events = RequestEvents(MAX_PART, event_check(chain, lambda: self.time))
+        events = RequestEvents(MAX_PART, chain.checked_by(lambda: self.time))
         found = []
         for message in messages:
             events.feed(message)

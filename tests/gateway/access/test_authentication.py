@@ -17,9 +17,9 @@ from partway.gateway.access.authentication import (
     AskedRequest,
     Deed,
     NoAuthentication,
-    SigV4Authentication,
 )
 from partway.gateway.access.principals import Principals
+from partway.gateway.access.sigv4_authentication import SigV4Authentication
 from partway.gateway.arns import Arns
 from partway.protocol.errors import (
     AccessDenied,

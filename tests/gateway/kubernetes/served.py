@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 
-from partway.gateway.access.authentication import NoAuthentication, SigV4Authentication
+from partway.gateway.access.authentication import NoAuthentication
 from partway.gateway.access.principals import Principals
+from partway.gateway.access.sigv4_authentication import SigV4Authentication
 from partway.gateway.arns import Arns
 from partway.gateway.control.plane import ControlPlane
 from partway.gateway.kubernetes.controller import EndpointController

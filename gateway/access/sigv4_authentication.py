@@ -1,0 +1,163 @@
+"""Who sends a request: by SigV4, or by a bearer token where it is allowed (2.4, 3-5)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from partway.gateway.access.authentication import AskedRequest, Authenticator, Deed, Identity
+from partway.gateway.access.claimants import Bearer, Claimant, Signer
+from partway.gateway.access.principals import Principals
+from partway.gateway.access.used_signatures import ONCE, UsedSignatures
+from partway.gateway.arns import Arns
+from partway.protocol.errors import (
+    ExpiredToken,
+    IncompleteSignature,
+    MissingAuthenticationToken,
+    UnrecognizedClient,
+)
+from partway.protocol.limits import MAX_CLOCK_SKEW
+from partway.protocol.sigv4 import (
+    Claim,
+    SignableRequest,
+    check_claim,
+    check_signature,
+    read_claim,
+)
+from partway.protocol.sigv4_canonical import ALGORITHM
+
+#: How the Authorization header of a signed request begins.
+_SIGNED: Final = f"{ALGORITHM} "
+
+_SIGNATURE_ALONE: Final = (
+    "the request brings a bearer token; this operation takes a signature alone (AWS Signature "
+    "Version 4), made with an access key"
+)
+
+
+class SigV4Authentication(Authenticator):
+    """Principals sign with their keys; where it is allowed they may bring a token instead.
+
+    Args:
+        principals: who may be the sender of a request.
+        arns: of the region that the scope of a signature must name.
+        clock: returns the time in epoch seconds.
+    """
+
+    def __init__(self, principals: Principals, arns: Arns, clock: Callable[[], float]) -> None:
+        self._principals = principals
+        self._arns = arns
+        self._clock = clock
+        self._used = UsedSignatures()
+
+    async def authenticate(self, asked: AskedRequest, *, bearer_allowed: bool) -> Identity:
+        request, deed = asked.request, asked.deed
+        if not bearer_allowed:
+            _check_not_bearer(request)
+        token = _bearer_token(request) if bearer_allowed else None
+        if token is not None:
+            identity = self._identity(self._by_token(token, deed))
+            deed.check(identity)
+            return identity
+        signer = self._claimed(request, deed)
+        identity = self._identity(signer)
+        claim, credentials = signer.claim, signer.key.credentials
+        # Leave comes behind the signature: who knows no more than a key's id learns nothing of what
+        # its owner may do. So where no hash is stated a body is gathered for whoever knows one,
+        # which the budget of such bodies bounds.
+        beforehand = asked.hash_beforehand()
+        if beforehand is not None:
+            check_signature(request, claim, credentials, beforehand)
+            deed.check(identity)
+        actual = asked.hash_at_hand(claim.access_key_id)
+        if actual is None:
+            actual = await asked.hash()
+        if actual != beforehand:
+            check_signature(request, claim, credentials, actual)
+            deed.check(identity)
+        if request.query:
+            self._use_once(request, claim)
+        return identity
+
+    def may(self, name: str, action: str, resource: str) -> bool:
+        return self._principals.may(name, action, resource)
+
+    def _identity(self, claimant: Claimant) -> Identity:
+        name = claimant.name
+        may = partial(self._principals.may, name)
+        arn = self._arns.of_principal(name)
+        return Identity(name, claimant.event_chain, claimant.stands, may, arn)
+
+    def _use_once(self, request: SignableRequest, claim: Claim) -> None:
+        """Refuse a request that says it is to be used once, and has been (clause 3-5)."""
+        if any(name == ONCE for name, _ in request.parameters()):
+            good_until = claim.timestamp + (claim.expires or MAX_CLOCK_SKEW)
+            self._used.use(claim.signature, good_until, self._clock())
+
+    def _by_token(self, token: str, deed: Deed) -> Bearer:
+        principal = self._principals.by_token(token)
+        if principal is None:
+            raise UnrecognizedClient("The bearer token included in the request is invalid.")
+        return Bearer(self._principals, principal.name, deed.action, deed.resource, token)
+
+    def _claimed(self, request: SignableRequest, deed: Deed) -> Signer:
+        """Who a signed request says has sent it; the signature itself is yet to be checked."""
+        claim = read_claim(request)
+        now = self._clock()
+        found = self._principals.by_access_key(claim.access_key_id)
+        if found is None:
+            raise UnrecognizedClient  # clause 2.4-6
+        principal, key = found
+        if key.expired(now):
+            raise ExpiredToken
+        region, credentials = self._arns.region, key.credentials
+        check_claim(request, claim, credentials, region=region, now=now, service=deed.service)
+        who = (self._principals, principal.name, deed.action, deed.resource)
+        return Signer(*who, claim, key, region, self._clock)
+
+
+def _check_not_bearer(request: SignableRequest) -> None:
+    """Refuse a token in the place of a signature, whoever has that token.
+
+    Raises:
+        IncompleteSignature: the Authorization header has a token.
+        MissingAuthenticationToken: the query has one, and nothing has a signature.
+    """
+    authorizations = request.values("authorization")
+    if any(_is_bearer(each) for each in authorizations):
+        raise IncompleteSignature(_SIGNATURE_ALONE)
+    if authorizations or not request.query:
+        return
+    names = {name for name, _ in request.parameters()}
+    if b"access_token" in names and b"X-Amz-Signature" not in names:
+        raise MissingAuthenticationToken(_SIGNATURE_ALONE)
+
+
+def _is_bearer(authorization: str) -> bool:
+    return authorization.partition(" ")[0].lower() == "bearer"
+
+
+def _bearer_token(request: SignableRequest) -> str | None:
+    """Return the bearer token that stands for a signature (clause 3-5); None if there is no token.
+
+    Raises:
+        IncompleteSignature: the request has several tokens, or a signature beside its token.
+    """
+    authorizations = request.values("authorization")
+    if not request.query and len(authorizations) == 1 and authorizations[0].startswith(_SIGNED):
+        return None  # as most requests say it
+    tokens = [each.partition(" ")[2].strip() for each in authorizations if _is_bearer(each)]
+    others = len(authorizations) - len(tokens)
+    for name, value in request.parameters():
+        if name == b"access_token":
+            tokens.append(value.decode("utf-8", "surrogateescape"))
+        elif name == b"X-Amz-Signature":
+            others += 1
+    if not tokens:
+        return None
+    if len(tokens) > 1 or others:
+        raise IncompleteSignature(
+            "the request says in more than one way who sends it; send one token, or a signature"
+        )
+    return tokens[0]
