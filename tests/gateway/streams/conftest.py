@@ -19,4 +19,6 @@ class WithoutLoop(PromptAcks):
 
 @pytest.fixture(autouse=True)
 def _reads_without_a_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A large read is delivered at once: there is no loop in which it could wait its turn."""
+    monkeypatch.setattr("partway.protocol.connection.READ_BYTES_PER_TURN", 1 << 30)
     monkeypatch.setattr("partway.protocol.connection.prompt_acks", WithoutLoop())
