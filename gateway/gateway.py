@@ -20,9 +20,7 @@ from partway.gateway.apis.manifests import MANIFESTS
 from partway.gateway.apis.switched_off import routes_of_switched_off
 from partway.gateway.arns import Arns
 from partway.gateway.clock import LoopClock
-from partway.gateway.disk_recovery import NEEDS_DISK, DiskRecovery, DiskStep
 from partway.gateway.fleet.dialler import Dialler, dial_container
-from partway.gateway.fleet.file_work import on_thread
 from partway.gateway.fleet.fleet import Fleet
 from partway.gateway.fleet.leftover_containers import (
     LeftoverContainers,
@@ -49,14 +47,16 @@ from partway.gateway.serving.repeated_lines import RepeatedLines
 from partway.gateway.serving.routes import Route
 from partway.gateway.serving.strangers import Strangers
 from partway.gateway.settings import Settings
-from partway.gateway.store.memory import MemoryStore
-from partway.gateway.store.store import Store, StoreError
+from partway.gateway.storage.disk_recovery import NEEDS_DISK, DiskRecovery, DiskStep
+from partway.gateway.storage.file_threads import on_thread
+from partway.gateway.storage.store.memory import MemoryStore
+from partway.gateway.storage.store.store import Store, StoreError
 from partway.gateway.streams.registry import Streams
 
 if TYPE_CHECKING:
-    from partway.gateway.fleet.data_directory import DataDirectory
     from partway.gateway.operations.admin import AdministeredFleet
     from partway.gateway.operations.admin_deployments import AdministeredDeployments
+    from partway.gateway.storage.data_directory import DataDirectory
 
 log = logging.getLogger("partway.gateway")
 

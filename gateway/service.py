@@ -6,9 +6,9 @@ from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from partway.gateway.disk_recovery import DiskStep
     from partway.gateway.serving.routes import Route
     from partway.gateway.settings import Settings
+    from partway.gateway.storage.disk_recovery import DiskStep
 
 
 class Service:

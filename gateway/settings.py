@@ -60,10 +60,9 @@ from partway.gateway.endpoint_settings.tables import (
     InstanceTable,
     Name,
 )
-from partway.gateway.files import user_data_folder
 from partway.gateway.fleet.commands import program_of
 from partway.gateway.fleet.endpoints import Attached, Endpoint, InstanceTimes, Program
-from partway.gateway.fleet.limits import MAX_LAUNCHED_CONTAINERS, MODEL_DATA_QUOTA
+from partway.gateway.fleet.limits import MAX_LAUNCHED_CONTAINERS
 from partway.gateway.limits import (
     MAX_CONNECTIONS,
     MAX_GATHERED_BYTES,
@@ -73,6 +72,8 @@ from partway.gateway.limits import (
     SHARE_OF_ONE,
 )
 from partway.gateway.serving.peers import network_of
+from partway.gateway.storage.files import user_data_folder
+from partway.gateway.storage.limits import MODEL_DATA_QUOTA
 from partway.gateway.streams.policy import StreamPolicy
 from partway.gateway.tls.errors import TlsError
 from partway.gateway.tls.trust import Trust

@@ -326,10 +326,9 @@ def test_top_level_holds_only_what_belongs_there():
 #: From the ground up: a room imports from its own floor and from those below it. The picture is in
 #: ``docs/discussion/architecture.md``.
 FLOORS = (
-    {"archives", "arns", "clock", "configuration", "dialling", "disk_recovery", "disk_refusals",
-     "endpoint_series", "files", "limits", "loop_turns", "many_timers", "object_files",
-     "plain_text", "process_metrics", "quota", "silent_hosts", "store", "terminal", "waiting",
-     "watch"},
+    {"arns", "clock", "configuration", "dialling", "endpoint_series", "limits", "loop_turns",
+     "many_timers", "plain_text", "process_metrics", "quota", "silent_hosts", "storage", "terminal",
+     "waiting", "watch"},
     {"access", "client", "tls"},
     {"serving"},
     {"requests", "streams"},

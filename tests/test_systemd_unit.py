@@ -9,7 +9,7 @@ import pytest
 
 from partway.gateway.fleet.limits import KILL_TIMEOUT, OUTPUT_CLOSE_TIMEOUT, STOP_GRACE
 from partway.gateway.settings import Settings
-from partway.gateway.store.limits import STORE_CLOSE_TIMEOUT
+from partway.gateway.storage.store.limits import STORE_CLOSE_TIMEOUT
 from tests.conftest import ROOT
 
 UNIT = ROOT / "docs" / "examples" / "partway-gateway.service"

@@ -42,7 +42,6 @@ from partway.gateway.access.policies import (
 from partway.gateway.configuration.expected import Moment, array, text
 from partway.gateway.configuration.messages import Place, SettingsError
 from partway.gateway.configuration.reader import read_toml
-from partway.gateway.files import others_may
 from partway.gateway.limits import (
     MAX_KEYS_PER_PRINCIPAL,
     MAX_PATTERNS_PER_PRINCIPAL,
@@ -51,6 +50,7 @@ from partway.gateway.limits import (
     MIN_TOKEN_CHARACTERS,
     PRINCIPALS_CHECK_INTERVAL,
 )
+from partway.gateway.storage.files import others_may
 from partway.log_lines import LogLine
 from partway.protocol.sigv4 import Credentials
 

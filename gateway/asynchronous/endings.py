@@ -25,7 +25,7 @@ from partway.gateway.asynchronous.requests import (
 )
 from partway.gateway.clock import Clock
 from partway.gateway.plain_text import cut
-from partway.gateway.store.store import Record, Removal
+from partway.gateway.storage.store.store import Record, Removal
 from partway.gateway.waiting import pause
 from partway.log_lines import LogLine
 from partway.protocol.limits import LOGGED_CHARACTERS

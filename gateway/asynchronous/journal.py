@@ -16,7 +16,7 @@ from partway.gateway.asynchronous.limits import (
     JOURNAL_WRITE_TIMEOUT,
 )
 from partway.gateway.clock import Clock, Timer
-from partway.gateway.store.store import Body, Record, Removal, Store, StoreError
+from partway.gateway.storage.store.store import Body, Record, Removal, Store, StoreError
 from partway.gateway.waiting import time_limit
 from partway.log_lines import LogLine
 

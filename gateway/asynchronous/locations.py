@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from partway.gateway.asynchronous import local_files
-from partway.gateway.asynchronous.file_turns import FileTurns, NoTurn
 from partway.gateway.asynchronous.limits import (
     FILE_TIMEOUT,
     FOLDER_THREADS,
@@ -21,11 +19,13 @@ from partway.gateway.asynchronous.limits import (
     KNOWN_BUCKETS,
     PUT_BYTES_PER_SECOND,
 )
-from partway.gateway.asynchronous.local_files import LocalFile
 from partway.gateway.asynchronous.requests import AsyncAnswer
 from partway.gateway.clock import Clock
-from partway.gateway.control.local_paths import LocalRoots, is_local, plain_path
-from partway.gateway.object_files import (
+from partway.gateway.storage.file_turns import FileTurns, NoTurn
+from partway.gateway.storage.places import local_place
+from partway.gateway.storage.places.local_place import LocalFile
+from partway.gateway.storage.places.local_roots import LocalRoots, is_local, plain_path
+from partway.gateway.storage.places.s3_place import (
     SCHEME,
     ObjectFile,
     ObjectFiles,
@@ -124,7 +124,7 @@ class Locations:
         try:
             if is_local(location):
                 roots = self._roots()
-                work = partial(local_files.looked_up, roots, location)
+                work = partial(local_place.looked_up, roots, location)
                 found = await self._reading(location).run(FILE_TIMEOUT, work)
             else:
                 bucket, key = split_url(location)
@@ -147,7 +147,7 @@ class Locations:
             if isinstance(source.file, LocalFile):
                 at = 0
                 while at < source.size:
-                    work = partial(local_files.piece, source.file, at)
+                    work = partial(local_place.piece, source.file, at)
                     piece = await self._reading(source.location).run(FILE_TIMEOUT, work)
                     at += len(piece)
                     yield piece
@@ -167,7 +167,7 @@ class Locations:
         """
         try:
             if is_local(location):
-                work = partial(local_files.put, self._results, location, answer.content)
+                work = partial(local_place.put, self._results, location, answer.content)
                 seconds = FILE_TIMEOUT + answer.size / PUT_BYTES_PER_SECOND
                 root = self._results.root_as_written(location)
                 await self._turns(self._puts, root).run(seconds, work)

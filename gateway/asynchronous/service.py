@@ -20,10 +20,10 @@ from partway.gateway.asynchronous.spool import Spool
 from partway.gateway.asynchronous.waiting_requests import WaitingLimits
 from partway.gateway.asynchronous.worker import AsyncWorker
 from partway.gateway.clock import Clock
-from partway.gateway.control.local_paths import LocalRoots
 from partway.gateway.operations.invocations import Invocations
 from partway.gateway.settings import Settings
-from partway.gateway.store.store import Store, StoreUnavailable
+from partway.gateway.storage.places.local_roots import LocalRoots
+from partway.gateway.storage.store.store import Store, StoreUnavailable
 
 
 class AsyncService:

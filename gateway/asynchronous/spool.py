@@ -9,7 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
 
-from partway.gateway.asynchronous.file_turns import FileTurns
 from partway.gateway.asynchronous.limits import (
     FILE_TIMEOUT,
     PIECE_BYTES,
@@ -18,8 +17,9 @@ from partway.gateway.asynchronous.limits import (
 from partway.gateway.asynchronous.requests import AsyncRequest
 from partway.gateway.asynchronous.spool_room import SpoolFull, SpoolRoom, SpoolShare
 from partway.gateway.clock import Clock
-from partway.gateway.files import free_and_reserved
-from partway.gateway.fleet.file_work import Wanted, WorkStopped
+from partway.gateway.storage.file_threads import Wanted, WorkStopped
+from partway.gateway.storage.file_turns import FileTurns
+from partway.gateway.storage.files import free_and_reserved
 
 _T = TypeVar("_T")
 

@@ -31,7 +31,7 @@ from partway.gateway.asynchronous.spool import Spool
 from partway.gateway.asynchronous.spool_room import SpoolFull
 from partway.gateway.asynchronous.waiting_requests import WaitingLimits, WaitingRequests
 from partway.gateway.clock import Clock, Timer
-from partway.gateway.store.store import Record, StoreError
+from partway.gateway.storage.store.store import Record, StoreError
 from partway.gateway.waiting import first_of, set_or_over
 from partway.log_lines import LogLine
 from partway.protocol.errors import ApiError, InternalServerError, ServiceUnavailable

@@ -22,10 +22,10 @@ from partway.gateway.cli.gateway_asked import (
     say_why,
 )
 from partway.gateway.cli.process import INTERRUPTED, interrupted_by_sigterm
-from partway.gateway.files import is_file_or_folder, replacing
-from partway.gateway.fleet.data_directory import DataDirectory, DataDirectoryError
-from partway.gateway.store.backups import check_backup, snapshot_of_stopped
-from partway.gateway.store.store import BackupError, StoreError
+from partway.gateway.storage.data_directory import DataDirectory, DataDirectoryError
+from partway.gateway.storage.files import is_file_or_folder, replacing
+from partway.gateway.storage.store.backups import check_backup, snapshot_of_stopped
+from partway.gateway.storage.store.store import BackupError, StoreError
 from partway.log_lines import say_failure
 
 if TYPE_CHECKING:

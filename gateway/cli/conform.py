@@ -18,12 +18,12 @@ from rich.text import Text
 from partway.gateway.cli import COMMANDS
 from partway.gateway.cli.arguments import seconds
 from partway.gateway.cli.process import INTERRUPTED, until_signalled
-from partway.gateway.files import is_file_or_folder
 from partway.gateway.fleet.commands import unexpanded_variables
 from partway.gateway.fleet.endpoints import container_address
 from partway.gateway.fleet.images import ENGINE_SCHEME, is_image
 from partway.gateway.limits import CONTAINER_PING_INTERVAL
 from partway.gateway.plain_text import safe, safe_lines
+from partway.gateway.storage.files import is_file_or_folder
 from partway.gateway.terminal import console_for, print_line
 from partway.gateway.workbench.conformance.asking import AskedWrongly, Plan, Question, understood
 from partway.gateway.workbench.conformance.checks import ALL

@@ -14,17 +14,17 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote, urlencode
 
-from partway.gateway.files import is_file_or_folder
-from partway.gateway.fleet.data_directory import (
+from partway.gateway.fleet.status import EndpointStatus
+from partway.gateway.fleet.status_json import from_json
+from partway.gateway.plain_text import safe_lines
+from partway.gateway.storage.data_directory import (
     DataDirectoryError,
     admin_socket,
     announced,
     gateways_folder,
     socket_name,
 )
-from partway.gateway.fleet.status import EndpointStatus
-from partway.gateway.fleet.status_json import from_json
-from partway.gateway.plain_text import safe_lines
+from partway.gateway.storage.files import is_file_or_folder
 
 #: Seconds for the beginning of an answer, which takes milliseconds.
 PATIENCE: Final = 10.0

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from partway.gateway.cli.invoke_sound import Sound, asked_sound, opened_sound
-from partway.gateway.files import open_regular
+from partway.gateway.storage.files import open_regular
 from partway.protocol.parts import CompletionState, DataType, PayloadPart
 
 #: Pieces that a file is sent in: 64 KiB.

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qs
 
 from partway.gateway.cli.wav_file import WavFile
-from partway.gateway.files import open_regular
+from partway.gateway.storage.files import open_regular
 
 if TYPE_CHECKING:
     import numpy as np

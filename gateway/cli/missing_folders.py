@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from partway.gateway.clock import Clock
-from partway.gateway.files import is_folder
-from partway.gateway.fleet.file_work import on_thread
-from partway.gateway.fleet.limits import MODEL_DATA_LOOK_TIMEOUT
 from partway.gateway.settings import Settings
+from partway.gateway.storage.file_threads import on_thread
+from partway.gateway.storage.files import is_folder
+from partway.gateway.storage.limits import MODEL_DATA_LOOK_TIMEOUT
 from partway.gateway.waiting import time_limit
 from partway.log_lines import LogLine
 

@@ -16,9 +16,9 @@ from partway.gateway.cli.gateway_asked import (
     say_why,
 )
 from partway.gateway.cli.process import INTERRUPTED, interrupted_by_sigterm
-from partway.gateway.fleet.data_directory import DataDirectory, DataDirectoryError
-from partway.gateway.store.backups import restore
-from partway.gateway.store.store import BackupError
+from partway.gateway.storage.data_directory import DataDirectory, DataDirectoryError
+from partway.gateway.storage.store.backups import restore
+from partway.gateway.storage.store.store import BackupError
 from partway.log_lines import say_failure
 
 if TYPE_CHECKING:

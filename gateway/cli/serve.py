@@ -37,14 +37,7 @@ from partway.gateway.cli.serve_data import (
 )
 from partway.gateway.clock import Clock, LoopClock
 from partway.gateway.configuration.messages import SettingsError
-from partway.gateway.disk_recovery import ASKING, NEEDS_DISK, TLS_PORT, DiskStep
-from partway.gateway.files import user_data_folder
-from partway.gateway.fleet.data_directory import (
-    DataDirectory,
-    DataDirectoryError,
-)
 from partway.gateway.fleet.dialler import Dialler, dial_container
-from partway.gateway.fleet.file_work import on_thread
 from partway.gateway.fleet.ping import tell_which_answer
 from partway.gateway.gateway import Gateway, Listening
 from partway.gateway.limits import (
@@ -55,7 +48,14 @@ from partway.gateway.limits import (
 from partway.gateway.operations.admin import AdminSocket
 from partway.gateway.reloading import Reloading
 from partway.gateway.settings import Settings
-from partway.gateway.store.store import StoreError
+from partway.gateway.storage.data_directory import (
+    DataDirectory,
+    DataDirectoryError,
+)
+from partway.gateway.storage.disk_recovery import ASKING, NEEDS_DISK, TLS_PORT, DiskStep
+from partway.gateway.storage.file_threads import on_thread
+from partway.gateway.storage.files import user_data_folder
+from partway.gateway.storage.store.store import StoreError
 from partway.gateway.tls.errors import TlsError, TlsUnavailable
 from partway.gateway.waiting import before
 from partway.log_lines import LogLine, say_failure, say_listening, start_logging

@@ -12,7 +12,6 @@ from partway.gateway.access.principals import Principals, PrincipalsError
 from partway.gateway.apis.manifests import NAMES
 from partway.gateway.cli.missing_folders import missing_folders
 from partway.gateway.configuration.messages import SettingsError
-from partway.gateway.files import is_file_or_folder
 from partway.gateway.fleet.endpoints import (
     Attached,
     Containers,
@@ -26,6 +25,7 @@ from partway.gateway.fleet.endpoints import (
 from partway.gateway.fleet.launchers.launcher import LaunchError
 from partway.gateway.fleet.launchers.program_lookup import find_program
 from partway.gateway.settings import NO_APIS, Settings
+from partway.gateway.storage.files import is_file_or_folder
 from partway.gateway.tls.context import TlsFiles, server_context
 from partway.gateway.tls.errors import TlsError
 from partway.gateway.tls.local_ca import certificate_name

@@ -11,18 +11,18 @@ from pathlib import Path
 
 from partway.gateway.apis.control import manifest as control
 from partway.gateway.clock import LoopClock
-from partway.gateway.disk_refusals import is_disk_refusal
-from partway.gateway.files import is_file_or_folder
-from partway.gateway.fleet.data_directory import (
+from partway.gateway.operations.admin import AdminSocket
+from partway.gateway.settings import Settings
+from partway.gateway.storage.data_directory import (
     DataDirectory,
     DataDirectoryError,
     DataDirectoryUnavailable,
     default_data_directory,
 )
-from partway.gateway.operations.admin import AdminSocket
-from partway.gateway.settings import Settings
-from partway.gateway.store.memory import MemoryStore
-from partway.gateway.store.store import Store, StoreError
+from partway.gateway.storage.disk_refusals import is_disk_refusal
+from partway.gateway.storage.files import is_file_or_folder
+from partway.gateway.storage.store.memory import MemoryStore
+from partway.gateway.storage.store.store import Store, StoreError
 from partway.log_lines import LogLine
 
 log = logging.getLogger("partway.serve")
@@ -87,7 +87,7 @@ def uses_store(loaded: Settings) -> bool:
 
 
 async def _sqlite_store(path: Path) -> Store:
-    from partway.gateway.store.sqlite import SqliteStore  # of the control plane alone
+    from partway.gateway.storage.store.sqlite import SqliteStore  # of the control plane alone
 
     return await SqliteStore.opened(path, LoopClock())
 

@@ -23,8 +23,8 @@ from partway.gateway.cli.gateway_asked import (
 )
 from partway.gateway.cli.process import INTERRUPTED, interrupted_by_sigterm
 from partway.gateway.cli.readiness import NotReady, ReadinessUrl
-from partway.gateway.fleet.data_directory import announced
 from partway.gateway.fleet.status import EndpointState
+from partway.gateway.storage.data_directory import announced
 
 if TYPE_CHECKING:
     # argparse has no public name for what add_subparsers() returns.

@@ -33,7 +33,7 @@ from partway.gateway.configuration.messages import (
     unknown,
     unknown_among,
 )
-from partway.gateway.files import read_bounded
+from partway.gateway.storage.files import read_bounded
 from partway.protocol.limits import MIB
 
 _T = TypeVar("_T")

@@ -8,9 +8,9 @@ from typing import Any, Final
 from partway.gateway.access.authentication import Identity
 from partway.gateway.asynchronous.locations import in_iams_words
 from partway.gateway.control.errors import ValidationException
-from partway.gateway.control.local_paths import LocalRoots
 from partway.gateway.control.named_places import checked_place
 from partway.gateway.control.planned import DeploymentPlan
+from partway.gateway.storage.places.local_roots import LocalRoots
 
 #: Of the output's configuration: where something is put.
 _PLACES: Final = ("S3OutputPath", "S3FailurePath")

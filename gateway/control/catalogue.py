@@ -18,7 +18,7 @@ from partway.gateway.control.errors import (
 from partway.gateway.control.limits import MAX_RESOURCE_BYTES, MAX_RESOURCES
 from partway.gateway.control.listing import Listed
 from partway.gateway.control.resources import Kind, Resource, Resources
-from partway.gateway.store.store import StoreError
+from partway.gateway.storage.store.store import StoreError
 
 #: Each kind as AWS's messages have it, and as actions do.
 NOUNS: Final[Mapping[Kind, str]] = {

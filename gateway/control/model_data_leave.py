@@ -16,7 +16,7 @@ from partway.gateway.asynchronous.locations import arn_of_location
 from partway.gateway.control.errors import ValidationException
 from partway.gateway.control.model_data_places import named_locations
 from partway.gateway.fleet.endpoints import Endpoint
-from partway.gateway.fleet.model_sources import location_of
+from partway.gateway.storage.model_data.sources import location_of
 
 _ACTION: Final = "s3:GetObject"
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from partway.gateway.control.errors import ValidationException
-from partway.gateway.control.local_paths import LocalRoots, is_local, path_as_named
-from partway.gateway.fleet.model_sources import location_of
-from partway.gateway.object_files import SCHEME
+from partway.gateway.storage.model_data.sources import location_of
+from partway.gateway.storage.places.local_roots import LocalRoots, is_local, path_as_named
+from partway.gateway.storage.places.s3_place import SCHEME
 
 
 def model_data_of(container: Mapping[str, Any], roots: LocalRoots) -> str | None:

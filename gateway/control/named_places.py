@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from partway.gateway.control.errors import ValidationException
-from partway.gateway.control.local_paths import LocalRoots, is_local, plain_path
-from partway.gateway.object_files import SCHEME, ObjectFilesError, split_url
+from partway.gateway.storage.places.local_roots import LocalRoots, is_local, plain_path
+from partway.gateway.storage.places.s3_place import SCHEME, ObjectFilesError, split_url
 
 
 def checked_place(

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 
 from partway.gateway.clock import Clock, Timer
 from partway.gateway.control.limits import STORE_RETRY_INTERVAL
-from partway.gateway.store.store import StoreError
+from partway.gateway.storage.store.store import StoreError
 from partway.log_lines import LogLine
 
 log = logging.getLogger("partway.control")

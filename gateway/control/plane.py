@@ -10,7 +10,6 @@ from typing import Any, Final, TypeVar
 from partway.gateway.access.authentication import Identity
 from partway.gateway.arns import Arns
 from partway.gateway.clock import Clock
-from partway.gateway.control import local_paths
 from partway.gateway.control.async_rules import AsyncRules
 from partway.gateway.control.catalogue import Catalogue
 from partway.gateway.control.coverage import check_covered
@@ -29,7 +28,8 @@ from partway.gateway.control.tags import TagOperations
 from partway.gateway.control.unbroken import UnbrokenWork
 from partway.gateway.control.validation import CheckedInputs, LocalRule, no_local_paths
 from partway.gateway.serving.routes import Route
-from partway.gateway.store.store import StoreUnavailable
+from partway.gateway.storage.places import local_roots
+from partway.gateway.storage.store.store import StoreUnavailable
 
 #: SageMaker's API, as targets and as botocore's files have it.
 _TARGETS: Final = "SageMaker"
@@ -82,7 +82,7 @@ class ControlPlane:
         self._work = UnbrokenWork(clock)
         shapes = ServiceShapes(_SERVICE, _VERSION, self._operations)
         self._inputs = CheckedInputs(shapes, may_be_named)
-        self._inputs_of_operator = CheckedInputs(shapes, local_paths.is_local)
+        self._inputs_of_operator = CheckedInputs(shapes, local_roots.is_local)
 
     def add(
         self,

@@ -14,7 +14,6 @@ from typing import Any, Final
 
 from partway.gateway.control.environments import EVERY_VARIABLE, environment_of
 from partway.gateway.control.errors import ValidationException
-from partway.gateway.control.local_paths import LocalRoots, is_local
 from partway.gateway.control.model_data_places import model_data_of, named_places
 from partway.gateway.control.operator_models import command_of
 from partway.gateway.control.vertex_models import vertex_of, without_what_it_says
@@ -32,7 +31,8 @@ from partway.gateway.fleet.endpoints import (
 )
 from partway.gateway.fleet.images import is_image, resolve_image
 from partway.gateway.fleet.limits import MAX_ENDPOINT_CONTAINERS, MAX_INSTANCES
-from partway.gateway.fleet.pinned_path import PinnedPath
+from partway.gateway.storage.places.local_roots import LocalRoots, is_local
+from partway.gateway.storage.places.pinned_path import PinnedPath
 from partway.gateway.streams.policy import StreamPolicy
 
 #: Members of the API's inputs and outputs, by their names.

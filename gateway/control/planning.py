@@ -8,13 +8,13 @@ from pathlib import Path
 
 from partway.gateway.clock import Clock
 from partway.gateway.control.errors import ValidationException
-from partway.gateway.control.local_paths import LocalRoots
 from partway.gateway.control.planned import ApiSurroundings, DeploymentPlan, planned
 from partway.gateway.fleet.endpoints import Endpoint
-from partway.gateway.fleet.file_work import on_thread
 from partway.gateway.fleet.gpus import gpus_of_this_machine
-from partway.gateway.fleet.limits import MODEL_DATA_LOOK_TIMEOUT
 from partway.gateway.settings import Settings
+from partway.gateway.storage.file_threads import on_thread
+from partway.gateway.storage.limits import MODEL_DATA_LOOK_TIMEOUT
+from partway.gateway.storage.places.local_roots import LocalRoots
 from partway.gateway.waiting import time_limit
 from partway.protocol.errors import ServiceUnavailable
 

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from partway.gateway.clock import Clock
 from partway.gateway.control.limits import CHANGE_WAIT_TIMEOUT
-from partway.gateway.store.store import Record, Removal, Store, StoreError, StoreUnavailable
+from partway.gateway.storage.store.store import Record, Removal, Store, StoreError, StoreUnavailable
 from partway.gateway.waiting import held_in_time
 
 #: What there is of resources, as it is in their ARNs.

@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from partway.gateway.access.authentication import Identity
-from partway.gateway.asynchronous.locations import in_iams_words
 from partway.gateway.control.async_rules import AsyncRules
 from partway.gateway.control.catalogue import Catalogue
 from partway.gateway.control.container_room import ContainerRoom
@@ -20,7 +19,6 @@ from partway.gateway.control.errors import (
 from partway.gateway.control.json_rpc import Answer, ControlOperation
 from partway.gateway.control.limits import MAX_RESOURCE_BYTES, MAX_RESOURCES
 from partway.gateway.control.listing import Listed, page_of
-from partway.gateway.control.local_paths import is_local
 from partway.gateway.control.makers import maker_of
 from partway.gateway.control.model_data_leave import ModelDataLeave
 from partway.gateway.control.named_places import checked_place
@@ -40,6 +38,7 @@ from partway.gateway.control.transform_records import (
     summary_of,
 )
 from partway.gateway.quota import NOBODY, QuotaFull
+from partway.gateway.storage.places.locations import checked_arn, is_local
 from partway.gateway.transform.options import OptionsError
 
 #: Kinds of input that are read (``S3DataType``).
@@ -222,7 +221,7 @@ class TransformOperations:
         _check_leave(identity, source["S3Uri"])
         target = members["TransformOutput"]["S3OutputPath"]
         self._rules.check_place("S3OutputPath", target)
-        identity.check("s3:PutObject", f"{in_iams_words(target.removesuffix('/'))}/*")
+        identity.check("s3:PutObject", f"{checked_arn(target.removesuffix('/'))}/*")
 
     async def _check_model(self, name: str, members: Members, record: TransformRecord) -> None:
         """Refuse a model of which no instance can be made, or that no job can ask.
@@ -257,6 +256,6 @@ def _check_leave(identity: Identity, location: str) -> None:
         AccessDenied: they may not.
     """
     is_folder = location.endswith("/")
-    resource = in_iams_words(location.rstrip("/") if is_local(location) else location)
+    resource = checked_arn(location.rstrip("/") if is_local(location) else location)
     if is_folder or not identity.may("s3:GetObject", resource):
         identity.check("s3:GetObject", f"{resource.removesuffix('/')}/*")

@@ -26,8 +26,8 @@ from partway.gateway.fleet.making import Means
 from partway.gateway.fleet.status import EndpointStatus
 from partway.gateway.limits import SHARE_OF_ONE
 from partway.gateway.quota import Quota, QuotaLimits
-from partway.gateway.store.store import StoreError
-from partway.gateway.transform.callers_outputs import UnfinishedOutputs
+from partway.gateway.storage.places.place import StorageFailed
+from partway.gateway.storage.store.store import StoreError
 from partway.gateway.transform.callers_places import CallersPlaces
 from partway.gateway.transform.data_processing import DataProcessing, processing_of
 from partway.gateway.transform.execution_parameters import settled
@@ -37,7 +37,7 @@ from partway.gateway.transform.job import TransformJob
 from partway.gateway.transform.model import ModelGone
 from partway.gateway.transform.options import OptionsError, TransformOptions
 from partway.gateway.transform.outcomes import Progress
-from partway.gateway.transform.storage import StorageFailed
+from partway.gateway.transform.outputs import UnfinishedOutputs
 from partway.gateway.waiting import before, pause
 from partway.log_lines import LogLine
 from partway.protocol.errors import ApiError

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from partway.gateway.configuration.expected import text
 from partway.gateway.configuration.messages import SettingsError
 from partway.gateway.dialling import is_loopback
-from partway.gateway.files import others_may
+from partway.gateway.storage.files import others_may
 
 #: What SageMaker's own containers read, and no command: unless the settings say otherwise.
 OF_THE_PLATFORM: Final = ("SAGEMAKER_*",)

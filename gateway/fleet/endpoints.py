@@ -21,9 +21,9 @@ from partway.gateway.fleet.limits import (
     VERTEX_PING_TIMEOUT,
     VERTEX_PINGS_MISSED,
 )
-from partway.gateway.fleet.pinned_path import PinnedPath
 from partway.gateway.fleet.surfaces import SAGEMAKER, Surface, VertexContainer
 from partway.gateway.requests.prediction import PredictionPolicy
+from partway.gateway.storage.places.pinned_path import PinnedPath
 from partway.gateway.streams.policy import StreamPolicy
 from partway.gateway.tls.trust import Trust
 from partway.protocol.errors import InputValidationError

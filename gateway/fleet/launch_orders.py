@@ -11,7 +11,6 @@ from pathlib import Path
 from partway.gateway.fleet.container_ids import container_id
 from partway.gateway.fleet.container_outputs import ContainerOutputs
 from partway.gateway.fleet.endpoints import Attached, Containers, Endpoint, Place, Variant
-from partway.gateway.fleet.file_work import on_thread
 from partway.gateway.fleet.launchers.containers import RunningContainers
 from partway.gateway.fleet.launchers.launcher import (
     LaunchError,
@@ -19,12 +18,13 @@ from partway.gateway.fleet.launchers.launcher import (
     RunningContainer,
     no_output,
 )
-from partway.gateway.fleet.limits import MODEL_DATA_LOOK_TIMEOUT
 from partway.gateway.fleet.making import CapturedOutput, Making, Means
-from partway.gateway.fleet.model_data import HeldData, ModelDataError
-from partway.gateway.fleet.pinned_path import PinnedPath
 from partway.gateway.fleet.routing import InstanceLoad
 from partway.gateway.fleet.slow_start import SlowStart
+from partway.gateway.storage.file_threads import on_thread
+from partway.gateway.storage.limits import MODEL_DATA_LOOK_TIMEOUT
+from partway.gateway.storage.model_data.model_data import HeldData, ModelDataError
+from partway.gateway.storage.places.pinned_path import PinnedPath
 from partway.gateway.waiting import time_limit
 
 

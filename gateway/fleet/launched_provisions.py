@@ -12,8 +12,6 @@ from pathlib import Path
 from uuid import uuid4
 
 from partway.gateway.clock import Clock
-from partway.gateway.files import temporary_folder
-from partway.gateway.fleet.data_directory import DataDirectory
 from partway.gateway.fleet.endpoints import Containers, Image, Program, Source
 from partway.gateway.fleet.gpus import GpuShares
 from partway.gateway.fleet.launchers.containers import ContainersLauncher
@@ -21,8 +19,10 @@ from partway.gateway.fleet.launchers.engine import EngineLauncher
 from partway.gateway.fleet.launchers.launcher import Launcher, LaunchError
 from partway.gateway.fleet.launchers.programs import ProgramLauncher
 from partway.gateway.fleet.limits import LEFTOVERS_LOOK_TIMEOUT, LEFTOVERS_TIMEOUT
-from partway.gateway.fleet.model_data import HeldData, ModelData, ModelDataError
 from partway.gateway.fleet.output import OutputFolder
+from partway.gateway.storage.data_directory import DataDirectory
+from partway.gateway.storage.files import temporary_folder
+from partway.gateway.storage.model_data.model_data import HeldData, ModelData, ModelDataError
 from partway.gateway.waiting import time_limit
 from partway.log_lines import LogLine
 

@@ -7,9 +7,9 @@ import threading
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from partway.gateway.files import open_regular
 from partway.gateway.fleet.limits import MAX_LOG_LINE
 from partway.gateway.fleet.printed_files import log_files
+from partway.gateway.storage.files import open_regular
 
 #: Read at once.
 _BLOCK: Final = 64 * 1024

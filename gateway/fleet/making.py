@@ -12,8 +12,8 @@ from partway.gateway.fleet.launchers.launcher import Launcher, Order, RunningCon
 from partway.gateway.fleet.routing import InstanceLoad
 
 if TYPE_CHECKING:
-    from partway.gateway.fleet.model_data import HeldData
     from partway.gateway.fleet.slow_start import SlowStart
+    from partway.gateway.storage.model_data.model_data import HeldData
 
 #: Asks a container's ``/ping``, with so many seconds for the answer; None if that was 200, else
 #: what was wrong. Raises OutOfDescriptors where it could not be asked.

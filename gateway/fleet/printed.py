@@ -12,7 +12,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self, overload
 
-from partway.gateway.files import open_regular
 from partway.gateway.fleet.container_ids import instance_of as instance_of_container
 from partway.gateway.fleet.printed_files import (
     ENTRY,
@@ -22,6 +21,7 @@ from partway.gateway.fleet.printed_files import (
     log_files,
     times_files,
 )
+from partway.gateway.storage.files import open_regular
 
 _POSITION: Final = itemgetter(0)
 _TIME: Final = itemgetter(1)

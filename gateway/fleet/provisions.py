@@ -12,17 +12,17 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 from partway.gateway.clock import Clock
-from partway.gateway.fleet.data_directory import DataDirectory
 from partway.gateway.fleet.endpoints import Attached, Source
 from partway.gateway.fleet.launchers.attached import AttachLauncher
 from partway.gateway.fleet.launchers.launcher import Launcher
-from partway.gateway.fleet.limits import MODEL_DATA_QUOTA
 from partway.gateway.fleet.making import CapturedOutput, InstanceContext, Means
 from partway.gateway.fleet.pinging import Pinging
+from partway.gateway.storage.data_directory import DataDirectory
+from partway.gateway.storage.limits import MODEL_DATA_QUOTA
 
 if TYPE_CHECKING:
     from partway.gateway.fleet.launched_provisions import LaunchedProvisions
-    from partway.gateway.fleet.model_data import HeldData
+    from partway.gateway.storage.model_data.model_data import HeldData
 
 
 class Provisions:

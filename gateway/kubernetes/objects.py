@@ -18,7 +18,7 @@ from partway.gateway.kubernetes.history import History
 from partway.gateway.kubernetes.kinds import KINDS, CustomKind
 from partway.gateway.kubernetes.limits import MAX_OBJECT_BYTES, MAX_OBJECTS
 from partway.gateway.kubernetes.wanted import endpoint_of
-from partway.gateway.store.store import Record, Removal, Store, StoreError
+from partway.gateway.storage.store.store import Record, Removal, Store, StoreError
 from partway.gateway.waiting import held_in_time
 
 #: What a record's kind begins with.

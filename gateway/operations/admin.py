@@ -25,7 +25,6 @@ from typing import TYPE_CHECKING, Final, Protocol, cast
 from urllib.parse import parse_qsl, unquote
 
 from partway.gateway.clock import Clock
-from partway.gateway.fleet.data_directory import socket_name
 from partway.gateway.fleet.endpoints import check_name
 from partway.gateway.fleet.states import OVER
 from partway.gateway.fleet.status import EndpointStatus
@@ -38,7 +37,8 @@ from partway.gateway.limits import (
 from partway.gateway.serving.error_dialects import aws_rest_json
 from partway.gateway.serving.exchange import Exchange
 from partway.gateway.serving.http1 import Http1Server
-from partway.gateway.store.store import BackupError, StoreError
+from partway.gateway.storage.data_directory import socket_name
+from partway.gateway.storage.store.store import BackupError, StoreError
 from partway.gateway.waiting import time_limit
 from partway.log_lines import LogLine
 from partway.protocol.errors import (

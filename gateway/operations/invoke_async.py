@@ -15,8 +15,6 @@ from partway.gateway.asynchronous.limits import ATTEMPT_TIMEOUT, INLINE_BYTES, R
 from partway.gateway.asynchronous.locations import in_iams_words
 from partway.gateway.asynchronous.requests import AsyncRequest
 from partway.gateway.asynchronous.worker import AsyncWorker
-from partway.gateway.control.local_paths import is_local
-from partway.gateway.object_files import ObjectFilesError, split_url
 from partway.gateway.operations.invocation_headers import (
     ACCEPT,
     ASYNC_HEADERS,
@@ -35,6 +33,8 @@ from partway.gateway.serving.exchange import Exchange
 from partway.gateway.serving.payloads import GatheredPayload
 from partway.gateway.serving.peers import peer_of
 from partway.gateway.serving.routes import Route
+from partway.gateway.storage.places.local_roots import is_local
+from partway.gateway.storage.places.s3_place import ObjectFilesError, split_url
 from partway.protocol.content_codings import CONTENT_ENCODING
 from partway.protocol.errors import InputValidationError, ServiceUnavailable, UnknownEndpoint
 

@@ -17,8 +17,8 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 
 from partway.gateway.clock import Clock, Timer
-from partway.gateway.files import others_may
 from partway.gateway.limits import CERTIFICATE_CHECK_INTERVAL, CERTIFICATE_RENEWAL_INTERVAL
+from partway.gateway.storage.files import others_may
 from partway.gateway.tls.errors import TlsError
 from partway.log_lines import LogLine
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from partway.gateway.disk_refusals import DiskRefusal
+from partway.gateway.storage.disk_refusals import DiskRefusal
 
 
 class TlsError(Exception):

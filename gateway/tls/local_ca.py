@@ -24,14 +24,14 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from partway.gateway.disk_refusals import is_disk_refusal
-from partway.gateway.files import replace_file, user_data_folder
 from partway.gateway.limits import (
     AMAZONAWS_COM_REGION,
     CERTIFICATE_LOCK_TIMEOUT,
     CERTIFICATE_RENEWAL_DAYS,
     MAX_CERTIFICATE_NAMES,
 )
+from partway.gateway.storage.disk_refusals import is_disk_refusal
+from partway.gateway.storage.files import replace_file, user_data_folder
 from partway.gateway.tls.certificates import (
     ca_certificate,
     is_issued_by,

@@ -12,13 +12,13 @@ from contextlib import aclosing
 from functools import partial
 from pathlib import Path
 
-from partway.gateway.asynchronous import local_files
-from partway.gateway.asynchronous.local_files import LocalFile
 from partway.gateway.asynchronous.locations import in_iams_words
 from partway.gateway.clock import Clock
-from partway.gateway.control.local_paths import LocalRoots, is_local, plain_path
-from partway.gateway.fleet.file_work import Wanted
-from partway.gateway.object_files import SCHEME
+from partway.gateway.storage.file_threads import Wanted
+from partway.gateway.storage.places import local_place
+from partway.gateway.storage.places.local_place import LocalFile
+from partway.gateway.storage.places.local_roots import LocalRoots, is_local, plain_path
+from partway.gateway.storage.places.s3_place import SCHEME
 from partway.gateway.transform.limits import FILES_PER_TURN
 from partway.gateway.transform.local_storage import FileThreads, listed
 from partway.gateway.transform.manifests import ManifestInputs
@@ -62,7 +62,7 @@ class CallersLocalInputs:
 
     def _listed(self, path: Path, wanted: Wanted) -> list[TransformInput]:
         def looked_up(each: Path, name: str) -> TransformInput:
-            known = local_files.looked_up(self._roots, str(each), wanted)
+            known = local_place.looked_up(self._roots, str(each), wanted)
             place = LocalInput(str(known.path), known.identity)
             return TransformInput(checked_name(name, str(each)), known.size, place)
 
@@ -83,7 +83,7 @@ async def _callers_pieces(
     at = 0
     while at < known.size:
         try:
-            piece = await threads.run(known.path, partial(local_files.piece, known, at))
+            piece = await threads.run(known.path, partial(local_place.piece, known, at))
         except ValueError as error:
             raise StorageFailed(str(error)) from None
         at += len(piece)
@@ -167,7 +167,7 @@ class CallersManifest(ManifestInputs):
     def looked_up(self, path: str, name: str, wanted: Wanted) -> TransformInput:
         """Look a file of this machine up."""
         try:
-            known = local_files.looked_up(self._roots, path, wanted)
+            known = local_place.looked_up(self._roots, path, wanted)
         except ValueError as error:
             raise StorageFailed(str(error)) from None
         return TransformInput(name, known.size, LocalInput(str(known.path), known.identity))

@@ -7,9 +7,9 @@ from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 
-from partway.gateway.asynchronous import local_files
 from partway.gateway.asynchronous.limits import PUT_BYTES_PER_SECOND
-from partway.gateway.control.local_paths import LocalRoots
+from partway.gateway.storage.places import local_place
+from partway.gateway.storage.places.local_roots import LocalRoots
 from partway.gateway.transform.finished_files import FinishedFiles
 from partway.gateway.transform.gathering import GatheredFile, Gathering
 from partway.gateway.transform.limits import FILE_TIMEOUT
@@ -76,7 +76,7 @@ class _LocalOutput:
     async def finish(self) -> None:
         """Have it appear; see :class:`~.storage.OutputFile`."""
         gathered = self._gathered
-        work = partial(local_files.put, self._results, self._location, gathered.blocks())
+        work = partial(local_place.put, self._results, self._location, gathered.blocks())
         seconds = FILE_TIMEOUT + gathered.size / PUT_BYTES_PER_SECOND
         try:
             await self._threads.run(Path(self._location), work, seconds)

@@ -6,24 +6,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 from partway.gateway.clock import Clock
-from partway.gateway.control.local_paths import LocalRoots, is_local
-from partway.gateway.object_files import SCHEME, ObjectFile
 from partway.gateway.quota import Quota
-from partway.gateway.transform.callers_inputs import (
-    AllowedInputs,
-    CallersLocalInputs,
-    CallersManifest,
-)
-from partway.gateway.transform.callers_outputs import CallersLocalOutputs
+from partway.gateway.storage.places.folder_threads import FolderThreads
+from partway.gateway.storage.places.local_roots import LocalRoots
+from partway.gateway.storage.places.places import Places
 from partway.gateway.transform.gathering import Gathering
-from partway.gateway.transform.local_storage import FileThreads
-from partway.gateway.transform.object_storage import ObjectInputs, ObjectOutputs, bucket_and_key
-from partway.gateway.transform.storage import (
-    InputPlace,
-    LocalInput,
-    OutputPlace,
-    TransformInput,
-)
+from partway.gateway.transform.inputs import May, PlaceInputs
+from partway.gateway.transform.limits import FILE_THREADS, FILE_TIMEOUT
+from partway.gateway.transform.manifests import ManifestInputs
+from partway.gateway.transform.outputs import GatheredOutputs
+from partway.gateway.transform.storage import InputPlace, OutputPlace
 
 
 class CallersPlaces:
@@ -45,43 +37,25 @@ class CallersPlaces:
         quota: Quota,
         gathered: Path | None = None,
     ) -> None:
-        self._clock = clock
-        self._roots = roots
-        self._results = results
+        self._sources = Places(clock, roots, FILE_THREADS, FILE_TIMEOUT)
+        self._targets = Places(clock, lambda: results, FILE_THREADS, FILE_TIMEOUT)
+        self._threads = FolderThreads(clock, FILE_THREADS, FILE_TIMEOUT)
         self._quota = quota
         self._gathered = gathered
-        # Of each folder of the settings its own: a mount that is dead takes no other's threads.
-        self._threads: dict[Path | None, FileThreads] = {}
 
-    def inputs(
-        self, location: str, may: Callable[[str, str], bool], *, manifest: bool = False
-    ) -> InputPlace:
+    def inputs(self, location: str, may: May, *, manifest: bool = False) -> InputPlace:
         """The files that a caller names.
 
         Args:
             location: ``s3://BUCKET/PREFIX``, or a path of this machine.
             may: whether the caller may do something: an action, and a resource's ARN.
-            manifest: whether what is there names the files.
+            manifest: whether the file there is a manifest, which names the files.
 
         Raises:
             StorageFailed: it names no place.
         """
-        there = self._there(location, may)
-        if not manifest:
-            return there
-        threads = self._threads_of(self._roots().root_as_written(location))
-        return CallersManifest(location, there, self._roots(), may, threads, self._clock)
-
-    def _there(self, location: str, may: Callable[[str, str], bool]) -> InputPlace:
-        """What is at a location itself."""
-        if is_local(location):
-            roots = self._roots()
-            threads = self._threads_of(roots.root_as_written(location))
-            local = CallersLocalInputs(location, roots, threads)
-            return AllowedInputs(local, _path_of, may)
-        bucket, _ = bucket_and_key(location)
-        inputs = ObjectInputs(location, self._clock)
-        return AllowedInputs(inputs, lambda file: f"{SCHEME}{bucket}/{_key_of(file)}", may)
+        inputs = PlaceInputs(location, *self._sources.at(location), may)
+        return ManifestInputs(location, inputs, self._sources.at, may) if manifest else inputs
 
     def outputs(self, location: str, content_type: str, sender: str = "") -> OutputPlace:
         """Where a caller has answers put.
@@ -94,21 +68,5 @@ class CallersPlaces:
         Raises:
             StorageFailed: it names no place.
         """
-        gathering = Gathering(self._threads_of(None), self._gathered, self._quota, sender)
-        if not is_local(location):
-            return ObjectOutputs(location, content_type, gathering, self._clock)
-        threads = self._threads_of(self._results.root_as_written(location))
-        return CallersLocalOutputs(location, self._results, threads, gathering)
-
-    def _threads_of(self, folder: Path | None) -> FileThreads:
-        return self._threads.setdefault(folder, FileThreads(self._clock))
-
-
-def _path_of(file: TransformInput) -> str:
-    assert isinstance(file.file, LocalInput), "it was listed here"
-    return file.file.path
-
-
-def _key_of(file: TransformInput) -> str:
-    assert isinstance(file.file, ObjectFile), "it was listed in its bucket"
-    return file.file.key
+        gathering = Gathering(self._threads, self._gathered, self._quota, sender)
+        return GatheredOutputs(*self._targets.at(location), content_type, gathering)

@@ -9,7 +9,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from partway.gateway.files import open_regular
+from partway.gateway.storage.files import open_regular
 from partway.log_lines import LogLine
 
 log = logging.getLogger("partway.transform")

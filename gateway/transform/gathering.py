@@ -7,20 +7,19 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import IO
 
-from partway.gateway.files import free_and_reserved, temporary_folder
-from partway.gateway.fleet.file_work import Wanted
 from partway.gateway.limits import SHARE_OF_ONE
 from partway.gateway.quota import NOBODY, Quota, QuotaFull, QuotaLimits
-from partway.gateway.transform.limits import READ_BYTES
-from partway.gateway.transform.local_storage import FileThreads, write_all
-from partway.gateway.transform.storage import StorageFailed
+from partway.gateway.storage.file_threads import Wanted
+from partway.gateway.storage.files import free_and_reserved, temporary_folder
+from partway.gateway.storage.places.folder_threads import FolderThreads
+from partway.gateway.storage.places.place import StorageFailed
 
 
 def outputs_quota(size: int) -> Quota:
@@ -39,7 +38,7 @@ class Gathering:
         sender: whose share of the quota they count in; ``NOBODY`` for none.
     """
 
-    threads: FileThreads
+    threads: FolderThreads
     folder: Path | None = None
     quota: Quota | None = None
     sender: str = NOBODY
@@ -126,14 +125,6 @@ class GatheredFile:
         self._opened.seek(0)
         return self._opened
 
-    def blocks(self) -> Iterator[bytes]:
-        """All of it, read on the thread that asks."""
-        at = 0
-        # By its descriptor: a thread that hangs holds no lock that close() would wait for.
-        while block := os.pread(self._opened.fileno(), READ_BYTES, at):
-            at += len(block)
-            yield block
-
     def close(self) -> None:
         """Have it gone."""
         self._opened.close()
@@ -143,6 +134,18 @@ class GatheredFile:
         if self._quota is not None:
             self._quota.give_back(self.size, self._sender)
         self.size = 0
+
+
+def write_all(descriptor: int, data: bytes, wanted: Wanted) -> None:
+    """Write all of some bytes behind what is written, on a thread.
+
+    Raises:
+        OSError: the file system does not take them.
+    """
+    left = memoryview(data)
+    while left:
+        wanted.check()
+        left = left[os.write(descriptor, left) :]
 
 
 def _full(full: QuotaFull) -> StorageFailed:

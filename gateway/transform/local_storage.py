@@ -9,10 +9,10 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
-from partway.gateway.asynchronous.file_turns import FileTurns
 from partway.gateway.clock import Clock
-from partway.gateway.files import locked, open_regular
-from partway.gateway.fleet.file_work import Wanted
+from partway.gateway.storage.file_threads import Wanted
+from partway.gateway.storage.file_turns import FileTurns
+from partway.gateway.storage.files import locked, open_regular
 from partway.gateway.transform.limits import (
     FILE_THREADS,
     FILE_TIMEOUT,

@@ -10,8 +10,13 @@ from contextlib import aclosing
 from pathlib import Path
 
 from partway.gateway.clock import Clock
-from partway.gateway.fleet.file_work import Wanted
-from partway.gateway.object_files import SCHEME, ObjectFile, ObjectFiles, ObjectFilesError
+from partway.gateway.storage.file_threads import Wanted
+from partway.gateway.storage.places.s3_place import (
+    SCHEME,
+    ObjectFile,
+    ObjectFiles,
+    ObjectFilesError,
+)
 from partway.gateway.transform.limits import (
     FILES_AT_ONCE,
     FILES_PER_TURN,

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Collection
 from contextlib import aclosing, asynccontextmanager
 
 from partway.gateway.clock import Clock
-from partway.gateway.object_files import (
+from partway.gateway.storage.places.s3_place import (
     SCHEME,
     ObjectFile,
     ObjectFiles,

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from partway.gateway.clock import Clock
-from partway.gateway.object_files import SCHEME
+from partway.gateway.storage.places.s3_place import SCHEME
 from partway.gateway.transform.gathering import Gathering
 from partway.gateway.transform.local_storage import FileThreads, LocalInputs, LocalOutputs
 from partway.gateway.transform.manifests import ManifestInputs

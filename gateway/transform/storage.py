@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
-from partway.gateway.object_files import ObjectFile
+from partway.gateway.storage.places.s3_place import ObjectFile
 
 
 class StorageFailed(Exception):

@@ -29,7 +29,7 @@ from partway.gateway.operations.prediction_errors import grpc_status
 from partway.gateway.operations.prediction_routes import HOST_PREDICT
 from partway.gateway.serving.routes import Access, Leave
 from partway.gateway.settings import Settings
-from partway.gateway.store.memory import MemoryStore
+from partway.gateway.storage.store.memory import MemoryStore
 from tests.frame_factory import TEXT, close, frame
 from tests.gateway.control.deployed import a_model, a_plan
 from tests.wire.peers import (

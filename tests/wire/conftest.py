@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from partway.gateway.dialling import Address
-from partway.gateway.fleet.data_directory import DataDirectory
 from partway.gateway.fleet.dialler import Dialler, dial_container
 from partway.gateway.fleet.endpoints import Endpoint
 from partway.gateway.gateway import Gateway
 from partway.gateway.serving.routes import Route
 from partway.gateway.settings import Settings
-from partway.gateway.store.store import Store
+from partway.gateway.storage.data_directory import DataDirectory
+from partway.gateway.storage.store.store import Store
 from partway.gateway.streams.policy import StreamPolicy
 from partway.gateway.tls.context import server_context
 from partway.gateway.tls.local_ca import LocalCa

@@ -12,13 +12,13 @@ from partway.gateway.control.deployments import Deployments
 from partway.gateway.control.endpoint_keeper import EndpointKeeper
 from partway.gateway.control.endpoints import EndpointOperations
 from partway.gateway.control.known_endpoints import KnownEndpoints
-from partway.gateway.control.local_paths import LocalRoots
 from partway.gateway.control.model_data_leave import ModelDataLeave
 from partway.gateway.control.plane import ControlPlane
 from partway.gateway.control.resources import Resources
 from partway.gateway.control.target_routes import TargetRoutes
-from partway.gateway.disk_recovery import CHANGES, CREATED, DiskStep
 from partway.gateway.service import Service
+from partway.gateway.storage.disk_recovery import CHANGES, CREATED, DiskStep
+from partway.gateway.storage.places.local_roots import LocalRoots
 
 if TYPE_CHECKING:
     from partway.gateway.gateway import Gateway

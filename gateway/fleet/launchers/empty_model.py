@@ -7,8 +7,8 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from partway.gateway.disk_refusals import is_disk_refusal
-from partway.gateway.files import temporary_folder
+from partway.gateway.storage.disk_refusals import is_disk_refusal
+from partway.gateway.storage.files import temporary_folder
 
 #: Linux's file system in memory that every user may write to (shm_overview(7)).
 _MEMORY: Final = Path("/dev/shm")  # noqa: S108

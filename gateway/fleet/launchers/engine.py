@@ -15,7 +15,6 @@ from partway.gateway.clock import Clock, LoopClock
 from partway.gateway.dialling import Address
 from partway.gateway.fleet.container_ids import instance_of
 from partway.gateway.fleet.endpoints import Image
-from partway.gateway.fleet.file_work import on_thread
 from partway.gateway.fleet.gpus import GpuShares
 from partway.gateway.fleet.images import SHIPPED, is_image
 from partway.gateway.fleet.launchers.engine_answers import (
@@ -42,9 +41,10 @@ from partway.gateway.fleet.launchers.engine_request import (
 )
 from partway.gateway.fleet.launchers.launcher import LaunchError, Order
 from partway.gateway.fleet.launchers.process import HOST
-from partway.gateway.fleet.limits import MODEL_DATA_LOOK_TIMEOUT
 from partway.gateway.fleet.startup import pinged
 from partway.gateway.fleet.states import StartFailure
+from partway.gateway.storage.file_threads import on_thread
+from partway.gateway.storage.limits import MODEL_DATA_LOOK_TIMEOUT
 from partway.gateway.waiting import time_limit
 from partway.log_lines import LogLine
 

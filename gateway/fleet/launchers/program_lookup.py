@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from partway.gateway.disk_refusals import FULL
-from partway.gateway.files import is_file_or_folder, is_folder
 from partway.gateway.fleet.launchers.launcher import LaunchError
+from partway.gateway.storage.disk_refusals import FULL
+from partway.gateway.storage.files import is_file_or_folder, is_folder
 
 #: There is no file descriptor left, which says nothing of the program.
 _NO_DESCRIPTOR: Final = frozenset({errno.EMFILE, errno.ENFILE})

@@ -8,7 +8,7 @@ import zlib
 from pathlib import Path
 from typing import Final
 
-from partway.gateway.archives.heads import (
+from partway.gateway.storage.archives.heads import (
     REGULAR,
     ArchiveError,
     HeadBounds,
@@ -17,8 +17,8 @@ from partway.gateway.archives.heads import (
     members,
     padded,
 )
-from partway.gateway.archives.inflating import Inflating
-from partway.gateway.files import open_regular
+from partway.gateway.storage.archives.inflating import Inflating
+from partway.gateway.storage.files import open_regular
 from partway.protocol.content_codings import PackedTooMuch
 
 #: Bytes of one JSON document, and of all files that might be one. A configuration has some

@@ -7,14 +7,14 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from partway.gateway.archives.heads import ArchiveError
 from partway.gateway.configuration.messages import SettingsError, each_line
 from partway.gateway.dialling import Address
-from partway.gateway.files import is_file_or_folder, is_folder
 from partway.gateway.fleet.commands import command_words
 from partway.gateway.fleet.endpoints import container_address
 from partway.gateway.fleet.launchers.launcher import LaunchError
 from partway.gateway.operations.asked import Asked, container_target
+from partway.gateway.storage.archives.heads import ArchiveError
+from partway.gateway.storage.files import is_file_or_folder, is_folder
 from partway.gateway.workbench.conformance.check import Check
 from partway.gateway.workbench.conformance.checks import ALL
 from partway.gateway.workbench.conformance.image import CHECKS, examine, read_image

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from partway.gateway.archives.heads import ArchiveError
 from partway.gateway.fleet.launchers.engine_image import (
     ARTIFACTS,
     ENTRYPOINT_REMEDY,
@@ -24,6 +23,7 @@ from partway.gateway.fleet.launchers.engine_image import (
     label_trouble,
     shown,
 )
+from partway.gateway.storage.archives.heads import ArchiveError
 from partway.gateway.workbench.conformance.archive import (
     MAX_DOCUMENT,
     read_documents,

@@ -11,7 +11,7 @@ from typing import Annotated, Final
 from partway.gateway.configuration.expected import Flag, array, number, table_or, text, whole
 from partway.gateway.configuration.messages import TableRefused, given
 from partway.gateway.configuration.reader import read_toml
-from partway.gateway.files import open_regular, read_bounded
+from partway.gateway.storage.files import open_regular, read_bounded
 from partway.gateway.workbench.intermediary.observer import Sender
 from partway.gateway.workbench.recording.recording import (
     JoinedMessage,

@@ -19,7 +19,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Final, Protocol
 
-from partway.gateway.files import others_may
+from partway.gateway.storage.files import others_may
 from partway.gateway.streams.container_leg import REQUEST_ID
 from partway.gateway.workbench.intermediary.observer import (
     Observer,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from partway.gateway.files import open_regular
+from partway.gateway.storage.files import open_regular
 from partway.gateway.workbench.intermediary.observer import Sender
 from partway.gateway.workbench.recording.lines import (
     Ended,

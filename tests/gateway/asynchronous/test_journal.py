@@ -15,10 +15,10 @@ from partway.gateway.asynchronous.limits import (
 )
 from partway.gateway.asynchronous.requests import AsyncRequest
 from partway.gateway.clock import LoopClock
-from partway.gateway.store.limits import STORE_WAITING
-from partway.gateway.store.memory import MemoryStore
-from partway.gateway.store.sqlite import SqliteStore
-from partway.gateway.store.store import Record, Removal, StoreError
+from partway.gateway.storage.store.limits import STORE_WAITING
+from partway.gateway.storage.store.memory import MemoryStore
+from partway.gateway.storage.store.sqlite import SqliteStore
+from partway.gateway.storage.store.store import Record, Removal, StoreError
 from tests.gateway.asynchronous.a_request import a_request
 from tests.gateway.fleet.processes import eventually
 from tests.gateway.streams.fakes import FakeClock

@@ -10,14 +10,14 @@ from typing import cast
 
 import pytest
 
-from partway.gateway.asynchronous import local_files
 from partway.gateway.asynchronous import locations as module
 from partway.gateway.asynchronous.limits import FILE_TIMEOUT, FOLDER_THREADS, PIECE_BYTES
 from partway.gateway.asynchronous.locations import LocationFailed, Locations, in_iams_words
 from partway.gateway.asynchronous.requests import AsyncAnswer
 from partway.gateway.clock import LoopClock
-from partway.gateway.control.local_paths import LocalRoots
-from partway.gateway.fleet.limits import MODEL_DATA_STOP_TIMEOUT
+from partway.gateway.storage.limits import WORK_STOP_TIMEOUT
+from partway.gateway.storage.places import local_place
+from partway.gateway.storage.places.local_roots import LocalRoots
 from tests.gateway.fleet.processes import eventually
 from tests.gateway.object_server import serving_objects
 from tests.gateway.streams.fakes import FakeClock
@@ -76,7 +76,7 @@ async def test_inputs_are_read_and_answers_put(places, server, tmp_path):
 
 async def test_a_folder_that_hangs_takes_no_other_s_turns(tmp_path, monkeypatch):
     clock, go_on = FakeClock(), threading.Event()
-    looked_up, resolve = local_files.looked_up, Path.resolve
+    looked_up, resolve = local_place.looked_up, Path.resolve
 
     def hang(path):
         if "/dead" in str(path):
@@ -94,7 +94,7 @@ async def test_a_folder_that_hangs_takes_no_other_s_turns(tmp_path, monkeypatch)
         (tmp_path / name).mkdir()
     (tmp_path / "well" / "a").write_bytes(b"a")
     roots = LocalRoots((tmp_path, tmp_path / "dead"))
-    monkeypatch.setattr(local_files, "looked_up", look)
+    monkeypatch.setattr(local_place, "looked_up", look)
     monkeypatch.setattr(Path, "resolve", resolved)
     places = Locations(clock, lambda: roots, roots)
     dead = f"{tmp_path}/dead/a"
@@ -105,7 +105,7 @@ async def test_a_folder_that_hangs_takes_no_other_s_turns(tmp_path, monkeypatch)
         await places.put(f"{tmp_path}/well/b", answer(b"b"))
         clock.advance(FILE_TIMEOUT)
         await eventually(lambda: sum(each.done() for each in hanging) == FOLDER_THREADS)
-        clock.advance(MODEL_DATA_STOP_TIMEOUT)
+        clock.advance(WORK_STOP_TIMEOUT)
         await asyncio.wait(hanging)
         said = [cast("LocationFailed", each.exception()) for each in hanging]
         assert sum(each.has_waited for each in said) == FOLDER_THREADS

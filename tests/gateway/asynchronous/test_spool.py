@@ -10,10 +10,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from partway.gateway import files
 from partway.gateway.asynchronous.limits import PIECE_BYTES
 from partway.gateway.asynchronous.spool import Spool
 from partway.gateway.asynchronous.spool_room import SpoolFull
+from partway.gateway.storage import files
 from partway.protocol.limits import MIB
 from tests.gateway.asynchronous.a_request import a_request
 from tests.gateway.fleet.processes import eventually

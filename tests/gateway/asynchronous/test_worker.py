@@ -35,8 +35,8 @@ from partway.gateway.asynchronous.requests import (
 from partway.gateway.asynchronous.spool import Spool
 from partway.gateway.asynchronous.waiting_requests import WaitingLimits
 from partway.gateway.asynchronous.worker import AsyncWorker, NotWritten
-from partway.gateway.store.memory import MemoryStore
-from partway.gateway.store.store import StoreError
+from partway.gateway.storage.store.memory import MemoryStore
+from partway.gateway.storage.store.store import StoreError
 from partway.protocol.errors import ServiceUnavailable
 from partway.protocol.limits import LOGGED_CHARACTERS
 from tests.gateway.asynchronous.a_request import a_request, leave_of

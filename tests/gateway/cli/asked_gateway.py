@@ -12,9 +12,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from partway.gateway.clock import LoopClock
-from partway.gateway.fleet.data_directory import DataDirectory
 from partway.gateway.operations.admin import AdminSocket
-from partway.gateway.store.memory import MemoryStore
+from partway.gateway.storage.data_directory import DataDirectory
+from partway.gateway.storage.store.memory import MemoryStore
 from tests.conftest import ROOT
 from tests.gateway.cli.invoking import Ended
 from tests.gateway.operations.fake_deployments import FakeDeployments

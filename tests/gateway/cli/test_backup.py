@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from partway.gateway.cli.main import main
-from partway.gateway.store import backups
+from partway.gateway.storage.store import backups
 from tests.disks import small_disk
 from tests.gateway.cli.asked_gateway import environment
 from tests.processes import ready_url

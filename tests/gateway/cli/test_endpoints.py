@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from partway.gateway.fleet.data_directory import announced
 from partway.gateway.fleet.states import InstanceState
 from partway.gateway.fleet.status import EndpointStatus
 from partway.gateway.fleet.status_json import from_json
+from partway.gateway.storage.data_directory import announced
 from partway.protocol.errors import ServiceUnavailable
 from tests.conftest import ROOT
 from tests.gateway.cli.asked_gateway import (

@@ -26,13 +26,13 @@ from websockets.sync.client import ClientConnection, connect
 
 from partway.gateway.cli import serve
 from partway.gateway.cli.main import main
-from partway.gateway.fleet.data_directory import (
+from partway.gateway.requests.limits import MAX_IDLE_CONNECTIONS
+from partway.gateway.settings import Settings
+from partway.gateway.storage.data_directory import (
     DataDirectory,
     DataDirectoryError,
     default_data_directory,
 )
-from partway.gateway.requests.limits import MAX_IDLE_CONNECTIONS
-from partway.gateway.settings import Settings
 from tests.conftest import ROOT
 from tests.processes import ready_url
 

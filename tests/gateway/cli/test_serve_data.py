@@ -8,10 +8,10 @@ import pytest
 
 from partway.gateway.cli.serve_data import opened_store
 from partway.gateway.clock import LoopClock
-from partway.gateway.fleet.data_directory import DataDirectory
 from partway.gateway.settings import Settings
-from partway.gateway.store.sqlite import SqliteStore
-from partway.gateway.store.store import Record
+from partway.gateway.storage.data_directory import DataDirectory
+from partway.gateway.storage.store.sqlite import SqliteStore
+from partway.gateway.storage.store.store import Record
 
 WITHOUT_CONTROL = Settings(apis=frozenset({"runtime", "logs"}))
 

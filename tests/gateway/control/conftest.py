@@ -11,7 +11,7 @@ from partway.gateway.access.authentication import ANYBODY, Identity
 from partway.gateway.arns import Arns
 from partway.gateway.control.plane import ControlPlane
 from partway.gateway.control.resources import Resources
-from partway.gateway.store.memory import MemoryStore
+from partway.gateway.storage.store.memory import MemoryStore
 from tests.gateway.streams.fakes import FakeClock
 
 ACCOUNT = "123456789012"

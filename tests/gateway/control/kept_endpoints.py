@@ -13,8 +13,8 @@ from partway.gateway.control.model_data_leave import ModelDataLeave
 from partway.gateway.control.resources import Resource, Resources
 from partway.gateway.fleet.endpoints import Program
 from partway.gateway.settings import Settings
-from partway.gateway.store.memory import MemoryStore
-from partway.gateway.store.store import StoreError
+from partway.gateway.storage.store.memory import MemoryStore
+from partway.gateway.storage.store.store import StoreError
 from tests.gateway.control.deployed import a_config, a_model, a_variant
 from tests.gateway.fleet.fakes import FakeFleet, turns
 

@@ -9,8 +9,8 @@ import pytest
 from partway.gateway.access.authentication import ANYBODY
 from partway.gateway.control.async_rules import AsyncRules, check_names_no_containers
 from partway.gateway.control.errors import ValidationException
-from partway.gateway.control.local_paths import LocalRoots
 from partway.gateway.control.makers import maker_of
+from partway.gateway.storage.places.local_roots import LocalRoots
 from partway.protocol.errors import AccessDenied
 from tests.gateway.control.conftest import Limited
 from tests.gateway.control.deployed import a_config, a_model, a_plan, a_variant

@@ -16,8 +16,8 @@ from partway.gateway.control.errors import (
 )
 from partway.gateway.control.limits import MAX_RESOURCE_BYTES
 from partway.gateway.control.resources import Resources
-from partway.gateway.store.memory import MemoryStore
-from partway.gateway.store.store import StoreError
+from partway.gateway.storage.store.memory import MemoryStore
+from partway.gateway.storage.store.store import StoreError
 from tests.gateway.streams.fakes import FakeClock
 
 WORDS = [

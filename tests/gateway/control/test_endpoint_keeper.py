@@ -16,12 +16,8 @@ from partway.gateway.control.limits import RESTORE_TIMEOUT, STORE_RETRY_INTERVAL
 from partway.gateway.control.makers import kept_of_maker
 from partway.gateway.control.planned import DeploymentPlan, planned
 from partway.gateway.fleet.endpoints import Endpoint, Program, Variant
-from partway.gateway.fleet.limits import (
-    ENDS_IN_VAIN,
-    MODEL_DATA_LOOK_TIMEOUT,
-    MODEL_DATA_STOP_TIMEOUT,
-    STARTS_IN_VAIN,
-)
+from partway.gateway.fleet.limits import ENDS_IN_VAIN, STARTS_IN_VAIN
+from partway.gateway.storage.limits import MODEL_DATA_LOOK_TIMEOUT, WORK_STOP_TIMEOUT
 from partway.gateway.streams.policy import StreamPolicy
 from tests.gateway.control.kept_endpoints import PATIENCE, ApiGateway
 from tests.gateway.fleet.fakes import turns
@@ -370,7 +366,7 @@ async def test_what_is_not_found_in_time_is_tried_again_with_the_settings(starte
     await eventually(lambda: len(after.keeper._found) == 1)
     after.of.clock.advance(MODEL_DATA_LOOK_TIMEOUT)
     await turns()
-    after.of.clock.advance(MODEL_DATA_STOP_TIMEOUT)
+    after.of.clock.advance(WORK_STOP_TIMEOUT)
     await starting
     said = await after.until("Failed", "one", "away")
     assert "must be mounted anew" in said["FailureReason"]

@@ -19,10 +19,10 @@ from partway.gateway.control import logs
 from partway.gateway.control.limits import LOG_READ_TIMEOUT, LOG_READS
 from partway.gateway.control.log_inputs import LogInputs
 from partway.gateway.control.logs import LogOperations
-from partway.gateway.fleet.data_directory import DataDirectory
 from partway.gateway.fleet.endpoints import Endpoint, Program, Variant
 from partway.gateway.fleet.limits import OUTPUT_FILE_BYTES
 from partway.gateway.fleet.printed_files import PrintedFiles
+from partway.gateway.storage.data_directory import DataDirectory
 from partway.gateway.streams.policy import StreamPolicy
 from partway.protocol.errors import AccessDenied, ApiError
 from tests.gateway.control.aws_client import KEY, READING, aws

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from partway.gateway.control.errors import ValidationException
-from partway.gateway.control.local_paths import LocalRoots
 from partway.gateway.control.named_places import checked_place
+from partway.gateway.storage.places.local_roots import LocalRoots
 
 ROOTS = LocalRoots((Path("/srv/data"),))
 

@@ -6,7 +6,7 @@ import pytest
 
 from partway.gateway.control.limits import STORE_RETRY_INTERVAL
 from partway.gateway.control.notes import Notes
-from partway.gateway.store.store import StoreError
+from partway.gateway.storage.store.store import StoreError
 from tests.gateway.fleet.fakes import turns
 from tests.gateway.streams.fakes import FakeClock
 

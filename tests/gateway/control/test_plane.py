@@ -11,8 +11,8 @@ from botocore.exceptions import ClientError
 
 from partway.gateway.gateway import Gateway
 from partway.gateway.settings import Settings
-from partway.gateway.store.memory import MemoryStore
-from partway.gateway.store.store import StoreError
+from partway.gateway.storage.store.memory import MemoryStore
+from partway.gateway.storage.store.store import StoreError
 from tests.gateway.control.aws_client import ARN, PRINCIPALS, READING, sagemaker, send, signed
 from tests.wire.conftest import container, gateway_for
 from tests.wire.peers import RunningGateway, eventually, soon

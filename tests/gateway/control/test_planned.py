@@ -7,7 +7,6 @@ import sys
 import pytest
 
 from partway.gateway.control.errors import ValidationException
-from partway.gateway.control.local_paths import LocalRoots
 from partway.gateway.control.planned import ApiSurroundings, planned
 from partway.gateway.fleet.endpoints import (
     Containers,
@@ -16,7 +15,8 @@ from partway.gateway.fleet.endpoints import (
     OneContainer,
     Program,
 )
-from partway.gateway.fleet.pinned_path import PinnedPath
+from partway.gateway.storage.places.local_roots import LocalRoots
+from partway.gateway.storage.places.pinned_path import PinnedPath
 from partway.gateway.streams.policy import StreamPolicy
 from tests.gateway.control.deployed import a_config, a_model, a_plan, a_variant
 

@@ -12,8 +12,8 @@ from partway.gateway.control import planning as planning_module
 from partway.gateway.control.errors import ValidationException
 from partway.gateway.control.planned import planned
 from partway.gateway.control.planning import Planning
-from partway.gateway.fleet.limits import MODEL_DATA_LOOK_TIMEOUT, MODEL_DATA_STOP_TIMEOUT
 from partway.gateway.settings import Settings
+from partway.gateway.storage.limits import MODEL_DATA_LOOK_TIMEOUT, WORK_STOP_TIMEOUT
 from partway.protocol.errors import ServiceUnavailable
 from tests.gateway.control.deployed import a_config, a_model, a_plan
 from tests.gateway.fleet.fakes import turns
@@ -64,7 +64,7 @@ async def test_a_file_system_that_does_not_answer_is_given_up(monkeypatch):
     await turns()
     clock.advance(MODEL_DATA_LOOK_TIMEOUT)
     await turns()
-    clock.advance(MODEL_DATA_STOP_TIMEOUT)
+    clock.advance(WORK_STOP_TIMEOUT)
     try:
         with pytest.raises(ValidationException, match="is not known after 30 s"):
             await asking

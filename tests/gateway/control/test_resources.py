@@ -8,8 +8,8 @@ import pytest
 
 from partway.gateway.control.limits import CHANGE_WAIT_TIMEOUT
 from partway.gateway.control.resources import Resource, Resources
-from partway.gateway.store.memory import MemoryStore
-from partway.gateway.store.store import Record, StoreError
+from partway.gateway.storage.store.memory import MemoryStore
+from partway.gateway.storage.store.store import Record, StoreError
 from tests.gateway.streams.fakes import FakeClock
 from tests.wire.peers import eventually
 

@@ -15,20 +15,20 @@ from partway.gateway.clock import LoopClock
 from partway.gateway.control.async_rules import AsyncRules
 from partway.gateway.control.catalogue import Catalogue
 from partway.gateway.control.container_room import ContainerRoom
-from partway.gateway.control.local_paths import LocalRoots
 from partway.gateway.control.model_data_leave import ModelDataLeave
 from partway.gateway.control.planning import Planning
 from partway.gateway.control.resources import Resource, Resources
 from partway.gateway.control.transform_jobs import TransformOperations
 from partway.gateway.control.transform_keeper import TransformKeeper
-from partway.gateway.fleet.data_directory import DataDirectory
 from partway.gateway.fleet.endpoints import InstanceTimes, Program
 from partway.gateway.fleet.fleet import Fleet
 from partway.gateway.fleet.limits import MAX_LAUNCHED_CONTAINERS
 from partway.gateway.fleet.provisions import Provisions
 from partway.gateway.fleet.routing import Router
 from partway.gateway.settings import Settings
-from partway.gateway.store.store import Store
+from partway.gateway.storage.data_directory import DataDirectory
+from partway.gateway.storage.places.local_roots import LocalRoots
+from partway.gateway.storage.store.store import Store
 from partway.gateway.transform.callers_places import CallersPlaces
 from partway.gateway.transform.gathering import outputs_quota
 from partway.gateway.transform.limits import TRANSFORM_QUOTA

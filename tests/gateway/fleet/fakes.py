@@ -14,8 +14,8 @@ from partway.gateway.fleet.fleet import Fleet
 from partway.gateway.fleet.launchers.containers import ContainersLauncher
 from partway.gateway.fleet.launchers.launcher import LaunchError
 from partway.gateway.fleet.making import InstanceContext, Means
-from partway.gateway.fleet.model_data import HeldData
 from partway.gateway.fleet.routing import Router
+from partway.gateway.storage.model_data.model_data import HeldData
 from partway.gateway.streams.policy import StreamPolicy
 from tests.gateway.streams.fakes import FakeClock
 

@@ -13,8 +13,8 @@ from partway.gateway.fleet.endpoints import (
     OneContainer,
     Variant,
 )
-from partway.gateway.fleet.model_data import ModelDataError
-from partway.gateway.fleet.pinned_path import PinnedPath
+from partway.gateway.storage.model_data.model_data import ModelDataError
+from partway.gateway.storage.places.pinned_path import PinnedPath
 from tests.gateway.fleet.fakes import PROGRAM, endpoint, turns
 from tests.gateway.fleet.processes import eventually
 

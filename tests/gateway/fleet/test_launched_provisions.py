@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from partway.gateway.clock import LoopClock
-from partway.gateway.fleet.data_directory import DataDirectory
 from partway.gateway.fleet.endpoints import Image
 from partway.gateway.fleet.launchers.engine_client import EngineClient
 from partway.gateway.fleet.launchers.engine_request import (
@@ -22,6 +21,7 @@ from partway.gateway.fleet.launchers.engine_request import (
 from partway.gateway.fleet.provisions import Provisions
 from partway.gateway.gateway import Gateway
 from partway.gateway.settings import Settings
+from partway.gateway.storage.data_directory import DataDirectory
 from tests.gateway.fleet.launchers.fake_engine import FakeEngine
 from tests.gateway.fleet.processes import eventually, soon
 from tests.gateway.streams.fakes import FakeClock

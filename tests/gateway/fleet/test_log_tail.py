@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from partway.gateway.files import open_regular
 from partway.gateway.fleet import log_tail
 from partway.gateway.fleet.limits import MAX_LOG_LINE
 from partway.gateway.fleet.log_tail import LogTail
 from partway.gateway.fleet.printed_files import log_files
+from partway.gateway.storage.files import open_regular
 
 ID = "echo-AllTraffic-1a2b3c"
 

@@ -79,7 +79,7 @@ def test_files_that_are_renamed_while_they_are_opened(tmp_path, monkeypatch, aft
         return descriptor
 
     with monkeypatch.context() as patch:
-        patch.setattr("partway.gateway.files.os.open", open_and_rename)
+        patch.setattr("partway.gateway.storage.files.os.open", open_and_rename)
         printed = Printed.opened(tmp_path, ID)
     assert printed is not None
     with printed:

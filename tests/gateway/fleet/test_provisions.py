@@ -9,10 +9,10 @@ import pytest
 
 from partway.gateway.clock import LoopClock
 from partway.gateway.dialling import Address
-from partway.gateway.fleet.data_directory import DataDirectory
 from partway.gateway.fleet.endpoints import Attached, Containers, OneContainer
 from partway.gateway.fleet.launchers.attached import AttachLauncher
 from partway.gateway.fleet.provisions import Provisions
+from partway.gateway.storage.data_directory import DataDirectory
 from tests.gateway.fleet.fakes import PROGRAM
 from tests.gateway.fleet.launchers.fake_engine import FakeEngine
 from tests.gateway.fleet.processes import soon

@@ -14,7 +14,7 @@ from partway.gateway.kubernetes.custom_object import CustomObject
 from partway.gateway.kubernetes.errors import VersionExpired
 from partway.gateway.kubernetes.kinds import DEPLOYED_MODEL, ENDPOINT
 from partway.gateway.kubernetes.objects import CustomObjects
-from partway.gateway.store.memory import MemoryStore
+from partway.gateway.storage.store.memory import MemoryStore
 from tests.gateway.fleet.fakes import turns
 from tests.gateway.kubernetes.served import MERGE, MODELS, TABLE, a_model
 

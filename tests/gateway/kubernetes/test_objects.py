@@ -6,7 +6,7 @@ import pytest
 
 from partway.gateway.kubernetes import objects as module
 from partway.gateway.kubernetes.kinds import DEPLOYED_MODEL, ENDPOINT
-from partway.gateway.store.store import Record
+from partway.gateway.storage.store.store import Record
 from tests.gateway.fleet.fakes import turns
 from tests.gateway.kubernetes.served import MODELS, a_model, an_endpoint
 

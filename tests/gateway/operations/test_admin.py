@@ -15,15 +15,15 @@ from types import SimpleNamespace
 import aiohttp
 import pytest
 
-from partway.gateway.fleet.data_directory import socket_name
 from partway.gateway.fleet.printed_files import PrintedFiles
 from partway.gateway.fleet.status import EndpointState
 from partway.gateway.fleet.status_json import from_json
 from partway.gateway.limits import LOG_FOLLOW_INTERVAL
 from partway.gateway.operations import admin
 from partway.gateway.operations.admin import AdminSocket
-from partway.gateway.store.memory import MemoryStore
-from partway.gateway.store.store import StoreError
+from partway.gateway.storage.data_directory import socket_name
+from partway.gateway.storage.store.memory import MemoryStore
+from partway.gateway.storage.store.store import StoreError
 from partway.protocol.errors import AccessDenied, ServiceUnavailable
 from partway.protocol.limits import STALL_TIMEOUT
 from tests.gateway.fleet.processes import eventually, soon

@@ -12,7 +12,7 @@ import pytest
 
 from partway.gateway.asynchronous.limits import PIECE_BYTES
 from partway.gateway.clock import LoopClock
-from partway.gateway.control.local_paths import LocalRoots
+from partway.gateway.storage.places.local_roots import LocalRoots
 from partway.gateway.transform.callers_outputs import UnfinishedOutputs
 from partway.gateway.transform.callers_places import CallersPlaces
 from partway.gateway.transform.finished_files import FinishedFiles

@@ -14,7 +14,6 @@ from pathlib import Path
 import psutil
 import pytest
 
-from partway.gateway.files import is_folder
 from partway.gateway.fleet.endpoints import Program, Source
 from partway.gateway.fleet.gpus import GpuShares
 from partway.gateway.fleet.launchers import process
@@ -23,6 +22,7 @@ from partway.gateway.fleet.launchers.process import HOST, ContainerProcess
 from partway.gateway.fleet.launchers.programs import ProgramLauncher
 from partway.gateway.fleet.limits import OUTPUT_BURST, OUTPUT_RATE
 from partway.gateway.fleet.surfaces import VertexContainer
+from partway.gateway.storage.files import is_folder
 from tests.gateway.fleet.launchers.contract import (
     TRIED,
     LauncherContract,

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from partway.gateway.archives.heads import ArchiveError
+from partway.gateway.storage.archives.heads import ArchiveError
 from partway.gateway.workbench.conformance import archive
 from partway.gateway.workbench.conformance.archive import (
     MAX_DOCUMENT,

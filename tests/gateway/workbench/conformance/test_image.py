@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from partway.gateway.archives.heads import ArchiveError
 from partway.gateway.fleet.launchers.engine_image import LABEL, ImageConfiguration
+from partway.gateway.storage.archives.heads import ArchiveError
 from partway.gateway.workbench.conformance.image import CHECKS, examine, read_image
 from partway.gateway.workbench.conformance.verdict import Severity, Verdict
 from tests.gateway.workbench.conformance.archives import GOOD, Layout, saved, written

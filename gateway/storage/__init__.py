@@ -1,0 +1,1 @@
+"""Files on disk and at ``s3://``: places, archives, model data, and the store of records."""

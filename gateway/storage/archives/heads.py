@@ -1,0 +1,292 @@
+"""The heads of a tar file's members, read forward and within bounds.
+
+Not by ``tarfile``: in the Pythons up to 3.13 a pax header of 200 KB keeps it for minutes, and heads
+that announce one another are a recursion without end. Here a head says a name, a size, a kind and
+what a link leads to; whatever else it says is passed over.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import BinaryIO, Final
+
+from partway.gateway.storage.archives.inflating import Readable
+
+#: Kinds of files, as their heads' ``typeflag`` says (POSIX.1, pax; GNU's manual of tar).
+REGULAR: Final = frozenset(b"0\x007")
+HARD_LINK, SYMBOLIC_LINK, CHARACTER_DEVICE, BLOCK_DEVICE, FOLDER, PIPE = b"123456"
+#: They have no content, whatever size their heads say.
+_WITHOUT_CONTENT: Final = frozenset(b"123456")
+
+_BLOCK: Final = 512
+_PIECE: Final = 1 << 20
+_PAX, _PAX_FOR_ALL, _LONG_NAME, _LONG_LINK, _SPARSE = b"xgLKS"
+_SIZE_IN_OCTAL: Final = re.compile(rb" *([0-7]*)[ \x00]*")
+#: Of what a file may have, as decimal digits: no size has more.
+_SIZE_DIGITS: Final = 19
+
+
+class ArchiveError(Exception):
+    """A file cannot be read as an archive; says why, and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeadBounds:
+    """How much an archive's heads may be.
+
+    Attributes:
+        files: how many members the archive may have, heads that only announce one counted too.
+        records: bytes of one long name, or of one member's pax records.
+        records_in_all: bytes of all of them.
+    """
+
+    files: int
+    records: int
+    records_in_all: int
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A file of an archive, as far as its head tells.
+
+    Attributes:
+        name: its path in the archive.
+        size: how many bytes the tape has of it.
+        kind: the head's ``typeflag``.
+        link: what a link leads to; empty for anything else.
+        mode: its permissions.
+    """
+
+    name: bytes
+    size: int
+    kind: int
+    link: bytes = b""
+    mode: int = 0
+
+
+@dataclass(slots=True)
+class _Announced:
+    """What is said of the next member, since its own head has no room for it."""
+
+    name: bytes = b""
+    link: bytes = b""
+    size: int | None = None
+
+    def of(self, member: Member) -> Member:
+        size = member.size
+        if self.size is not None and member.kind not in _WITHOUT_CONTENT:
+            size = self.size
+        name, link = self.name or member.name, self.link or member.link
+        return Member(name, size, member.kind, link, member.mode)
+
+
+def members(tape: Tape, bounds: HeadBounds) -> Iterator[Member]:
+    """The files of an archive, in their order; the tape is at the content of each.
+
+    Whoever takes one passes the tape to the content's end (:func:`padded`) before the next.
+
+    Raises:
+        ArchiveError: the archive is damaged, or beyond the bounds.
+        EOFError: the archive ends too early.
+    """
+    count = in_all = 0
+    next_one = _Announced()
+    while (member := _head(tape)) is not None:
+        count += 1
+        if count > bounds.files:
+            raise ArchiveError(f"the archive has more than {bounds.files} files")
+        if member.kind in (_PAX, _LONG_NAME, _LONG_LINK):
+            in_all += member.size
+            if in_all > bounds.records_in_all:
+                raise ArchiveError(
+                    f"the archive's heads have more than {bounds.records_in_all} bytes"
+                )
+            records = _records(tape, member.size, bounds.records)
+            if member.kind == _LONG_NAME:
+                next_one.name = records.rstrip(b"\0")
+            elif member.kind == _LONG_LINK:
+                next_one.link = records.rstrip(b"\0")
+            else:
+                _take_pax(records, next_one)
+        elif member.kind == _PAX_FOR_ALL:
+            tape.pass_to(tape.at + padded(member.size))
+        elif member.kind == _SPARSE:
+            raise _with_holes()
+        else:
+            yield next_one.of(member)
+            next_one = _Announced()
+
+
+def padded(size: int) -> int:
+    """How much of a tape a content takes: whole blocks."""
+    return -(-size // _BLOCK) * _BLOCK
+
+
+def _with_holes() -> ArchiveError:
+    return ArchiveError("the archive has a file with holes: make it without tar's --sparse")
+
+
+def _head(tape: Tape) -> Member | None:
+    """The next file's head; None at the archive's end."""
+    block = tape.head()
+    if not block.strip(b"\0"):
+        return None
+    # The sum of all bytes, its own field counted as spaces.
+    if _number(block[148:156]) != sum(block) - sum(block[148:156]) + 8 * ord(" "):
+        raise ArchiveError("the file is not a tar archive, or is damaged (a head's sum is wrong)")
+    name, prefix = _text(block[:100]), _text(block[345:500])
+    if prefix and block[257:263] == b"ustar\0":
+        name = prefix + b"/" + name
+    kind = block[156]
+    size = 0 if kind in _WITHOUT_CONTENT else _number(block[124:136])
+    return Member(name, size, kind, _text(block[157:257]), _number(block[100:108]))
+
+
+def _text(field: bytes) -> bytes:
+    return field.partition(b"\0")[0]
+
+
+def _number(field: bytes) -> int:
+    """A number in a head: octal digits, or with its first bit set a binary number (GNU's)."""
+    if field[0] & 0x80:
+        value = int.from_bytes(field, "big") - (0x80 << 8 * (len(field) - 1))
+    else:
+        digits = _SIZE_IN_OCTAL.fullmatch(field)
+        if digits is None:
+            raise ArchiveError("the file is not a tar archive, or is damaged (no number in a head)")
+        value = int(digits[1] or b"0", 8)
+    return value
+
+
+def _records(tape: Tape, size: int, most: int) -> bytes:
+    if size > most:
+        raise ArchiveError(
+            f"the archive has a file with a head of {size} bytes; it must be at most {most}"
+        )
+    end = tape.at + padded(size)
+    found = tape.read(size)
+    tape.pass_to(end)
+    return found
+
+
+def _take_pax(records: bytes, said: _Announced) -> None:
+    """Take what pax records say, each ``LENGTH KEY=VALUE`` and a line's end."""
+    at = 0
+    while at < len(records):
+        digits, _, _ = records[at : at + 6].partition(b" ")
+        length = int(digits) if digits.isdigit() else 0
+        record = records[at + len(digits) + 1 : at + length]
+        key, equals, value = record.partition(b"=")
+        if not equals or not value.endswith(b"\n") or at + length > len(records):
+            raise ArchiveError("the archive is damaged: a pax header has no records")
+        value = value[:-1]
+        if key == b"path":
+            said.name = value
+        elif key == b"linkpath":
+            said.link = value
+        elif key == b"size":
+            if not value.isdigit() or len(value) > _SIZE_DIGITS:
+                raise ArchiveError("the archive is damaged: a pax header has no size")
+            said.size = int(value)
+        elif key.startswith(b"GNU.sparse."):
+            raise _with_holes()
+        at += length
+
+
+class Tape:
+    """An archive's bytes, read forward and within a bound.
+
+    Args:
+        source: the archive's bytes.
+        most: how many of them are read, or passed over.
+        beyond: what is wrong with an archive that has more, and what to do.
+
+    Attributes:
+        at: how many bytes have been read, or passed over.
+    """
+
+    def __init__(self, source: Readable, most: int, beyond: str) -> None:
+        self.at = 0
+        self._source = source
+        self._most = most
+        self._beyond = beyond
+
+    def head(self) -> bytes:
+        """The next block; empty where the archive ends without the two that are to end it."""
+        self._bound(self.at + _BLOCK)
+        block = self._source.read(_BLOCK)
+        if len(block) not in (0, _BLOCK):
+            raise EOFError("it ends in the middle of a head")
+        self.at += len(block)
+        return block
+
+    def read(self, size: int) -> bytes:
+        """So many bytes.
+
+        Raises:
+            ArchiveError: the archive is too long.
+            EOFError: the archive ends before.
+        """
+        self._bound(self.at + size)
+        data = self._source.read(size)
+        if len(data) != size:
+            raise EOFError("it ends too early")
+        self.at += size
+        return data
+
+    def pieces(self, size: int) -> Iterator[bytes]:
+        """So many bytes, in pieces that are held one at a time.
+
+        Raises:
+            ArchiveError: the archive is too long.
+            EOFError: the archive ends before.
+        """
+        self._bound(self.at + size)
+        end = self.at + size
+        while self.at < end:
+            yield self.read(min(_PIECE, end - self.at))
+
+    def pass_to(self, end: int) -> None:
+        """Go forward, by reading what is between.
+
+        Raises:
+            ArchiveError: the archive is too long.
+            EOFError: the archive ends before.
+        """
+        for _ in self.pieces(end - self.at):
+            pass
+
+    def _bound(self, end: int) -> None:
+        if end > self._most:
+            raise ArchiveError(self._beyond)
+
+
+class SeekableTape(Tape):
+    """A tape of a file that is not packed: what is passed over is not read.
+
+    Args:
+        file: the archive, at its beginning.
+        size: how many bytes it has.
+        most: how many of them are read, or passed over.
+        beyond: what is wrong with an archive that has more, and what to do.
+    """
+
+    def __init__(self, file: BinaryIO, size: int, most: int, beyond: str) -> None:
+        super().__init__(file, most, beyond)
+        self._file = file
+        self._size = size
+
+    def pass_to(self, end: int) -> None:
+        """Go forward without reading.
+
+        Raises:
+            ArchiveError: the archive is too long.
+            EOFError: the archive ends before.
+        """
+        self._bound(end)
+        if end > self._size:
+            raise EOFError("it ends too early")
+        self._file.seek(end)
+        self.at = end

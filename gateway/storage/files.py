@@ -1,0 +1,220 @@
+"""Files that somebody else has written, or may read while they are written; and where they lie."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import stat
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from shutil import disk_usage
+from typing import BinaryIO
+
+from partway.gateway.limits import DISK_RESERVE, DISK_RESERVE_BYTES
+from partway.gateway.storage.disk_refusals import is_disk_refusal
+
+
+def open_regular(path: Path, *, follows: bool = True) -> BinaryIO:
+    """Open a file to be read: a regular one, for nothing says when another one has its next byte.
+
+    A pipe whose writer never comes would hold the process for ever, and a device has no end.
+
+    Args:
+        path: the file.
+        follows: whether it may be a link, to a regular file.
+
+    Raises:
+        OSError: it cannot be opened, or is a pipe, a device or a socket.
+    """
+    opener = _without_waiting if follows else _the_file_itself
+    file = open(path, "rb", opener=opener)  # noqa: SIM115 (the caller's to close)
+    mode = os.fstat(file.fileno()).st_mode
+    if stat.S_ISREG(mode):
+        return file
+    file.close()
+    kind = "a pipe" if stat.S_ISFIFO(mode) else "a device"
+    raise OSError(errno.EINVAL, f"this is {kind}; it must be a regular file", str(path))
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    """Open a file, not waiting for the writer of a pipe; for a regular one it is the same."""
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
+def _the_file_itself(path: str, flags: int) -> int:
+    """Open a file likewise, not where a link leads to."""
+    return _without_waiting(path, flags | os.O_NOFOLLOW)
+
+
+def read_bounded(path: Path, most: int) -> bytes:
+    """All of a regular file; more than ``most`` bytes are not read.
+
+    Raises:
+        OSError: it cannot be read, or is a pipe or a device.
+        ValueError: it has more.
+    """
+    with open_regular(path) as file:
+        data = file.read(most + 1)
+    if len(data) > most:
+        raise ValueError(f"more than {most} bytes")
+    return data
+
+
+def others_may(mode: int) -> str:
+    """What others than a file's owner may do with it, as a verb; empty for nothing.
+
+    Args:
+        mode: the file's mode, as ``stat`` has it.
+    """
+    verbs = {
+        "read": mode & (stat.S_IRGRP | stat.S_IROTH),
+        "write": mode & (stat.S_IWGRP | stat.S_IWOTH),
+    }
+    return " and ".join(verb for verb, allowed in verbs.items() if allowed)
+
+
+def is_file_or_folder(path: Path) -> bool:
+    """Whether a path leads to something; not so if its name is longer than the system takes."""
+    try:
+        return path.exists()
+    except OSError:
+        return False
+
+
+def is_folder(path: Path) -> bool:
+    """Whether a path leads to a folder; not so if its name is longer than the system takes."""
+    try:
+        return path.is_dir()
+    except OSError:
+        return False
+
+
+def locked(path: Path, mode: int = 0o600) -> int:
+    """Lock other processes out by a file, made if it is missing; a dead process's lock is free.
+
+    A file that is there is locked also where it cannot be written to, as on a read-only disk.
+
+    Args:
+        path: the file.
+        mode: of one that is made, less what the process's umask takes from it.
+
+    Returns:
+        The descriptor with which the lock goes.
+
+    Raises:
+        BlockingIOError: another process holds the lock, or this one by another descriptor.
+        OSError: the file cannot be opened, or its file system has no locks; names the file.
+    """
+    try:
+        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, mode)
+    except OSError as error:
+        if not is_disk_refusal(error) or not path.exists():
+            raise
+        lock = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(lock)
+        error.filename = str(path)
+        raise
+    return lock
+
+
+def replace_file(path: Path, data: bytes, mode: int) -> None:
+    """Write a file at once: whoever reads sees the old bytes or the new ones.
+
+    Args:
+        path: the file, whether it is there or not.
+        data: all that it is to hold.
+        mode: what owner, group and others may do with it.
+
+    Raises:
+        OSError: it cannot be written; the old one is as it was.
+    """
+    with replacing(path, mode) as file:
+        file.write(data)
+
+
+@contextmanager
+def replacing(path: Path, mode: int) -> Iterator[BinaryIO]:
+    """Write a file at once, in pieces: it takes its name when the block ends without an error.
+
+    A link of that name is replaced, and not followed.
+
+    Args:
+        path: the file, whether it is there or not.
+        mode: what owner, group and others may do with it.
+
+    Yields:
+        A file with a ``name`` of its own until then.
+
+    Raises:
+        OSError: it cannot be written; the old one is as it was. Names the file, if it names any.
+    """
+    try:
+        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    except OSError as error:
+        error.filename = str(path)
+        raise
+    temporary = Path(name)
+    try:
+        with open(name, "wb", opener=lambda *_: descriptor) as file:
+            yield file
+            os.fchmod(file.fileno(), mode)  # mkstemp made it for the owner alone
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError as error:
+        if error.filename == name:
+            error.filename = str(path)
+        raise
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def temporary_folder() -> Path:
+    """The folder for temporary files.
+
+    Raises:
+        OSError: no such folder takes a file.
+    """
+    try:
+        return Path(tempfile.gettempdir())
+    except FileNotFoundError as error:  # tempfile's, whichever reason each folder has given
+        raise OSError(
+            errno.ENOSPC, f"no folder for temporary files takes one ({error.strerror})"
+        ) from None
+
+
+def free_and_reserved(place: Path | int) -> tuple[int, int]:
+    """Bytes that a file system has free, and how many of them others' data must leave free.
+
+    Args:
+        place: a path of the file system, or the descriptor of a file there.
+
+    Raises:
+        OSError: it does not say.
+    """
+    disk = disk_usage(place)
+    return disk.free, int(min(disk.total * DISK_RESERVE, DISK_RESERVE_BYTES))
+
+
+def user_data_folder(environment: Mapping[str, str]) -> Path | None:
+    """Where what this user's gateways keep is, by the XDG Base Directory Specification.
+
+    Args:
+        environment: ``os.environ``, as a rule.
+
+    Returns:
+        The folder, whether it is there or not; None if the user has no home directory.
+    """
+    data = Path(environment.get("XDG_DATA_HOME", ""))
+    if not data.is_absolute():  # the specification has a relative one ignored
+        home = environment.get("HOME")
+        if not home:
+            return None
+        data = Path(home) / ".local" / "share"
+    return data / "partway"

@@ -1,0 +1,1 @@
+"""Model data: found, downloaded, unpacked once, and shared by the instances that use them."""

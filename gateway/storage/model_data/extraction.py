@@ -1,0 +1,396 @@
+"""Model data unpacked: a gzipped tar becomes a folder that nobody may write to (clause 1.1-7).
+
+An archive's author is not trusted. :mod:`partway.gateway.storage.archives` reads its heads within
+bounds. A path that Python's filter of data refuses is refused, by its name alone (PEP 706). The
+rest is written in an order in which nothing can be written through a link. That filter had its
+holes there (CVE-2025-4517 and its kin).
+
+1. Files come first, and each is a new one.
+2. Hard links follow. Each leads to a file of the archive.
+3. Symbolic links come last. Each must lead to something inside, by no way that leaves the folder: a
+   way that comes back by the folder's name would lead out once the folder has another name.
+
+Tar writes a hard link to a symbolic link for one that has two names. It becomes a symbolic link.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import posixpath
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import BinaryIO, Final, TypeVar
+
+from partway.gateway.storage.archives.heads import (
+    FOLDER,
+    HARD_LINK,
+    REGULAR,
+    SYMBOLIC_LINK,
+    ArchiveError,
+    HeadBounds,
+    Member,
+    Tape,
+    members,
+    padded,
+)
+from partway.gateway.storage.archives.inflating import Inflating, Readable
+from partway.gateway.storage.archives.links import LinkedWays, leads_nowhere, leads_out
+from partway.gateway.storage.file_threads import Wanted, make_read_only
+from partway.gateway.storage.files import open_regular
+from partway.gateway.storage.limits import (
+    MODEL_DATA_DEPTH,
+    MODEL_DATA_FILES,
+    MODEL_DATA_NAMES_IN_ALL,
+    MODEL_DATA_PATH,
+    MODEL_DATA_RATIO,
+    MODEL_DATA_RATIO_FROM,
+    MODEL_DATA_RECORDS,
+    MODEL_DATA_RECORDS_IN_ALL,
+)
+from partway.gateway.storage.model_data.disk_room import RoomShare
+from partway.protocol.content_codings import PackedTooMuch
+
+_PIECE: Final = 1 << 20
+_GZIP: Final = b"\x1f\x8b"
+#: How other files begin that are given in place of a gzipped tar.
+_OTHERS: Final = {
+    b"PK\x03\x04": "a zip archive",
+    b"PK\x05\x06": "a zip archive",
+    b"BZh": "packed by bzip2",
+    b"\xfd7zXZ": "packed by xz",
+    b"\x28\xb5\x2f\xfd": "packed by zstd",
+}
+_USTAR_AT: Final = 257
+#: Kinds of members that are unpacked.
+_TAKEN: Final = REGULAR | {HARD_LINK, SYMBOLIC_LINK, FOLDER}
+#: Of one member: its own, GNU tar's for a long name and a long link, and pax's.
+_HEADS: Final = 4
+#: Bytes of a file's name on Linux's file systems and on others.
+_NAME_MAX: Final = 255
+_HOW: Final = "pack it with: tar -czf MODEL.tar.gz -C FOLDER ."
+_BOMB: Final = (
+    f"and that is more than {MODEL_DATA_RATIO} times its own size; give a folder in place of it"
+)
+
+_T = TypeVar("_T")
+
+
+def digest_of(path: Path, wanted: Wanted) -> str:
+    """SHA-256 of a file.
+
+    Raises:
+        OSError: it cannot be read, or is no regular one.
+        WorkStopped: it is not wanted any more.
+    """
+    with open_regular(path) as file:
+        hashed = _Hashed(file, wanted)
+        while hashed.read(_PIECE):
+            pass
+    return hashed.digest()
+
+
+def unpack(archive: Path, folder: Path, share: RoomShare, wanted: Wanted) -> str:
+    """Unpack an archive into a new folder.
+
+    Folders become 0555, files 0444, or 0555 if their owner could execute them; the new folder's own
+    mode is left to whoever moves it. What an archive says of owners and times is passed over.
+
+    Args:
+        archive: a gzipped tar.
+        folder: is made; its parent must be there. After an error it holds what came before.
+        share: takes the space.
+        wanted: is asked at each step.
+
+    Returns:
+        The archive's SHA-256.
+
+    Raises:
+        ArchiveError: it is anything else, is damaged, beyond the bounds, or would leave the folder.
+        NoRoom: there is no space for it.
+        OSError: a file cannot be read or written.
+        WorkStopped: it is not wanted any more.
+    """
+    with open_regular(archive) as file:
+        _check_beginning(file.read(_USTAR_AT + 5))
+        file.seek(0)
+        size = os.fstat(file.fileno()).st_size
+        hashed = _Hashed(file, wanted)
+        inflating = _WhileWanted(Inflating(hashed, most=size), wanted)
+        most = max(MODEL_DATA_RATIO_FROM, MODEL_DATA_RATIO * size)
+        tape = Tape(inflating, most, f"the archive has more than {most} bytes unpacked, {_BOMB}")
+        try:
+            _Unpacking(folder, share, wanted).all_of(tape)
+            _pass_end(inflating)
+        except PackedTooMuch as error:
+            raise ArchiveError(f"the archive has {error}: {_HOW}") from error
+        except EOFError as error:
+            raise ArchiveError(f"the archive is cut: {error}; copy it again") from error
+        except zlib.error as error:
+            raise ArchiveError(f"the archive is damaged ({error}); copy it again") from error
+    return hashed.digest()
+
+
+class _Hashed:
+    """A file that is read once, and its SHA-256."""
+
+    def __init__(self, file: BinaryIO, wanted: Wanted) -> None:
+        self._file = file
+        self._wanted = wanted
+        self._hash = hashlib.sha256()
+
+    def read(self, size: int) -> bytes:
+        self._wanted.check()
+        piece = self._file.read(size)
+        self._hash.update(piece)
+        return piece
+
+    def digest(self) -> str:
+        return self._hash.hexdigest()
+
+
+class _WhileWanted:
+    """What is inflated, as long as it is wanted: 64 KiB of the file may hold 100,000 heads.
+
+    Args:
+        source: the bytes.
+        wanted: is asked before each read.
+    """
+
+    def __init__(self, source: Readable, wanted: Wanted) -> None:
+        self._source = source
+        self._wanted = wanted
+
+    def read(self, size: int) -> bytes:
+        self._wanted.check()
+        return self._source.read(size)
+
+
+def _check_beginning(begins: bytes) -> None:
+    """Refuse what is no gzip, and say what it is."""
+    if begins.startswith(_GZIP):
+        return
+    what = next((what for magic, what in _OTHERS.items() if begins.startswith(magic)), "no gzip")
+    if not begins:
+        what = "empty"
+    elif begins[_USTAR_AT:] == b"ustar":
+        what = "a tar archive that is not packed"
+    raise ArchiveError(f"the file is {what}; model data must be a gzipped tar: {_HOW}")
+
+
+def _path_of(name: bytes) -> str:
+    """A member's path in its archive, empty for the archive's own folder.
+
+    Raises:
+        ArchiveError: it is absolute, goes up, or is too long for a path.
+    """
+    parts = [part for part in name.split(b"/") if part not in (b"", b".")]
+    if name.startswith(b"/") or b".." in parts:
+        raise leads_out(os.fsdecode(name), "")
+    too_long = len(name) > MODEL_DATA_PATH or any(len(part) > _NAME_MAX for part in parts)
+    if too_long or b"\0" in name:
+        raise _no_path(os.fsdecode(name))
+    return os.fsdecode(b"/".join(parts))
+
+
+def _no_path(name: str) -> ArchiveError:
+    """What is said of a member whose name is more than a path can be here."""
+    return ArchiveError(
+        f"the archive has a path {name[:100]!r}…; it must have at most {MODEL_DATA_PATH} bytes, "
+        f"{MODEL_DATA_DEPTH} folders and {_NAME_MAX} bytes of a name"
+    )
+
+
+def _target_of(name: str, link: bytes) -> str:
+    """What a symbolic link leads to, as the archive words it.
+
+    Raises:
+        ArchiveError: it is too long for a path.
+    """
+    too_many = link.count(b"/") > 2 * MODEL_DATA_DEPTH  # all the way up, and down again
+    if len(link) > MODEL_DATA_PATH or too_many or b"\0" in link:
+        raise ArchiveError(f"the archive's {name!r} links to more than a path can be")
+    return os.fsdecode(link)
+
+
+def _check_target(name: str, target: str) -> None:
+    """Refuse what a symbolic link leads to by its words alone.
+
+    Raises:
+        ArchiveError: it is empty, absolute or up out of the archive.
+    """
+    if not target:
+        raise leads_nowhere(name, target)
+    path = posixpath.normpath(posixpath.join(posixpath.dirname(name), target))
+    if path.startswith("/") or path.split("/", 1)[0] == "..":
+        raise leads_out(name, target)
+
+
+def _new(name: str, make: Callable[[], _T]) -> _T:
+    """Make what must not be there yet.
+
+    Raises:
+        ArchiveError: it is, or what should hold it is a file.
+    """
+    try:
+        return make()
+    except (FileExistsError, NotADirectoryError):
+        raise _twice(name) from None
+
+
+def _twice(name: str) -> ArchiveError:
+    """What is said of a name that several members have."""
+    return ArchiveError(f"the archive has {name!r} twice; pack it anew")
+
+
+def _pass_end(inflating: Readable) -> None:
+    """Read what stands behind the archive's end: zeros, as tapes have them, and gzip's sum."""
+    passed = 0
+    while piece := inflating.read(_PIECE):
+        passed += len(piece)
+        if piece.strip(b"\0") or passed > MODEL_DATA_RATIO_FROM:
+            raise ArchiveError(f"the archive goes on behind its end; {_HOW}")
+
+
+class _Unpacking:
+    """Files, folders and links on their way to a folder.
+
+    Args:
+        folder: is made.
+        share: takes the space.
+        wanted: is asked at each step.
+    """
+
+    def __init__(self, folder: Path, share: RoomShare, wanted: Wanted) -> None:
+        folder.mkdir(0o700)
+        self._wanted = wanted
+        self._top = folder.resolve(strict=True)
+        self._share = share
+        self._made = 0
+        self._names_bytes = 0
+        #: Those that have been made, by their paths in the archive; of two folders, what holds the
+        #: other comes first.
+        self._folders: dict[str, None] = {}
+        self._files: set[str] = set()
+        self._hard_links: list[tuple[str, str]] = []
+        self._symbolic_links: dict[str, str] = {}
+
+    def all_of(self, tape: Tape) -> None:
+        """Unpack a whole archive.
+
+        Raises:
+            ArchiveError: it is beyond the bounds, or would leave the folder.
+            EOFError: it ends too early.
+            NoRoom: there is no space for it.
+            OSError: something cannot be written.
+        """
+        bounds = HeadBounds(
+            _HEADS * MODEL_DATA_FILES, MODEL_DATA_RECORDS, MODEL_DATA_RECORDS_IN_ALL
+        )
+        for member in members(tape, bounds):
+            end = tape.at + padded(member.size)
+            self._take(member, tape)
+            tape.pass_to(end)
+        for name, target in self._hard_links:
+            if target in self._symbolic_links:
+                self._take_symbolic_link(name, self._symbolic_links[target])
+            else:
+                self._link(name, target)
+        for name, target in self._symbolic_links.items():
+            self._link_symbolically(name, target)
+        ways = LinkedWays(self._folders, self._files, self._symbolic_links)
+        for name in self._symbolic_links:
+            self._wanted.check()
+            ways.check(name)
+        if len(self._folders) == self._made:
+            raise ArchiveError(f"the archive holds no files; {_HOW}")
+        make_read_only(map(self._at, reversed(self._folders)), self._wanted)
+
+    def _take(self, member: Member, tape: Tape) -> None:
+        """Take one member in; the tape is at its content."""
+        name = _path_of(member.name)
+        if member.kind not in _TAKEN:
+            what = "is a device, a pipe or of an unknown kind"
+            raise ArchiveError(f"the archive's {name!r} {what}; leave it out")
+        parent, _, last = name.rpartition("/")
+        if member.kind == FOLDER or (member.kind == 0 and member.name.endswith(b"/")):
+            self._make_folder(name)
+            return
+        if not last:
+            raise ArchiveError("the archive has a file without a name")
+        self._make_folder(parent)
+        self._count(member.size, len(member.name) + len(member.link))
+        if member.kind == HARD_LINK:
+            self._hard_links.append((name, _path_of(member.link)))
+        elif member.kind == SYMBOLIC_LINK:
+            self._take_symbolic_link(name, _target_of(name, member.link))
+        else:
+            self._write(name, member, tape)
+
+    def _take_symbolic_link(self, name: str, target: str) -> None:
+        self._wanted.check()
+        if name in self._symbolic_links:
+            raise _twice(name)
+        _check_target(name, target)
+        self._symbolic_links[name] = target
+
+    def _make_folder(self, name: str) -> None:
+        """Make a folder and those that hold it, where they are not made yet."""
+        if not name or name in self._folders:
+            return
+        if name.count("/") >= MODEL_DATA_DEPTH:
+            raise _no_path(name)
+        self._make_folder(name.rpartition("/")[0])
+        self._count(0, len(os.fsencode(name)))
+        _new(name, lambda: self._at(name).mkdir(0o700))
+        self._folders[name] = None
+
+    def _write(self, name: str, member: Member, tape: Tape) -> None:
+        def opened(path: str, flags: int) -> int:
+            return os.open(path, flags | os.O_NOFOLLOW, 0o600)
+
+        with _new(name, lambda: open(self._at(name), "xb", opener=opened)) as file:
+            for piece in tape.pieces(member.size):
+                file.write(piece)
+            file.flush()
+            os.fchmod(file.fileno(), 0o555 if member.mode & 0o100 else 0o444)
+        self._files.add(name)
+
+    def _link(self, name: str, target: str) -> None:
+        self._wanted.check()
+        try:
+            _new(name, lambda: self._at(name).hardlink_to(self._at(target)))
+        except (FileNotFoundError, NotADirectoryError, PermissionError):
+            raise ArchiveError(
+                f"the archive's {name!r} links to {target!r}, which is no file in it"
+            ) from None
+        except OSError as error:
+            if error.errno != errno.EMLINK:
+                raise
+            raise ArchiveError(
+                f"the archive's {name!r} links to {target!r}, which has as many links by then as a "
+                "file may have; pack copies of it"
+            ) from None
+        self._files.add(name)
+
+    def _link_symbolically(self, name: str, target: str) -> None:
+        self._wanted.check()
+        _new(name, lambda: self._at(name).symlink_to(target))
+
+    def _count(self, size: int, names_bytes: int) -> None:
+        self._wanted.check()
+        self._made += 1
+        self._names_bytes += names_bytes
+        if self._names_bytes > MODEL_DATA_NAMES_IN_ALL:
+            raise ArchiveError(
+                f"the archive's names have more than {MODEL_DATA_NAMES_IN_ALL} bytes in all; put "
+                "what belongs together into fewer files, or give it shorter names"
+            )
+        if self._made > MODEL_DATA_FILES:
+            raise ArchiveError(f"the archive has more than {MODEL_DATA_FILES} files and folders")
+        self._share.take_file(size)
+
+    def _at(self, name: str) -> Path:
+        return self._top / name

@@ -1,0 +1,473 @@
+"""Model data of endpoints, on this machine's disk for as long as instances use it (clause 1.1-6).
+
+A folder is used where it is. Anything else is unpacked once for each content, into a folder that is
+named by it, and shared: the first that wants it has it made, the last that lets go has it removed.
+Whatever is under way has a name of its own and is moved when it is whole, so nobody ever sees half
+of it. Nobody may write to what was unpacked. For a folder used where it is that is the launcher's
+matter: an engine mounts it read-only; a process may do there what its user may.
+
+Nothing is kept from one gateway to the next, but for containers that outlive it: what they use is
+named when the folder is taken over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+from weakref import WeakValueDictionary
+
+from partway.gateway.clock import Clock, LoopClock
+from partway.gateway.storage.archives.heads import ArchiveError
+from partway.gateway.storage.disk_refusals import FULL, is_disk_refusal
+from partway.gateway.storage.file_threads import Wanted, WritingThreads, on_thread
+from partway.gateway.storage.limits import (
+    MODEL_DATA_AT_ONCE,
+    MODEL_DATA_CLOSE_TIMEOUT,
+    MODEL_DATA_LIST_TIMEOUT,
+    MODEL_DATA_LOOK_TIMEOUT,
+    MODEL_DATA_QUOTA,
+    MODEL_DATA_TAKE_OVER_TIMEOUT,
+    MODEL_DATA_TIMEOUT,
+    WORK_STOP_TIMEOUT,
+)
+from partway.gateway.storage.model_data.disk_errors import disk_error_in_words
+from partway.gateway.storage.model_data.disk_room import NoRoom, RoomShare
+from partway.gateway.storage.model_data.extraction import digest_of, unpack
+from partway.gateway.storage.model_data.folder import DataFolder, DataFolderInUse
+from partway.gateway.storage.model_data.shared_work import SharedWork, WorkEnded
+from partway.gateway.storage.model_data.sources import (
+    ArchiveAfar,
+    ArchiveInPlace,
+    FolderAfar,
+    FolderInPlace,
+    Found,
+    SourceError,
+    download,
+    download_folder,
+    find,
+    location_of,
+    locations_read,
+)
+from partway.gateway.storage.places.s3_place import SCHEME, ObjectFilesError
+from partway.gateway.waiting import in_turns, time_limit
+from partway.log_lines import LogLine
+
+log = logging.getLogger("partway.model_data")
+
+#: Files of which leave is asked for in one turn of the loop: a few hundred µs with 128 patterns.
+_ASKED_PER_TURN: Final = 32
+
+#: Says why somebody may not read a location; empty if they may. A slash at the location's end
+#: stands for all that is below it.
+Refusal = Callable[[str], str]
+
+_Unpackable = ArchiveInPlace | ArchiveAfar | FolderAfar
+#: Puts data into a new folder, and takes the space.
+_Fill = Callable[[Path, RoomShare, WritingThreads], Awaitable[None]]
+
+
+class ModelDataError(Exception):
+    """Model data cannot be had; says which, what was wrong, where, and what to do.
+
+    Args:
+        reason: what it says.
+        passing: whether trying again may help: the network, or a disk that others have filled, but
+            not an archive that is bad.
+        waits: whether it only waits for the gateway's own disk to take writes, however long.
+    """
+
+    def __init__(self, reason: str, *, passing: bool = False, waits: bool = False) -> None:
+        super().__init__(reason)
+        self.passing = passing
+        self.waits = waits
+
+
+class HeldData:
+    """Model data that stays where it is until it is released.
+
+    Args:
+        path: its folder, absolute: what a container sees as ``/opt/ml/model``.
+        let_go: is called once.
+    """
+
+    def __init__(self, path: Path, let_go: Callable[[], None]) -> None:
+        self.path = path
+        self._let_go: Callable[[], None] | None = let_go
+
+    def release(self) -> None:
+        """Say that no container uses it any more. To say it again changes nothing."""
+        if self._let_go is not None:
+            let_go, self._let_go = self._let_go, None
+            let_go()
+
+
+@dataclass(eq=False)
+class _Unpacked:
+    """Model data in a folder of ours.
+
+    Attributes:
+        path: the folder, by the name that it has by now.
+        share: what it takes of the disk.
+        holders: how many use it.
+        identities: of the sources that have brought it.
+    """
+
+    path: Path
+    share: RoomShare
+    holders: int = 0
+    identities: set[str] = field(default_factory=set)
+
+
+class ModelData:
+    """All model data of one gateway. Made where a loop runs.
+
+    Args:
+        folder: where what is unpacked lies; this gateway's alone, and made when it is needed.
+        quota: bytes that may lie there.
+        clock: measures what takes too long.
+    """
+
+    def __init__(
+        self, folder: Path, *, quota: int = MODEL_DATA_QUOTA, clock: Clock | None = None
+    ) -> None:
+        self._folder = DataFolder(folder, quota)
+        self._clock = clock or LoopClock()
+        self._taking_over = asyncio.Lock()
+        self._taken_over = False
+        #: Places, waited for without a limit: whoever has one is bounded, and so is how long it
+        #: waits for the removal of what it leaves.
+        self._at_once = asyncio.Semaphore(MODEL_DATA_AT_ONCE)
+        #: One at a time works on what has one path.
+        self._turns: WeakValueDictionary[Path, asyncio.Lock] = WeakValueDictionary()
+        self._by_path: dict[Path, _Unpacked] = {}
+        self._by_identity: dict[str, _Unpacked] = {}
+        self._work = SharedWork(self._let_go)
+        self._removals: set[asyncio.Task[object]] = set()
+        #: Those that wait for threads that hang.
+        self._late_removals: set[asyncio.Task[object]] = set()
+        self._closing = False
+
+    @property
+    def used(self) -> int:
+        """Bytes of the quota that are taken."""
+        return self._folder.room.used
+
+    async def take_over(self, in_use: Iterable[Path] = ()) -> dict[Path, HeldData]:
+        """Take the folder over from a gateway that is gone, and remove what it has left there.
+
+        To be called once, before anything is acquired; else the first :meth:`acquire` does it.
+
+        Args:
+            in_use: what containers of that gateway go on using.
+
+        Returns:
+            Those of them that lie in the folder, held.
+
+        Raises:
+            ModelDataError: the folder cannot be used, or another gateway uses it.
+        """
+        kept = set(in_use)
+        limit = MODEL_DATA_TAKE_OVER_TIMEOUT
+        path = self._folder.path
+        hint = f"{path}: neither locked nor cleared within {limit:g} s; is its file system there?"
+        hint += " Move it with --data-dir"
+        async with self._within(limit, hint), self._taking_over:
+            if self._taken_over or self._closing:
+                return {}
+            try:
+                found = await on_thread(
+                    self._clock, lambda wanted: self._folder.take_over(kept, wanted)
+                )
+            except DataFolderInUse:
+                raise ModelDataError(
+                    f"{self._folder.path}: another gateway has its model data here; give this one "
+                    "another --data-dir"
+                ) from None
+            except OSError as error:
+                raise self._in_words(str(self._folder.path), error) from error
+            self._taken_over = True
+            self._by_path = {path: _Unpacked(path, share) for path, share in found.items()}
+            return {path: self._held(data) for path, data in self._by_path.items()}
+
+    async def acquire(self, source: str, refusal: Refusal = lambda _: "") -> HeldData:
+        """Have model data on disk, and keep it there.
+
+        The source is asked what it has now. So a version of an endpoint is to hold its data for as
+        long as it is there: its instances can then start again while S3 is out of reach, and all of
+        them have the same.
+
+        Args:
+            source: a folder, a ``*.tar.gz``, ``s3://BUCKET/KEY.tar.gz`` or ``s3://BUCKET/PREFIX/``.
+            refusal: asked of the source before anything is looked at, and of each file that was
+                found. It is asked of data too that is unpacked already.
+
+        Returns:
+            Where it is; to be released.
+
+        Raises:
+            ModelDataError: it cannot be had, or is refused.
+        """
+        _check(refusal(location_of(source)))
+        try:
+            found = await self._looked(source)
+            async for each in in_turns(locations_read(source, found), _ASKED_PER_TURN):
+                _check(refusal(each))
+            if isinstance(found, FolderInPlace):
+                return HeldData(found.path, lambda: None)
+            await self.take_over()
+            if self._closing:
+                raise _stopping(source)
+            if (data := self._by_identity.get(found.identity)) is not None:
+                return self._held(data)
+            return await self._work.done(
+                found.identity, lambda: self._make(source, found), self._held
+            )
+        except WorkEnded:
+            raise _stopping(source) from None
+        except (ArchiveError, SourceError) as error:
+            raise ModelDataError(f"{source}: {error}") from error
+        except NoRoom as error:
+            raise ModelDataError(f"{source}: {error}", passing=error.passing) from error
+        except ObjectFilesError as error:
+            raise ModelDataError(str(error), passing=error.passing) from error
+        except OSError as error:
+            raise self._in_words(source, error) from error
+
+    async def aclose(self) -> None:
+        """Break off what is under way, and remove what nobody holds; what is held stays.
+
+        What hangs is not removed within MODEL_DATA_CLOSE_TIMEOUT, and left to the next gateway.
+        """
+        self._closing = True
+        await self._work.aclose()
+        with suppress(TimeoutError):
+            async with time_limit(self._clock, MODEL_DATA_CLOSE_TIMEOUT):
+                while self._removals:
+                    await asyncio.wait(self._removals)
+        if left := self._removals | self._late_removals:
+            for removal in left:
+                removal.cancel()
+            await asyncio.wait(left)
+        async with self._taking_over:
+            self._taken_over = False
+            self._folder.close()
+
+    def _held(self, data: _Unpacked) -> HeldData:
+        data.holders += 1
+        return HeldData(data.path, lambda: self._let_go(data))
+
+    def _let_go(self, data: _Unpacked) -> None:
+        data.holders -= 1
+        if not data.holders and self._taken_over:
+            _begin(self._remove(data), self._removals)
+
+    async def _looked(self, source: str) -> Found:
+        """What a source is right now."""
+        if source.startswith(SCHEME):
+            limit, hint = MODEL_DATA_LIST_TIMEOUT, "does it hold so much, or S3 take so long?"
+        else:
+            limit, hint = MODEL_DATA_LOOK_TIMEOUT, "mount its file system anew, or name a copy"
+        async with self._within(limit, f"{source}: not found within {limit:g} s; {hint}"):
+            return await find(source, self._clock)
+
+    @asynccontextmanager
+    async def _within(self, seconds: float, reason: str) -> AsyncIterator[None]:
+        """Raise ModelDataError with the reason for what takes longer; it may pass."""
+        try:
+            async with time_limit(self._clock, seconds):
+                yield
+        except TimeoutError as error:
+            if error.errno is not None:  # ETIMEDOUT: the file system's, not the limit's
+                raise
+            raise ModelDataError(reason, passing=True) from None
+
+    # --- Making and removing ------------------------------------------------------------------
+
+    async def _make(self, source: str, found: _Unpackable) -> _Unpacked:
+        """Have something unpacked, and hold it."""
+        hint = (
+            f"{source}: not downloaded and unpacked within {MODEL_DATA_TIMEOUT:g} s; is the "
+            "network or the disk too slow for it?"
+        )
+        async with self._at_once, self._within(MODEL_DATA_TIMEOUT, hint):
+            match found:
+                case ArchiveInPlace():
+                    return await self._from_archive(source, found.path, found.identity)
+                case ArchiveAfar():
+                    return await self._from_afar(source, found)
+                case FolderAfar():
+                    return await self._from_prefix(source, found)
+
+    async def _from_afar(self, source: str, found: ArchiveAfar) -> _Unpacked:
+        archive, threads = self._under_way(), WritingThreads(self._clock)
+        data = None
+        try:
+            path, share = archive.path, archive.share
+            await download(found.files, found.file, path, share, threads)
+            data = await self._from_archive(source, path, found.identity, share)
+            return data
+        finally:
+            try:
+                await self._discard_unfinished(archive, threads)
+            except asyncio.CancelledError:
+                if data is not None:  # held for somebody who is not going to hear of it
+                    self._let_go(data)
+                raise
+
+    async def _from_prefix(self, source: str, found: FolderAfar) -> _Unpacked:
+        async def fill(into: Path, share: RoomShare, threads: WritingThreads) -> None:
+            await download_folder(found, into, share, threads)
+
+        return await self._unpacked(source, found.identity, found.identity, fill)
+
+    async def _from_archive(
+        self, source: str, archive: Path, identity: str, beside: RoomShare | None = None
+    ) -> _Unpacked:
+        digest = await on_thread(self._clock, lambda wanted: digest_of(archive, wanted))
+
+        async def fill(into: Path, share: RoomShare, threads: WritingThreads) -> None:
+            def work(wanted: Wanted) -> str:
+                return unpack(archive, into, share, wanted)
+
+            if await threads.work(work) != digest:
+                raise ModelDataError(
+                    f"{source}: it has changed while it was read; try again", passing=True
+                )
+
+        return await self._unpacked(source, digest, identity, fill, beside)
+
+    async def _unpacked(
+        self,
+        source: str,
+        name: str,
+        identity: str,
+        fill: _Fill,
+        beside: RoomShare | None = None,
+    ) -> _Unpacked:
+        """What has a name, made unless it is there; held."""
+        path = self._folder.path / name
+        async with self._turn(path):
+            data = self._by_path.get(path)
+            if data is None:
+                began = self._clock.time()
+                data = self._by_path[path] = await self._filled(path, fill, beside)
+                seconds = round(self._clock.time() - began, 3)
+                log.info(
+                    LogLine(
+                        "model data unpacked",
+                        source=source,
+                        path=str(path),
+                        bytes=data.share.taken,
+                        seconds=seconds,
+                    )
+                )
+            data.identities.add(identity)
+            self._by_identity[identity] = data
+            data.holders += 1
+            return data
+
+    async def _filled(self, path: Path, fill: _Fill, beside: RoomShare | None) -> _Unpacked:
+        data, threads = self._under_way(beside), WritingThreads(self._clock)
+
+        def publish(_: Wanted) -> None:
+            data.path = data.path.rename(path)
+            # Only now: some systems move no folder that may not be written to.
+            data.path.chmod(0o555)
+
+        whole = False
+        try:
+            data.share.take_file(0)
+            await fill(data.path, data.share, threads)
+            await threads.work(publish)
+            whole = True
+        finally:
+            if not whole:
+                await self._discard_unfinished(data, threads)
+        return data
+
+    def _under_way(self, beside: RoomShare | None = None) -> _Unpacked:
+        return _Unpacked(self._folder.temporary(), self._folder.room.share(beside))
+
+    async def _remove(self, data: _Unpacked) -> None:
+        """Remove what nobody holds, unless somebody does by then."""
+        async with self._turn(data.path):
+            if data.holders or self._by_path.get(data.path) is not data:
+                return
+            del self._by_path[data.path]
+            for identity in data.identities:
+                if self._by_identity.get(identity) is data:
+                    del self._by_identity[identity]
+            if await self._discard(data.path, data.share):
+                log.info(LogLine("model data removed", path=str(data.path)))
+
+    async def _discard_unfinished(self, data: _Unpacked, threads: WritingThreads) -> None:
+        """Remove what is not whole, or have it removed once nobody writes there any more.
+
+        The removal is waited for no longer than WORK_STOP_TIMEOUT, and goes on then, also if
+        whoever waits is cancelled: that one has one of a few places, which others wait for.
+        """
+        if threads.are_at_work:
+            reason = "a thread that hangs may still write there; it is removed once that has ended"
+            log.warning(LogLine("model data not removed", path=str(data.path), reason=reason))
+            _begin(self._discard_late(data, threads), self._late_removals)
+            return
+        removal = _begin(self._discard(data.path, data.share), self._removals)
+        with suppress(TimeoutError):
+            async with time_limit(self._clock, WORK_STOP_TIMEOUT):
+                await asyncio.wait([removal])
+
+    async def _discard_late(self, data: _Unpacked, threads: WritingThreads) -> None:
+        await threads.ended()
+        if await self._discard(data.path, data.share):
+            log.info(LogLine("model data removed", path=str(data.path)))
+
+    async def _discard(self, path: Path, share: RoomShare) -> bool:
+        """Remove what is not wanted; what cannot be goes on counting."""
+        try:
+            await on_thread(self._clock, lambda _: self._folder.remove(path))
+        except OSError as error:
+            log.warning(LogLine("model data not removed", path=str(path), reason=str(error)))
+            return False
+        share.give_back()
+        return True
+
+    def _turn(self, path: Path) -> asyncio.Lock:
+        return self._turns.setdefault(path, asyncio.Lock())
+
+    def _in_words(self, source: str, error: OSError) -> ModelDataError:
+        folder = self._folder.path
+        reason, passing = disk_error_in_words(source, folder, error)
+        waits = error.errno in FULL
+        if error.filename is not None and Path(str(error.filename)).is_relative_to(folder):
+            # The gateway's own folder, which is missing while the disk refuses the data directory:
+            # the next try may find it mended.
+            waits = waits or is_disk_refusal(error)
+            if error.errno == errno.ENOENT:
+                waits, reason = True, f"{source}: {folder} is not there yet; the log says why"
+        return ModelDataError(reason, passing=passing or waits, waits=waits)
+
+
+def _begin(
+    removal: Coroutine[Any, Any, object], among: set[asyncio.Task[object]]
+) -> asyncio.Task[object]:
+    """Have a task, among others that are waited for."""
+    task = asyncio.create_task(removal)
+    among.add(task)
+    task.add_done_callback(among.discard)
+    return task
+
+
+def _check(refusal: str) -> None:
+    """Raise ModelDataError if there is a reason to refuse; trying again does not help."""
+    if refusal:
+        raise ModelDataError(refusal)
+
+
+def _stopping(source: str) -> ModelDataError:
+    return ModelDataError(f"{source}: the gateway stops", passing=True)

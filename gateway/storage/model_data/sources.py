@@ -1,0 +1,297 @@
+"""Where model data is: what its text names, as it is right now, and how it comes (clause 1.1-7).
+
+======================  ==========================================================
+a local folder          used where it is
+a local ``*.tar.gz``    unpacked from where it is
+``s3://…/KEY.tar.gz``   downloaded, then unpacked
+``s3://…/PREFIX/``      its files, downloaded one by one (``S3DataSource``, ``S3Prefix``)
+======================  ==========================================================
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import stat
+from collections.abc import Iterator
+from contextlib import aclosing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from partway.gateway.clock import Clock
+from partway.gateway.storage.file_threads import Wanted, WritingThreads, make_read_only, on_thread
+from partway.gateway.storage.limits import (
+    MODEL_DATA_DEPTH,
+    MODEL_DATA_FILES,
+    OBJECTS_AT_ONCE,
+)
+from partway.gateway.storage.model_data.disk_room import RoomShare
+from partway.gateway.storage.places.s3_place import (
+    SCHEME,
+    ObjectFile,
+    ObjectFiles,
+    ObjectFilesError,
+    split_url,
+)
+from partway.gateway.waiting import side_by_side
+
+_SUFFIX: Final = ".tar.gz"
+_WHAT: Final = (
+    "model data must be a folder, a file that ends in .tar.gz, s3://BUCKET/KEY.tar.gz, or "
+    "s3://BUCKET/PREFIX/ with a slash at its end"
+)
+_URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+_KINDS: Final = {
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+#: Bytes of a download that are written at once.
+_WRITTEN: Final = 1 << 20
+
+
+class SourceError(Exception):
+    """A text names no model data; says why, and what it must be."""
+
+
+@dataclass(frozen=True, slots=True)
+class FolderInPlace:
+    """A folder of this machine.
+
+    Attributes:
+        path: where it is, absolute.
+    """
+
+    path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveInPlace:
+    """An archive of this machine.
+
+    Attributes:
+        path: where it is, absolute.
+        identity: changes with its content, or with the file.
+    """
+
+    path: Path
+    identity: str
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveAfar:
+    """An archive in a bucket.
+
+    Attributes:
+        files: the bucket's.
+        file: the archive.
+        identity: changes with its content.
+    """
+
+    files: ObjectFiles
+    file: ObjectFile
+    identity: str
+
+
+@dataclass(frozen=True, slots=True)
+class FolderAfar:
+    """Files of a bucket whose keys begin alike.
+
+    Attributes:
+        files: the bucket's.
+        listing: each file's path in the folder, and the file.
+        folders: their paths; of two, what holds the other comes first.
+        identity: changes with the content of any, and is 64 hexadecimal digits.
+    """
+
+    files: ObjectFiles
+    listing: tuple[tuple[str, ObjectFile], ...]
+    folders: tuple[str, ...]
+    identity: str
+
+
+Found = FolderInPlace | ArchiveInPlace | ArchiveAfar | FolderAfar
+
+
+def location_of(source: str) -> str:
+    """The location that a text names, with a slash at its end where that is a folder.
+
+    Looks at no file: of this machine, all but a ``*.tar.gz`` is taken for a folder.
+    """
+    if source.startswith(SCHEME) or source.endswith(("/", _SUFFIX)):
+        return source
+    return f"{source}/"
+
+
+def locations_read(source: str, found: Found) -> Iterator[str]:
+    """The locations of all files that are read for a text, as :func:`location_of` has them.
+
+    Args:
+        source: the text.
+        found: what it names.
+    """
+    match found:
+        case FolderInPlace(path):
+            yield f"{str(path).removesuffix('/')}/"
+        case ArchiveInPlace(path):
+            yield str(path)
+        case ArchiveAfar(file=file):
+            yield _object_location(source, file)
+        case FolderAfar(listing=listing):
+            yield from (_object_location(source, file) for _, file in listing)
+
+
+def _object_location(source: str, file: ObjectFile) -> str:
+    """Where an object is by the key that S3 has for it."""
+    bucket, _ = split_url(source)
+    return f"{SCHEME}{bucket}/{file.key}"
+
+
+async def find(source: str, clock: Clock) -> Found:
+    """What a text names, as it is right now.
+
+    Args:
+        source: the text.
+        clock: measures how long nothing comes from S3.
+
+    Raises:
+        ObjectFilesError: it names something in a bucket that cannot be had.
+        OSError: it names something on this machine that cannot be read.
+        SourceError: it names nothing that could be model data.
+    """
+    if not source.startswith(SCHEME):
+        if _URL.match(source):
+            raise SourceError(_WHAT)
+        return await on_thread(clock, lambda _: _on_this_machine(source))
+    bucket, key = split_url(source)
+    files = ObjectFiles(bucket, clock)
+    if key.endswith("/"):
+        return await _under(files, source, key)
+    if not key.endswith(_SUFFIX):
+        raise SourceError(_WHAT)
+    file = await files.look(key)
+    return ArchiveAfar(files, file, f"{source}\0{file.size}\0{file.tag}")
+
+
+def _on_this_machine(source: str) -> FolderInPlace | ArchiveInPlace:
+    if not source or "\0" in source:
+        raise SourceError(_WHAT)
+    path = Path(source).absolute()
+    found = path.stat()
+    kind = stat.S_IFMT(found.st_mode)
+    if kind == stat.S_IFDIR:
+        os.scandir(path).close()  # else the container would be the one to say that it cannot
+        return FolderInPlace(path)
+    if kind != stat.S_IFREG:
+        raise SourceError(f"this is {_KINDS.get(kind, 'no file')}; {_WHAT}")
+    if not path.name.endswith(_SUFFIX):
+        raise SourceError(_WHAT)
+    changes = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+    return ArchiveInPlace(path, "\0".join(map(str, (path, *changes))))
+
+
+async def _under(files: ObjectFiles, source: str, prefix: str) -> FolderAfar:
+    """The files of a prefix; folders' own marks, as consoles make them, are none."""
+    found = await files.listing(prefix, MODEL_DATA_FILES)
+    listing = [(file.key.removeprefix(prefix), file) for file in found if file.key + "/" != prefix]
+    folders: set[str] = set()
+    for name, _ in listing:
+        if name.count("/") > MODEL_DATA_DEPTH:
+            raise SourceError(f"{name[:100]!r}… has more than {MODEL_DATA_DEPTH} folders")
+        if name.rpartition("/")[0] not in folders:  # else those of that one are known too
+            folders.update(_parents(name))
+        if len(folders) > MODEL_DATA_FILES:
+            raise SourceError(
+                f"it has more than {MODEL_DATA_FILES} folders; put what belongs together into fewer"
+            )
+    listing = [(name, file) for name, file in listing if file.size or name not in folders]
+    if not listing:
+        raise ObjectFilesError(f"{source}: nothing begins so in the bucket")
+    for name, _ in listing:
+        if name in folders:
+            raise SourceError(f"{name!r} is both a file and a folder of files; move one of them")
+    said = "\0".join(f"{file.key}\0{file.size}\0{file.tag}" for _, file in listing)
+    digest = hashlib.sha256(f"{source}\0{said}".encode()).hexdigest()
+    return FolderAfar(files, tuple(listing), tuple(sorted(folders)), digest)
+
+
+def _parents(name: str) -> list[str]:
+    parts = name.split("/")[:-1]
+    return ["/".join(parts[: count + 1]) for count in range(len(parts))]
+
+
+async def download(
+    files: ObjectFiles, file: ObjectFile, into: Path, share: RoomShare, threads: WritingThreads
+) -> None:
+    """Download a file, read-only.
+
+    Args:
+        files: the bucket's.
+        file: which of them.
+        into: is made; its folder must be there.
+        share: takes the space.
+        threads: write it.
+
+    Raises:
+        NoRoom: there is no space for it.
+        ObjectFilesError: it does not come.
+        OSError: it cannot be written.
+    """
+    share.take_file(file.size)
+    await threads.work(lambda _: into.touch(0o600, exist_ok=False))
+    async with aclosing(files.pieces(file)) as pieces:
+        waiting: list[bytes] = []
+        async for piece in pieces:
+            waiting.append(piece)
+            if sum(map(len, waiting)) >= _WRITTEN:
+                await _append(into, waiting, threads)
+                waiting = []
+    await _append(into, waiting, threads)
+    await threads.work(lambda _: into.chmod(0o444))
+
+
+async def _append(path: Path, pieces: list[bytes], threads: WritingThreads) -> None:
+    def append(_: Wanted) -> None:
+        with path.open("ab") as file:
+            file.writelines(pieces)
+
+    await threads.work(append)
+
+
+async def download_folder(
+    found: FolderAfar, into: Path, share: RoomShare, threads: WritingThreads
+) -> None:
+    """Download the files of a prefix into a new folder, read-only but for the folder itself.
+
+    Args:
+        found: the files.
+        into: is made; its parent must be there. After an error it holds what came before.
+        share: takes the space.
+        threads: write it.
+
+    Raises:
+        NoRoom: there is no space for it.
+        ObjectFilesError: a file does not come.
+        OSError: something cannot be written.
+    """
+    folders = [into / name for name in found.folders]
+
+    def make(wanted: Wanted) -> None:
+        into.mkdir(0o700)
+        for folder in folders:
+            wanted.check()
+            share.take_file(0)
+            folder.mkdir(0o700)
+
+    await threads.work(make)
+    left = iter(found.listing)
+
+    async def one_after_the_other() -> None:
+        for name, file in left:
+            await download(found.files, file, into / name, share, threads)
+
+    await side_by_side(OBJECTS_AT_ONCE, one_after_the_other)
+    await threads.work(lambda wanted: make_read_only(reversed(folders), wanted))

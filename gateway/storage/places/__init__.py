@@ -1,0 +1,1 @@
+"""Places that hold files: folders of this machine, and buckets at ``s3://``."""

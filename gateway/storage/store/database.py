@@ -1,0 +1,273 @@
+"""The file of a store as a database: private, whole, and of the schema that this version knows."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import sqlite3
+import stat
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+from partway.gateway.storage.files import others_may
+from partway.gateway.storage.store.limits import STORE_LOG_BYTES
+from partway.gateway.storage.store.sqlite_errors import (
+    not_ours,
+    said,
+    said_by_sqlite,
+    said_by_system,
+    too_new,
+    too_old,
+)
+from partway.gateway.storage.store.store import StoreError
+from partway.log_lines import LogLine
+
+log = logging.getLogger("partway.store")
+
+#: What leads from each version of the schema to the next, as statements; the first makes version 1.
+Steps: TypeAlias = Sequence[Sequence[str]]
+
+STEPS: Final[Steps] = (
+    (
+        """
+        CREATE TABLE records (
+            kind TEXT NOT NULL,
+            name TEXT NOT NULL,
+            body TEXT NOT NULL,
+            checksum INTEGER NOT NULL,
+            PRIMARY KEY (kind, name)
+        )
+        """,
+    ),
+)
+
+#: Tells such a file from other programs' databases: "Prtw".
+APPLICATION_ID: Final = 0x50727477
+
+#: What SQLite puts beside a database: its log, the log's index, and the journal of the moment in
+#: which it is made.
+_BESIDE: Final = ("-wal", "-shm", "-journal")
+
+
+def open_database(path: Path, steps: Steps = STEPS) -> sqlite3.Connection:
+    """Open a store's file, which is made if need be, and bring it to the latest schema.
+
+    Nobody else can open it until the connection is closed. A file that is refused is left where it
+    is.
+
+    Args:
+        path: the file's; its folder is there.
+        steps: of the schema.
+
+    Returns:
+        A connection, for this thread alone; statements begin and end its transactions.
+
+    Raises:
+        StoreError: it is another program's, of a later version, damaged or open elsewhere, or
+            cannot be read and written; the message says what to do.
+    """
+    try:
+        _make_private(path)
+    except OSError as error:
+        raise said_by_system(path, error) from None
+    try:
+        # Not by its path alone: SQLite would make a file that has gone meanwhile, for all to read.
+        connection = sqlite3.connect(
+            f"{path.absolute().as_uri()}?mode=rw", timeout=0, isolation_level=None, uri=True
+        )
+    except sqlite3.Error as error:
+        raise said_by_sqlite(path, error) from None
+    with _closed_on_error(connection, path):
+        _prepare(connection, path, steps)
+    return connection
+
+
+def open_for_reading(path: Path, steps: Steps = STEPS) -> sqlite3.Connection | None:
+    """Open a store's file on a disk that takes no writes, without a write or a lock.
+
+    Only the owner of its folder may: another process that writes meanwhile is not noticed.
+
+    Args:
+        path: the file's.
+        steps: of the schema.
+
+    Returns:
+        A connection for this thread alone; None if nothing is stored.
+
+    Raises:
+        StoreError: as :func:`open_database`, but for what only a write needs.
+    """
+    try:
+        has_content = bool(_size_of(path))
+        has_log = bool(_size_of(path.with_name(path.name + "-wal")))
+    except OSError as error:
+        raise said_by_system(path, error) from None
+    if not has_content:
+        return None
+    # SQLite reads a log with a lock, or with an index in memory, as by the VFS without locks. It
+    # makes a log that is missing, unless the file is said not to change.
+    how = "vfs=unix-none" if has_log else "immutable=1"
+    try:
+        connection = sqlite3.connect(
+            f"{path.absolute().as_uri()}?mode=ro&{how}", isolation_level=None, uri=True
+        )
+    except sqlite3.Error as error:
+        raise said_by_sqlite(path, error) from None
+    with _closed_on_error(connection, path):
+        connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+        version = _version(connection, path, len(steps))
+        _check_whole(connection, path)
+        if 0 < version < len(steps):
+            raise too_old(path, version, len(steps))
+    if version:
+        return connection
+    connection.close()
+    return None
+
+
+@contextmanager
+def _closed_on_error(connection: sqlite3.Connection, path: Path) -> Iterator[None]:
+    """Begin with a connection, and close it if that fails.
+
+    Raises:
+        StoreError: what SQLite says, in words.
+    """
+    # What is damaged is no text perhaps, and is seen to be so by its checksum.
+    connection.text_factory = lambda data: data.decode(errors="replace")
+    try:
+        yield
+    except sqlite3.Error as error:
+        connection.close()
+        raise said_by_sqlite(path, error) from None
+    except BaseException:
+        connection.close()
+        raise
+
+
+@contextmanager
+def transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    """Make all changes of the block, or none of them.
+
+    Raises:
+        sqlite3.Error: none of them is made.
+    """
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        with suppress(sqlite3.Error):  # after some errors SQLite has done so itself
+            connection.execute("ROLLBACK")
+        # What has not found its way to the disk may lie whole in the log even so, and would be
+        # taken for good after a kill -9: the log begins anew.
+        with suppress(sqlite3.Error):
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        raise
+
+
+def _make_private(path: Path) -> None:
+    """Make the file if it is missing; see that it and those beside it are its owner's alone.
+
+    It is never opened here if it is there: to close it would give up this process's locks on it.
+    """
+    content = _seen_to(path)
+    log_file, *others = (path.with_name(path.name + suffix) for suffix in _BESIDE)
+    for each in others:
+        _seen_to(each)
+    if _seen_to(log_file) and not content:  # SQLite would remove it
+        raise StoreError(
+            f"{log_file}: this is the log of a database that is missing; put {path.name} back, or "
+            "move the log away too: what was created through the API is gone then"
+        )
+    # SQLite would go on reading, and fail at some lock in other words.
+    if content is not None and not os.access(path, os.W_OK):
+        raise said(path, sqlite3.SQLITE_READONLY)
+    if content is None:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
+
+
+def _seen_to(path: Path) -> int | None:
+    """Take a file from all but its owner.
+
+    Returns:
+        Its size; None if there is none.
+
+    Raises:
+        OSError: it is no regular file.
+    """
+    found = _status(path)
+    if found is None:
+        return None
+    if verbs := others_may(found.st_mode):
+        path.chmod(0o600)
+        log.warning(LogLine("others could use what is stored", file=str(path), how=verbs))
+    return found.st_size
+
+
+def _size_of(path: Path) -> int:
+    """A file's size; 0 if there is none.
+
+    Raises:
+        OSError: it is no regular file.
+    """
+    found = _status(path)
+    return 0 if found is None else found.st_size
+
+
+def _status(path: Path) -> os.stat_result | None:
+    try:
+        found = path.lstat()
+    except FileNotFoundError:
+        return None
+    if not stat.S_ISREG(found.st_mode):
+        raise OSError(errno.EINVAL, "this must be a regular file", str(path))
+    return found
+
+
+def _prepare(connection: sqlite3.Connection, path: Path, steps: Steps) -> None:
+    # First of all: the log's index is in memory then, and the first look locks the file.
+    connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+    version = _version(connection, path, len(steps))
+    _check_whole(connection, path)
+    if (mode := _value(connection, "PRAGMA journal_mode = WAL")) != "wal":
+        raise StoreError(f"{path}: SQLite keeps no log here, but a journal of the kind {mode}")
+    # A change is on disk before anybody hears that it is made; on macOS that takes a word more.
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("PRAGMA fullfsync = ON")
+    connection.execute(f"PRAGMA journal_size_limit = {STORE_LOG_BYTES}")
+    # What is removed may have been a secret: its bytes go too.
+    connection.execute("PRAGMA secure_delete = ON")
+    if version < len(steps):
+        with transaction(connection):
+            for statement in (each for step in steps[version:] for each in step):
+                connection.execute(statement)
+            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            connection.execute(f"PRAGMA user_version = {len(steps)}")
+        if version:
+            log.info(LogLine("the store is brought up to date", file=str(path), schema=len(steps)))
+
+
+def _check_whole(connection: sqlite3.Connection, path: Path) -> None:
+    if (found := _value(connection, "PRAGMA quick_check(1)")) != "ok":
+        raise said(path, sqlite3.SQLITE_CORRUPT, str(found))
+
+
+def _version(connection: sqlite3.Connection, path: Path, known: int) -> int:
+    """The schema's version; 0 if nothing is in the file yet."""
+    version: int = _value(connection, "PRAGMA user_version")
+    application = _value(connection, "PRAGMA application_id")
+    is_new = not (
+        version or application or _value(connection, "SELECT count(*) FROM sqlite_master")
+    )
+    if not is_new and application != APPLICATION_ID:
+        raise not_ours(path)
+    if version > known:
+        raise too_new(path, version, known)
+    return version
+
+
+def _value(connection: sqlite3.Connection, statement: str) -> Any:
+    return connection.execute(statement).fetchone()[0]

@@ -1,0 +1,137 @@
+"""A thread for work on a disk: one thing after the other, and nobody else waits for it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import suppress
+from queue import SimpleQueue
+from typing import Any, TypeVar
+
+from partway.gateway.clock import Clock
+from partway.gateway.storage.store.limits import (
+    STORE_BEGIN_TIMEOUT,
+    STORE_CLOSE_TIMEOUT,
+    STORE_WAITING,
+)
+from partway.gateway.storage.store.store import StoreError
+from partway.gateway.waiting import time_limit
+
+_T = TypeVar("_T")
+
+
+class DiskThread:
+    """Works on a thread of its own, in the order in which it is asked to.
+
+    The thread is a daemon: one that hangs in a system call, as on a file system whose server has
+    gone, keeps no process from ending.
+
+    Args:
+        clock: measures how long work waits to be begun, and how long its end takes.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._asked: SimpleQueue[tuple[Callable[[], Any], Future[Any]] | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._takes_more = True
+        self._last: Future[None] | None = None
+
+    async def run(self, work: Callable[[], _T]) -> _T:
+        """Have something done on the thread.
+
+        What has been begun is done to its end, however long the disk takes, also if the caller is
+        cancelled: nobody could say otherwise whether it was done. What has not been begun by then
+        is not done any more.
+
+        Args:
+            work: is not interrupted.
+
+        Returns:
+            What it returns.
+
+        Raises:
+            StoreError: it is not begun: the disk does not answer, or the thread has ended.
+            Exception: what the work raised.
+        """
+        if not self._takes_more:
+            raise StoreError("the store is closed")
+        if self._asked.qsize() >= STORE_WAITING:
+            raise StoreError(
+                f"{STORE_WAITING} questions and changes wait for the disk of the store already; "
+                "try again later"
+            )
+        outcome = self._ask(work)
+        over = _over(outcome)
+        try:
+            try:
+                async with time_limit(self._clock, STORE_BEGIN_TIMEOUT):
+                    await over.wait()
+            except TimeoutError:
+                if outcome.cancel():
+                    raise StoreError(
+                        f"the disk of the store has not answered for {STORE_BEGIN_TIMEOUT:g} s; "
+                        "look at it, or at the server of its file system, and try again"
+                    ) from None
+                await over.wait()
+        except asyncio.CancelledError:
+            outcome.cancel()
+            raise
+        return outcome.result()
+
+    async def aclose(self, last: Callable[[], None]) -> None:
+        """Do what was asked for, then one last thing, and end.
+
+        Args:
+            last: what that is; not done if nothing was before it, or if this is called again.
+
+        Raises:
+            TimeoutError: it takes longer than STORE_CLOSE_TIMEOUT; the thread is left behind.
+        """
+        self._takes_more = False
+        if self._thread is None:
+            return
+        if self._last is None:
+            self._last = self._ask(last)
+            self._asked.put(None)
+        over = _over(self._last)
+        async with time_limit(self._clock, STORE_CLOSE_TIMEOUT):
+            await over.wait()
+
+    def _ask(self, work: Callable[[], _T]) -> Future[_T]:
+        if self._thread is None:
+            thread = threading.Thread(target=self._work, name="store", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError as error:  # "can't start new thread"
+                raise StoreError(f"the store has no thread: {error}") from None
+            self._thread = thread
+        outcome = Future[_T]()
+        self._asked.put((work, outcome))
+        return outcome
+
+    def _work(self) -> None:
+        while (asked := self._asked.get()) is not None:
+            work, outcome = asked
+            if not outcome.set_running_or_notify_cancel():
+                continue
+            try:
+                result = work()
+            except BaseException as error:  # whatever it is, it is raised where it is waited for
+                outcome.set_exception(error)
+            else:
+                outcome.set_result(result)
+
+
+def _over(outcome: Future[Any]) -> asyncio.Event:
+    """An event of the running loop's that is set once there is an outcome."""
+    loop, over = asyncio.get_running_loop(), asyncio.Event()
+
+    def tell(_: Future[Any]) -> None:
+        with suppress(RuntimeError):  # the loop has ended, and nobody waits any more
+            loop.call_soon_threadsafe(over.set)
+
+    outcome.add_done_callback(tell)
+    return over

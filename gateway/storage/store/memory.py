@@ -1,0 +1,62 @@
+"""A store that keeps everything until the process ends."""
+
+from __future__ import annotations
+
+from partway.gateway.storage.store.room import (
+    ROOM_LIMITS,
+    Room,
+    RoomLimits,
+    Written,
+    record_of,
+    written,
+)
+from partway.gateway.storage.store.store import Record, Removal, StoreError
+
+
+class MemoryStore:
+    """Keeps records in memory: for a gateway that has no place for them on disk.
+
+    Args:
+        limits: how much it takes.
+    """
+
+    def __init__(self, limits: RoomLimits = ROOM_LIMITS) -> None:
+        self._limits = limits
+        self._room = Room(limits)
+        self._kept: dict[tuple[str, str], Written] = {}
+
+    async def records(self, kind: str) -> tuple[Record, ...]:
+        """Return all records of a kind, in the order of their names."""
+        kept = (each for each in self._kept.values() if each.kind == kind)
+        return tuple(map(record_of, sorted(kept, key=lambda each: each.name)))
+
+    async def open_for_writing(self) -> None:
+        """Memory is always written to."""
+
+    async def write(self, *changes: Record | Removal) -> None:
+        """Make all these changes.
+
+        Raises:
+            StoreError: there is no room for them; none of them is made.
+        """
+        made = written(changes)
+        self._room.check(made)
+        for each in made:
+            if each.text is None:
+                self._kept.pop((each.kind, each.name), None)
+            else:
+                self._kept[each.kind, each.name] = each
+        self._room.note(made)
+
+    async def backup(self) -> bytes:
+        """Refuse: there is no file, and none is to be restored.
+
+        Raises:
+            StoreError: always.
+        """
+        raise StoreError("what was created is kept in memory alone: there is nothing to back up")
+
+    async def aclose(self) -> None:
+        """Forget everything."""
+        self._kept.clear()
+        self._room = Room(self._limits)

@@ -1,0 +1,117 @@
+"""Records as they are written, and how much of them there may be, in whichever store."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from partway.gateway.storage.store.limits import MAX_RECORD_BYTES, MAX_RECORDS, MAX_STORED_BYTES
+from partway.gateway.storage.store.store import Record, Removal, StoreError
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A change as a store makes it.
+
+    Attributes:
+        kind: the record's.
+        name: the record's.
+        text: its body as JSON, of ASCII characters alone; None removes it.
+    """
+
+    kind: str
+    name: str
+    text: str | None
+
+    @property
+    def size(self) -> int:
+        """Bytes that it takes; 0 if it removes."""
+        return 0 if self.text is None else len(self.text)
+
+
+def written(changes: Iterable[Record | Removal]) -> tuple[Written, ...]:
+    """Write changes as text: nobody changes what is kept by changing what was given."""
+    return tuple(
+        Written(each.kind, each.name, json.dumps(each.body) if isinstance(each, Record) else None)
+        for each in changes
+    )
+
+
+def record_of(kept: Written) -> Record:
+    """Make a record of what was written, and not removed."""
+    assert kept.text is not None, "it is kept"
+    return Record(kept.kind, kept.name, json.loads(kept.text))
+
+
+@dataclass(frozen=True, slots=True)
+class RoomLimits:
+    """How much a store takes.
+
+    Attributes:
+        record: bytes of one record.
+        records: of one kind.
+        stored: bytes of all records.
+    """
+
+    record: int = MAX_RECORD_BYTES
+    records: int = MAX_RECORDS
+    stored: int = MAX_STORED_BYTES
+
+
+#: Of a store that is told nothing else.
+ROOM_LIMITS: Final = RoomLimits()
+
+
+class Room:
+    """How much is in a store, and what more finds room.
+
+    Args:
+        limits: how much there may be.
+    """
+
+    def __init__(self, limits: RoomLimits) -> None:
+        self._limits = limits
+        #: Bytes by name, by kind.
+        self._sizes: defaultdict[str, dict[str, int]] = defaultdict(dict)
+        self._stored = 0
+
+    def check(self, changes: Iterable[Written]) -> None:
+        """Go on if there is room for all these changes; what makes nothing more always has it.
+
+        Raises:
+            StoreError: there is none; the message says of what there is too much.
+        """
+        last = {(each.kind, each.name): each for each in changes}
+        more_records: defaultdict[str, int] = defaultdict(int)
+        more_bytes = 0
+        for each in last.values():
+            if each.size > self._limits.record:
+                raise StoreError(
+                    f"the {each.kind} {each.name!r} has {each.size} bytes; it must have no more "
+                    f"than {self._limits.record}"
+                )
+            before = self._sizes[each.kind].get(each.name)
+            more_records[each.kind] += (each.text is not None) - (before is not None)
+            more_bytes += each.size - (before or 0)
+        for kind, more in more_records.items():
+            if more > 0 and len(self._sizes[kind]) + more > self._limits.records:
+                raise StoreError(
+                    f"there would be more than {self._limits.records} of the kind {kind}; delete "
+                    "some first"
+                )
+        if more_bytes > 0 and self._stored + more_bytes > self._limits.stored:
+            raise StoreError(
+                f"all that is stored would have more than {self._limits.stored} bytes; delete "
+                "something first"
+            )
+
+    def note(self, changes: Iterable[Written]) -> None:
+        """Take note of changes that have been made."""
+        for each in changes:
+            sizes = self._sizes[each.kind]
+            self._stored += each.size - sizes.pop(each.name, 0)
+            if each.text is not None:
+                sizes[each.name] = each.size

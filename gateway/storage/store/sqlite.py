@@ -1,0 +1,212 @@
+"""A store on disk."""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from typing import Self
+
+from partway.gateway.clock import Clock
+from partway.gateway.storage.store.backups import snapshot, snapshot_of_stopped
+from partway.gateway.storage.store.database import open_database, open_for_reading, transaction
+from partway.gateway.storage.store.disk_thread import DiskThread
+from partway.gateway.storage.store.record_rows import Digest, digest_of, read_rows, write_rows
+from partway.gateway.storage.store.room import (
+    ROOM_LIMITS,
+    Room,
+    RoomLimits,
+    Written,
+    record_of,
+    written,
+)
+from partway.gateway.storage.store.sqlite_errors import said_by_sqlite
+from partway.gateway.storage.store.store import Record, Removal, StoreError, StoreUnavailable
+from partway.log_lines import LogLine
+
+log = logging.getLogger("partway.store")
+
+
+class SqliteStore:
+    """Keeps records in a file, of which one process at a time is the owner; made by :meth:`opened`.
+
+    All work on the file is done on one thread. A change is one transaction: it is made whole or not
+    at all, whenever the process ends. It is on disk when :meth:`write` returns.
+
+    A file that the disk does not let be written is read as it is. Each :meth:`write` tries to open
+    it for writing, as does :meth:`open_for_writing`.
+    """
+
+    def __init__(self, path: Path, thread: DiskThread, limits: RoomLimits) -> None:
+        self._path = path
+        self._thread = thread
+        self._room = Room(limits)
+        self._connection: sqlite3.Connection | None = None
+        #: Of what was read before the file could be opened for writing; None if nothing was.
+        self._was_read: Digest | None = None
+
+    @classmethod
+    async def opened(
+        cls,
+        path: Path,
+        clock: Clock,
+        limits: RoomLimits = ROOM_LIMITS,
+        thread: DiskThread | None = None,
+    ) -> Self:
+        """Open a file, which is made if it is missing.
+
+        Where the disk refuses that, what can be read of the file is read when it is asked for.
+
+        Args:
+            path: the file's.
+            clock: measures how long the disk takes.
+            limits: how much the store takes.
+            thread: that works on the file, for this store alone; a new one by default.
+
+        Raises:
+            StoreError: the file is damaged, open elsewhere, or another program's or a later
+                version's; the message says what to do.
+        """
+        store = cls(path, thread or DiskThread(clock), limits)
+        try:
+            await store._thread.run(store._open)
+        except BaseException:
+            await store.aclose()
+            raise
+        return store
+
+    async def open_for_writing(self) -> None:
+        """Open the file for writing if it is not; to be called again while the disk refuses that.
+
+        Raises:
+            StoreUnavailable: the disk refuses it.
+            StoreError: as :meth:`opened`; or another process has changed the file since it was
+                read.
+        """
+        await self._thread.run(self._writable)
+
+    async def records(self, kind: str) -> tuple[Record, ...]:
+        """Return all records of a kind, in the order of their names.
+
+        Raises:
+            StoreError: they cannot be read.
+        """
+        return await self._thread.run(lambda: self._records(kind))
+
+    async def write(self, *changes: Record | Removal) -> None:
+        """Make all these changes, or none; they are on disk when this returns.
+
+        Raises:
+            StoreError: none of them is made: there is no room for them, or the disk does not take
+                them.
+        """
+        made = written(changes)
+        await self._thread.run(lambda: self._write(made))
+
+    async def backup(self) -> bytes:
+        """All of the store as the bytes of a file of its own, as it is at one moment.
+
+        Raises:
+            StoreError: it cannot be read.
+            BackupError: nothing is stored.
+        """
+        return await self._thread.run(self._snapshot)
+
+    async def aclose(self) -> None:
+        """Let go of the file; what was begun is finished first, within STORE_CLOSE_TIMEOUT."""
+        try:
+            await self._thread.aclose(self._close)
+        except TimeoutError:
+            log.warning(
+                LogLine("the store is not closed: its disk does not answer", file=str(self._path))
+            )
+
+    # --- On the thread ---------------------------------------------------------------------------
+
+    def _open(self) -> None:
+        try:
+            self._writable()
+        except StoreUnavailable:
+            with suppress(StoreUnavailable):  # records() raises it where they are asked for
+                self._read_as_it_is()
+
+    def _writable(self) -> sqlite3.Connection:
+        """The connection, opened for writing if it is not.
+
+        Raises:
+            StoreError: as :meth:`open_for_writing`.
+        """
+        if self._connection is None:
+            connection = open_database(self._path)
+            try:
+                rows = read_rows(connection, self._path)
+                self._check_unchanged(rows)
+            except BaseException:
+                connection.close()
+                raise
+            self._room.note(rows)
+            self._connection = connection
+        return self._connection
+
+    def _check_unchanged(self, rows: Sequence[Written]) -> None:
+        """See that the file has what was read before it could be opened for writing."""
+        if self._was_read not in (None, digest_of(rows)):
+            raise StoreError(
+                f"{self._path}: another process has changed this since the gateway read it; "
+                "restart the gateway"
+            )
+
+    def _read_as_it_is(self) -> tuple[Written, ...]:
+        """All that is in a file that is not open for writing.
+
+        Raises:
+            StoreError: it cannot be read.
+        """
+        connection = open_for_reading(self._path)
+        if connection is None:
+            rows: tuple[Written, ...] = ()
+        else:
+            with closing(connection):
+                rows = read_rows(connection, self._path)
+        self._was_read = self._was_read or digest_of(rows)
+        self._room.note(rows)
+        return rows
+
+    def _records(self, kind: str) -> tuple[Record, ...]:
+        if self._connection is None:
+            found: Iterable[Written] = self._read_as_it_is()
+        else:
+            found = read_rows(self._connection, self._path, kind)
+        of_kind = (each for each in found if each.kind == kind)
+        return tuple(record_of(each) for each in sorted(of_kind, key=lambda each: each.name))
+
+    def _snapshot(self) -> bytes:
+        if self._connection is None:
+            return snapshot_of_stopped(self._path)
+        return snapshot(self._connection, self._path)
+
+    def _write(self, changes: tuple[Written, ...]) -> None:
+        self._room.check(changes)
+        connection = self._writable()
+        with self._told(), transaction(connection):
+            write_rows(connection, changes)
+        self._room.note(changes)
+
+    def _close(self) -> None:
+        if self._connection is None:
+            return
+        try:
+            self._connection.close()
+        except sqlite3.Error as error:
+            reason = str(said_by_sqlite(self._path, error))
+            log.warning(LogLine("the store is not closed in order", reason=reason))
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """Raise errors of SQLite in words."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise said_by_sqlite(self._path, error) from error

@@ -1,0 +1,132 @@
+"""What SQLite and the system say of a store's file, in words: what is wrong, and what to do."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from typing import Final
+
+from partway.gateway.storage.disk_refusals import is_disk_refusal
+from partway.gateway.storage.files import is_folder
+from partway.gateway.storage.store.store import StoreError, StoreUnavailable
+
+_ELSEWHERE: Final = "name another folder with --data-dir DIR"
+
+#: By SQLite's primary result code.
+_WORDS: Final = {
+    sqlite3.SQLITE_FULL: f"the disk is full; make room there, or {_ELSEWHERE}",
+    sqlite3.SQLITE_IOERR: (
+        "the disk does not take or give what is asked of it; look whether it is full or fails, and "
+        f"at this user's limit of file sizes (ulimit -f), or {_ELSEWHERE}"
+    ),
+    sqlite3.SQLITE_READONLY: (
+        f"the file cannot be written to; it and its file system must be writable, or {_ELSEWHERE}"
+    ),
+    sqlite3.SQLITE_CANTOPEN: (
+        "the file cannot be opened; it and those beside it (-wal, -journal) must be regular files "
+        "that the gateway's user may read and write, and their folder must take one more file"
+    ),
+    sqlite3.SQLITE_BUSY: (
+        "another process has the file open; end that (a gateway, or the sqlite3 shell), or "
+        f"{_ELSEWHERE}"
+    ),
+    sqlite3.SQLITE_NOTADB: (
+        "this must be a database that Partway has made, and it is no database at all; move it "
+        f"away, or {_ELSEWHERE}"
+    ),
+    sqlite3.SQLITE_CORRUPT: (
+        "the file is damaged; put a copy of it back, or move it away with those beside it (-wal): "
+        "what was created through the API is gone then"
+    ),
+}
+
+
+#: By SQLite's primary result code, what the disk may cease to refuse.
+_REFUSALS: Final = frozenset(
+    {
+        sqlite3.SQLITE_FULL,
+        sqlite3.SQLITE_IOERR,
+        sqlite3.SQLITE_READONLY,
+        sqlite3.SQLITE_CANTOPEN,
+    }
+)
+
+
+def said(path: Path, code: int, what: str = "") -> StoreError:
+    """Say in words what is wrong with a store's file.
+
+    Args:
+        path: the file's.
+        code: SQLite's primary result code for it, one of those above.
+        what: more of it.
+    """
+    kind = StoreUnavailable if code in _REFUSALS else StoreError
+    return kind(f"{path}: {_WORDS[code]}{what and f' ({what})'}")
+
+
+def said_by_sqlite(path: Path, error: sqlite3.Error) -> StoreError:
+    """Say in words what SQLite says in a code.
+
+    Args:
+        path: the file's.
+        error: what SQLite says.
+    """
+    # What Python's module itself raises has neither code nor name.
+    code: int = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
+    name: str = getattr(error, "sqlite_errorname", type(error).__name__)
+    return said(path, code, name) if code in _WORDS else StoreError(f"{path}: {error} ({name})")
+
+
+def said_by_system(path: Path, error: OSError) -> StoreError:
+    """Say what the system says of a store's file.
+
+    Args:
+        path: the file's, unless the error names another one.
+        error: what the system says.
+    """
+    kind = StoreUnavailable if is_disk_refusal(error) or _has_no_folder(path) else StoreError
+    return kind(
+        f"{error.filename or path}: the store cannot be kept here: {error.strerror or error}; "
+        f"{_ELSEWHERE}"
+    )
+
+
+def _has_no_folder(path: Path) -> bool:
+    """Whether a store's folder is missing: a full disk has not taken it."""
+    return not is_folder(path.parent)
+
+
+def not_ours(path: Path) -> StoreError:
+    """Say that a store's file is a database of another program's."""
+    return StoreError(
+        f"{path}: this must be a database that Partway has made, and it is another program's; move "
+        f"it away, or {_ELSEWHERE}"
+    )
+
+
+def too_new(path: Path, version: int, known: int) -> StoreError:
+    """Say that a store's file is of a later Partway than this one.
+
+    Args:
+        path: the file's.
+        version: its schema's.
+        known: the latest that this one knows.
+    """
+    return StoreError(
+        f"{path}: a later version of Partway has written this (schema {version}, and this one "
+        f"knows those up to {known}); start that version, or {_ELSEWHERE}"
+    )
+
+
+def too_old(path: Path, version: int, known: int) -> StoreUnavailable:
+    """Say that a store's file must be brought up to date, and that the disk takes no writes.
+
+    Args:
+        path: the file's.
+        version: its schema's.
+        known: the one that it must have.
+    """
+    return StoreUnavailable(
+        f"{path}: the disk must take writes, to bring this from schema {version} to {known}; make "
+        f"room there, or {_ELSEWHERE}"
+    )

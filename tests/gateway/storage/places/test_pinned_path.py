@@ -1,0 +1,67 @@
+"""partway.gateway.storage.places.pinned_path: whether the same is still there, by no link."""
+
+from __future__ import annotations
+
+import pytest
+
+from partway.gateway.storage.places.pinned_path import PinnedPath
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A folder with a file, in another one."""
+    folder = tmp_path.resolve() / "root" / "chat"
+    folder.mkdir(parents=True)
+    (folder / "weights").touch()
+    return folder
+
+
+def test_the_same_is_there(folder):
+    pinned = PinnedPath.of(folder)
+    pinned.check()
+    (folder / "more").touch()
+    folder.chmod(0o700)
+    pinned.check()
+
+
+def test_a_link_in_its_place(folder, tmp_path):
+    pinned = PinnedPath.of(folder)
+    folder.rename(folder.with_name("away"))
+    folder.symlink_to(tmp_path)
+    with pytest.raises(ValueError, match=f"{folder} is not what was there"):
+        pinned.check()
+    folder.unlink()
+    folder.symlink_to(folder.with_name("away"))  # the very same, but by a link
+    with pytest.raises(ValueError, match="a link or another folder is in its place"):
+        pinned.check()
+
+
+def test_a_link_on_the_way(folder, tmp_path):
+    pinned = PinnedPath.of(folder)
+    folder.parent.rename(tmp_path / "away")
+    folder.parent.symlink_to(tmp_path / "away")
+    with pytest.raises(ValueError, match="a link or another folder"):
+        pinned.check()
+
+
+def test_another_one_in_its_place(folder):
+    pinned = PinnedPath.of(folder)
+    folder.rename(folder.with_name("away"))
+    folder.mkdir()
+    with pytest.raises(ValueError, match="put back what was there, or update the endpoint"):
+        pinned.check()
+    folder.rmdir()
+    folder.with_name("away").rename(folder)
+    pinned.check()
+
+
+def test_what_was_not_there_may_come_but_by_no_link(folder, tmp_path):
+    later = folder / "later"
+    pinned = PinnedPath.of(later)
+    pinned.check()  # what opens it says that it is not there
+    later.mkdir()
+    pinned.check()
+    later.rmdir()
+    later.symlink_to(tmp_path)
+    with pytest.raises(ValueError, match="a link or another folder"):
+        pinned.check()
