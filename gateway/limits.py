@@ -57,26 +57,6 @@ MAX_LOG_LINES: Final = 1_000_000
 #: For what is answered on the admin socket when the gateway stops.
 ADMIN_CLOSE_TIMEOUT: Final = 2.0
 
-# --- Files at s3:// ------------------------------------------------------------------------------
-
-#: For a connection (botocore waits 60 s; a name that leads nowhere is to be heard of).
-OBJECT_CONNECT_TIMEOUT: Final = 5.0
-
-#: Nothing comes for so long, with all tries that are made meanwhile (botocore ``read_timeout``).
-OBJECT_PAUSE: Final = 60.0
-
-#: Tries after the first, for a connection, an answer of 5xx or a body that was cut (botocore's
-#: mode ``standard`` has two more).
-OBJECT_RETRIES: Final = 2
-
-#: Bytes of a body that are handed on at least, but for its end: 64 KiB in OBJECT_PAUSE are 1 KB/s.
-OBJECT_PIECE: Final = 64 * KIB
-
-#: To put a file there, beside OBJECT_PAUSE: at least so many bytes in a second; of a large one so
-#: many parts of 5 MiB are held and sent at a time (boto3: ten parts of 8 MiB).
-OBJECT_PUT_RATE: Final = 1 * MIB
-OBJECT_PARTS_AT_ONCE: Final = 2
-
 # --- Disks ---------------------------------------------------------------------------------------
 
 #: What others' bodies, answers and outputs leave free of a file system, the smaller of the two: it

@@ -14,7 +14,7 @@ from partway.gateway.asynchronous.limits import (
     INPUT_BYTES,
     PIECE_BYTES,
 )
-from partway.gateway.asynchronous.locations import LocationFailed, Locations
+from partway.gateway.asynchronous.locations import Locations
 from partway.gateway.asynchronous.output_leave import OutputLeave
 from partway.gateway.asynchronous.requests import (
     AsyncAnswer,
@@ -29,6 +29,7 @@ from partway.gateway.clock import Clock
 from partway.gateway.operations.asking import AdmittedAlready, Invoked
 from partway.gateway.operations.invocations import Invocations
 from partway.gateway.serving.crowd import uncounted
+from partway.gateway.storage.places.place import StorageFailed
 from partway.gateway.waiting import time_limit
 from partway.protocol.content_codings import CONTENT_ENCODING
 from partway.protocol.errors import (
@@ -150,7 +151,7 @@ class Attempts:
             raise AttemptFailed(FailureCause.INPUT, error.message) from None
         except ApiError as error:
             raise AttemptFailed(FailureCause.INTERNAL, error.message) from error
-        except LocationFailed as error:
+        except StorageFailed as error:
             if error.has_waited:
                 raise NoInstance(str(error)) from None
             raise AttemptFailed(FailureCause.INPUT, f"{error}.", passing=error.passing) from error

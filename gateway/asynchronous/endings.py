@@ -13,7 +13,7 @@ from partway.gateway.asynchronous.limits import (
     PUT_TURN_INTERVAL,
     PUT_TURN_TIMEOUT,
 )
-from partway.gateway.asynchronous.locations import LocationFailed, Locations
+from partway.gateway.asynchronous.locations import Locations
 from partway.gateway.asynchronous.metrics import AsyncMetrics
 from partway.gateway.asynchronous.notices import Notice, Notices, notice_of
 from partway.gateway.asynchronous.output_leave import OutputLeave
@@ -25,6 +25,7 @@ from partway.gateway.asynchronous.requests import (
 )
 from partway.gateway.clock import Clock
 from partway.gateway.plain_text import cut
+from partway.gateway.storage.places.place import StorageFailed
 from partway.gateway.storage.store.store import Record, Removal
 from partway.gateway.waiting import pause
 from partway.log_lines import LogLine
@@ -89,7 +90,7 @@ class Endings:
                 await self._put(request.output, end)
             except AttemptFailed as refused:
                 end = refused
-            except LocationFailed as error:
+            except StorageFailed as error:
                 words = f"The answer could not be put where it belongs: {error}."
                 end = AttemptFailed(FailureCause.OUTPUT, words)
         if isinstance(end, AttemptFailed):
@@ -131,7 +132,7 @@ class Endings:
         if not why:
             try:
                 await self._put(request.failure, AsyncAnswer(text, len(text), "application/json"))
-            except LocationFailed as error:
+            except StorageFailed as error:
                 why = str(error)
         if why:
             line = "why a request has no answer cannot be put where it belongs"
@@ -142,7 +143,7 @@ class Endings:
         while True:
             try:
                 await self._locations.put(location, answer)
-            except LocationFailed as error:
+            except StorageFailed as error:
                 waits = error.has_waited and self._clock.time() < until
                 tries += not waits
                 if not error.passing or tries == PUT_TRIES:

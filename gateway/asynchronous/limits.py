@@ -88,12 +88,8 @@ FILES_END_TIMEOUT: Final = 5.0
 SPOOL_THREADS: Final = 8
 FOLDER_THREADS: Final = 4
 
-#: For a file system to answer, beside what the bytes take at PUT_BYTES_PER_SECOND.
+#: For a file system to answer.
 FILE_TIMEOUT: Final = 30.0
-PUT_BYTES_PER_SECOND: Final = 1 * MIB
-
-#: Buckets whose connections' settings are remembered.
-KNOWN_BUCKETS: Final = 64
 
 #: Of a container's own words in a failure's object.
 FAILURE_BYTES: Final = 64 * KIB

@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 from partway.gateway.access.authentication import not_authorized
 from partway.gateway.arns import Arns
-from partway.gateway.asynchronous.locations import in_iams_words
 from partway.gateway.asynchronous.requests import AsyncRequest, AttemptFailed, FailureCause
+from partway.gateway.storage.places.locations import checked_arn
 
 
 class OutputLeave:
@@ -39,7 +39,7 @@ class OutputLeave:
     def refusal_to_put(self, maker: str, location: str) -> str:
         """Why a principal may not put an object or file at a location; empty if it may."""
         try:
-            resource = in_iams_words(location)
+            resource = checked_arn(location)
         except ValueError as error:
             return str(error)
         return self._refusal(maker, "s3:PutObject", resource)

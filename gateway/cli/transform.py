@@ -178,9 +178,9 @@ def _add_api(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command; returns 0 when every file is whole, 1 if one failed, 2 on bad usage."""
+    from partway.gateway.storage.places.place import StorageFailed
     from partway.gateway.transform.model import ModelGone
     from partway.gateway.transform.options import OptionsError
-    from partway.gateway.transform.storage import StorageFailed
 
     try:
         return run_loop(transform(options))

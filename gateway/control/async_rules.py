@@ -6,11 +6,11 @@ from collections.abc import Container, Mapping
 from typing import Any, Final
 
 from partway.gateway.access.authentication import Identity
-from partway.gateway.asynchronous.locations import in_iams_words
 from partway.gateway.control.errors import ValidationException
 from partway.gateway.control.named_places import checked_place
 from partway.gateway.control.planned import DeploymentPlan
 from partway.gateway.storage.places.local_roots import LocalRoots
+from partway.gateway.storage.places.locations import checked_arn
 
 #: Of the output's configuration: where something is put.
 _PLACES: Final = ("S3OutputPath", "S3FailurePath")
@@ -57,7 +57,7 @@ class AsyncRules:
             if output.get(name):
                 self.check_place(name, output[name])
                 # Of all that is below it.
-                folder = in_iams_words(output[name].removesuffix("/"))
+                folder = checked_arn(output[name].removesuffix("/"))
                 identity.check("s3:PutObject", f"{folder}/*")
         for name in _TOPICS:
             topic = output.get("NotificationConfig", {}).get(name)

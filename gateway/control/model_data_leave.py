@@ -12,11 +12,11 @@ from typing import Any, Final
 
 from partway.gateway.access.authentication import Identity, not_authorized
 from partway.gateway.arns import Arns
-from partway.gateway.asynchronous.locations import arn_of_location
 from partway.gateway.control.errors import ValidationException
 from partway.gateway.control.model_data_places import named_locations
 from partway.gateway.fleet.endpoints import Endpoint
 from partway.gateway.storage.model_data.sources import location_of
+from partway.gateway.storage.places.locations import arn_of_location
 
 _ACTION: Final = "s3:GetObject"
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from partway.gateway.control.errors import ValidationException
 from partway.gateway.storage.model_data.sources import location_of
-from partway.gateway.storage.places.local_roots import LocalRoots, is_local, path_as_named
-from partway.gateway.storage.places.s3_place import SCHEME
+from partway.gateway.storage.places.local_roots import LocalRoots
+from partway.gateway.storage.places.locations import SCHEME, is_local, path_as_named
 
 
 def model_data_of(container: Mapping[str, Any], roots: LocalRoots) -> str | None:

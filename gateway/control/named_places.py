@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from partway.gateway.control.errors import ValidationException
-from partway.gateway.storage.places.local_roots import LocalRoots, is_local, plain_path
-from partway.gateway.storage.places.s3_place import SCHEME, ObjectFilesError, split_url
+from partway.gateway.storage.places.local_roots import LocalRoots
+from partway.gateway.storage.places.locations import SCHEME, is_local, plain_path, split_url
+from partway.gateway.storage.places.place import StorageFailed
 
 
 def checked_place(
@@ -41,5 +42,5 @@ def checked_place(
         )
     try:
         return split_url(location)
-    except ObjectFilesError as error:
+    except StorageFailed as error:
         raise ValidationException(f"The {name} cannot be {cannot}: {error}.") from None

@@ -28,7 +28,7 @@ from partway.gateway.control.tags import TagOperations
 from partway.gateway.control.unbroken import UnbrokenWork
 from partway.gateway.control.validation import CheckedInputs, LocalRule, no_local_paths
 from partway.gateway.serving.routes import Route
-from partway.gateway.storage.places import local_roots
+from partway.gateway.storage.places import locations
 from partway.gateway.storage.store.store import StoreUnavailable
 
 #: SageMaker's API, as targets and as botocore's files have it.
@@ -82,7 +82,7 @@ class ControlPlane:
         self._work = UnbrokenWork(clock)
         shapes = ServiceShapes(_SERVICE, _VERSION, self._operations)
         self._inputs = CheckedInputs(shapes, may_be_named)
-        self._inputs_of_operator = CheckedInputs(shapes, local_roots.is_local)
+        self._inputs_of_operator = CheckedInputs(shapes, locations.is_local)
 
     def add(
         self,

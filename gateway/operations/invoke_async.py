@@ -12,7 +12,6 @@ from partway.gateway.access.authentication import Authenticator, Identity
 from partway.gateway.arns import Arns
 from partway.gateway.asynchronous.configs import AsyncConfig
 from partway.gateway.asynchronous.limits import ATTEMPT_TIMEOUT, INLINE_BYTES, REQUEST_TTL
-from partway.gateway.asynchronous.locations import in_iams_words
 from partway.gateway.asynchronous.requests import AsyncRequest
 from partway.gateway.asynchronous.worker import AsyncWorker
 from partway.gateway.operations.invocation_headers import (
@@ -33,8 +32,8 @@ from partway.gateway.serving.exchange import Exchange
 from partway.gateway.serving.payloads import GatheredPayload
 from partway.gateway.serving.peers import peer_of
 from partway.gateway.serving.routes import Route
-from partway.gateway.storage.places.local_roots import is_local
-from partway.gateway.storage.places.s3_place import ObjectFilesError, split_url
+from partway.gateway.storage.places.locations import checked_arn, is_local, split_url
+from partway.gateway.storage.places.place import StorageFailed
 from partway.protocol.content_codings import CONTENT_ENCODING
 from partway.protocol.errors import InputValidationError, ServiceUnavailable, UnknownEndpoint
 
@@ -155,7 +154,7 @@ class InvokeEndpointAsync:
         else:
             _check_object(location)
         try:
-            resource = in_iams_words(location)
+            resource = checked_arn(location)
         except ValueError as error:
             words = f"InputLocation (header {INPUT_LOCATION}): {error}"
             raise InputValidationError(words, "InvalidInputLocation") from None
@@ -228,7 +227,7 @@ def taken_away(authenticator: Authenticator, arns: Arns, request: AsyncRequest) 
     """
     asked = {f"sagemaker:{OPERATION}": arns.of("endpoint", request.endpoint)}
     if not request.is_inline:
-        asked["s3:GetObject"] = in_iams_words(request.input)
+        asked["s3:GetObject"] = checked_arn(request.input)
     refused = (each for each in asked if not authenticator.may(request.sender, each, asked[each]))
     return next(refused, "")
 
@@ -241,7 +240,7 @@ def _check_object(location: str) -> None:
     """
     try:
         _, key = split_url(location)
-    except ObjectFilesError:
+    except StorageFailed:
         key = ""
     parts = key.split("/")
     if not location.startswith("s3://") or any(each in ("", ".", "..") for each in parts):

@@ -5,16 +5,19 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import secrets
 import stat
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from shutil import disk_usage
-from typing import BinaryIO
+from typing import BinaryIO, Final
 
 from partway.gateway.limits import DISK_RESERVE, DISK_RESERVE_BYTES
 from partway.gateway.storage.disk_refusals import is_disk_refusal
+
+_NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def open_regular(path: Path, *, follows: bool = True) -> BinaryIO:
@@ -139,7 +142,7 @@ def replace_file(path: Path, data: bytes, mode: int) -> None:
 
 
 @contextmanager
-def replacing(path: Path, mode: int) -> Iterator[BinaryIO]:
+def replacing(path: Path, mode: int, folder: int | None = None) -> Iterator[BinaryIO]:
     """Write a file at once, in pieces: it takes its name when the block ends without an error.
 
     A link of that name is replaced, and not followed.
@@ -147,6 +150,8 @@ def replacing(path: Path, mode: int) -> Iterator[BinaryIO]:
     Args:
         path: the file, whether it is there or not.
         mode: what owner, group and others may do with it.
+        folder: a descriptor of the folder that it is in, by which it is written then, whatever is
+            at the folder's path meanwhile.
 
     Yields:
         A file with a ``name`` of its own until then.
@@ -154,25 +159,28 @@ def replacing(path: Path, mode: int) -> Iterator[BinaryIO]:
     Raises:
         OSError: it cannot be written; the old one is as it was. Names the file, if it names any.
     """
+    temporary = path.with_name(f".{secrets.token_hex(8)}.part")
+    # Without a folder both are found by their paths, with one by their names in it.
+    new, old = (temporary, path) if folder is None else (temporary.name, path.name)
     try:
-        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        descriptor = os.open(new, _NEW, 0o600, dir_fd=folder)
     except OSError as error:
         error.filename = str(path)
         raise
-    temporary = Path(name)
     try:
-        with open(name, "wb", opener=lambda *_: descriptor) as file:
+        with open(temporary, "wb", opener=lambda *_: descriptor) as file:
             yield file
-            os.fchmod(file.fileno(), mode)  # mkstemp made it for the owner alone
+            os.fchmod(file.fileno(), mode)
             file.flush()
             os.fsync(file.fileno())
-        temporary.replace(path)
+        os.replace(new, old, src_dir_fd=folder, dst_dir_fd=folder)
     except OSError as error:
-        if error.filename == name:
+        if error.filename in (str(new), str(temporary)):
             error.filename = str(path)
         raise
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):  # it has its name now, or an error says why not
+            os.unlink(new, dir_fd=folder)
 
 
 def temporary_folder() -> Path:

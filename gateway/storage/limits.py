@@ -22,6 +22,39 @@ WORK_STOP_TIMEOUT: Final = 5.0
 #: Bytes of a file that are read at a time.
 READ_BYTES: Final = 1 * MIB
 
+# --- Places on this machine ----------------------------------------------------------------------
+
+#: For a file to be written, beside the time that a file system has for an answer: at least so many
+#: bytes in a second.
+PUT_BYTES_PER_SECOND: Final = 1 * MIB
+
+#: For a folder to be listed, beside that time: at least so many files in a second. A local disk
+#: lists 7,000.
+LISTED_FILES_PER_SECOND: Final = 1000
+
+#: Buckets whose connections' settings are remembered.
+KNOWN_BUCKETS: Final = 64
+
+# --- Files at s3:// ------------------------------------------------------------------------------
+
+#: For a connection (botocore waits 60 s; a name that leads nowhere is to be heard of).
+OBJECT_CONNECT_TIMEOUT: Final = 5.0
+
+#: Nothing comes for so long, with all tries that are made meanwhile (botocore ``read_timeout``).
+OBJECT_PAUSE: Final = 60.0
+
+#: Tries after the first, for a connection, an answer of 5xx or a body that was cut (botocore's
+#: mode ``standard`` has two more).
+OBJECT_RETRIES: Final = 2
+
+#: Bytes of a body that are handed on at least, but for its end: 64 KiB in OBJECT_PAUSE are 1 KB/s.
+OBJECT_PIECE: Final = 64 * KIB
+
+#: To put a file there, beside OBJECT_PAUSE: at least so many bytes in a second; of a large one so
+#: many parts of 5 MiB are held and sent at a time (boto3: ten parts of 8 MiB).
+OBJECT_PUT_RATE: Final = 1 * MIB
+OBJECT_PARTS_AT_ONCE: Final = 2
+
 # --- Model data ----------------------------------------------------------------------------------
 
 #: Disk space of all model data that is unpacked or downloaded at a time; twice the 30 GB that an

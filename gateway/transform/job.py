@@ -6,6 +6,7 @@ import asyncio
 from collections import deque
 
 from partway.gateway.clock import Clock
+from partway.gateway.storage.places.place import StorageFailed
 from partway.gateway.transform.asking import Requests
 from partway.gateway.transform.execution_parameters import RequestPlan
 from partway.gateway.transform.limits import FILES_AT_ONCE, FILES_PER_TURN
@@ -14,12 +15,7 @@ from partway.gateway.transform.one_file import FileFailed, FileTransform, FileWo
 from partway.gateway.transform.options import TransformOptions
 from partway.gateway.transform.outcomes import FileOutcome, FileState, Progress
 from partway.gateway.transform.processing import Processing
-from partway.gateway.transform.storage import (
-    InputPlace,
-    OutputPlace,
-    StorageFailed,
-    TransformInput,
-)
+from partway.gateway.transform.storage import InputPlace, OutputPlace, TransformInput
 from partway.gateway.waiting import in_turns
 
 

@@ -5,33 +5,19 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
-from pathlib import Path
 
-from partway.gateway.clock import Clock
-from partway.gateway.storage.file_threads import Wanted
-from partway.gateway.storage.places.s3_place import (
-    SCHEME,
-    ObjectFile,
-    ObjectFiles,
-    ObjectFilesError,
-)
+from partway.gateway.storage.places.locations import SCHEME, is_local
+from partway.gateway.storage.places.place import FilePlace, StorageFailed
+from partway.gateway.transform.inputs import May, check_leave
 from partway.gateway.transform.limits import (
     FILES_AT_ONCE,
     FILES_PER_TURN,
     MANIFEST_BYTES,
     MAX_FILES,
 )
-from partway.gateway.transform.local_storage import FileThreads, local_input, local_pieces
-from partway.gateway.transform.object_storage import bucket_and_key
-from partway.gateway.transform.storage import (
-    InputPlace,
-    LocalInput,
-    StorageFailed,
-    TransformInput,
-    checked_name,
-)
+from partway.gateway.transform.storage import InputPlace, TransformInput, checked_name
 from partway.gateway.waiting import in_turns, side_by_side
 
 
@@ -76,18 +62,22 @@ class ManifestInputs:
     Args:
         location: of the manifest, for messages.
         manifest: has the manifest as its one file.
-        threads: by which files of this machine are read.
-        clock: measures the times.
+        at: finds the place and the key of a location.
+        may: whether the caller may do something; None for the operator, who may read all.
     """
 
     def __init__(
-        self, location: str, manifest: InputPlace, threads: FileThreads, clock: Clock
+        self,
+        location: str,
+        manifest: InputPlace,
+        at: Callable[[str], tuple[FilePlace, str]],
+        may: May | None = None,
     ) -> None:
         self._location = location
         self._manifest = manifest
-        self._threads = threads
-        self._clock = clock
-        self._bucket: ObjectFiles | None = None
+        self._at = at
+        self._may = may
+        self._place: FilePlace | None = None
 
     async def files(self) -> list[TransformInput]:
         """All of them, in the manifest's order; see :class:`~.storage.InputPlace`."""
@@ -98,59 +88,28 @@ class ManifestInputs:
             raise StorageFailed(f"{self._location}: {error}") from None
         async for each in in_turns(entries, FILES_PER_TURN):
             checked_name(each, f"{self._location}: {each}")
-        await self.check(prefix + each for each in entries)
-        if not prefix.startswith(SCHEME):
-            return await self._threads.run(
-                Path(prefix),
-                lambda wanted: [self.looked_up(prefix + each, each, wanted) for each in entries],
-            )
-        name, key = bucket_and_key(prefix)
-        bucket = self._bucket = ObjectFiles(name, self._clock)
+            if self._may is not None:
+                _check_allowed(prefix + each, self._may)
+        place, key = self._at(prefix)
+        self._place = place
         found: dict[str, TransformInput] = {}
         left = iter(entries)
 
         async def look() -> None:
             for entry in left:
-                file = await bucket.look(key + entry)
+                file = await place.look(key + entry)
                 found[entry] = TransformInput(entry, file.size, file)
 
         try:
             await side_by_side(FILES_AT_ONCE, look)
-        except ObjectFilesError as error:
+        except StorageFailed as error:
             raise StorageFailed(f"{self._location}: {error}") from None
         return [found[each] for each in entries]
 
-    async def pieces(self, file: TransformInput) -> AsyncGenerator[bytes, None]:
+    def pieces(self, file: TransformInput) -> AsyncGenerator[bytes, None]:
         """The bytes of one; see :class:`~.storage.InputPlace`."""
-        if isinstance(file.file, LocalInput):
-            async with aclosing(local_pieces(file.file, self._threads)) as local:
-                async for piece in local:
-                    yield piece
-            return
-        assert isinstance(file.file, ObjectFile), "it is the one or the other"
-        assert self._bucket is not None, "it was looked up there"
-        try:
-            async with aclosing(self._bucket.pieces(file.file)) as pieces:
-                async for piece in pieces:
-                    yield piece
-        except ObjectFilesError as error:
-            raise StorageFailed(str(error)) from None
-
-    async def check(self, locations: Iterable[str]) -> None:
-        """Go on if all files that a manifest names may be read.
-
-        Raises:
-            StorageFailed: one may not.
-        """
-
-    def looked_up(self, path: str, name: str, wanted: Wanted) -> TransformInput:
-        """Look a file of this machine up, on a thread.
-
-        Raises:
-            OSError: it is not there.
-            StorageFailed: it may not be read.
-        """
-        return local_input(Path(path), name)
+        assert self._place is not None, "it was looked up there"
+        return self._place.pieces(file.file)
 
     async def _whole(self) -> bytes:
         """The manifest."""
@@ -159,3 +118,14 @@ class ManifestInputs:
             raise ManifestError(f"it must be one file of {MANIFEST_BYTES} bytes at most")
         async with aclosing(self._manifest.pieces(files[0])) as pieces:
             return b"".join([piece async for piece in pieces])
+
+
+def _check_allowed(location: str, may: May) -> None:
+    """Go on if a caller may have a manifest name a location.
+
+    Raises:
+        StorageFailed: it is no location, or they may not read the file there.
+    """
+    if not is_local(location) and not location.startswith(SCHEME):
+        raise StorageFailed(f"{location}: a manifest must name s3://BUCKET/PREFIX, or a path")
+    check_leave(location, may)

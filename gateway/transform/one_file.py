@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import TypeAlias
 
+from partway.gateway.storage.places.place import StorageFailed
 from partway.gateway.transform.asking import Requests, check_uncoded
 from partway.gateway.transform.execution_parameters import RequestPlan
 from partway.gateway.transform.limits import UNLIMITED_RECORD_BYTES, WRITE_BYTES
@@ -14,12 +15,7 @@ from partway.gateway.transform.model import AskFailed, ModelAnswer, ModelGone, R
 from partway.gateway.transform.options import TransformOptions
 from partway.gateway.transform.outcomes import Progress
 from partway.gateway.transform.processing import Processing
-from partway.gateway.transform.storage import (
-    InputPlace,
-    OutputFile,
-    StorageFailed,
-    TransformInput,
-)
+from partway.gateway.transform.storage import InputPlace, OutputFile, TransformInput
 from partway.gateway.transform.unpacking import unpacked
 from partway.gateway.transform.window import Window, WindowPlace
 from partway.protocol.media.faults import MediaFault

@@ -1,20 +1,31 @@
-"""Where a job's input and output are, by what names them: a path of this machine, or ``s3://``."""
+"""Where the command's job reads and writes: a path of this machine, or ``s3://``."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Final
 
 from partway.gateway.clock import Clock
-from partway.gateway.storage.places.s3_place import SCHEME
+from partway.gateway.storage.places.folder_threads import FolderThreads
+from partway.gateway.storage.places.local_place import LocalPlace
+from partway.gateway.storage.places.local_roots import LocalRoots
+from partway.gateway.storage.places.locations import SCHEME
+from partway.gateway.storage.places.place import FilePlace, StorageFailed
+from partway.gateway.storage.places.places import Places
 from partway.gateway.transform.gathering import Gathering
-from partway.gateway.transform.local_storage import FileThreads, LocalInputs, LocalOutputs
+from partway.gateway.transform.inputs import PlaceInputs
+from partway.gateway.transform.limits import FILE_THREADS, FILE_TIMEOUT
+from partway.gateway.transform.local_outputs import LocalOutputs
 from partway.gateway.transform.manifests import ManifestInputs
-from partway.gateway.transform.object_storage import ObjectInputs, ObjectOutputs
-from partway.gateway.transform.storage import InputPlace, OutputPlace, StorageFailed
+from partway.gateway.transform.outputs import GatheredOutputs
+from partway.gateway.transform.storage import InputPlace, OutputPlace
 
 #: What the name of a manifest ends in, where nothing else says that it is one.
 MANIFEST: Final = ".manifest"
+
+#: The command reads whatever the system lets its user read.
+_EVERYWHERE: Final = LocalRoots((Path("/"),))
 
 
 def places(
@@ -32,49 +43,68 @@ def places(
     Raises:
         StorageFailed: output would be input of the next run, or a path cannot be looked up.
     """
-    threads = FileThreads(clock)
+    found = Places(clock, lambda: _EVERYWHERE, FILE_THREADS, FILE_TIMEOUT)
+    threads = FolderThreads(clock, FILE_THREADS, FILE_TIMEOUT)
+
+    def at(location: str) -> tuple[FilePlace, str]:
+        return found.at(location if location.startswith(SCHEME) else _absolute(location))
+
     inputs: InputPlace
     outputs: OutputPlace
-    inside = None
+    try:
+        # The entries of a manifest are input, and no other file is.
+        inside = None if manifest else _output_inside(source, target)
+        if source.startswith(SCHEME):
+            inputs = PlaceInputs(source, *at(source))
+        else:
+            place = LocalPlace(_EVERYWHERE, threads, inside)
+            is_file = Path(source).is_file()
+            inputs = PlaceInputs(source, place, _absolute(source), is_file=is_file)
+    except (OSError, RuntimeError) as error:  # the latter: links in a circle, until Python 3.13
+        why = (isinstance(error, OSError) and error.strerror) or str(error)
+        raise StorageFailed(f"{source}, {target}: {why}") from None
     if manifest:
-        pass  # its entries alone are input
-    elif source.startswith(SCHEME) and target.startswith(SCHEME):
-        if f"{target.rstrip('/')}/".startswith(source):
-            raise _inside(source, target)
-    elif not source.startswith(SCHEME) and not target.startswith(SCHEME):
-        path = Path(source)
-        try:
-            folder = path if path.is_dir() else path.parent
-            inside = _within(folder, Path(target))
-            is_taken = inside == folder and not path.is_file()
-        except (OSError, RuntimeError) as error:  # the latter: links in a circle, until Python 3.13
-            why = (isinstance(error, OSError) and error.strerror) or str(error)
-            raise StorageFailed(f"{source}, {target}: {why}") from None
-        if is_taken:
-            raise _inside(source, target)
-    if source.startswith(SCHEME):
-        inputs = ObjectInputs(source, clock)
-    else:
-        inputs = LocalInputs(Path(source), threads, inside)
-    if manifest:
-        inputs = ManifestInputs(source, inputs, threads, clock)
+        inputs = ManifestInputs(source, inputs, at)
     if target.startswith(SCHEME):
-        outputs = ObjectOutputs(target, content_type, Gathering(threads), clock)
+        outputs = GatheredOutputs(*at(target), content_type, Gathering(threads))
     else:
         outputs = LocalOutputs(Path(target), threads)
     return inputs, outputs
 
 
-def _within(folder: Path, target: Path) -> Path | None:
-    """Where in a folder of input the output's is, written as the input's; None if outside."""
-    try:
-        return folder / target.resolve().relative_to(folder.resolve())
-    except ValueError:
+def _absolute(path: str) -> str:
+    """A path of this machine from the root on, with the links of its folders followed.
+
+    The last part stays as it is: it may be only the beginning of names.
+    """
+    if Path(path).is_dir():
+        return f"{os.path.realpath(path).rstrip('/')}/"
+    folder, _, name = path.rpartition("/")
+    start = "/" if path.startswith("/") else "."
+    return f"{os.path.realpath(folder or start).rstrip('/')}/{name}"
+
+
+def _output_inside(source: str, target: str) -> Path | None:
+    """The folder of output, if it is inside that of input; None if it is outside.
+
+    Raises:
+        OSError: a path cannot be looked up.
+        StorageFailed: output would be input of the next run.
+    """
+    if source.startswith(SCHEME) != target.startswith(SCHEME):
         return None
-
-
-def _inside(source: str, target: str) -> StorageFailed:
-    return StorageFailed(
-        f"{target}: output there would be input the next time; it must be another folder than "
-        f"{source}"
-    )
+    if source.startswith(SCHEME):
+        is_input = f"{target.rstrip('/')}/".startswith(source)
+        inside = None
+    else:
+        path = Path(source)
+        folder = (path if path.is_dir() else path.parent).resolve()
+        output = Path(target).resolve()
+        inside = output if output.is_relative_to(folder) else None
+        is_input = inside == folder and not path.is_file()
+    if is_input:
+        raise StorageFailed(
+            f"{target}: output there would be input the next time; it must be another folder than "
+            f"{source}"
+        )
+    return inside

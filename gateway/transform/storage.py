@@ -1,4 +1,4 @@
-"""Where a job's files are and where its output belongs, whatever keeps them."""
+"""A job's input and output, wherever they are."""
 
 from __future__ import annotations
 
@@ -7,24 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
-from partway.gateway.storage.places.s3_place import ObjectFile
-
-
-class StorageFailed(Exception):
-    """A file cannot be read or written; the message says which, why, and what to do."""
-
-
-@dataclass(frozen=True, slots=True)
-class LocalInput:
-    """A file of this machine, as it was when it was looked up.
-
-    Attributes:
-        path: where it is.
-        identity: device, inode, and when it was last changed.
-    """
-
-    path: str
-    identity: tuple[int, int, int]
+from partway.gateway.storage.places.place import FoundFile, StorageFailed
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +17,12 @@ class TransformInput:
     Attributes:
         name: its path relative to what the job names; its output has the same and ``.out``.
         size: bytes, as it lies there.
-        file: what it is.
+        file: itself.
     """
 
     name: str
     size: int
-    file: LocalInput | ObjectFile
+    file: FoundFile
 
 
 class InputPlace(Protocol):

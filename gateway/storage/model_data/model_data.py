@@ -54,7 +54,8 @@ from partway.gateway.storage.model_data.sources import (
     location_of,
     locations_read,
 )
-from partway.gateway.storage.places.s3_place import SCHEME, ObjectFilesError
+from partway.gateway.storage.places.locations import SCHEME
+from partway.gateway.storage.places.place import StorageFailed
 from partway.gateway.waiting import in_turns, time_limit
 from partway.log_lines import LogLine
 
@@ -234,7 +235,7 @@ class ModelData:
             raise ModelDataError(f"{source}: {error}") from error
         except NoRoom as error:
             raise ModelDataError(f"{source}: {error}", passing=error.passing) from error
-        except ObjectFilesError as error:
+        except StorageFailed as error:
             raise ModelDataError(str(error), passing=error.passing) from error
         except OSError as error:
             raise self._in_words(source, error) from error

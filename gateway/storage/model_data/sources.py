@@ -28,13 +28,9 @@ from partway.gateway.storage.limits import (
     OBJECTS_AT_ONCE,
 )
 from partway.gateway.storage.model_data.disk_room import RoomShare
-from partway.gateway.storage.places.s3_place import (
-    SCHEME,
-    ObjectFile,
-    ObjectFiles,
-    ObjectFilesError,
-    split_url,
-)
+from partway.gateway.storage.places.locations import SCHEME, split_url
+from partway.gateway.storage.places.place import FoundFile, StorageFailed
+from partway.gateway.storage.places.s3_place import S3Place
 from partway.gateway.waiting import side_by_side
 
 _SUFFIX: Final = ".tar.gz"
@@ -91,8 +87,8 @@ class ArchiveAfar:
         identity: changes with its content.
     """
 
-    files: ObjectFiles
-    file: ObjectFile
+    files: S3Place
+    file: FoundFile
     identity: str
 
 
@@ -107,8 +103,8 @@ class FolderAfar:
         identity: changes with the content of any, and is 64 hexadecimal digits.
     """
 
-    files: ObjectFiles
-    listing: tuple[tuple[str, ObjectFile], ...]
+    files: S3Place
+    listing: tuple[tuple[str, FoundFile], ...]
     folders: tuple[str, ...]
     identity: str
 
@@ -144,7 +140,7 @@ def locations_read(source: str, found: Found) -> Iterator[str]:
             yield from (_object_location(source, file) for _, file in listing)
 
 
-def _object_location(source: str, file: ObjectFile) -> str:
+def _object_location(source: str, file: FoundFile) -> str:
     """Where an object is by the key that S3 has for it."""
     bucket, _ = split_url(source)
     return f"{SCHEME}{bucket}/{file.key}"
@@ -158,7 +154,7 @@ async def find(source: str, clock: Clock) -> Found:
         clock: measures how long nothing comes from S3.
 
     Raises:
-        ObjectFilesError: it names something in a bucket that cannot be had.
+        StorageFailed: it names something in a bucket that cannot be had.
         OSError: it names something on this machine that cannot be read.
         SourceError: it names nothing that could be model data.
     """
@@ -167,7 +163,7 @@ async def find(source: str, clock: Clock) -> Found:
             raise SourceError(_WHAT)
         return await on_thread(clock, lambda _: _on_this_machine(source))
     bucket, key = split_url(source)
-    files = ObjectFiles(bucket, clock)
+    files = S3Place(bucket, clock)
     if key.endswith("/"):
         return await _under(files, source, key)
     if not key.endswith(_SUFFIX):
@@ -193,10 +189,10 @@ def _on_this_machine(source: str) -> FolderInPlace | ArchiveInPlace:
     return ArchiveInPlace(path, "\0".join(map(str, (path, *changes))))
 
 
-async def _under(files: ObjectFiles, source: str, prefix: str) -> FolderAfar:
+async def _under(files: S3Place, source: str, prefix: str) -> FolderAfar:
     """The files of a prefix; folders' own marks, as consoles make them, are none."""
     found = await files.listing(prefix, MODEL_DATA_FILES)
-    listing = [(file.key.removeprefix(prefix), file) for file in found if file.key + "/" != prefix]
+    listing = [(file.name, file) for file in found if file.key + "/" != prefix]
     folders: set[str] = set()
     for name, _ in listing:
         if name.count("/") > MODEL_DATA_DEPTH:
@@ -209,7 +205,7 @@ async def _under(files: ObjectFiles, source: str, prefix: str) -> FolderAfar:
             )
     listing = [(name, file) for name, file in listing if file.size or name not in folders]
     if not listing:
-        raise ObjectFilesError(f"{source}: nothing begins so in the bucket")
+        raise StorageFailed(f"{source}: nothing begins so in the bucket")
     for name, _ in listing:
         if name in folders:
             raise SourceError(f"{name!r} is both a file and a folder of files; move one of them")
@@ -224,7 +220,7 @@ def _parents(name: str) -> list[str]:
 
 
 async def download(
-    files: ObjectFiles, file: ObjectFile, into: Path, share: RoomShare, threads: WritingThreads
+    files: S3Place, file: FoundFile, into: Path, share: RoomShare, threads: WritingThreads
 ) -> None:
     """Download a file, read-only.
 
@@ -237,7 +233,7 @@ async def download(
 
     Raises:
         NoRoom: there is no space for it.
-        ObjectFilesError: it does not come.
+        StorageFailed: it does not come.
         OSError: it cannot be written.
     """
     share.take_file(file.size)
@@ -274,7 +270,7 @@ async def download_folder(
 
     Raises:
         NoRoom: there is no space for it.
-        ObjectFilesError: a file does not come.
+        StorageFailed: a file does not come.
         OSError: something cannot be written.
     """
     folders = [into / name for name in found.folders]

@@ -1,115 +1,168 @@
-"""Callers' files on this machine: read below some folders, written below others, on threads.
+"""Files of this machine, read and written below some folders alone.
 
-A path is followed once, and held to its folders then; it is opened a folder at a time, and never by
-a link, so that nothing that is put in its place meanwhile leads elsewhere.
+Links of a path are followed once, and the path is held to its folders then. It is opened a folder
+at a time, and never by a link, so that a link that is put in its place meanwhile leads nowhere.
 """
 
 from __future__ import annotations
 
 import errno
 import os
-import secrets
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from partway.gateway.storage.file_threads import Wanted
-from partway.gateway.storage.limits import READ_BYTES
-from partway.gateway.storage.places.local_roots import LocalRoots, plain_path
+from partway.gateway.storage.files import replacing
+from partway.gateway.storage.limits import LISTED_FILES_PER_SECOND, PUT_BYTES_PER_SECOND, READ_BYTES
+from partway.gateway.storage.places.folder_threads import FolderThreads
+from partway.gateway.storage.places.local_roots import LocalRoots
+from partway.gateway.storage.places.locations import plain_path
+from partway.gateway.storage.places.place import Content, FoundFile, StorageFailed
 
-_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+#: A folder on the way: it need not be readable (Linux; elsewhere it must be).
+_PASSED: Final = _FOLDER | getattr(os, "O_PATH", 0)
 
 
-@dataclass(frozen=True, slots=True)
-class LocalFile:
-    """A file as it was when it was looked up.
-
-    Attributes:
-        path: absolute, with every link on the way followed.
-        size: its bytes.
-        identity: device, inode, and when it was last changed.
-    """
-
-    path: Path
-    size: int
-    identity: tuple[int, int, int]
-
-
-def looked_up(roots: LocalRoots, location: str, _: Wanted) -> LocalFile:
-    """Look a file up.
-
-    Raises:
-        OSError: it is not there, or no regular file.
-        ValueError: it is not below one of the folders, or not written as leave is asked for it.
-    """
-    path = roots.path_of(plain_path(location))
-    with _opened(path) as descriptor:
-        return _as_it_is(path, descriptor)
-
-
-def piece(file: LocalFile, at: int, _: Wanted) -> bytes:
-    """Some bytes of a file.
-
-    Raises:
-        OSError: it cannot be read.
-        ValueError: it is another one than was looked up.
-    """
-    with _opened(file.path) as descriptor:
-        read = os.pread(descriptor, READ_BYTES, at)
-        if _as_it_is(file.path, descriptor) != file or not read:
-            raise ValueError(f"{file.path}: it has changed while it was read; send it again")
-    return read
-
-
-def put(
-    results: LocalRoots, location: str, content: bytes | Path | Iterable[bytes], wanted: Wanted
-) -> None:
-    """Put a file in its place at once, and make the folders that it is in.
+class LocalPlace:
+    """The files of this machine below some folders; a key is a path, or ``file://`` and one.
 
     Args:
-        results: below which it must be.
-        location: where.
-        content: all that it is to hold, at once or block by block, or a file that holds it.
-        wanted: whether it is still to be put there.
-
-    Raises:
-        OSError: it cannot be written; what was there is as it was.
-        ValueError: it is not below one of the folders, or not written as leave is asked for it.
+        roots: the folders.
+        threads: read and write.
+        passed_over: a folder whose files are not listed.
     """
-    path = results.path_of(plain_path(location))
-    with _folder(path.parent, results.root_of(path)) as folder:
-        temporary = f".{secrets.token_hex(8)}.part"
-        descriptor = os.open(temporary, _NEW, 0o600, dir_fd=folder)
-        try:
-            with os.fdopen(descriptor, "wb") as file:
+
+    def __init__(
+        self, roots: LocalRoots, threads: FolderThreads, passed_over: Path | None = None
+    ) -> None:
+        self._roots = roots
+        self._threads = threads
+        self._passed_over = passed_over
+
+    async def look(self, key: str) -> FoundFile:
+        """Look a file up; see :class:`~.place.FilePlace`.
+
+        Raises:
+            StorageFailed: there is none, it is no regular file, or it may not be read.
+        """
+        return await self._threads.run(key, lambda _: self._looked_up(key, ""))
+
+    async def listing(self, prefix: str, most: int) -> list[FoundFile]:
+        """All files whose paths begin with a prefix; those of a folder, if it is the path of one.
+
+        A file is passed over if a part of its name begins with a dot, as a shell does; so are
+        pipes, devices, and folders that a link leads to.
+
+        Raises:
+            StorageFailed: there are more than ``most``, or one may not be read.
+        """
+        seconds = most / LISTED_FILES_PER_SECOND
+        return await self._threads.run(prefix, partial(self._listed, prefix, most), seconds)
+
+    async def pieces(self, file: FoundFile) -> AsyncGenerator[bytes, None]:
+        """The bytes of a file; see :class:`~.place.FilePlace`.
+
+        Raises:
+            StorageFailed: it is another one now, or cannot be read.
+        """
+        at = 0
+        while at < file.size:
+            piece = await self._threads.run(file.key, partial(_piece, file, at))
+            at += len(piece)
+            yield piece
+
+    async def put(
+        self, key: str, content: Content, size: int, content_type: str = "", coding: str = ""
+    ) -> None:
+        """Put a file there, and make the folders that it is in; see :class:`~.place.FilePlace`.
+
+        Raises:
+            StorageFailed: it is not there; the file that was there is as it was.
+        """
+        seconds = size / PUT_BYTES_PER_SECOND
+        await self._threads.run(key, partial(self._write, key, content), seconds)
+
+    def location(self, key: str) -> str:
+        """The key itself."""
+        return key
+
+    # --- On threads ------------------------------------------------------------------------------
+
+    def _looked_up(self, key: str, name: str) -> FoundFile:
+        named = plain_path(key)
+        path = self._roots.path_of(named)
+        with _opened(path) as descriptor:
+            return _as_it_is(str(path), name or Path(named).name, descriptor)
+
+    def _listed(self, prefix: str, most: int, wanted: Wanted) -> list[FoundFile]:
+        path = Path(plain_path(prefix.rstrip("/") or "/"))
+        is_folder = prefix.endswith("/") or path.is_dir()
+        folder, begins = (path, "") if is_folder else (path.parent, path.name)
+        found = []
+        for each, name in self._below(folder, wanted):
+            if name.startswith(begins):
+                found.append(self._looked_up(str(each), name))
+            if len(found) > most:
+                raise StorageFailed(f"{path} has more than {most} files; name a folder with fewer")
+        return sorted(found, key=lambda each: each.name)
+
+    def _below(self, folder: Path, wanted: Wanted) -> Iterator[tuple[Path, str]]:
+        """The files of a folder and of those in it, with their names."""
+
+        def fails(error: OSError) -> None:
+            raise error
+
+        for parent, folders, names in os.walk(folder, onerror=fails):
+            wanted.check()
+            here = Path(parent)
+            folders[:] = [
+                each
+                for each in folders
+                if not each.startswith(".") and here / each != self._passed_over
+            ]
+            for each in names:
+                path = here / each
+                if not each.startswith(".") and path.is_file():
+                    yield path, path.relative_to(folder).as_posix()
+
+    def _write(self, key: str, content: Content, wanted: Wanted) -> None:
+        path = self._roots.path_of(plain_path(key))
+        with _folder(path.parent, self._roots.root_of(path)) as folder:
+            with replacing(path, 0o600, folder) as file:
                 for each in _blocks(content):
                     wanted.check()
                     file.write(each)
                 file.flush()
                 os.fsync(file.fileno())
-            wanted.check()
-            os.rename(temporary, path.name, src_dir_fd=folder, dst_dir_fd=folder)
-        except BaseException:
-            with suppress(OSError):
-                os.unlink(temporary, dir_fd=folder)
-            raise
-        os.fsync(folder)
+                wanted.check()
+            _synchronise(folder)
 
 
-def _blocks(content: bytes | Path | Iterable[bytes]) -> Iterator[bytes]:
+def _piece(file: FoundFile, at: int, _: Wanted) -> bytes:
+    with _opened(Path(file.key)) as descriptor:
+        read = os.pread(descriptor, READ_BYTES, at)
+        if _as_it_is(file.key, file.name, descriptor) != file or not read:
+            raise ValueError(f"{file.key}: it has changed while it was read; try again")
+    return read
+
+
+def _blocks(content: Content) -> Iterator[bytes]:
     if isinstance(content, bytes):
         yield content
-        return
-    if not isinstance(content, Path):
-        yield from content
-        return
-    with content.open("rb") as file:
-        while block := file.read(READ_BYTES):
+    elif isinstance(content, Path):
+        with content.open("rb") as file:
+            yield from _blocks(file)
+    else:
+        at = 0
+        # By its descriptor: a thread that hangs holds no lock that close() would wait for.
+        while block := os.pread(content.fileno(), READ_BYTES, at):
+            at += len(block)
             yield block
 
 
@@ -129,20 +182,20 @@ def _folder(path: Path, below: Path | None = None) -> Iterator[int]:
 
     Args:
         path: absolute.
-        below: the folder below which those are made that are not there. It must be there itself: a
-            mount that is away is not written beside.
+        below: the folder below which missing ones are made. It must be there itself: nothing is
+            written beside a mount that is away.
     """
-    descriptor = os.open("/", _FOLDER)
+    descriptor = os.open("/", _PASSED)
     try:
         for number, name in enumerate(path.parts[1:], 1):
             try:
-                inner = os.open(name, _FOLDER, dir_fd=descriptor)
+                inner = os.open(name, _PASSED, dir_fd=descriptor)
             except FileNotFoundError:
                 if below is None or number < len(below.parts):
                     raise
                 with suppress(FileExistsError):  # of another answer
                     os.mkdir(name, 0o700, dir_fd=descriptor)
-                inner = os.open(name, _FOLDER, dir_fd=descriptor)
+                inner = os.open(name, _PASSED, dir_fd=descriptor)
             os.close(descriptor)
             descriptor = inner
         yield descriptor
@@ -150,8 +203,17 @@ def _folder(path: Path, below: Path | None = None) -> Iterator[int]:
         os.close(descriptor)
 
 
-def _as_it_is(path: Path, descriptor: int) -> LocalFile:
+def _synchronise(folder: int) -> None:
+    readable = os.open(".", _FOLDER, dir_fd=folder)
+    try:
+        os.fsync(readable)
+    finally:
+        os.close(readable)
+
+
+def _as_it_is(path: str, name: str, descriptor: int) -> FoundFile:
     found = os.fstat(descriptor)
     if not stat.S_ISREG(found.st_mode):
-        raise OSError(errno.EINVAL, "this must be a regular file", str(path))
-    return LocalFile(path, found.st_size, (found.st_dev, found.st_ino, found.st_mtime_ns))
+        raise OSError(errno.EINVAL, "this must be a regular file")
+    tag = f"{found.st_dev}:{found.st_ino}:{found.st_mtime_ns}"
+    return FoundFile(path, name, found.st_size, tag)

@@ -1,49 +1,11 @@
-"""Paths of this machine that callers of the API may name in the place of one in S3."""
+"""The folders of this machine below which files may be named."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Final
-from urllib.parse import unquote, urlsplit
 
-_FILE: Final = "file:"
-
-
-def is_local(location: str) -> bool:
-    """Whether a location is meant to be on this machine: an absolute path, or a ``file:`` URL."""
-    return location.startswith(("/", _FILE))
-
-
-def plain_path(location: str) -> str:
-    """The path that a location names, if it is written as leave is asked for it.
-
-    A path has many spellings, and who may have one of them must not have what another leads to.
-
-    Raises:
-        ValueError: it is written in another way; the message says what it must be.
-    """
-    named = _written(location)
-    parts = [] if named is None else named.split("/")[1:]
-    if named is None or any(each in ("", ".", "..") for each in parts):
-        raise ValueError(
-            f"{location!r} must be an absolute path, or file:// and one, no part of it empty, . or "
-            ".. and nothing in it percent-encoded"
-        )
-    return named
-
-
-def path_as_named(location: str) -> Path | None:
-    """The path that a location names, with ``..`` resolved by its text; None if it names none.
-
-    Looks at no file, so it says nothing of links.
-    """
-    try:
-        named = _named(location)
-    except ValueError:  # a URL that is none
-        return None
-    return None if named is None else _flat(named)
+from partway.gateway.storage.places.locations import flat_path, path_as_named, path_of_location
 
 
 class LocalRoots:
@@ -90,7 +52,7 @@ class LocalRoots:
         named = path_as_named(location)
         if named is None:
             return None
-        below = [root for root in self._roots if named.is_relative_to(_flat(root))]
+        below = [root for root in self._roots if named.is_relative_to(flat_path(root))]
         return max(below, key=lambda root: len(root.parts), default=None)
 
     def path_of(self, location: str) -> Path:
@@ -103,7 +65,7 @@ class LocalRoots:
             ValueError: it is not below one of the folders, wherever links lead, or is the gateway's
                 own; the message says so, and what it must be.
         """
-        named = _named(location)
+        named = path_of_location(location)
         try:
             path = None if named is None else named.resolve()
             kept_out = [own.resolve() for own in self._kept_out]
@@ -140,38 +102,8 @@ class LocalRoots:
         That which the path is below as it was written comes first: one that is on a file system
         that is away is not looked at where it need not be.
         """
-        of_others = [not _flat(named).is_relative_to(_flat(root)) for root in self._roots]
+        of_others = [not flat_path(named).is_relative_to(flat_path(root)) for root in self._roots]
         for _, root in sorted(zip(of_others, self._roots, strict=True), key=lambda each: each[0]):
             if path.is_relative_to(there := root.resolve()):
                 return there
         return None
-
-
-def _flat(path: Path) -> Path:
-    """A path without what leads up again."""
-    return Path(os.path.normpath(path))
-
-
-def _named(location: str) -> Path | None:
-    """What a location names; None if that is nothing on this machine."""
-    written = _written(location, decoded=unquote)
-    return None if written is None else Path(written)
-
-
-def _encoded_never(path: str) -> str:
-    return "" if "%" in path else path
-
-
-def _written(location: str, decoded: Callable[[str], str] = _encoded_never) -> str | None:
-    """The path that a location has, letter by letter; None if that is nothing on this machine.
-
-    Args:
-        location: an absolute path, or ``file:///…``.
-        decoded: what the path of a URL stands for.
-    """
-    if location.startswith(_FILE):
-        parts = urlsplit(location)
-        if parts.netloc not in ("", "localhost") or parts.query or parts.fragment:
-            return None
-        location = decoded(parts.path)
-    return location if location.startswith("/") and "\0" not in location else None

@@ -14,15 +14,13 @@ import asyncio
 import os
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
-from pathlib import Path
-from typing import IO, TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 from urllib.parse import urlsplit
 
 from partway.gateway.clock import Clock
 from partway.gateway.dialling import is_loopback
-from partway.gateway.limits import (
+from partway.gateway.storage.limits import (
     OBJECT_CONNECT_TIMEOUT,
     OBJECT_PARTS_AT_ONCE,
     OBJECT_PAUSE,
@@ -30,18 +28,16 @@ from partway.gateway.limits import (
     OBJECT_PUT_RATE,
     OBJECT_RETRIES,
 )
+from partway.gateway.storage.places.locations import SCHEME
+from partway.gateway.storage.places.place import Content, FoundFile, StorageFailed
 from partway.gateway.waiting import time_limit
 
 if TYPE_CHECKING:
     from obstore import GetOptions, ObjectMeta
     from obstore.store import S3Store
 
-SCHEME: Final = "s3://"
-
 #: Variables that say where S3 is, the first one that is set (obstore's order).
 _ENDPOINTS: Final = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
-#: By S3's rules for names of buckets.
-_BUCKET: Final = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 
 _NO_KEY: Final = "no part of a key may be empty, . or .. here; copy it to another key"
 
@@ -51,50 +47,7 @@ _STATUS: Final = re.compile(r"status code: (\d{3})\b")
 _T = TypeVar("_T")
 
 
-class ObjectFilesError(Exception):
-    """A file at ``s3://`` cannot be read or put; says which, why, and what to do.
-
-    Args:
-        reason: what it says.
-        passing: whether trying again may help.
-    """
-
-    def __init__(self, reason: str, *, passing: bool = False) -> None:
-        super().__init__(reason)
-        self.passing = passing
-
-
-@dataclass(frozen=True, slots=True)
-class ObjectFile:
-    """A file in a bucket, as it was when it was looked up.
-
-    Attributes:
-        key: its whole key.
-        size: bytes.
-        tag: changes with its content (S3's ETag).
-    """
-
-    key: str
-    size: int
-    tag: str
-
-
-def split_url(url: str) -> tuple[str, str]:
-    """Bucket and key of ``s3://bucket/key``.
-
-    Raises:
-        ObjectFilesError: it names no bucket.
-    """
-    bucket, _, key = url.removeprefix(SCHEME).partition("/")
-    if not _BUCKET.fullmatch(bucket):
-        raise ObjectFilesError(
-            f"{url}: {bucket!r} is no name of a bucket; the address must be s3://BUCKET/KEY, the "
-            "bucket's name of 3 to 63 small letters, digits, dots and hyphens"
-        )
-    return bucket, key
-
-
-class ObjectFiles:
+class S3Place:
     """The files of one bucket.
 
     Args:
@@ -107,11 +60,11 @@ class ObjectFiles:
         self._clock = clock
         self._opened: S3Store | None = None
 
-    async def look(self, key: str) -> ObjectFile:
-        """Look a file up.
+    async def look(self, key: str) -> FoundFile:
+        """Look a file up; see :class:`~.place.FilePlace`.
 
         Raises:
-            ObjectFilesError: there is none, or it cannot be asked for.
+            StorageFailed: there is none, or it cannot be asked for.
         """
         import obstore
 
@@ -119,18 +72,18 @@ class ObjectFiles:
         store = await self._store()
         try:
             found = await self._soon(key, lambda: obstore.head_async(store, key))
-        except ObjectFilesError as error:
+        except StorageFailed as error:
             if error.passing:
                 raise
             # What S3 says to HEAD has no body, so no reason: GET has the same head, and one.
             found = (await self._soon(key, lambda: obstore.get_async(store, key))).meta
-        return ObjectFile(found["path"], found["size"], found["e_tag"] or "")
+        return _file(found, key[: key.rfind("/") + 1])
 
-    async def listing(self, prefix: str, most: int) -> list[ObjectFile]:
-        """All files whose keys begin with a prefix, by their keys.
+    async def listing(self, prefix: str, most: int) -> list[FoundFile]:
+        """All files whose keys begin with a prefix; see :class:`~.place.FilePlace`.
 
         Raises:
-            ObjectFilesError: there are more than ``most``, or they cannot be asked for.
+            StorageFailed: there are more than ``most``, or they cannot be asked for.
         """
         import obstore
 
@@ -142,26 +95,22 @@ class ObjectFiles:
             return aiter(obstore.list(store, prefix=folder or None))
 
         pages = await self._soon(prefix, begun)
-        found: list[ObjectFile] = []
+        found: list[FoundFile] = []
         while page := await self._soon(prefix, lambda: anext(pages, [])):
-            found += (
-                ObjectFile(each["path"], each["size"], each["e_tag"] or "")
-                for each in page
-                if each["path"].startswith(prefix)
-            )
+            found += (_file(each, folder) for each in page if each["path"].startswith(prefix))
             if len(found) > most:
-                raise ObjectFilesError(
-                    f"{self._url(prefix)} has more than {most} files; name a prefix with fewer"
+                raise StorageFailed(
+                    f"{self.location(prefix)} has more than {most} files; name a prefix with fewer"
                 )
         return sorted(found, key=lambda each: each.key)
 
-    async def pieces(self, file: ObjectFile) -> AsyncGenerator[bytes, None]:
+    async def pieces(self, file: FoundFile) -> AsyncGenerator[bytes, None]:
         """The content of a file, in pieces; of the content that was looked up, or it fails.
 
         Close the iterator (:func:`contextlib.aclosing`): the connection ends with it.
 
         Raises:
-            ObjectFilesError: it has changed or gone, was cut, or nothing comes any more.
+            StorageFailed: it has changed or gone, was cut, or nothing comes any more.
         """
         import obstore
 
@@ -178,30 +127,18 @@ class ObjectFiles:
                 break
             yield bytes(piece)
         if came != file.size:
-            raise ObjectFilesError(
-                f"{self._url(file.key)}: {came} bytes came, and it has {file.size}; try again",
+            raise StorageFailed(
+                f"{self.location(file.key)}: {came} bytes came, and it has {file.size}; try again",
                 passing=True,
             )
 
     async def put(
-        self,
-        key: str,
-        content: bytes | Path | IO[bytes],
-        size: int,
-        content_type: str = "",
-        coding: str = "",
+        self, key: str, content: Content, size: int, content_type: str = "", coding: str = ""
     ) -> None:
-        """Put a file there, whole or not at all; in the place of the one that has its key.
-
-        Args:
-            key: its whole key.
-            content: all of it, or a file that it is in, by its path or opened.
-            size: bytes of it, by which it has its time.
-            content_type: what it is; empty if that is not known.
-            coding: its ``Content-Encoding``; empty if it has none.
+        """Put a file there; see :class:`~.place.FilePlace`.
 
         Raises:
-            ObjectFilesError: it is not there, or that is not known in time.
+            StorageFailed: it is not there, or that is not known in time.
         """
         import obstore
 
@@ -220,6 +157,10 @@ class ObjectFiles:
             OBJECT_PAUSE + size / OBJECT_PUT_RATE,
         )
 
+    def location(self, key: str) -> str:
+        """``s3://BUCKET/KEY``."""
+        return f"{SCHEME}{self._bucket}/{key}"
+
     async def _store(self) -> S3Store:
         if self._opened is None:
             # On a thread, with the library's import: the system's roots for TLS are read here.
@@ -236,8 +177,8 @@ class ObjectFiles:
             async with time_limit(self._clock, seconds):
                 return await ask()
         except TimeoutError:
-            raise ObjectFilesError(
-                f"{self._url(key)}: nothing has come from {_endpoint()} for {seconds:g} s; "
+            raise StorageFailed(
+                f"{self.location(key)}: nothing has come from {_endpoint()} for {seconds:g} s; "
                 "is it overloaded, or the network broken?",
                 passing=True,
             ) from None
@@ -248,22 +189,19 @@ class ObjectFiles:
         """Refuse a key of which the library leaves a slash out: that is another file's.
 
         Raises:
-            ObjectFilesError: it is such a key.
+            StorageFailed: it is such a key.
         """
         if not key or key.startswith("/") or key.endswith("/"):
-            raise ObjectFilesError(f"{self._url(key)}: {_NO_KEY}")
+            raise StorageFailed(f"{self.location(key)}: {_NO_KEY}")
 
-    def _url(self, key: str) -> str:
-        return f"{SCHEME}{self._bucket}/{key}"
-
-    def _in_words(self, error: Exception, key: str) -> ObjectFilesError:
+    def _in_words(self, error: Exception, key: str) -> StorageFailed:
         """What one of the library's errors means."""
         from obstore.exceptions import InvalidPathError, PreconditionError
 
         text = str(error)
         code = found[1] if (found := _CODE.search(text)) else ""
         status = int(found[1]) if (found := _STATUS.search(text)) else 0
-        url, endpoint = self._url(key), _endpoint()
+        url, endpoint = self.location(key), _endpoint()
         passing = False
         if "/latest/" in text:  # the address of a machine's own credentials on EC2
             reason = (
@@ -294,7 +232,12 @@ class ObjectFiles:
             reason, passing = f"{endpoint} cannot be reached; is its address right?", True
         else:
             reason, passing = text.partition("\n")[0], True
-        return ObjectFilesError(f"{url}: {reason}", passing=passing)
+        return StorageFailed(f"{url}: {reason}", passing=passing)
+
+
+def _file(found: ObjectMeta, folder: str) -> FoundFile:
+    key = found["path"]
+    return FoundFile(key, key.removeprefix(folder), found["size"], found["e_tag"] or "")
 
 
 def _endpoint() -> str:
@@ -306,7 +249,7 @@ def _open(bucket: str) -> S3Store:
     """Open a bucket; nothing is sent yet.
 
     Raises:
-        ObjectFilesError: the endpoint's address cannot be used.
+        StorageFailed: the endpoint's address cannot be used.
     """
     from obstore.store import S3Store
 
@@ -335,7 +278,7 @@ def _check_endpoint(endpoint: str) -> bool:
     """Whether an endpoint is asked in clear text.
 
     Raises:
-        ObjectFilesError: it has no such address, or would send what is signed over a network.
+        StorageFailed: it has no such address, or would send what is signed over a network.
     """
     try:
         parts = urlsplit(endpoint)
@@ -343,14 +286,14 @@ def _check_endpoint(endpoint: str) -> bool:
     except ValueError:
         host = None
     if not host or parts.scheme not in ("http", "https"):
-        raise ObjectFilesError(
+        raise StorageFailed(
             f"AWS_ENDPOINT_URL is {endpoint!r}; it must be an address such as "
             "https://objects.example or http://127.0.0.1:9000"
         )
     in_clear = parts.scheme == "http"
     allowed = is_loopback(host) or os.environ.get("AWS_ALLOW_HTTP", "").lower() == "true"
     if in_clear and not allowed:
-        raise ObjectFilesError(
+        raise StorageFailed(
             f"AWS_ENDPOINT_URL is {endpoint!r}: others could read along; it must be https://, or "
             "AWS_ALLOW_HTTP=true be set"
         )

@@ -11,13 +11,14 @@ from typing import cast
 import pytest
 
 from partway.gateway.asynchronous import locations as module
-from partway.gateway.asynchronous.limits import FILE_TIMEOUT, FOLDER_THREADS, PIECE_BYTES
-from partway.gateway.asynchronous.locations import LocationFailed, Locations, in_iams_words
+from partway.gateway.asynchronous.limits import FILE_TIMEOUT, FOLDER_THREADS
+from partway.gateway.asynchronous.locations import Locations
 from partway.gateway.asynchronous.requests import AsyncAnswer
 from partway.gateway.clock import LoopClock
-from partway.gateway.storage.limits import WORK_STOP_TIMEOUT
-from partway.gateway.storage.places import local_place
+from partway.gateway.storage.limits import READ_BYTES, WORK_STOP_TIMEOUT
+from partway.gateway.storage.places import places as places_module
 from partway.gateway.storage.places.local_roots import LocalRoots
+from partway.gateway.storage.places.place import StorageFailed
 from tests.gateway.fleet.processes import eventually
 from tests.gateway.object_server import serving_objects
 from tests.gateway.streams.fakes import FakeClock
@@ -53,21 +54,13 @@ def answer(data, content_type=""):
     return AsyncAnswer(data, len(data), content_type)
 
 
-def test_what_leave_is_asked_for():
-    assert in_iams_words("s3://bucket/a/b") == "arn:aws:s3:::bucket/a/b"
-    assert in_iams_words("/srv/a") == in_iams_words("file:///srv/a") == "arn:partway:files:::/srv/a"
-    for location in ("/srv/a/../b", "file:///srv/a/%2e%2e/b"):
-        with pytest.raises(ValueError, match="no part of it empty"):
-            in_iams_words(location)
-
-
 async def test_inputs_are_read_and_answers_put(places, server, tmp_path):
     assert await content(places, "s3://bucket/in") == b"hello"
     await places.put("s3://bucket/out/a", answer(b"yes", "text/x"))
     await places.put("s3://bucket/out/a", answer(b"again", "text/y"))
     assert server.buckets["bucket"]["out/a"] == b"again"
     assert server.types["out/a"] == "text/y"
-    large = bytes(range(256)) * (PIECE_BYTES // 128)
+    large = bytes(range(256)) * (READ_BYTES // 128)
     (tmp_path / "in" / "large").write_bytes(large)
     assert await content(places, f"file://{tmp_path}/in/large") == large
     await places.put(f"{tmp_path}/out/b", answer(b"local"))
@@ -76,7 +69,7 @@ async def test_inputs_are_read_and_answers_put(places, server, tmp_path):
 
 async def test_a_folder_that_hangs_takes_no_other_s_turns(tmp_path, monkeypatch):
     clock, go_on = FakeClock(), threading.Event()
-    looked_up, resolve = local_place.looked_up, Path.resolve
+    resolve = Path.resolve
 
     def hang(path):
         if "/dead" in str(path):
@@ -86,15 +79,10 @@ async def test_a_folder_that_hangs_takes_no_other_s_turns(tmp_path, monkeypatch)
         hang(path)
         return resolve(path, strict)
 
-    def look(roots, location, wanted):
-        hang(location)
-        return looked_up(roots, location, wanted)
-
     for name in ("dead", "well"):
         (tmp_path / name).mkdir()
     (tmp_path / "well" / "a").write_bytes(b"a")
     roots = LocalRoots((tmp_path, tmp_path / "dead"))
-    monkeypatch.setattr(local_place, "looked_up", look)
     monkeypatch.setattr(Path, "resolve", resolved)
     places = Locations(clock, lambda: roots, roots)
     dead = f"{tmp_path}/dead/a"
@@ -107,9 +95,9 @@ async def test_a_folder_that_hangs_takes_no_other_s_turns(tmp_path, monkeypatch)
         await eventually(lambda: sum(each.done() for each in hanging) == FOLDER_THREADS)
         clock.advance(WORK_STOP_TIMEOUT)
         await asyncio.wait(hanging)
-        said = [cast("LocationFailed", each.exception()) for each in hanging]
+        said = [cast("StorageFailed", each.exception()) for each in hanging]
         assert sum(each.has_waited for each in said) == FOLDER_THREADS
-        with pytest.raises(LocationFailed, match="all of them hang") as caught:
+        with pytest.raises(StorageFailed, match="all of them hang") as caught:
             await places.look(dead)
         assert caught.value.has_waited
     finally:
@@ -135,32 +123,32 @@ async def test_a_large_answer_goes_to_s3_in_parts(places, server, tmp_path):
     ],
 )
 async def test_an_input_that_is_not_there(places, server, tmp_path, location, passing, words):
-    with pytest.raises(LocationFailed, match=words) as caught:
+    with pytest.raises(StorageFailed, match=words) as caught:
         await places.look(location.format(tmp_path))
     assert caught.value.passing is passing
 
 
 async def test_an_input_that_is_too_large(places, server, monkeypatch):
     monkeypatch.setattr(module, "INPUT_BYTES", 4)
-    with pytest.raises(LocationFailed, match="has 5 bytes; an input must have at most 4"):
+    with pytest.raises(StorageFailed, match="has 5 bytes; an input must have at most 4"):
         await places.look("s3://bucket/in")
 
 
 async def test_an_answer_that_cannot_be_put(places, server, tmp_path):
-    with pytest.raises(LocationFailed, match="must be below one of the local_results"):
+    with pytest.raises(StorageFailed, match="must be below one of the local_results"):
         await places.put(f"{tmp_path}/in/a", answer(b""))
     server.refusal = (403, "AccessDenied")
-    with pytest.raises(LocationFailed, match=r"denies access .*s3:PutObject") as caught:
+    with pytest.raises(StorageFailed, match=r"denies access .*s3:PutObject") as caught:
         await places.put("s3://bucket/a", answer(b""))
     assert not caught.value.passing
     server.refusal = (503, "SlowDown")
-    with pytest.raises(LocationFailed, match="answered 503") as caught:
+    with pytest.raises(StorageFailed, match="answered 503") as caught:
         await places.put("s3://bucket/a", answer(b""))
     assert caught.value.passing
 
 
 async def test_few_buckets_are_remembered(places, server, monkeypatch):
-    monkeypatch.setattr(module, "KNOWN_BUCKETS", 1)
+    monkeypatch.setattr(places_module, "KNOWN_BUCKETS", 1)
     server.buckets["other"] = {"in": b"other"}
     for _ in range(2):
         assert await content(places, "s3://bucket/in") == b"hello"

@@ -24,7 +24,6 @@ from partway.gateway.asynchronous.limits import (
     TRIES,
     TRY_PAUSES,
 )
-from partway.gateway.asynchronous.locations import LocationFailed
 from partway.gateway.asynchronous.metrics import AsyncMetrics
 from partway.gateway.asynchronous.requests import (
     AsyncAnswer,
@@ -35,6 +34,7 @@ from partway.gateway.asynchronous.requests import (
 from partway.gateway.asynchronous.spool import Spool
 from partway.gateway.asynchronous.waiting_requests import WaitingLimits
 from partway.gateway.asynchronous.worker import AsyncWorker, NotWritten
+from partway.gateway.storage.places.place import StorageFailed
 from partway.gateway.storage.store.memory import MemoryStore
 from partway.gateway.storage.store.store import StoreError
 from partway.protocol.errors import ServiceUnavailable
@@ -267,13 +267,13 @@ async def test_one_whose_endpoint_goes_ends(worked):
 
 async def test_an_answer_that_cannot_be_put_is_put_again_and_the_model_not_asked(worked):
     request = a_request()
-    worked.places.fails = [LocationFailed("s3 is away", passing=True)]
+    worked.places.fails = [StorageFailed("s3 is away", passing=True)]
     await worked.worker.accept(request, b"body")
     await worked.pass_time(PUT_PAUSES[0])
     await worked.has_ended()
     assert worked.places.has == {request.output: b"answer"}
     worked.places.has.clear()
-    worked.places.fails = [LocationFailed("denied")]
+    worked.places.fails = [StorageFailed("denied")]
     await worked.worker.accept(request, b"body")
     await worked.has_ended()
     assert worked.places.failure(request) == "OutputUnavailable"
@@ -282,7 +282,7 @@ async def test_an_answer_that_cannot_be_put_is_put_again_and_the_model_not_asked
 
 async def test_an_answer_that_waits_for_its_turn_has_not_been_put_and_waits_on(worked):
     request = a_request()
-    waits = LocationFailed("all threads hang", passing=True, has_waited=True)
+    waits = StorageFailed("all threads hang", passing=True, has_waited=True)
     worked.places.fails = [waits] * (PUT_TRIES + 1)
     await worked.worker.accept(request, b"body")
     for left in range(PUT_TRIES, -1, -1):
@@ -304,7 +304,7 @@ async def test_the_log_has_no_more_than_the_beginning_of_what_a_container_says(w
 
 async def test_a_failure_that_cannot_be_put_ends_all_the_same(worked):
     worked.tried.fails = [AttemptFailed(FailureCause.MODEL, "no")]
-    worked.places.fails = [LocationFailed("denied")]
+    worked.places.fails = [StorageFailed("denied")]
     await worked.worker.accept(a_request(), b"body")
     await eventually(lambda: worked.ended("ModelError") == 1)
     await worked.worker.accept(a_request(failure=""), b"body")

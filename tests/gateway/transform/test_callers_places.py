@@ -10,15 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from partway.gateway.asynchronous.limits import PIECE_BYTES
 from partway.gateway.clock import LoopClock
+from partway.gateway.storage.limits import READ_BYTES
 from partway.gateway.storage.places.local_roots import LocalRoots
-from partway.gateway.transform.callers_outputs import UnfinishedOutputs
+from partway.gateway.storage.places.place import StorageFailed
 from partway.gateway.transform.callers_places import CallersPlaces
 from partway.gateway.transform.finished_files import FinishedFiles
 from partway.gateway.transform.gathering import outputs_quota
 from partway.gateway.transform.limits import TRANSFORM_QUOTA
-from partway.gateway.transform.storage import InputPlace, OutputPlace, StorageFailed
+from partway.gateway.transform.outputs import UnfinishedOutputs
+from partway.gateway.transform.storage import InputPlace, OutputPlace
 from tests.gateway.object_server import KEY_ID, serving_objects
 
 
@@ -57,7 +58,7 @@ async def put(outputs: OutputPlace, name: str, *pieces: bytes) -> None:
 async def test_the_files_of_a_folder(tmp_path: Path) -> None:
     callers = places(tmp_path)
     (tmp_path / "in" / "deep").mkdir()
-    large = os.urandom(2 * PIECE_BYTES + 1)
+    large = os.urandom(2 * READ_BYTES + 1)
     for name, content in {"b.csv": large, "deep/a.csv": b"a", ".hidden": b"", "empty": b""}.items():
         (tmp_path / "in" / name).write_bytes(content)
     wanted = {"b.csv": large, "deep/a.csv": b"a", "empty": b""}
@@ -133,7 +134,7 @@ async def test_leave_is_asked_for_each_file(tmp_path: Path) -> None:
 async def test_leave_for_many_files_holds_up_nobody(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("callers_inputs", "manifests"):
+    for module in ("inputs", "manifests"):
         monkeypatch.setattr(f"partway.gateway.transform.{module}.FILES_PER_TURN", 2)
     names = [f"{number}.csv" for number in range(9)]
     (tmp_path / "in").mkdir()
@@ -168,7 +169,7 @@ async def test_an_output_appears_whole(tmp_path: Path) -> None:
     await put(outputs, "deep/a.csv", b"one", b"two")
     file = tmp_path / "out" / "new" / "deep" / "a.csv.out"
     assert file.read_bytes() == b"onetwo"
-    assert await outputs.present(["deep/a.csv"]) == set()
+    assert await outputs.present(["deep/a.csv", "b.csv"]) == {"deep/a.csv"}
     await put(outputs, "deep/a.csv", b"three")
     assert file.read_bytes() == b"three"
     async with outputs.output("b.csv") as output:

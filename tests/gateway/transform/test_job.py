@@ -8,7 +8,6 @@ import os
 
 import pytest
 
-from partway.gateway.transform import local_storage
 from partway.gateway.transform.model import AskFailed
 from partway.gateway.transform.outcomes import FileState
 from tests.gateway.fleet.processes import soon
@@ -51,14 +50,14 @@ async def test_files_are_asked_for_together(tmp_path):
 
 
 async def test_what_cannot_be_read_fails_by_itself(tmp_path, monkeypatch):
-    before = os.read
+    before = os.pread
 
-    def read(descriptor, size):
+    def read(descriptor, size, at):
         if os.fstat(descriptor).st_ino == (tmp_path / "in/03/part").stat().st_ino:
             raise OSError(errno.EIO, "Input/output error")
-        return before(descriptor, size)
+        return before(descriptor, size, at)
 
-    monkeypatch.setattr(local_storage.os, "read", read)
+    monkeypatch.setattr(os, "pread", read)
     done = await transformed(tmp_path, FILES)
     assert done.reason("03/part") == f"{tmp_path}/in/03/part: Input/output error"
     assert len(done.outputs) == 39
@@ -72,7 +71,7 @@ async def test_a_full_disk_fails_what_it_does_not_take(tmp_path, monkeypatch):
             raise OSError(errno.ENOSPC, "No space left on device")
         return before(descriptor, data)
 
-    monkeypatch.setattr(local_storage.os, "write", write)
+    monkeypatch.setattr(os, "write", write)
     done = await transformed(tmp_path, FILES)
     assert done.reason("03/part") == f"{tmp_path}/out/03/part.out: No space left on device"
     assert len(done.outputs) == 39, "and nothing half"

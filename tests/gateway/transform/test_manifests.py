@@ -8,9 +8,9 @@ from contextlib import aclosing
 import pytest
 
 from partway.gateway.clock import LoopClock
+from partway.gateway.storage.places.place import StorageFailed
 from partway.gateway.transform.manifests import ManifestError, read_manifest
 from partway.gateway.transform.places import places
-from partway.gateway.transform.storage import StorageFailed
 from tests.gateway.object_server import serving_objects
 
 pytestmark = pytest.mark.usefixtures("anyio_backend")

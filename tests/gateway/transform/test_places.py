@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import aclosing
+
 import pytest
 
 from partway.gateway.clock import LoopClock
+from partway.gateway.storage.places.place import StorageFailed
+from partway.gateway.transform import inputs as inputs_module
 from partway.gateway.transform.places import places
-from partway.gateway.transform.storage import StorageFailed
 
 pytestmark = pytest.mark.usefixtures("anyio_backend")
 
@@ -76,3 +79,53 @@ async def test_output_inside_is_passed_over_as_input(tmp_path, monkeypatch):
         (tmp_path / name).write_text("a")
     inputs, _ = places("in", str(tmp_path / "in" / "out"), "", LoopClock(), manifest=False)
     assert [each.name for each in await inputs.files()] == ["a", "other/out"]
+
+
+async def read(source):
+    inputs, _ = places(source, "/nowhere", "", LoopClock(), manifest=False)
+    found = {}
+    for file in await inputs.files():
+        async with aclosing(inputs.pieces(file)) as pieces:
+            found[file.name] = b"".join([piece async for piece in pieces])
+    return found
+
+
+async def test_what_input_is(tmp_path, monkeypatch):
+    """A file by its name alone, all of a folder, or the files that begin so."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("in/a.csv", "in/a.csv2", "in/b/a.csv"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(name)
+    (tmp_path / "a folder").symlink_to("in/b")
+    (tmp_path / "link.csv").symlink_to("in/a.csv")
+    assert await read("in/a.csv") == {"a.csv": b"in/a.csv"}
+    assert await read("./in/../link.csv") == {"link.csv": b"in/a.csv"}
+    assert await read("in/a.csv2") == {"a.csv2": b"in/a.csv2"}
+    assert set(await read("in/a")) == {"a.csv", "a.csv2"}
+    assert set(await read("in/")) == set(await read("in")) == {"a.csv", "a.csv2", "b/a.csv"}
+    assert set(await read(f"{tmp_path}/a folder")) == {"a.csv"}
+    monkeypatch.chdir(tmp_path / "in" / "b")
+    assert set(await read("..")) == {"a.csv", "a.csv2", "b/a.csv"}
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("none", "none: there must be a file, or a folder with files"),
+        ("empty", "empty: there must be a file, or a folder with files"),
+        ("none/below", "none: No such file or directory"),
+    ],
+)
+async def test_there_must_be_input(tmp_path, monkeypatch, source, said):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(StorageFailed, match=said):
+        await read(source)
+
+
+async def test_no_more_than_a_job_takes(tmp_path, monkeypatch):
+    monkeypatch.setattr(inputs_module, "MAX_FILES", 1)
+    for name in ("a", "b"):
+        (tmp_path / name).write_text(name)
+    with pytest.raises(StorageFailed, match="has more than 1 files; name a folder with fewer"):
+        await read(str(tmp_path))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from partway.gateway.storage.places.local_roots import LocalRoots, is_local, plain_path
+from partway.gateway.storage.places.local_roots import LocalRoots
 
 
 @pytest.fixture
@@ -18,33 +18,6 @@ def folders(tmp_path):
     for each in (root, beside):
         (each / "chat").mkdir(parents=True)
     return root, beside
-
-
-@pytest.mark.parametrize(
-    ("location", "expected"),
-    [
-        ("/srv/models", True),
-        ("file:///srv/models", True),
-        ("file:relative", True),
-        ("s3://bucket/key", False),
-        ("https://host/file", False),
-        ("models/chat", False),
-    ],
-)
-def test_what_is_meant_to_be_on_this_machine(location, expected):
-    assert is_local(location) is expected
-
-
-def test_a_path_is_written_in_one_way():
-    """Leave is asked for what is written: no other spelling may lead to the same file."""
-    assert plain_path("/srv/a") == plain_path("file://localhost/srv/a") == "/srv/a"
-    assert plain_path("/srv/a%2e") == "/srv/a%2e"  # in a path it is itself
-    for location in (
-        *("/srv/a/../b", "/srv/./b", "//srv/b", "/srv/b/", "srv/b", "s3://srv/b"),
-        *("file:///srv/a/%2e%2e/b", "file:///srv/%62", "file:///srv/a/.\t./b"),
-    ):
-        with pytest.raises(ValueError, match=r"nothing in it percent-encoded"):
-            plain_path(location)
 
 
 def test_what_is_below_a_root_may_be_named(folders):

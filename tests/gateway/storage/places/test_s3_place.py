@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing
 
 import pytest
 
 from partway.gateway.clock import LoopClock
-from partway.gateway.limits import OBJECT_PAUSE, OBJECT_PIECE, OBJECT_RETRIES
-from partway.gateway.storage.places.s3_place import (
-    ObjectFile,
-    ObjectFiles,
-    ObjectFilesError,
-    split_url,
-)
+from partway.gateway.storage.limits import OBJECT_PAUSE, OBJECT_PIECE, OBJECT_RETRIES
+from partway.gateway.storage.places.place import FoundFile, StorageFailed
+from partway.gateway.storage.places.s3_place import S3Place
 from tests.gateway.object_server import ObjectServer, serving_objects
+from tests.gateway.storage.places.contract import Held, PlaceContract, content
 from tests.gateway.streams.fakes import FakeClock
 
 pytestmark = pytest.mark.usefixtures("anyio_backend")
@@ -31,31 +28,35 @@ async def server(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ObjectServer]
         yield server
 
 
-async def content(files: ObjectFiles, file: ObjectFile) -> bytes:
-    async with aclosing(files.pieces(file)) as pieces:
-        return b"".join([piece async for piece in pieces])
+class Bucket:
+    """The files of a bucket."""
+
+    def __init__(self, server: ObjectServer) -> None:
+        self._server = server
+
+    def write(self, files: Mapping[str, bytes]) -> None:
+        self._server.buckets["bucket"] |= files
+
+    def read(self) -> dict[str, bytes]:
+        return dict(self._server.buckets["bucket"])
 
 
-async def refused(what: object) -> ObjectFilesError:
-    with pytest.raises(ObjectFilesError) as caught:
+class TestS3Place(PlaceContract):
+    @pytest.fixture
+    async def held(self, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Held]:
+        async with serving_objects(monkeypatch) as server:
+            server.buckets["bucket"] = {}
+            yield Held(S3Place("bucket", LoopClock()), "", Bucket(server))
+
+
+async def refused(what: object) -> StorageFailed:
+    with pytest.raises(StorageFailed) as caught:
         await what  # type: ignore[misc]
     return caught.value
 
 
-def test_an_address_is_a_bucket_and_a_key():
-    assert split_url("s3://bucket/models/a.tar.gz") == ("bucket", "models/a.tar.gz")
-    assert split_url("s3://my.own-bucket/models/") == ("my.own-bucket", "models/")
-    assert split_url("s3://bucket") == ("bucket", "")
-
-
-@pytest.mark.parametrize("url", ["s3://", "s3:///a", "s3://B/a", "s3://-a-/a", "s3://ab/a"])
-def test_an_address_without_a_bucket(url):
-    with pytest.raises(ObjectFilesError, match="no name of a bucket; the address must be s3://"):
-        split_url(url)
-
-
 async def test_a_file_is_looked_up_and_read(server):
-    files = ObjectFiles("bucket", LoopClock())
+    files = S3Place("bucket", LoopClock())
     file = await files.look("models/a.tar.gz")
     assert (file.key, file.size) == ("models/a.tar.gz", len(MODEL))
     assert await content(files, file) == MODEL
@@ -63,33 +64,22 @@ async def test_a_file_is_looked_up_and_read(server):
 
 
 async def test_a_key_is_asked_for_as_it_is(server):
-    files = ObjectFiles("bucket", LoopClock())
+    files = S3Place("bucket", LoopClock())
     assert await content(files, await files.look("models/b/c ä+%20.bin")) == b"c"
-
-
-async def test_an_empty_file(server):
-    server.buckets["bucket"]["empty"] = b""
-    files = ObjectFiles("bucket", LoopClock())
-    assert await content(files, await files.look("empty")) == b""
 
 
 async def test_a_list_is_of_all_pages(server):
     server.page = 2
     server.buckets["bucket"] |= {f"models/{n}": b"" for n in range(5)} | {"models2/x": b""}
-    found = await ObjectFiles("bucket", LoopClock()).listing("models/", 100)
+    found = await S3Place("bucket", LoopClock()).listing("models/", 100)
     keys = [*(f"models/{n}" for n in range(5)), "models/a.tar.gz", "models/b/c ä+%20.bin"]
     assert [file.key for file in found] == keys
     assert [file.size for file in found] == [0, 0, 0, 0, 0, len(MODEL), 1]
     assert server.asked == ["GET /bucket"] * 4
 
 
-async def test_a_list_has_a_bound(server):
-    error = await refused(ObjectFiles("bucket", LoopClock()).listing("models/", 1))
-    assert str(error) == "s3://bucket/models/ has more than 1 files; name a prefix with fewer"
-
-
 async def test_nothing_begins_so(server):
-    assert await ObjectFiles("bucket", LoopClock()).listing("nothing/", 100) == []
+    assert await S3Place("bucket", LoopClock()).listing("nothing/", 100) == []
 
 
 # --- What goes wrong ------------------------------------------------------------------------------
@@ -113,7 +103,7 @@ async def test_nothing_begins_so(server):
 async def test_an_answer_that_says_no(server, status, code, passing, said, ask):
     """S3's reason is in the answer's body, which HEAD has none of."""
     server.refusal = (status, code)
-    files = ObjectFiles("bucket", LoopClock())
+    files = S3Place("bucket", LoopClock())
     if ask == "look":
         error = await refused(files.look("models/a.tar.gz"))
         assert str(error).startswith("s3://bucket/models/a.tar.gz: ")
@@ -130,9 +120,9 @@ async def test_an_answer_that_says_no(server, status, code, passing, said, ask):
 
 
 async def test_what_is_not_there_and_whose_it_would_be(server):
-    missing = await refused(ObjectFiles("bucket", LoopClock()).look("nothing"))
+    missing = await refused(S3Place("bucket", LoopClock()).look("nothing"))
     assert str(missing) == "s3://bucket/nothing: the bucket has no such key"
-    nowhere = await refused(ObjectFiles("elsewhere", LoopClock()).look("nothing"))
+    nowhere = await refused(S3Place("elsewhere", LoopClock()).look("nothing"))
     assert str(nowhere) == (
         f"s3://elsewhere/nothing: http://127.0.0.1:{server.port} has no such bucket"
     )
@@ -140,14 +130,14 @@ async def test_what_is_not_there_and_whose_it_would_be(server):
 
 async def test_a_server_that_is_overloaded_is_asked_again(server):
     server.refusal = (503, "SlowDown")
-    await refused(ObjectFiles("bucket", LoopClock()).look("a"))
+    await refused(S3Place("bucket", LoopClock()).look("a"))
     assert server.asked == ["HEAD /bucket/a"] * (1 + OBJECT_RETRIES)
 
 
 @pytest.mark.parametrize("path", ["a//b", "a/../b", "a/./b", "/a", "a/", "//a", ""])
 async def test_a_key_that_no_file_could_have(server, path):
     """The library reads and writes ``a`` where ``/a`` was asked for, which is another file."""
-    files = ObjectFiles("bucket", LoopClock())
+    files = S3Place("bucket", LoopClock())
     server.buckets["bucket"] = {"a": b"another's"}
     await refused(files.put(path, b"mine", 4))
     assert server.buckets["bucket"] == {"a": b"another's"}
@@ -160,42 +150,35 @@ async def test_a_key_that_no_file_could_have(server, path):
 
 async def test_a_list_with_such_a_key(server):
     server.buckets["bucket"]["models/../x"] = b""
-    error = await refused(ObjectFiles("bucket", LoopClock()).listing("models/", 100))
+    error = await refused(S3Place("bucket", LoopClock()).listing("models/", 100))
     assert "no part of a key may be empty, . or .." in str(error)
 
 
 async def test_a_body_that_was_cut_is_gone_on_with(server):
     server.cut_after = len(MODEL) // 2 + 1  # twice, and there is all of it
-    files = ObjectFiles("bucket", LoopClock())
+    files = S3Place("bucket", LoopClock())
     assert await content(files, await files.look("models/a.tar.gz")) == MODEL
 
 
 async def test_a_body_that_is_cut_again_and_again(server):
     server.cut_after = 1000
-    files = ObjectFiles("bucket", LoopClock())
+    files = S3Place("bucket", LoopClock())
     error = await refused(content(files, await files.look("models/a.tar.gz")))
     assert f"what http://127.0.0.1:{server.port} sent was cut; try again" in str(error)
     assert error.passing
     assert len(server.asked) == 2 + OBJECT_RETRIES
 
 
-async def test_another_content_under_the_same_key(server):
-    files = ObjectFiles("bucket", LoopClock())
-    file = await files.look("models/a.tar.gz")
-    server.buckets["bucket"]["models/a.tar.gz"] = b"other"
-    error = await refused(content(files, file))
-    assert "it has changed while it was read; try again" in str(error)
-    assert error.passing
-
-
 @pytest.mark.parametrize("more", [1, -1, -len(MODEL)])
 async def test_another_size_than_was_said(server, more):
-    files = ObjectFiles("bucket", LoopClock())
+    files = S3Place("bucket", LoopClock())
     said = (await files.look("models/a.tar.gz")).size + more
     came: list[int] = []
 
     async def read() -> None:
-        async with aclosing(files.pieces(ObjectFile("models/a.tar.gz", said, ""))) as pieces:
+        async with aclosing(
+            files.pieces(FoundFile("models/a.tar.gz", "a.tar.gz", said, ""))
+        ) as pieces:
             async for piece in pieces:
                 came.append(len(piece))
 
@@ -206,7 +189,7 @@ async def test_another_size_than_was_said(server, more):
 async def test_nothing_comes_any_more(server):
     server.stall_after = 3 * OBJECT_PIECE
     clock = FakeClock()
-    files = ObjectFiles("bucket", clock)
+    files = S3Place("bucket", clock)
     file = await files.look("models/a.tar.gz")
     reading = asyncio.ensure_future(refused(content(files, file)))
     await asyncio.wait_for(server.stalled.wait(), 10)
@@ -220,7 +203,7 @@ async def test_nothing_comes_any_more(server):
 
 async def test_a_reader_that_is_cancelled_leaves_no_connection(server, no_leaks):
     server.stall_after = 100
-    files = ObjectFiles("bucket", LoopClock())
+    files = S3Place("bucket", LoopClock())
     file = await files.look("models/a.tar.gz")
     reading = asyncio.ensure_future(content(files, file))
     await asyncio.wait_for(server.stalled.wait(), 10)
@@ -235,7 +218,7 @@ async def test_a_reader_that_is_cancelled_leaves_no_connection(server, no_leaks)
 
 async def test_an_endpoint_that_nobody_listens_at(server, monkeypatch):
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
-    error = await refused(ObjectFiles("bucket", LoopClock()).look("a"))
+    error = await refused(S3Place("bucket", LoopClock()).look("a"))
     said = "s3://bucket/a: http://127.0.0.1:9 cannot be reached; is its address right?"
     assert (str(error), error.passing) == (said, True)
 
@@ -243,7 +226,7 @@ async def test_an_endpoint_that_nobody_listens_at(server, monkeypatch):
 @pytest.mark.parametrize("address", ["nonsense", "ftp://a", "http://", "http://[::1"])
 async def test_an_endpoint_that_is_no_address(monkeypatch, address):
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", address)
-    error = await refused(ObjectFiles("bucket", LoopClock()).look("a"))
+    error = await refused(S3Place("bucket", LoopClock()).look("a"))
     assert "AWS_ENDPOINT_URL is" in str(error)
     assert "it must be an address such as https://" in str(error)
     assert not error.passing
@@ -252,7 +235,7 @@ async def test_an_endpoint_that_is_no_address(monkeypatch, address):
 async def test_clear_text_is_for_loopback_alone(monkeypatch):
     monkeypatch.delenv("AWS_ALLOW_HTTP", raising=False)
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://objects.example")
-    error = await refused(ObjectFiles("bucket", LoopClock()).look("a"))
+    error = await refused(S3Place("bucket", LoopClock()).look("a"))
     assert "others could read along; it must be https://" in str(error)
 
 
@@ -261,5 +244,5 @@ async def test_no_credentials(server, monkeypatch):
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(name)
     monkeypatch.setenv("AWS_METADATA_ENDPOINT", f"http://127.0.0.1:{server.port}")
-    error = await refused(ObjectFiles("bucket", LoopClock()).look("a"))
+    error = await refused(S3Place("bucket", LoopClock()).look("a"))
     assert "no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY" in str(error)

@@ -1,4 +1,4 @@
-"""partway.gateway.transform.object_storage: a job's files at s3://, on a server of ours."""
+"""Jobs whose files are at s3://, on a server of ours."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ from pathlib import Path
 import pytest
 
 from partway.gateway.clock import LoopClock
+from partway.gateway.storage.places.place import StorageFailed
 from partway.gateway.transform.execution_parameters import settled
 from partway.gateway.transform.job import TransformJob
-from partway.gateway.transform.object_storage import ObjectInputs
 from partway.gateway.transform.options import TransformOptions
 from partway.gateway.transform.outcomes import FileState
 from partway.gateway.transform.places import places
-from partway.gateway.transform.storage import StorageFailed
 from tests.gateway.object_server import serving_objects
 from tests.gateway.transform.jobs import SaidModel
 
@@ -31,6 +30,10 @@ async def server(monkeypatch, tmp_path):
             "in/": b"",
         }  # fmt: skip
         yield server
+
+
+def inputs_at(url):
+    return places(url, "/nowhere", "", LoopClock(), manifest=False)[0]
 
 
 async def transformed(source, target, answer=lambda body: body, **given):
@@ -49,14 +52,14 @@ async def test_all_keys_that_begin_so(server):
         ("in", ["in/a.csv", "in/b.csv", "in/b/c.csv", "inside/d"]),
         ("in/a.csv", ["a.csv"]),
     ):
-        files = await ObjectInputs(f"s3://bucket/{prefix}", LoopClock()).files()
+        files = await inputs_at(f"s3://bucket/{prefix}").files()
         assert [each.name for each in files] == names
 
 
 @pytest.mark.parametrize("url", ["s3://bucket/none/", "s3://bucket/in/c"])
 async def test_there_must_be_one(server, url):
     with pytest.raises(StorageFailed, match=f"{url}: there must be a key that begins so"):
-        await ObjectInputs(url, LoopClock()).files()
+        await inputs_at(url).files()
 
 
 async def test_from_a_bucket_to_a_bucket(server, tmp_path):
@@ -113,4 +116,4 @@ async def test_from_a_bucket_to_a_folder_and_back(server, tmp_path):
 
 async def test_what_is_no_bucket():
     with pytest.raises(StorageFailed, match="no name of a bucket; the address must be s3://"):
-        ObjectInputs("s3://B/a", LoopClock())
+        inputs_at("s3://B/a")

@@ -1,87 +1,74 @@
-"""Where jobs of the API put their output: below a folder of results, by no link, and each once."""
+"""Where a job's output is put: gathered on this machine, and put into its place whole."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager
 from functools import partial
-from pathlib import Path
 
-from partway.gateway.asynchronous.limits import PUT_BYTES_PER_SECOND
-from partway.gateway.storage.places import local_place
-from partway.gateway.storage.places.local_roots import LocalRoots
+from partway.gateway.storage.places.place import FilePlace
 from partway.gateway.transform.finished_files import FinishedFiles
 from partway.gateway.transform.gathering import GatheredFile, Gathering
-from partway.gateway.transform.limits import FILE_TIMEOUT
-from partway.gateway.transform.local_storage import FileThreads
-from partway.gateway.transform.storage import (
-    OutputFile,
-    OutputPlace,
-    StorageFailed,
-    output_name,
-)
+from partway.gateway.transform.limits import MAX_FILES
+from partway.gateway.transform.storage import OutputFile, OutputPlace, output_name
 
 
-class CallersLocalOutputs:
-    """A folder below a root of results; an output is gathered elsewhere and put there whole.
+class GatheredOutputs:
+    """A folder of a place; an output is gathered elsewhere and put there whole.
 
     Args:
-        location: which.
-        results: below which it must be.
-        threads: by which it is put there.
+        place: takes the outputs.
+        key: of the folder, with ``/`` at its end or without.
+        content_type: of the output; empty if it is not known.
         gathering: where it is gathered.
     """
 
-    def __init__(
-        self, location: str, results: LocalRoots, threads: FileThreads, gathering: Gathering
-    ) -> None:
-        self._location = location.rstrip("/")
-        self._results = results
-        self._threads = threads
+    def __init__(self, place: FilePlace, key: str, content_type: str, gathering: Gathering) -> None:
+        self._place = place
+        self._prefix = f"{key.rstrip('/')}/" if key.rstrip("/") else ""
+        self._content_type = content_type
         self._gathering = gathering
 
     async def present(self, names: Collection[str]) -> set[str]:
-        """None: a job of the API's writes anew what others have written."""
-        return set()
+        """Which outputs are there; see :class:`~.storage.OutputPlace`."""
+        # Outputs of other inputs may be there besides.
+        listing = await self._place.listing(self._prefix, 2 * MAX_FILES)
+        there = {each.name for each in listing}
+        return {name for name in names if output_name(name) in there}
 
     @asynccontextmanager
     async def output(self, name: str) -> AsyncIterator[OutputFile]:
         """One output; see :class:`~.storage.OutputPlace`."""
         async with self._gathering.file() as gathered:
-            yield _LocalOutput(
-                gathered, f"{self._location}/{output_name(name)}", self._results, self._threads
-            )
+            key = self._prefix + output_name(name)
+            yield _GatheredOutput(self._place, key, self._content_type, gathered)
 
 
-class _LocalOutput:
-    """An output on its way to a folder of results.
+class _GatheredOutput:
+    """An output on its way to its place.
 
     Args:
+        place: takes it.
+        key: of the output.
+        content_type: of the output.
         gathered: where it is gathered.
-        location: where it belongs.
-        results: below which that must be.
-        threads: by which it is put there.
     """
 
     def __init__(
-        self, gathered: GatheredFile, location: str, results: LocalRoots, threads: FileThreads
+        self, place: FilePlace, key: str, content_type: str, gathered: GatheredFile
     ) -> None:
         self.write = gathered.write
         self.restart = gathered.restart
+        self._place = place
+        self._key = key
+        self._content_type = content_type
         self._gathered = gathered
-        self._location = location
-        self._results = results
-        self._threads = threads
 
     async def finish(self) -> None:
         """Have it appear; see :class:`~.storage.OutputFile`."""
-        gathered = self._gathered
-        work = partial(local_place.put, self._results, self._location, gathered.blocks())
-        seconds = FILE_TIMEOUT + gathered.size / PUT_BYTES_PER_SECOND
-        try:
-            await self._threads.run(Path(self._location), work, seconds)
-        except ValueError as error:
-            raise StorageFailed(str(error)) from None
+        size = self._gathered.size
+        content = self._gathered.whole() if size else b""
+        await self._place.put(self._key, content, size, self._content_type)
 
 
 class UnfinishedOutputs:
