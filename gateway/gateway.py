@@ -40,7 +40,7 @@ from partway.gateway.service import Service
 from partway.gateway.serving.crowd import Crowd
 from partway.gateway.serving.dispatcher import Dispatcher
 from partway.gateway.serving.http1 import Http1Server
-from partway.gateway.serving.http2 import Http2Server
+from partway.gateway.serving.http2.server import Http2Server
 from partway.gateway.serving.listener import Listener
 from partway.gateway.serving.peers import TrustedProxies
 from partway.gateway.serving.repeated_lines import RepeatedLines

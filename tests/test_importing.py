@@ -82,7 +82,7 @@ from partway.gateway.operations.admin import AdminSocket
 from partway.gateway.operations.bidirectional import BidirectionalStream
 from partway.gateway.serving.dispatcher import Dispatcher
 from partway.gateway.serving.http1 import Http1Server
-from partway.gateway.serving.http2 import Http2Server
+from partway.gateway.serving.http2.server import Http2Server
 from partway.gateway.serving.listener import Listener
 
 async def run(endpoints):

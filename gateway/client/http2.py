@@ -40,7 +40,7 @@ from partway.gateway.limits import (
 from partway.protocol import limits
 from partway.protocol.eventstream import CONTENT_TYPE
 from partway.protocol.handshake import INPUT_END_HEADER, SPEAKS_TLS
-from partway.protocol.http2_frames import goaway
+from partway.protocol.http2.frames import goaway
 from partway.protocol.part_events import EventFault, ResponseEvents, encode_part
 from partway.protocol.parts import PayloadPart
 from partway.protocol.sigv4 import EventSigner

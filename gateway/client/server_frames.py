@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from partway.protocol.handshake import TLS_ALERT
-from partway.protocol.http2_frames import GOAWAY, HEAD_BYTES, SETTINGS, STREAM_ID
+from partway.protocol.http2.frames import GOAWAY, HEAD_BYTES, SETTINGS, STREAM_ID
 from partway.protocol.limits import HTTP2_MAX_FRAME
 
 #: A GOAWAY's two numbers; the debug data behind them is not looked at.

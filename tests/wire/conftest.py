@@ -50,7 +50,7 @@ def _fresh_metrics(monkeypatch: pytest.MonkeyPatch) -> None:
 def _reset_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Clients that do not end their side are told to at once, and not after half a minute."""
     for limit in ("HTTP2_LATE_QUIET", "HTTP2_LATE_QUIET_UNBEGUN", "HTTP2_LATE_QUIET_AT_CLOSE"):
-        monkeypatch.setattr(f"partway.gateway.serving.http2_late_input.{limit}", 0.01)
+        monkeypatch.setattr(f"partway.gateway.serving.http2.late_input.{limit}", 0.01)
 
 
 @pytest.fixture

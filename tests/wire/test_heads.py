@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from partway.gateway.serving import http2_late_input
+from partway.gateway.serving.http2 import late_input
 from partway.protocol.limits import (
     HTTP2_MAX_HEADER_BLOCK,
     KIB,
@@ -154,7 +154,7 @@ async def test_a_head_that_is_too_large_costs_nobody_else_anything(gateway_for):
 
 
 async def test_a_body_behind_such_a_head_is_dropped(gateway_for, monkeypatch):
-    monkeypatch.setattr(http2_late_input, "HTTP2_LATE_QUIET_UNBEGUN", PATIENCE)
+    monkeypatch.setattr(late_input, "HTTP2_LATE_QUIET_UNBEGUN", PATIENCE)
     gateway = await gateway_for()
     client = await connect(gateway)
     stream = client.request(bidirectional_request(sized(20 * KIB)))

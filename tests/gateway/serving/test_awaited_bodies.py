@@ -9,10 +9,10 @@ import pytest
 from partway.gateway.limits import HTTP2_OPENING_WINDOW, HTTP2_STREAM_WINDOW
 from partway.gateway.serving.awaited_bodies import AwaitedBodies
 from partway.gateway.serving.duplex import Parting
-from partway.gateway.serving.http2_stream import Http2Stream
+from partway.gateway.serving.http2.stream import Http2Stream
 from partway.protocol.errors import ClientLeft
 from partway.protocol.limits import WRITE_HIGH_WATER, WRITE_LOW_WATER
-from tests.gateway.serving.test_http2_stream import FakeCarrier
+from tests.gateway.serving.http2.test_stream import FakeCarrier
 from tests.wire.peers import soon
 
 

@@ -1,4 +1,4 @@
-"""partway.protocol.http2_gate: which of a client's frames h2 gets to see."""
+"""partway.protocol.http2.gate: which of a client's frames h2 gets to see."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from partway.protocol import limits
-from partway.protocol.http2_frames import frame
-from partway.protocol.http2_gate import FrameGate
+from partway.protocol.http2.frames import frame
+from partway.protocol.http2.gate import FrameGate
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 

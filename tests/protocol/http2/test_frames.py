@@ -9,7 +9,7 @@ from hyperframe.frame import (
     WindowUpdateFrame,
 )
 
-from partway.protocol.http2_frames import (
+from partway.protocol.http2.frames import (
     DATA,
     END_STREAM,
     HEADERS,

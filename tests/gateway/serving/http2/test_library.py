@@ -18,8 +18,8 @@ from hyperframe.frame import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from partway.gateway.serving.http2_library import PlainData, ServerLibrary, server_library
-from tests.gateway.serving.http2_wire import OPENING, head
+from partway.gateway.serving.http2.library import PlainData, ServerLibrary, server_library
+from tests.gateway.serving.http2.connection_parts import OPENING, head
 from tests.wire.floods import raw
 
 

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable
 
 from partway.gateway.serving.crowd import Visitor
-from partway.gateway.serving.http2_connection import Http2Connection
-from partway.gateway.serving.http2_connections import Connections, Dispatch, InReserve
+from partway.gateway.serving.http2.connection import Http2Connection
+from partway.gateway.serving.http2.lifetime import Connections, Dispatch, InReserve
 from partway.protocol.limits import HTTP2_MAX_STREAMS
 
 

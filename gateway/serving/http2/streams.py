@@ -31,17 +31,16 @@ from partway.gateway.limits import (
     HTTP2_OPENING_WINDOW,
 )
 from partway.gateway.serving.duplex import Parting
-from partway.gateway.serving.http2_connections import Connections
-from partway.gateway.serving.http2_exchange import Http2Exchange
-from partway.gateway.serving.http2_late_input import LateInput
-from partway.gateway.serving.http2_library import PlainData, ServerLibrary, text
-from partway.gateway.serving.http2_lifetime import Http2Lifetime
-from partway.gateway.serving.http2_stream import Http2Stream
-from partway.gateway.serving.http2_turns import SendingTurns
-from partway.gateway.serving.outlet import Outlet
+from partway.gateway.serving.http2.exchange import Http2Exchange
+from partway.gateway.serving.http2.late_input import LateInput
+from partway.gateway.serving.http2.library import PlainData, ServerLibrary, text
+from partway.gateway.serving.http2.lifetime import Connections, Http2Lifetime
+from partway.gateway.serving.http2.outlet import Outlet
+from partway.gateway.serving.http2.stream import Http2Stream
+from partway.gateway.serving.http2.turns import SendingTurns
 from partway.log_lines import LogLine
-from partway.protocol.http2_frames import rst_stream, window_update
-from partway.protocol.http2_gate import FrameGate
+from partway.protocol.http2.frames import rst_stream, window_update
+from partway.protocol.http2.gate import FrameGate
 
 log = logging.getLogger("partway.http2")
 

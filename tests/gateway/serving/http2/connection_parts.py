@@ -7,11 +7,10 @@ from hyperframe.frame import Frame, HeadersFrame, SettingsFrame
 
 from partway.gateway.serving.crowd import uncounted
 from partway.gateway.serving.exchange import Exchange
-from partway.gateway.serving.http2_connections import Connections
-from partway.gateway.serving.http2_lifetime import Http2Lifetime
-from partway.gateway.serving.outlet import Outlet
+from partway.gateway.serving.http2.lifetime import Connections, Http2Lifetime
+from partway.gateway.serving.http2.outlet import Outlet
 from partway.protocol import limits
-from partway.protocol.http2_gate import FrameGate
+from partway.protocol.http2.gate import FrameGate
 from tests.gateway.streams.fakes import FakeClock, FakeTransport
 from tests.wire.floods import PREFACE, raw
 

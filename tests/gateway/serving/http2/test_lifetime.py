@@ -14,7 +14,7 @@ from partway.gateway.limits import (
     HTTP2_PREMATURE_SHARE,
 )
 from partway.protocol import limits
-from tests.gateway.serving.http2_wire import OPENING, Parts, whole
+from tests.gateway.serving.http2.connection_parts import OPENING, Parts, whole
 from tests.wire.http2_streams import Code
 
 EVERY_STREAM = 2**31 - 1
@@ -85,7 +85,7 @@ async def test_a_stream_that_is_over_takes_no_place_until_its_client_ends_it(on)
 
 
 async def test_streams_of_all_connections_are_bounded_together(on, monkeypatch):
-    monkeypatch.setattr("partway.gateway.serving.http2_connections.HTTP2_MAX_STREAMS_IN_ALL", 5)
+    monkeypatch.setattr("partway.gateway.serving.http2.lifetime.HTTP2_MAX_STREAMS_IN_ALL", 5)
     on.siblings.streams = 4
     on.begin()
     assert on.siblings.streams == 5

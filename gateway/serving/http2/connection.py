@@ -19,17 +19,16 @@ from partway.gateway.limits import (
     TLS_READ_HELD,
 )
 from partway.gateway.serving.crowd import Visitor, uncounted
-from partway.gateway.serving.http2_connections import Connections
-from partway.gateway.serving.http2_library import server_library, settings_frame
-from partway.gateway.serving.http2_lifetime import Http2Lifetime
-from partway.gateway.serving.http2_streams import Http2Streams
-from partway.gateway.serving.outlet import Outlet
+from partway.gateway.serving.http2.library import server_library, settings_frame
+from partway.gateway.serving.http2.lifetime import Connections, Http2Lifetime
+from partway.gateway.serving.http2.outlet import Outlet
+from partway.gateway.serving.http2.streams import Http2Streams
 from partway.log_lines import LogLine
 from partway.protocol import limits
 from partway.protocol.connection import Cancellable
 from partway.protocol.gathering import gathering
-from partway.protocol.http2_frames import goaway, window_update
-from partway.protocol.http2_gate import FrameGate
+from partway.protocol.http2.frames import goaway, window_update
+from partway.protocol.http2.gate import FrameGate
 from partway.protocol.prompt_acks import acknowledge, prompt_acks
 from partway.protocol.rounds import rounds
 

@@ -29,11 +29,18 @@ from partway.gateway.limits import (
     HTTP2_LATE_QUIET,
     HTTP2_LATE_QUIET_AT_CLOSE,
 )
-from partway.gateway.serving.http2_library import server_library
-from partway.gateway.serving.http2_streams import Http2Streams
+from partway.gateway.serving.http2.library import server_library
+from partway.gateway.serving.http2.streams import Http2Streams
 from partway.protocol import limits
-from partway.protocol.http2_gate import FrameGate
-from tests.gateway.serving.http2_wire import OPENING, PEER, Operation, Parts, head, whole
+from partway.protocol.http2.gate import FrameGate
+from tests.gateway.serving.http2.connection_parts import (
+    OPENING,
+    PEER,
+    Operation,
+    Parts,
+    head,
+    whole,
+)
 from tests.wire.http2_streams import Code
 
 QUARTER = HTTP2_CONNECTION_WINDOW // 4

@@ -15,7 +15,7 @@ from partway.gateway.limits import (
     HTTP2_LATE_TIMEOUT,
     HTTP2_OPENING_WINDOW,
 )
-from partway.gateway.serving.http2_connections import Connections
+from partway.gateway.serving.http2.lifetime import Connections
 
 #: Credit is given back in steps of this size, as on streams that are open.
 _CREDIT_STEP = HTTP2_OPENING_WINDOW // 2

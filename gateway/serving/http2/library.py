@@ -15,7 +15,7 @@ from h2.stream import StreamState
 
 from partway.gateway.limits import HTTP2_CONNECTION_WINDOW, HTTP2_OPENING_WINDOW
 from partway.protocol import limits
-from partway.protocol.http2_frames import SETTINGS, frame
+from partway.protocol.http2.frames import SETTINGS, frame
 
 # It writes every header that it decodes at debug level, and so tokens and signatures.
 logging.getLogger("hpack").setLevel(logging.INFO)

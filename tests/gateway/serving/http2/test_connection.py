@@ -20,12 +20,19 @@ from hyperframe.frame import (
 
 from partway.gateway.limits import HTTP2_CONNECTION_WINDOW, HTTP2_OPENING_WINDOW
 from partway.gateway.serving.crowd import uncounted
-from partway.gateway.serving.http2_connection import Http2Connection
-from partway.gateway.serving.http2_connections import Connections
+from partway.gateway.serving.http2.connection import Http2Connection
+from partway.gateway.serving.http2.lifetime import Connections
 from partway.gateway.serving.strangers import Account
 from partway.protocol import limits
 from partway.protocol.gathering import gathering
-from tests.gateway.serving.http2_wire import OPENING, PEER, Operation, frames_in, head, whole
+from tests.gateway.serving.http2.connection_parts import (
+    OPENING,
+    PEER,
+    Operation,
+    frames_in,
+    head,
+    whole,
+)
 from tests.gateway.streams.fakes import FakeTransport
 from tests.wire.floods import PREFACE, raw
 from tests.wire.http2_streams import Code

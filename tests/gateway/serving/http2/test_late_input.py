@@ -14,9 +14,9 @@ from partway.gateway.limits import (
     HTTP2_LATE_TIMEOUT,
     HTTP2_OPENING_WINDOW,
 )
-from partway.gateway.serving.http2_connections import Connections
-from partway.gateway.serving.http2_late_input import LateInput
-from tests.gateway.serving.http2_wire import Operation
+from partway.gateway.serving.http2.late_input import LateInput
+from partway.gateway.serving.http2.lifetime import Connections
+from tests.gateway.serving.http2.connection_parts import Operation
 from tests.gateway.streams.fakes import FakeClock
 
 pytestmark = pytest.mark.clause("2.3-6")

@@ -9,7 +9,7 @@ from h2.errors import ErrorCodes
 
 from partway.gateway.limits import HTTP2_OPENING_WINDOW, HTTP2_STREAM_WINDOW
 from partway.gateway.serving.duplex import Parting
-from partway.gateway.serving.http2_stream import Http2Stream
+from partway.gateway.serving.http2.stream import Http2Stream
 from partway.protocol.limits import HTTP2_MAX_FRAME, LINGER_TIMEOUT
 from tests.gateway.streams.fakes import FakeClock
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from partway.gateway.limits import HTTP2_MAX_UNSENT
-from partway.gateway.serving.outlet import Outlet
+from partway.gateway.serving.http2.outlet import Outlet
 from partway.protocol.limits import FINISH_TIMEOUT, LINGER_TIMEOUT, WRITE_HIGH_WATER
 from tests.gateway.streams.fakes import FakeClock, FakeTransport
 

@@ -8,7 +8,7 @@ from partway.gateway.serving.awaited_bodies import AwaitedBodies
 from partway.gateway.serving.crowd import Visitor
 from partway.gateway.serving.duplex import Duplex
 from partway.gateway.serving.exchange import NO_HEADERS, TrailingExchange
-from partway.gateway.serving.http2_stream import Carrier, Http2Stream
+from partway.gateway.serving.http2.stream import Carrier, Http2Stream
 from partway.protocol.errors import ClientLeft
 from partway.protocol.http_date import http_date
 

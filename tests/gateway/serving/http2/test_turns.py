@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from partway.gateway.serving.http2_turns import SendingTurns
+from partway.gateway.serving.http2.turns import SendingTurns
 
 FRAME = 10
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from partway.gateway.serving.http2_stream import Http2Stream
+from partway.gateway.serving.http2.stream import Http2Stream
 
 #: Streams that may find the connection's window too small for their last event before the rest
 #: are left to wait for more of it.

@@ -8,11 +8,11 @@ import pytest
 from h2.errors import ErrorCodes
 
 from partway.gateway.serving.duplex import Parting
-from partway.gateway.serving.http2_exchange import Http2Exchange
-from partway.gateway.serving.http2_stream import Http2Stream
+from partway.gateway.serving.http2.exchange import Http2Exchange
+from partway.gateway.serving.http2.stream import Http2Stream
 from partway.protocol.errors import ClientLeft
 from partway.protocol.limits import WRITE_HIGH_WATER
-from tests.gateway.serving.test_http2_stream import FakeCarrier
+from tests.gateway.serving.http2.test_stream import FakeCarrier
 
 HEADERS = [
     (":method", "GET"),

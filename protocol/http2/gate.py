@@ -7,7 +7,7 @@ seen a client's GOAWAY. Both are decided here, on frame headers alone.
 from __future__ import annotations
 
 from partway.protocol import limits
-from partway.protocol.http2_frames import (
+from partway.protocol.http2.frames import (
     ACK,
     CONTINUATION,
     DATA,
