@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from typing import Final
 
 # Types.
@@ -23,6 +24,8 @@ PRIORITY: Final = 0x20
 
 #: Of a frame's head: its size, and which bits of its last four bytes are the stream's number.
 HEAD_BYTES: Final = 9
+#: A head's numbers: its length's upper 16 bits and lower 8, type, flags, and the stream's number.
+HEAD: Final = struct.Struct("!HBBBI")
 STREAM_ID: Final = 0x7FFF_FFFF
 
 #: A GOAWAY's payload has at least two numbers of four bytes, the last stream's and an error code.

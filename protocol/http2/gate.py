@@ -27,7 +27,6 @@ from partway.protocol.http2.frames import (
     size_updates,
     window_update,
 )
-from partway.protocol.opening import HTTP2_PREFACE
 from partway.protocol.rates import TokenBucket
 
 _MAX_WINDOW = 2**31 - 1
@@ -36,14 +35,13 @@ _MAX_WINDOW = 2**31 - 1
 class FrameGate:
     """Decides which frames of one connection h2 sees.
 
-    The owner calls :meth:`feed`, then :meth:`take` until it is not :attr:`waiting` any more, in
-    turns with other connections. After each turn it gives back :attr:`owed_credit`, resets
-    :attr:`overdoing`, answers for :attr:`closed_streams` and, if :attr:`overdone`, closes the
-    connection to new streams.
+    The owner cuts what it reads into whole frames, in turns with other connections. In a turn,
+    between :meth:`begin_turn` and :meth:`end_turn`, it calls :meth:`takes_data` or :meth:`instead`
+    for each frame, and counts :attr:`turn_left` down. DATA is judged by its head alone. After each
+    turn the owner gives back :attr:`owed_credit`, resets :attr:`overdoing`, answers for
+    :attr:`closed_streams` and, if :attr:`overdone`, closes the connection to new streams.
 
     Rules:
-        0. A frame that announces more than we accept is refused by its header (RFC 9113 §4.2): h2
-           would first gather all of it.
         1. A client's GOAWAY is kept from h2: it limits only streams that a server begins
            (RFC 9113 §6.8), and after it h2 refuses to send data (clause 2.1-4). One that is not
            as it must be is a connection error, which h2 makes of it.
@@ -69,8 +67,6 @@ class FrameGate:
     """
 
     def __init__(self, now: float, max_streams: int = limits.HTTP2_MAX_STREAMS) -> None:
-        #: Whether a frame was announced that is too large (rule 0): no later byte is understood.
-        self.oversized = False
         #: Why the connection is to be closed to new streams, once it is.
         self.overdone: str | None = None
         #: Bytes of dropped DATA, to be given back to the connection's window.
@@ -83,12 +79,12 @@ class FrameGate:
         self.unopened_reset = False
         #: Whether the client has said GOAWAY.
         self.client_goes = False
+        #: How many more frames this turn has room for; some header blocks count as several.
+        self.turn_left = 0
         #: Highest stream that h2 has seen the headers of.
         self.last_stream = 0
-        self._buffer = b""
-        self._preface_left = len(HTTP2_PREFACE)
         self._closed_to_new = False
-        self._turn_left = 0
+        self._added_up: dict[int, int] = {}  # WINDOW_UPDATE of this turn, by stream (rule 3)
         self._pongs_due = 0
         self._headers_lost = False
         self._block: list[bytes] | None = None
@@ -111,18 +107,13 @@ class FrameGate:
 
     # --- What the owner tells --------------------------------------------------------------------
 
-    def feed(self, data: bytes) -> None:
-        """Take in bytes that the client has sent."""
-        self._buffer = self._buffer + data if self._buffer else data
-        self._judge_block()
-
     def close_to_new(self) -> None:
         """From here on new streams are dropped unseen; what runs goes on."""
         self._closed_to_new = True
 
     def drop(self) -> None:
-        """The connection is gone: let go of what was held of frames and blocks."""
-        self._buffer, self._block = b"", None
+        """The connection is gone: let go of what was held of a block."""
+        self._block = None
 
     def stream_reset(self, stream_id: int) -> None:
         """We have reset a stream: what the client still sends on it is not looked at."""
@@ -164,76 +155,72 @@ class FrameGate:
         return within
 
     @property
-    def held(self) -> int:
-        """Bytes of frames that are not whole, and of a header block that is not."""
-        return len(self._buffer) + (self._block_size if self._block else 0)
+    def in_block(self) -> bool:
+        """Whether a header block has begun that is not whole."""
+        return self._block is not None
 
     @property
-    def waiting(self) -> bool:
-        """Whether a whole frame waits for its turn, or a head that announces one too large."""
-        size = len(self._buffer)
-        if self._preface_left:
-            return size > 0
-        if self.oversized or size < HEAD_BYTES:
-            return False
-        length = int.from_bytes(self._buffer[:3], "big")
-        return size >= HEAD_BYTES + length or length > limits.HTTP2_MAX_FRAME
+    def held(self) -> int:
+        """Bytes of a header block that is not whole."""
+        return self._block_size if self._block else 0
 
     # --- A turn ----------------------------------------------------------------------------------
 
-    def take(self, now: float) -> bytes:
-        """The frames of one turn, as bytes for h2: whole frames only."""
-        buffer = self._buffer
-        kept: list[bytes] = []
-        updates: dict[int, int] = {}
-        run = 0  # where what is kept as it is begins
-        at = min(self._preface_left, len(buffer))
-        self._preface_left -= at
-        self._turn_left = limits.HTTP2_FRAMES_PER_TURN if not self._preface_left else 0
-        while self._turn_left > 0 and not self.oversized:
-            self._turn_left -= 1
-            start = at + HEAD_BYTES
-            if start > len(buffer):
-                break
-            length = int.from_bytes(buffer[at : at + 3], "big")
-            if length > limits.HTTP2_MAX_FRAME:  # rule 0
-                self.oversized = True
-                break
-            end = start + length
-            if end > len(buffer):
-                break
-            instead = self._frame(buffer, at, end, now, updates)
-            if instead is not None:
-                kept.append(buffer[run:at])
-                kept.append(instead)
-                run = end
-            at = end
-        kept.append(buffer[run:at])
-        self._buffer = buffer[at:]
-        self._judge_block()
-        kept += [window_update(credit, stream_id) for stream_id, credit in updates.items()]
-        return kept[0] if len(kept) == 1 else b"".join(kept)
+    def begin_turn(self) -> None:
+        """Make room for one turn's frames in :attr:`turn_left`."""
+        self.turn_left = limits.HTTP2_FRAMES_PER_TURN
 
-    def _frame(
-        self, buffer: bytes, at: int, end: int, now: float, updates: dict[int, int]
+    def end_turn(self) -> bytes:
+        """Return the turn's WINDOW_UPDATE frames that rule 3 has added up, for h2."""
+        updates, self._added_up = self._added_up, {}
+        return b"".join(window_update(credit, stream_id) for stream_id, credit in updates.items())
+
+    def takes_data(self, size: int, flags: int, stream_id: int, now: float) -> bool:
+        """Judge a DATA frame outside of header blocks, by its head.
+
+        Returns:
+            Whether h2 sees the frame; else it is dropped.
+        """
+        if stream_id in self._reset or self._is_unseen(stream_id):  # rule 6
+            self.owed_credit += size
+            if flags & END_STREAM:
+                self._reset.pop(stream_id, None)
+            return False
+        if self._is_over(stream_id):
+            self.owed_credit += size
+            if self.reset_provoked(now):
+                self.closed_streams.append(stream_id)
+            return False
+        if size <= limits.HTTP2_TINY_DATA and not flags & END_STREAM:
+            so_far = self._open[stream_id] = self._open.get(stream_id, 0) + 1
+            # A stream that has sent few of them has not used the bucket up.
+            if not self._tiny.take(now) and so_far > limits.HTTP2_TINY_RATE:  # rule 4
+                self.overdoing.add(stream_id)
+        return True
+
+    def instead(
+        self, whole: bytes, kind: int, flags: int, stream_id: int, now: float
     ) -> bytes | None:
-        """What h2 gets in a frame's place: None for the frame itself, other bytes, or no bytes."""
-        kind, flags = buffer[at + 3], buffer[at + 4]
-        stream_id = int.from_bytes(buffer[at + 5 : at + HEAD_BYTES], "big") & STREAM_ID
+        """Judge a whole frame, and say what h2 gets in its place.
+
+        Returns:
+            None for the frame itself, other bytes, or no bytes.
+        """
         if self._block is not None and kind != CONTINUATION:
             # Nothing may come inside a header block; h2 says so, unless it never sees the block.
             broken, self._block = b"".join(self._block), None
             if broken:
-                return broken + buffer[at:end]
+                return broken + whole
         if kind == DATA:
-            return self._data(end - at - HEAD_BYTES, flags, stream_id, now)
+            size = len(whole) - HEAD_BYTES
+            return None if self.takes_data(size, flags, stream_id, now) else b""
         if kind in (HEADERS, CONTINUATION):
-            return self._header_block(buffer[at:end], kind, flags, stream_id, now)
+            return self._header_block(whole, kind, flags, stream_id, now)
         if kind == RST_STREAM:
             return self._rst_stream(stream_id, now)
         if kind == WINDOW_UPDATE:
-            return self._window_update(buffer[at + HEAD_BYTES : end], stream_id, now, updates)
-        if kind == GOAWAY and not stream_id and end - at >= HEAD_BYTES + GOAWAY_BYTES:  # rule 1
+            return self._window_update(whole[HEAD_BYTES:], stream_id, now)
+        if kind == GOAWAY and not stream_id and len(whole) >= HEAD_BYTES + GOAWAY_BYTES:  # rule 1
             self.client_goes = True
             return b""
         if kind == PING and flags & ACK and self._pongs_due:
@@ -242,23 +229,20 @@ class FrameGate:
         bucket = self._settings if kind == SETTINGS else self._controls
         return None if bucket.take(now) else self._overdo("control frames")
 
-    def _data(self, length: int, flags: int, stream_id: int, now: float) -> bytes | None:
-        if stream_id in self._reset or self._is_unseen(stream_id):  # rule 6
-            self.owed_credit += length
-            if flags & END_STREAM:
-                self._reset.pop(stream_id, None)
-            return b""
-        if self._is_over(stream_id):
-            self.owed_credit += length
-            if self.reset_provoked(now):
-                self.closed_streams.append(stream_id)
-            return b""
-        if length <= limits.HTTP2_TINY_DATA and not flags & END_STREAM:
-            so_far = self._open[stream_id] = self._open.get(stream_id, 0) + 1
-            # Whoever has sent few of them is not the one that used the bucket up.
-            if not self._tiny.take(now) and so_far > limits.HTTP2_TINY_RATE:  # rule 4
-                self.overdoing.add(stream_id)
-        return None
+    def announced(self, head: bytes) -> None:
+        """Judge the head of a frame that is not whole, while :attr:`in_block`.
+
+        A header block that is too large is dropped with the frame that comes next (rule 5).
+        """
+        if not self._block or len(head) < HEAD_BYTES or head[3] != CONTINUATION:
+            return
+        size = HEAD_BYTES + int.from_bytes(head[:3], "big")
+        if self._block_size + size > limits.HTTP2_MAX_HEADER_BLOCK:
+            self._headers_lost = True
+            self._block.clear()
+            self._overdo("a header block")
+
+    # --- Inside ----------------------------------------------------------------------------------
 
     def _header_block(
         self, data: bytes, kind: int, flags: int, stream_id: int, now: float
@@ -296,24 +280,13 @@ class FrameGate:
         if self._headers_lost:
             ends = stream_id in self._open and first_flags & END_STREAM
             return frame(DATA, END_STREAM, stream_id) if ends else b""
-        self._turn_left -= limits.HTTP2_HEADERS_IN_FRAMES
-        self._turn_left -= len(whole) // limits.HTTP2_HEADER_BYTES_IN_A_FRAME
+        self.turn_left -= limits.HTTP2_HEADERS_IN_FRAMES
+        self.turn_left -= len(whole) // limits.HTTP2_HEADER_BYTES_IN_A_FRAME
         self._count_headers((len(whole) - limits.HTTP2_LARGE_HEADERS) // limits.KIB, now)
         if stream_id > self.last_stream:
             self.last_stream = stream_id
             self._open[stream_id] = 0
         return whole
-
-    def _judge_block(self) -> None:
-        """Drop a header block that is too large with the frame that comes next (rule 5)."""
-        buffer = self._buffer
-        if not self._block or len(buffer) < HEAD_BYTES or buffer[3] != CONTINUATION:
-            return
-        announced = HEAD_BYTES + int.from_bytes(buffer[:3], "big")
-        if self._block_size + announced > limits.HTTP2_MAX_HEADER_BLOCK:
-            self._headers_lost = True
-            self._block.clear()
-            self._overdo("a header block")
 
     def _count_headers(self, blocks: int, now: float) -> bool:
         """Whether ``blocks`` more header blocks are within their bucket."""
@@ -334,15 +307,14 @@ class FrameGate:
             self._overdo("resets")  # the last one still is one: its stream is over
         return None
 
-    def _window_update(
-        self, payload: bytes, stream_id: int, now: float, updates: dict[int, int]
-    ) -> bytes | None:
+    def _window_update(self, payload: bytes, stream_id: int, now: float) -> bytes | None:
         if stream_id in self._reset or self._is_unseen(stream_id) or self._is_over(stream_id):
             return b""
         increment = int.from_bytes(payload, "big") & STREAM_ID
         if self._updates.take(now) or len(payload) != 4 or not increment:
             return None
-        updates[stream_id] = min(_MAX_WINDOW, updates.get(stream_id, 0) + increment)  # rule 3
+        so_far = self._added_up.get(stream_id, 0)
+        self._added_up[stream_id] = min(_MAX_WINDOW, so_far + increment)  # rule 3
         return b""
 
     def _is_unseen(self, stream_id: int) -> bool:

@@ -8,7 +8,8 @@ from partway.gateway.serving.awaited_bodies import AwaitedBodies
 from partway.gateway.serving.crowd import Visitor
 from partway.gateway.serving.duplex import Duplex
 from partway.gateway.serving.exchange import NO_HEADERS, TrailingExchange
-from partway.gateway.serving.http2.stream import Carrier, Http2Stream
+from partway.gateway.serving.http2.sending import Http2Sender
+from partway.gateway.serving.http2.stream import Http2Stream
 from partway.protocol.errors import ClientLeft
 from partway.protocol.http_date import http_date
 
@@ -19,7 +20,7 @@ class Http2Exchange(TrailingExchange):
     def __init__(
         self,
         stream: Http2Stream,
-        carrier: Carrier,
+        sender: Http2Sender,
         raw_headers: Sequence[tuple[str, str]],
         peer: str,
         *,
@@ -35,7 +36,7 @@ class Http2Exchange(TrailingExchange):
             encrypted=encrypted,
         )
         self._stream = stream
-        self._carrier = carrier
+        self._sender = sender
         self._awaited: AwaitedBodies | None = None
 
     # --- The request's body ----------------------------------------------------------------------
@@ -132,15 +133,15 @@ class Http2Exchange(TrailingExchange):
         self._stream.answered = True
         self._stop_awaiting()
         if body or trailers is not None:
-            self._carrier.send_head(self._stream.stream_id, head)
+            self._sender.send_head(self._stream.stream_id, head)
             self._stream.send_whole(body, trailers)
         else:
             self._stream.send_only_head(head)
 
     def _send_head(self, headers: list[tuple[str, str]]) -> None:
         """Send a head now, without waiting for what follows it."""
-        self._carrier.send_head(self._stream.stream_id, headers)
-        self._carrier.wants_to_send(self._stream)
+        self._sender.send_head(self._stream.stream_id, headers)
+        self._sender.stream_ready(self._stream)
 
     def _head(self, status: int, headers: Mapping[str, str]) -> list[tuple[str, str]]:
         return [

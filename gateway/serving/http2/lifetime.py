@@ -21,7 +21,7 @@ from partway.gateway.limits import (
 from partway.gateway.serving.crowd import Visitor
 from partway.gateway.serving.exchange import Exchange
 from partway.gateway.serving.fullest import Fullest
-from partway.gateway.serving.http2.outlet import Outlet
+from partway.gateway.serving.http2.sending import Outlet
 from partway.log_lines import LogLine
 from partway.protocol import limits
 from partway.protocol.connection import Cancellable
@@ -145,7 +145,7 @@ class Http2Lifetime:
 
     Args:
         gate: the connection's gate.
-        out: the connection's way out.
+        out: the connection's transport.
         siblings: the connections of its server.
         flush: writes what the HTTP/2 library has to send.
         on_closing: called when it is closed to new streams.

@@ -14,6 +14,7 @@ from h2.errors import ErrorCodes
 
 from partway.gateway.limits import HTTP2_OPENING_WINDOW, HTTP2_STREAM_WINDOW
 from partway.gateway.serving.duplex import Duplex, DuplexHandler, Parting
+from partway.gateway.serving.http2.sending import Http2Sender
 from partway.protocol.connection import Cancellable
 from partway.protocol.limits import HTTP2_MAX_FRAME, WRITE_HIGH_WATER, WRITE_LOW_WATER
 from partway.protocol.lingering import Lingering
@@ -23,25 +24,8 @@ from partway.protocol.rounds import rounds
 _CREDIT_STEP = HTTP2_OPENING_WINDOW // 2
 
 
-class Carrier(Protocol):
-    """What a stream needs of its connection."""
-
-    def send_head(
-        self, stream_id: int, headers: list[tuple[str, str]], *, end: bool = False
-    ) -> None:
-        """Send a response's head, together with what follows it; or what ends it, its trailers."""
-
-    def send_data(self, stream_id: int, data: bytes, *, end: bool) -> None:
-        """Send one DATA frame, within the window."""
-
-    def wants_to_send(self, stream: Http2Stream) -> None:
-        """Call :meth:`Http2Stream.send_frame` soon, in turns with the other streams."""
-
-    def window(self, stream_id: int, *, whole: bool) -> int:
-        """Bytes that may be sent now; only if ``whole`` with those held back (clause 2.3-6)."""
-
-    def give_credit(self, stream_id: int, size: int) -> None:
-        """Let the client send more on a stream."""
+class StreamTable(Protocol):
+    """The streams of a connection, as one of them sees them."""
 
     def reset(self, stream_id: int, code: ErrorCodes) -> None:
         """Send RST_STREAM; the stream is over for client and gateway."""
@@ -53,10 +37,7 @@ class Carrier(Protocol):
         """Nothing more is sent on this stream."""
 
     def ping(self, payload: bytes) -> int:
-        """Send PING; returns its position for :meth:`flushed`."""
-
-    def flushed(self, position: int) -> bool:
-        """Whether the socket has taken everything up to ``position``."""
+        """Send PING; returns its position in what the connection sends."""
 
 
 class Http2Stream(Duplex):
@@ -67,21 +48,21 @@ class Http2Stream(Duplex):
     may be larger than a window (clause 2.6-3).
 
     Args:
-        carrier: the connection.
+        sender: sends heads and DATA.
+        table: the streams of the connection.
         stream_id: the stream's id.
     """
 
     pingable = True
 
-    def __init__(self, carrier: Carrier, stream_id: int) -> None:
+    def __init__(self, sender: Http2Sender, table: StreamTable, stream_id: int) -> None:
         self.stream_id = stream_id
         #: The request's task; it is cancelled if the client leaves before it has been answered.
         self.task: asyncio.Task[None] | None = None
         self.opened_at = 0.0
         self.answered = False
-        #: Up to this size an event is not cut at the end of the window (clause 2.3-6): 0 for none.
-        self.uncut = 0
-        self._carrier = carrier
+        self._sender = sender
+        self._table = table
         self._handler: DuplexHandler | None = None
         self._high_water = WRITE_HIGH_WATER
         self._low_water = WRITE_LOW_WATER
@@ -134,7 +115,7 @@ class Http2Stream(Duplex):
         if self._queued > self._high_water and not self._blocked and self._handler is not None:
             self._blocked = True
             self._handler.writing_paused()
-        self._carrier.wants_to_send(self)
+        self._sender.stream_ready(self)
 
     def finish(self, last: bytes, otherwise: bytes) -> None:
         if self._over or self._last is not None:
@@ -142,7 +123,7 @@ class Http2Stream(Duplex):
         self._last = last
         self._otherwise = otherwise
         self._drop_input()
-        self._carrier.wants_to_send(self)
+        self._sender.stream_ready(self)
         if not self._over:
             self._look_later(Lingering(self._queued))
 
@@ -164,10 +145,10 @@ class Http2Stream(Duplex):
 
     def ping(self, payload: bytes) -> int:
         # Every stream counts its own; the first half of the counter makes room for whose it is.
-        return self._carrier.ping(self.stream_id.to_bytes(4, "big") + payload[4:])
+        return self._table.ping(self.stream_id.to_bytes(4, "big") + payload[4:])
 
     def flushed(self, position: int) -> bool:
-        return self._carrier.flushed(position)
+        return self._sender.flushed(position)
 
     @property
     def buffered_bytes(self) -> int:
@@ -193,7 +174,7 @@ class Http2Stream(Duplex):
         self._whole = True
         if not self._over:
             self._drop_input()
-            self._carrier.send_head(self.stream_id, headers, end=True)
+            self._sender.send_head(self.stream_id, headers, end=True)
             self._response_ended()
 
     def finish_with_trailers(self, trailers: list[tuple[str, str]]) -> None:
@@ -251,11 +232,11 @@ class Http2Stream(Duplex):
         if not self._queue:
             return self._send_last()
         # Nothing is held back for a last event where none can come.
-        data = self._take(self._carrier.window(self.stream_id, whole=self.uses_whole_window))
+        data = self._take(self._sender.window(self.stream_id, whole=self.uses_whole_window))
         if not data:
             return 0
         ends = not self._queue and self._last == b"" and self._trailers is None
-        self._carrier.send_data(self.stream_id, data, end=ends)
+        self._sender.send_data(self.stream_id, data, end=ends)
         if ends:
             self._response_ended()
         elif self._blocked and self._queued <= self._low_water and self._handler is not None:
@@ -285,7 +266,7 @@ class Http2Stream(Duplex):
                 handler.input_ended()
         elif self._owed_credit >= _CREDIT_STEP:
             owed, self._owed_credit = self._owed_credit, 0
-            self._carrier.give_credit(self.stream_id, owed)
+            self._sender.give_credit(self.stream_id, owed)
 
     def _take(self, window: int) -> bytes:
         """Take one frame's bytes off the queue; events are joined, and cut if need be."""
@@ -311,33 +292,33 @@ class Http2Stream(Duplex):
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def _is_to_wait(self, size: int, window: int) -> bool:
-        """Whether an event waits until all of it fits: no exception could follow half an event.
+        """Whether an event waits until all of it fits (clause 2.3-6).
 
-        It does only where bytes are held back for an exception: where the stream's own window is
-        short.
+        No exception could follow half an event. An event waits only where bytes are held back for
+        an exception: where the stream's own window is short.
         """
-        if size <= window or size > self.uncut:
+        sender, stream_id = self._sender, self.stream_id
+        if size <= window or size > sender.uncut:
             return False
-        carrier, stream_id = self._carrier, self.stream_id
-        return carrier.window(stream_id, whole=True) > carrier.window(stream_id, whole=False)
+        return sender.window(stream_id, whole=True) > sender.window(stream_id, whole=False)
 
     def _send_last(self) -> int:
         """Send the last event, which may use the bytes held back for it, and END_STREAM."""
         last = self._last
         if self._trailers is not None and last is not None:  # they need no window
-            self._carrier.send_head(self.stream_id, self._trailers, end=True)
+            self._sender.send_head(self.stream_id, self._trailers, end=True)
             self._response_ended()
             return 1
-        if last is None or len(last) > self._carrier.window(self.stream_id, whole=True):
+        if last is None or len(last) > self._sender.window(self.stream_id, whole=True):
             return 0
-        self._carrier.send_data(self.stream_id, last, end=True)
+        self._sender.send_data(self.stream_id, last, end=True)
         self._response_ended()
         return len(last) + 1
 
     def _response_ended(self) -> None:
         if not self._request_ended:
             unbegun = self._whole and not self._begun_request
-            self._carrier.await_end(self.stream_id, self._owed_credit, unbegun=unbegun)
+            self._table.await_end(self.stream_id, self._owed_credit, unbegun=unbegun)
         self._end()
 
     def _look_later(self, lingering: Lingering) -> None:
@@ -347,7 +328,7 @@ class Http2Stream(Duplex):
         if lingering.look(self._queued):
             self._look_later(lingering)
             return
-        window = self._carrier.window(self.stream_id, whole=True)
+        window = self._sender.window(self.stream_id, whole=True)
         if self._begun or not self._otherwise or len(self._otherwise) > window:
             self._reset(ErrorCodes.INTERNAL_ERROR)
             return
@@ -358,7 +339,7 @@ class Http2Stream(Duplex):
 
     def _reset(self, code: ErrorCodes) -> None:
         if not self._over:
-            self._carrier.reset(self.stream_id, code)
+            self._table.reset(self.stream_id, code)
             self._end()
 
     def _end(self) -> None:
@@ -368,7 +349,7 @@ class Http2Stream(Duplex):
         self._queue.clear()
         self._queued = 0
         self._drop_input()
-        self._carrier.stream_over(self)
+        self._table.stream_over(self)
         if self._handler is not None:
             self._tell_lost()
         elif self.task is not None and not self.answered:

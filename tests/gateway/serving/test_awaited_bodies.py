@@ -21,7 +21,7 @@ class Awaited:
 
     def __init__(self, taken_within=60.0, **carrier):
         self.carrier = FakeCarrier(**carrier)
-        self.stream = Http2Stream(self.carrier, 5)
+        self.stream = Http2Stream(self.carrier, self.carrier, 5)
         self.left = 0
         self.bodies = AwaitedBodies(self.stream, self._on_left, taken_within)
 
@@ -118,11 +118,11 @@ async def test_over_the_high_water_mark_the_writer_waits(awaited):
     await turn()
     assert not writing.done()
     made.carrier.free = WRITE_HIGH_WATER - WRITE_LOW_WATER - 100
-    made.carrier.wants_to_send(made.stream)
+    made.carrier.stream_ready(made.stream)
     await turn()
     assert not writing.done()
     made.carrier.free = 104
-    made.carrier.wants_to_send(made.stream)
+    made.carrier.stream_ready(made.stream)
     await soon(writing)
 
 

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from partway.protocol import limits
 from partway.protocol.http2.frames import frame
-from partway.protocol.http2.gate import FrameGate
+from tests.gateway.serving.http2.gated import GateAndReader
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
@@ -68,7 +68,7 @@ def parsed(data):
 
 @pytest.fixture
 def gate():
-    gate = FrameGate(0.0)
+    gate = GateAndReader(0.0)
     gate.feed(PREFACE)
     assert gate.take(0.0) == PREFACE
     return gate
@@ -103,7 +103,7 @@ def test_what_is_ordinary_passes_as_it_is(gate):
 
 @given(st.lists(st.integers(1, 30), min_size=1, max_size=50))
 def test_any_cut_of_the_bytes_gives_the_same(sizes):
-    gate = FrameGate(0.0)
+    gate = GateAndReader(0.0)
     rest, out = PREFACE + raw(*ORDINARY), b""
     whole = rest
     while rest:
@@ -252,7 +252,7 @@ def test_large_headers_count_for_more_once_they_are_decoded(gate):
 
 
 def test_as_many_streams_may_begin_at_once_as_may_be_open():
-    gate = FrameGate(0.0, max_streams=5000)
+    gate = GateAndReader(0.0, max_streams=5000)
     burst = [headers(2 * number + 1) for number in range(5000)]
     gate.feed(PREFACE)
     assert passed(gate, *burst) == PREFACE + raw(*burst)
@@ -410,10 +410,10 @@ def test_a_header_block_that_is_not_whole_holds_64_kib_at_most(gate, size, piece
         gate.feed(sent[at : at + piece])
         while gate.waiting:
             assert gate.take(0.0) == b""
-        most = max(most, gate.held)
+        most = max(most, gate.held_in_all)
     assert most <= limits.HTTP2_MAX_HEADER_BLOCK
     assert gate.overdone == "a header block"
-    assert gate.held < size + 100, "the frame that is not whole is all that is left"
+    assert gate.held_in_all < size + 100, "the frame that is not whole is all that is left"
 
 
 def test_a_frame_inside_a_header_block_is_left_to_h2(gate):
@@ -477,7 +477,7 @@ def test_only_so_many_streams_that_we_reset_are_remembered(gate):
 
 @given(st.binary(max_size=300))
 def test_garbage_raises_nothing(garbage):
-    gate = FrameGate(0.0)
+    gate = GateAndReader(0.0)
     gate.feed(PREFACE + garbage)
     gate.take(0.0)
     while gate.waiting:

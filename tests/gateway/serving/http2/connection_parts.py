@@ -8,9 +8,9 @@ from hyperframe.frame import Frame, HeadersFrame, SettingsFrame
 from partway.gateway.serving.crowd import uncounted
 from partway.gateway.serving.exchange import Exchange
 from partway.gateway.serving.http2.lifetime import Connections, Http2Lifetime
-from partway.gateway.serving.http2.outlet import Outlet
+from partway.gateway.serving.http2.sending import Outlet
 from partway.protocol import limits
-from partway.protocol.http2.gate import FrameGate
+from tests.gateway.serving.http2.gated import GateAndReader
 from tests.gateway.streams.fakes import FakeClock, FakeTransport
 from tests.wire.floods import PREFACE, raw
 
@@ -77,7 +77,7 @@ class Parts:
             high=limits.WRITE_HIGH_WATER, low=limits.WRITE_LOW_WATER
         )
         self.out = Outlet(self.transport, PEER, self.clock.call_later)
-        self.gate = FrameGate(self.clock.time(), max_streams)
+        self.gate = GateAndReader(self.clock.time(), max_streams)
         self.operation = operation or Operation()
         self.told: list[str] = []
         self.siblings = Connections(self.operation, self.told.append, max_streams)
@@ -98,12 +98,6 @@ class Parts:
 
     def on_closing(self) -> None:
         """What the connection does when it takes no more streams."""
-
-    def pass_gate(self, *frames: Frame | bytes) -> bytes:
-        """Frames' bytes that h2 gets to see; those of one turn."""
-        for frame in frames:
-            self.gate.feed(frame if isinstance(frame, bytes) else frame.serialize())
-        return self.gate.take(self.clock.time())
 
     def sent(self) -> list[Frame]:
         """Frames that were written since the last time."""

@@ -363,7 +363,7 @@ async def test_a_client_that_ends_its_side_has_left(made):
     assert on.transport.closing
     on.receive(PingFrame(0, bytes(8)))
     assert on.sent() == []
-    assert not on.connection._gate.waiting  # nor is it kept
+    assert not on.connection._reader.waiting  # nor is it kept
 
 
 async def test_a_transport_that_is_lost_takes_everything_with_it(made):
@@ -375,7 +375,7 @@ async def test_a_transport_that_is_lost_takes_everything_with_it(made):
     assert on.siblings.open == set()
     assert on.siblings.streams == 0
     assert on.siblings.closed.is_set()
-    on.connection.flush()
+    on.connection._sender.flush()
     assert on.sent() == []
 
 

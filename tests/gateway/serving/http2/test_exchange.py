@@ -29,7 +29,7 @@ class Asked:
 
     def __init__(self, method="GET", **carrier):
         self.carrier = FakeCarrier(**carrier)
-        self.stream = Http2Stream(self.carrier, 1)
+        self.stream = Http2Stream(self.carrier, self.carrier, 1)
         headers = [(":method", method), *HEADERS[1:]]
         self.exchange = Http2Exchange(self.stream, self.carrier, headers, "192.0.2.1")
 
@@ -112,7 +112,7 @@ async def test_nobody_waits_for_room_behind_the_first_piece_but_who_writes_more(
     await asyncio.sleep(0)
     assert not more.done()
     made.carrier.free = 2 * WRITE_HIGH_WATER
-    made.carrier.wants_to_send(made.stream)
+    made.carrier.stream_ready(made.stream)
     async with asyncio.timeout(5):
         await more
 
@@ -138,7 +138,7 @@ async def test_trailers_wait_for_what_is_written_and_need_no_window(asked):
     assert made.carrier.sent == [(b"fou", False)]
     assert made.carrier.last_heads == []
     made.carrier.free = 1
-    made.carrier.wants_to_send(made.stream)
+    made.carrier.stream_ready(made.stream)
     assert made.carrier.sent == [(b"fou", False), (b"r", False)]
     assert made.carrier.last_heads == [[("its-end", "good")]]
 

@@ -11,6 +11,7 @@ from hyperframe.frame import (
     ContinuationFrame,
     DataFrame,
     Frame,
+    HeadersFrame,
     PingFrame,
     RstStreamFrame,
     WindowUpdateFrame,
@@ -18,7 +19,11 @@ from hyperframe.frame import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from partway.gateway.serving.http2.library import PlainData, ServerLibrary, server_library
+from partway.gateway.serving.http2.connection import Http2FrameReader
+from partway.gateway.serving.http2.library import ServerLibrary, server_library
+from partway.protocol.http2.frames import END_HEADERS
+from partway.protocol.http2.gate import FrameGate
+from partway.protocol.opening import HTTP2_PREFACE
 from tests.gateway.serving.http2.connection_parts import OPENING, head
 from tests.wire.floods import raw
 
@@ -48,22 +53,67 @@ def state(library: H2Connection) -> object:
     )
 
 
+class OpenGate(FrameGate):
+    """One that lets everything pass."""
+
+    in_block = False
+
+    def takes_data(self, *_: object) -> bool:
+        return True
+
+    def instead(self, whole: bytes, kind: int, flags: int, *_: object) -> None:
+        if kind in (HeadersFrame.type, ContinuationFrame.type):
+            self.in_block = not flags & END_HEADERS
+
+
+class Told:
+    """Stands for a connection's streams: writes down what it is told."""
+
+    def __init__(self) -> None:
+        self.found: list[object] = []
+        self.open = {number: ToldData(number, self.found) for number in (1, 3, 5, 7)}
+
+    def handle(self, event: object, now: float) -> None:
+        self.found.append(repr(event))
+
+
+class ToldData:
+    def __init__(self, number: int, found: list[object]) -> None:
+        self._number = number
+        self._found = found
+
+    def data_received(self, data: bytes, size: int) -> None:
+        self._found.append((self._number, data, size))
+
+
+def receive(library: ServerLibrary, data: bytes, told: Told | None = None) -> None:
+    """Have frames read, behind a preface that the library has seen."""
+    see, library.receive_data = library.receive_data, lambda data: see(data[len(HTTP2_PREFACE) :])
+    reader = Http2FrameReader(OpenGate(0.0), library, told or Told(), None)
+    reader.feed(HTTP2_PREFACE)
+    reader.take_turn(0.0)
+    library.receive_data = see
+    reader.feed(data)
+    reader.take_turn(0.0)
+
+
 def seen(library: ServerLibrary, data: bytes, *, plainly: bool) -> tuple[object, ...]:
-    """What comes of frames: events, an error, what is sent, and what the library knows then."""
-    found: list[object] = []
+    """Read frames; returns events, an error, bytes to send, and the state of the library."""
+    told = Told()
     error = None
     try:
-        for event in library.receive_frames(data) if plainly else library.receive_data(data):
-            match event:
-                case PlainData():
-                    found.append((event.stream_id, event.data, len(event.data)))
-                case DataReceived() if event.stream_ended is None:
-                    found.append((event.stream_id, event.data, event.flow_controlled_length))
-                case _:
-                    found.append(repr(event))
+        if plainly:
+            receive(library, data, told)
+        else:
+            for event in library.receive_data(data):
+                if isinstance(event, DataReceived):
+                    size = event.flow_controlled_length
+                    told.found.append((event.stream_id, event.data, size))
+                else:
+                    told.handle(event, 0.0)
     except ProtocolError as raised:
         error = (type(raised), raised.error_code)
-    return found, error, library.data_to_send(), state(library)
+    return told.found if error is None else None, error, library.data_to_send(), state(library)
 
 
 stream_ids = st.sampled_from([1, 3, 5])
@@ -98,23 +148,26 @@ def test_plain_data_is_taken_the_short_way_and_nothing_else_is():
         DataFrame(1, b"padded", pad_length=3, flags=["PADDED"]),
         DataFrame(3, b"the last", flags=["END_STREAM"]),
     ]
-    found = opened().receive_frames(raw(*data))
-    assert [type(event).__name__ for event in found] == [
-        "PlainData", "DataReceived", "DataReceived", "StreamEnded",
-    ]  # fmt: skip
+    library, told = opened(), Told()
+    seen_by_h2 = []
+    see = library.receive_data
+    library.receive_data = lambda data: seen_by_h2.append(data) or see(data)
+    receive(library, raw(*data), told)
+    assert seen_by_h2[-1] == raw(*data[1:])
+    assert told.found[:3] == [(1, b"plain", 5), (1, b"padded", 10), (3, b"the last", 8)]
 
 
 def test_what_exceeds_the_stream_s_window_ends_the_connection():
     library = opened()
     with pytest.raises(ProtocolError):
-        library.receive_frames(raw(*[DataFrame(1, bytes(16_384))] * 5))
+        receive(library, raw(*[DataFrame(1, bytes(16_384))] * 5))
     assert library.data_to_send()[-4:] == ErrorCodes.FLOW_CONTROL_ERROR.to_bytes(4, "big")
 
 
 def test_content_length_is_h2_s_to_count():
     library = opened(head(1, ("content-length", "3")))
     with pytest.raises(ProtocolError):
-        library.receive_frames(raw(DataFrame(1, b"four")))
+        receive(library, raw(DataFrame(1, b"four")))
 
 
 @given(st.lists(st.tuples(st.sampled_from([1, 3, 5]), st.integers(1, 20_000)), max_size=12))
@@ -148,4 +201,4 @@ def test_nothing_is_sent_after_the_end():
 def test_data_in_a_header_block_is_for_h2_to_refuse():
     library = opened()
     with pytest.raises(ProtocolError):
-        library.receive_frames(raw(head(5, flags=()), DataFrame(1, b"plain")))
+        receive(library, raw(head(5, flags=()), DataFrame(1, b"plain")))

@@ -15,6 +15,7 @@ from partway.gateway.limits import (
 )
 from partway.protocol import limits
 from tests.gateway.serving.http2.connection_parts import OPENING, Parts, whole
+from tests.wire.floods import raw
 from tests.wire.http2_streams import Code
 
 EVERY_STREAM = 2**31 - 1
@@ -128,7 +129,8 @@ async def test_idle_since_the_last_stream(on):
 
 @pytest.mark.clause("2.1-4")
 async def test_who_has_said_goaway_is_waited_for_less_long(on):
-    on.pass_gate(OPENING, GoAwayFrame(0))
+    on.gate.feed(OPENING + raw(GoAwayFrame(0)))
+    on.gate.take(on.clock.time())
     on.streams_go(1)
     idle_for(on, limits.REQUEST_HEAD_TIMEOUT)
 
@@ -137,14 +139,16 @@ async def test_who_has_said_goaway_is_waited_for_less_long(on):
 
 
 async def test_what_the_gate_has_found_closes_it_to_new_streams(on):
-    on.pass_gate(OPENING, whole(1), whole(3))
+    on.gate.feed(OPENING + raw(whole(1), whole(3)))
+    on.gate.take(on.clock.time())
     on.begin()
     on.gate.overdone = "resets"
     on.lifetime.review()
     on.lifetime.review()
     assert on.goaways() == [(3, Code.ENHANCE_YOUR_CALM)]
     assert on.told == ["resets"]
-    assert on.pass_gate(whole(5)) == b""
+    on.gate.feed(raw(whole(5)))
+    assert on.gate.take(on.clock.time()) == b""
     assert not on.closed
 
 

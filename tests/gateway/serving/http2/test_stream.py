@@ -15,7 +15,12 @@ from tests.gateway.streams.fakes import FakeClock
 
 
 class FakeCarrier:
-    """Writes down what a stream has it do; has the window that a test gives it."""
+    """Writes down what a stream has it do; has the window that a test gives it.
+
+    It stands for the sender and for the table of streams.
+    """
+
+    uncut = 0
 
     def __init__(self, window: int = 1 << 20, held_back: int = 1024) -> None:
         self.free = window
@@ -38,7 +43,7 @@ class FakeCarrier:
         self.free -= len(data)
         self.sent.append((data, end))
 
-    def wants_to_send(self, stream):
+    def stream_ready(self, stream):
         while stream.wants_to_send and stream.send_frame():
             pass
 
@@ -102,7 +107,7 @@ class Started:
         self.clock = FakeClock()
         self.carrier = FakeCarrier(**carrier)
         self.owner = Owner()
-        self.stream = Http2Stream(self.carrier, 5)
+        self.stream = Http2Stream(self.carrier, self.carrier, 5)
         self.stream.start(
             self.owner,
             high_water=high_water,
@@ -182,7 +187,7 @@ async def test_events_are_joined_and_cut_to_frames(started):
     on.stream.write(b"a" * 10)
     on.stream.write(b"b" * 20_000)
     on.carrier.free = 1 << 20
-    on.carrier.wants_to_send(on.stream)
+    on.carrier.stream_ready(on.stream)
     assert [len(data) for data, _ in on.carrier.sent] == [HTTP2_MAX_FRAME, 20_010 - HTTP2_MAX_FRAME]
     assert on.carrier.body == b"a" * 10 + b"b" * 20_000
     assert on.stream.taken_bytes == 20_010
@@ -195,10 +200,10 @@ async def test_marks(started):
     on.stream.write(bytes(1))
     assert on.owner.told == ["paused"]
     on.carrier.free += 900
-    on.carrier.wants_to_send(on.stream)
+    on.carrier.stream_ready(on.stream)
     assert on.owner.told == ["paused"]
     on.carrier.free += 1
-    on.carrier.wants_to_send(on.stream)
+    on.carrier.stream_ready(on.stream)
     assert on.owner.told == ["paused", "resumed"]
 
 
@@ -259,7 +264,7 @@ async def test_who_takes_something_has_more_time(started):
     on.stream.finish(b"last", b"otherwise")
     for _ in range(5):
         on.carrier.free += 100
-        on.carrier.wants_to_send(on.stream)
+        on.carrier.stream_ready(on.stream)
         on.clock.advance(LINGER_TIMEOUT)
     assert on.carrier.body == bytes(500) + b"last"
 
@@ -277,7 +282,8 @@ async def test_nothing_is_delivered_or_written_after_the_end(started):
 @pytest.mark.clause("2.3-6")
 @pytest.mark.parametrize("sent", [0, 10], ids=["nothing", "something"])
 async def test_who_was_answered_in_whole_before_its_body_began(started, sent):
-    stream = Http2Stream(carrier := FakeCarrier(), 5)
+    carrier = FakeCarrier()
+    stream = Http2Stream(carrier, carrier, 5)
     if sent:
         stream.data_received(bytes(sent), sent)
     stream.send_whole(b"no")
@@ -293,7 +299,7 @@ async def test_what_comes_during_the_last_event_is_dropped_and_its_credit_owed(s
     on.stream.data_received(bytes(20), 25)
     assert on.owner.received == bytes(10)
     on.carrier.free = 100
-    on.carrier.wants_to_send(on.stream)
+    on.carrier.stream_ready(on.stream)
     assert on.carrier.awaited == [(35, False)]
 
 
@@ -313,7 +319,7 @@ async def test_a_client_that_leaves(started, how):
 @pytest.mark.parametrize("how", Parting)
 async def test_a_client_that_left_before_there_was_an_owner(started, how):
     on = started()
-    stream = Http2Stream(on.carrier, 7)
+    stream = Http2Stream(on.carrier, on.carrier, 7)
     stream.lost(how)
     owner = Owner()
     stream.start(owner, high_water=1, low_water=1, call_later=on.clock.call_later)
@@ -323,7 +329,7 @@ async def test_a_client_that_left_before_there_was_an_owner(started, how):
 
 async def test_who_waits_for_an_answer_is_cancelled_when_the_client_leaves(started):
     on = started()
-    stream = Http2Stream(on.carrier, 7)
+    stream = Http2Stream(on.carrier, on.carrier, 7)
     stream.task = asyncio.create_task(asyncio.Event().wait())
     stream.lost(Parting.CANCELLED)
     with pytest.raises(asyncio.CancelledError):

@@ -29,7 +29,10 @@ from partway.gateway.limits import (
     HTTP2_LATE_QUIET,
     HTTP2_LATE_QUIET_AT_CLOSE,
 )
+from partway.gateway.serving.http2.connection import Http2FrameReader
 from partway.gateway.serving.http2.library import server_library
+from partway.gateway.serving.http2.sending import Http2Sender
+from partway.gateway.serving.http2.stream import Http2Stream
 from partway.gateway.serving.http2.streams import Http2Streams
 from partway.protocol import limits
 from partway.protocol.http2.gate import FrameGate
@@ -47,33 +50,41 @@ QUARTER = HTTP2_CONNECTION_WINDOW // 4
 WINDOW = 65_535
 
 
+class PatientSender(Http2Sender):
+    """One that sends when it is flushed, and not before."""
+
+    def soon(self) -> None:
+        pass
+
+
 class On(Parts):
     """Streams whose frames come from the test, and are sent when it looks."""
 
     def __init__(self, *opening: Frame, **parts) -> None:
         super().__init__(**parts)
         self.library = server_library()
+        open_streams: dict[int, Http2Stream] = {}
+        self.sender = PatientSender(self.out, self.library, open_streams, lambda: None)
         self.streams = Http2Streams(
-            self.library,
-            self.gate,
-            self.out,
-            self.lifetime,
-            self.siblings,
-            send_soon=lambda: None,
+            *(self.library, self.gate, self.out, self.sender, self.lifetime, self.siblings),
+            open_streams=open_streams,
             clock=self.clock,
         )
+        self.reader = Http2FrameReader(self.gate, self.library, self.streams, self.out)
         self.receive(OPENING, *opening)
         self.sent()
 
     def receive(self, *frames: Frame | bytes) -> None:
-        self.streams.receive(self.pass_gate(*frames), self.clock.time())
+        """All in one turn."""
+        for frame in frames:
+            self.reader.feed(frame if isinstance(frame, bytes) else frame.serialize())
+        self.reader.take_turn(self.clock.time())
 
     def on_closing(self) -> None:
         self.streams.late.close_soon()
 
     def flush(self) -> None:
-        self.streams.turns.send(1 << 20)
-        self.out.write(self.library.data_to_send())
+        self.sender.flush()
 
     def answer_all(self) -> None:
         """End the responses of all streams that are open."""
@@ -169,9 +180,10 @@ async def test_an_exchange_that_nobody_answers_is_reset(made):
 
 async def test_frames_before_the_preface_are_a_fault(made):
     on = made()
-    on.library = on.streams._h2 = server_library()
+    reader = Http2FrameReader(on.gate, server_library(), on.streams, on.out)
+    reader.feed(PingFrame(0, bytes(8)).serialize() * 2)
     with pytest.raises(ProtocolError):
-        on.streams.receive(PingFrame(0, bytes(8)).serialize(), 0.0)
+        reader.take_turn(0.0)
 
 
 async def test_headers_count_as_what_they_decode_to(made, monkeypatch):
@@ -199,7 +211,7 @@ async def test_the_connection_s_credit_comes_back_whoever_reads(made, padding):
             assert data.flow_controlled_length == 16_000 + padding
             on.receive(data)
             size += data.flow_controlled_length
-        on.streams.give_connection_credit()
+        on.reader.give_credit()
         credit = on.credit()
         assert {stream for stream, _ in credit} <= {0}
         given += sum(increment for _, increment in credit)
@@ -210,18 +222,18 @@ async def test_the_connection_s_credit_comes_back_whoever_reads(made, padding):
 async def test_so_does_that_of_data_which_the_gate_has_dropped(made):
     on = made()
     on.gate.owed_credit = QUARTER - 1
-    on.streams.give_connection_credit()
+    on.reader.give_credit()
     assert on.credit() == []
     on.gate.owed_credit += 1
-    on.streams.give_connection_credit()
+    on.reader.give_credit()
     assert on.credit() == [(0, QUARTER)]
     assert on.gate.owed_credit == 0
 
 
 async def test_credit_for_a_stream_that_h2_has_forgotten_is_none(made):
     on = await opened(made, 1)
-    on.streams.give_credit(1, 10)
-    on.streams.give_credit(7, 10)
+    on.sender.give_credit(1, 10)
+    on.sender.give_credit(7, 10)
     assert on.credit() == [(1, 10)]
 
 
@@ -231,11 +243,11 @@ async def test_credit_for_a_stream_that_h2_has_forgotten_is_none(made):
 @pytest.mark.clause("2.3-6")
 async def test_of_each_window_a_little_is_held_back(made):
     on = await opened(made, 1)
-    assert on.streams.window(1, whole=True) == WINDOW
-    assert on.streams.window(1, whole=False) == WINDOW - HTTP2_HELD_BACK
-    assert on.streams.window(3, whole=True) == 0
+    assert on.sender.window(1, whole=True) == WINDOW
+    assert on.sender.window(1, whole=False) == WINDOW - HTTP2_HELD_BACK
+    assert on.sender.window(3, whole=True) == 0
     on.out.lost()
-    assert on.streams.window(1, whole=True) == 0
+    assert on.sender.window(1, whole=True) == 0
 
 
 @pytest.mark.clause("2.3-6")
@@ -249,11 +261,11 @@ async def test_of_a_small_window_nothing_is_held_back(made, before):
             on.receive(head(1))
             before = False
         stream = on.streams.open[1]
-        assert on.streams.window(1, whole=False) == size - held_back
-        assert stream.uncut == (size // 4 if held_back else 0)
+        assert on.sender.window(1, whole=False) == size - held_back
+        assert on.sender.uncut == (size // 4 if held_back else 0)
         stream.write(b"x")  # what can be followed by a last event leaves room for it
-        assert on.streams.own_window(stream) == size - held_back
-    assert on.streams.shared_window() == WINDOW
+        assert on.sender.own_window(stream) == size - held_back
+    assert on.sender.shared_window() == WINDOW
 
 
 async def test_a_window_that_opens_lets_the_stream_send(made):
@@ -463,13 +475,13 @@ async def test_what_is_sent_on_a_stream_that_its_client_has_reset_is_dropped(mad
     on = await opened(made, 1)
     stream = on.streams.open[1]
     on.library.receive_data(RstStreamFrame(1, Code.CANCEL).serialize())  # its event is to come
-    on.streams.send_head(1, [(":status", "200")])
-    on.streams.send_data(1, b"late", end=False)
-    on.streams.send_data(1, b"late", end=True)
+    on.sender.send_head(1, [(":status", "200")])
+    on.sender.send_data(1, b"late", end=False)
+    on.sender.send_data(1, b"late", end=True)
     on.streams.reset(1, ErrorCodes.CANCEL)
     assert on.sent() == []
     assert on.streams.open == {1: stream}
-    on.pass_gate(DataFrame(1, b"behind its reset"))
+    on.receive(DataFrame(1, b"behind its reset"))
     assert on.gate.closed_streams == [1], "to the gate it is over"
 
 
@@ -518,8 +530,8 @@ async def test_a_pong_reaches_the_stream_that_has_pinged(made):
     first, other = handled(on, 1), handled(on, 3)
     position = on.streams.open[3].ping((9).to_bytes(8, "big"))
     (ping,) = [frame for frame in on.sent() if isinstance(frame, PingFrame)]
-    assert on.streams.flushed(position)
-    assert not on.streams.flushed(position + 1)
+    assert on.sender.flushed(position)
+    assert not on.sender.flushed(position + 1)
     on.receive(PingFrame(0, ping.opaque_data, flags=["ACK"]))
     assert (first.told, other.told) == ([], [(9).to_bytes(8, "big")])
 
@@ -529,9 +541,9 @@ async def test_a_ping_that_the_socket_has_not_taken_is_not_flushed(made):
     on.transport.set_protocol(None)
     on.transport.stuck = True
     position = on.streams.ping(bytes(8))
-    assert not on.streams.flushed(position)
+    assert not on.sender.flushed(position)
     on.transport.take(on.transport.unsent)
-    assert on.streams.flushed(position)
+    assert on.sender.flushed(position)
 
 
 async def test_pongs_that_were_asked_for_are_no_flood(made):
