@@ -34,7 +34,7 @@ from websockets.uri import parse_uri
 
 from partway.protocol.closing import GOING_AWAY, PROTOCOL_ERROR, Close, is_legal
 from partway.protocol.connection import FrameConnection, Side
-from partway.protocol.frame_codec import FrameError
+from partway.protocol.frame_decoder import FrameError
 from partway.protocol.frames import Frame
 from partway.protocol.handshake import ClientHandshake, check_upgrade, upgrade_headers
 from partway.protocol.limits import MAX_PART_BYTES, WRITE_HIGH_WATER, WRITE_LOW_WATER
@@ -145,7 +145,7 @@ class ContainerOpening(asyncio.Protocol):
 
 
 async def own(container: str) -> asyncio.Server:
-    """``partway.protocol.frame_codec`` in ``FrameConnection``."""
+    """``partway.protocol.frame_decoder`` in ``FrameConnection``."""
     target = urllib.parse.urlsplit(container)
     return await asyncio.get_running_loop().create_server(
         lambda: OwnOpening(target), "127.0.0.1", 0

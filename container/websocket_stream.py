@@ -38,7 +38,7 @@ from partway.protocol.closing import (
     encode_close,
 )
 from partway.protocol.connection import FrameConnection, HttpProtocol, Side
-from partway.protocol.frame_codec import FrameError
+from partway.protocol.frame_decoder import FrameError
 from partway.protocol.frames import Frame, FramesToParts
 from partway.protocol.limits import FRAMES_PER_TURN, LOGGED_CHARACTERS, STALL_TIMEOUT
 from partway.protocol.parts import PayloadPart

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from typing import Protocol, cast
 
 from partway.protocol.closing import NORMAL, Close, encode_close
-from partway.protocol.frame_codec import FrameDecoder, FrameEncoder, FrameError, decode_close
-from partway.protocol.frames import Frame, Opcode
-from partway.protocol.gathering import gathering, joined
+from partway.protocol.frame_decoder import FrameDecoder, FrameError, decode_close
+from partway.protocol.frames import Frame, FrameEncoder, Opcode, joined
+from partway.protocol.gathering import gathering
 from partway.protocol.half_close import half_close
 from partway.protocol.limits import (
     FRAMES_PER_TURN,

@@ -6,11 +6,8 @@ all the CPU of a relay.
 
 from __future__ import annotations
 
-import itertools
 import threading
 from typing import Protocol
-
-from partway.protocol.limits import JOIN_UP_TO
 
 
 class Flushable(Protocol):
@@ -40,15 +37,3 @@ class _Gathering(threading.local):
 
 
 gathering = _Gathering()
-
-
-def joined(pieces: list[bytes]) -> list[bytes]:
-    """The same bytes, with each run of small pieces joined into one piece.
-
-    uvloop keeps each piece that the socket does not take, and thousands of two bytes would weigh
-    fifty times their size.
-    """
-    if max(map(len, pieces)) <= JOIN_UP_TO:
-        return [b"".join(pieces)]
-    runs = itertools.groupby(pieces, lambda piece: len(piece) > JOIN_UP_TO)
-    return [piece for large, run in runs for piece in (run if large else [b"".join(run)])]

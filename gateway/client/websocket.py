@@ -22,7 +22,7 @@ from partway.protocol.envelopes import (
     MessageTooBig,
     MsgpackEnvelope,
 )
-from partway.protocol.frame_codec import FrameError
+from partway.protocol.frame_decoder import FrameError
 from partway.protocol.frames import Frame, Opcode
 from partway.protocol.handshake import INPUT_END_HEADER, ClientHandshake, HandshakeRefused
 from partway.protocol.parts import InputEnd, PayloadPart, StreamEvent

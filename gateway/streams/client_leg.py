@@ -36,7 +36,7 @@ from partway.protocol.envelopes import (
     MessageTooBig,
     MsgpackEnvelope,
 )
-from partway.protocol.frame_codec import FrameError
+from partway.protocol.frame_decoder import FrameError
 from partway.protocol.frames import Frame, FramesToParts, Opcode, PartsToFrames
 from partway.protocol.limits import JSON_AT_ONCE, envelope_bytes
 from partway.protocol.parts import (

@@ -18,7 +18,7 @@ from partway.gateway.watch import PingWatch
 from partway.protocol.closing import Close
 from partway.protocol.connection import Side
 from partway.protocol.errors import ContainerError, ContainerUnreachable, ServiceUnavailable
-from partway.protocol.frame_codec import FrameError
+from partway.protocol.frame_decoder import FrameError
 from partway.protocol.frames import Frame, FramesToParts, PartsToFrames
 from partway.protocol.handshake import ClientHandshake, HandshakeRefused
 from partway.protocol.parts import PayloadPart

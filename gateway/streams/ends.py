@@ -24,7 +24,7 @@ from partway.protocol.closing import (
     error_of,
     name_of,
 )
-from partway.protocol.frame_codec import FrameError
+from partway.protocol.frame_decoder import FrameError
 from partway.protocol.part_events import INPUT_STREAM_ERROR
 from partway.protocol.parts import InternalStreamFailure, ModelStreamError, StreamError
 from partway.protocol.response_parts import STREAM_BROKEN, TIME_EXCEEDED

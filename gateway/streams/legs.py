@@ -13,7 +13,7 @@ from typing import Protocol
 from partway.gateway.streams.ends import Cause, ClientFault, Ending
 from partway.gateway.watch import StallWatch
 from partway.protocol.closing import Close
-from partway.protocol.frame_codec import FrameError
+from partway.protocol.frame_decoder import FrameError
 from partway.protocol.parts import PayloadPart
 
 

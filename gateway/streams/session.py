@@ -24,7 +24,7 @@ from partway.gateway.streams.silence import SilenceWatch
 from partway.gateway.watch import StallWatch, Wait
 from partway.log_lines import LogLine
 from partway.protocol.closing import Close
-from partway.protocol.frame_codec import FrameError
+from partway.protocol.frame_decoder import FrameError
 from partway.protocol.parts import CompletionState, PayloadPart
 
 log = logging.getLogger("partway.stream")

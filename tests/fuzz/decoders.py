@@ -28,7 +28,7 @@ import msgpack
 from partway.protocol.envelopes import EnvelopeError, JsonEnvelope, MsgpackEnvelope
 from partway.protocol.errors import IncompleteSignature, MissingAuthenticationToken
 from partway.protocol.eventstream import Decoder, EventStreamError
-from partway.protocol.frame_codec import FrameDecoder, FrameError
+from partway.protocol.frame_decoder import FrameDecoder, FrameError
 from partway.protocol.media import MediaFault
 from partway.protocol.part_events import EventFault, RequestEvents, ResponseEvents
 from partway.protocol.sigv4 import SignableRequest, read_claim

@@ -1,15 +1,38 @@
 from __future__ import annotations
 
+import itertools
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from partway.protocol.frames import Frame, FramesToParts, Opcode, PartsToFrames
+from partway.protocol import frames as module
+from partway.protocol.frames import (
+    Frame,
+    FrameEncoder,
+    FramesToParts,
+    Opcode,
+    PartsToFrames,
+    joined,
+)
+from partway.protocol.limits import JOIN_UP_TO
 from partway.protocol.parts import CompletionState, DataType, PayloadPart
+from tests import frame_factory as raw
 
 UTF8, BINARY = DataType.UTF8, DataType.BINARY
 PARTIAL, COMPLETE = CompletionState.PARTIAL, CompletionState.COMPLETE
 CONT, TEXT, BIN = Opcode.CONTINUATION, Opcode.TEXT, Opcode.BINARY
+
+MIB = 1024 * 1024
+EDGES = [0, 1, 125, 126, 127, 65535, 65536, 65537]
+LARGEST_TESTED = 15 * MIB
+LARGE = bytes(JOIN_UP_TO + 1)
+
+MASKED = pytest.mark.parametrize("masked", [False, True], ids=["unmasked", "masked"])
+
+
+def payload_of(size):
+    return (bytes(range(256)) * (size // 256 + 1))[:size]
 
 
 def to_frames(*parts):
@@ -150,3 +173,81 @@ def test_no_fin_is_made_up(parts):
     assert [frame.fin for frame in to_frames(*parts)] == [
         part.completion is COMPLETE for part in parts
     ]
+
+
+# --- Encoder -------------------------------------------------------------------------------------
+
+
+@pytest.mark.clause("1.2-1", "1.2-3")
+@pytest.mark.parametrize("size", [*EDGES, LARGEST_TESTED])
+@pytest.mark.parametrize("fin", [True, False])
+@pytest.mark.parametrize("opcode", [Opcode.CONTINUATION, Opcode.TEXT, Opcode.BINARY])
+def test_encoded_exactly(opcode, fin, size):
+    payload = payload_of(size)
+    plain = b"".join(FrameEncoder(masks=False).encode(Frame(opcode, payload, fin)))
+    assert plain == raw.frame(opcode, payload, fin=fin)
+    masked = b"".join(FrameEncoder(masks=True).encode(Frame(opcode, payload, fin)))
+    ((_, _, _, key, _),), rest = raw.read_frames(masked)
+    assert rest == b""
+    assert masked == raw.frame(opcode, payload, fin=fin, mask=key)
+
+
+@pytest.mark.parametrize("opcode", [Opcode.CLOSE, Opcode.PING, Opcode.PONG])
+@pytest.mark.parametrize("size", [0, 2, 125])
+def test_control_frames_encoded_exactly(opcode, size):
+    payload = payload_of(size)
+    assert FrameEncoder(masks=False).encode(Frame(opcode, payload)) == [raw.frame(opcode, payload)]
+    (masked,) = FrameEncoder(masks=True).encode(Frame(opcode, payload))
+    ((_, _, _, key, _),), _ = raw.read_frames(masked)
+    assert masked == raw.frame(opcode, payload, mask=key)
+
+
+@MASKED
+def test_a_long_payload_is_not_copied_to_its_header(masked):
+    payload = payload_of(MIB)
+    header, body = FrameEncoder(masks=masked).encode(Frame(Opcode.BINARY, payload))
+    assert len(header) == (14 if masked else 10)
+    assert len(body) == MIB
+    if not masked:
+        assert body is payload
+
+
+def test_each_frame_has_a_key_of_its_own():
+    """Also beyond one pool of random bytes. (Two of 2,000 are equal in one run of 2,000.)"""
+    encoder = FrameEncoder(masks=True)
+    pieces = [encoder.encode(Frame(Opcode.BINARY, b"x")) for _ in range(2000)]
+    frames, rest = raw.read_frames(b"".join(itertools.chain.from_iterable(pieces)))
+    assert rest == b""
+    assert {frame.payload for frame in frames} == {b"x"}
+    assert all(len(frame.key) == 4 for frame in frames)
+    assert len({frame.key for frame in frames}) >= 1998
+
+
+def test_keys_come_from_the_systems_randomness(monkeypatch):
+    """RFC 6455 §5.3: a key cannot be told from the keys before it."""
+    asked = []
+
+    def urandom(size):
+        asked.append(size)
+        return bytes(itertools.islice(itertools.cycle(range(256)), size))
+
+    monkeypatch.setattr(module.os, "urandom", urandom)
+    encoder = FrameEncoder(masks=True)
+    keys = [encoder.encode(Frame(Opcode.BINARY, b""))[0][2:] for _ in range(1025)]
+    assert asked == [4096, 4096]
+    assert keys[:2] == [b"\x00\x01\x02\x03", b"\x04\x05\x06\x07"]
+    assert keys[1023:] == [b"\xfc\xfd\xfe\xff", b"\x00\x01\x02\x03"]
+
+
+@pytest.mark.parametrize(
+    ("pieces", "expected"),
+    [
+        ([b"a"], [b"a"]),
+        ([b"a", b"b", b""], [b"ab"]),
+        ([bytes(JOIN_UP_TO)] * 2, [bytes(2 * JOIN_UP_TO)]),
+        ([b"a", b"b", LARGE, b"c", b"d"], [b"ab", LARGE, b"cd"]),
+        ([LARGE, LARGE, b"a"], [LARGE, LARGE, b"a"]),
+    ],
+)
+def test_small_pieces_are_joined_and_large_ones_left_alone(pieces, expected):
+    assert joined(pieces) == expected

@@ -2,26 +2,7 @@ from __future__ import annotations
 
 import threading
 
-import pytest
-
-from partway.protocol.gathering import gathering, joined
-from partway.protocol.limits import JOIN_UP_TO
-
-LARGE = bytes(JOIN_UP_TO + 1)
-
-
-@pytest.mark.parametrize(
-    ("pieces", "expected"),
-    [
-        ([b"a"], [b"a"]),
-        ([b"a", b"b", b""], [b"ab"]),
-        ([bytes(JOIN_UP_TO)] * 2, [bytes(2 * JOIN_UP_TO)]),
-        ([b"a", b"b", LARGE, b"c", b"d"], [b"ab", LARGE, b"cd"]),
-        ([LARGE, LARGE, b"a"], [LARGE, LARGE, b"a"]),
-    ],
-)
-def test_small_pieces_are_joined_and_large_ones_left_alone(pieces, expected):
-    assert joined(pieces) == expected
+from partway.protocol.gathering import gathering
 
 
 class Connection:

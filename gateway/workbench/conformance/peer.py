@@ -26,7 +26,7 @@ from partway.gateway.workbench.conformance.link import (
 )
 from partway.gateway.workbench.conformance.verdict import Broken
 from partway.protocol.closing import NO_STATUS, Close, encode_close
-from partway.protocol.frame_codec import FrameDecoder, FrameError, decode_close
+from partway.protocol.frame_decoder import FrameDecoder, FrameError, decode_close
 from partway.protocol.frames import Frame, Opcode
 from partway.protocol.handshake import accept_key
 

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Final
 
 from partway.gateway.workbench.intermediary.observer import Observer, Sender
-from partway.protocol.frame_codec import FrameDecoder, FrameError
+from partway.protocol.frame_decoder import FrameDecoder, FrameError
 from partway.protocol.frames import Frame
 from partway.protocol.half_close import half_close
 from partway.protocol.limits import (

@@ -17,8 +17,8 @@ from partway.gateway.workbench.intermediary.faults import (
     Stall,
 )
 from partway.protocol import closing
-from partway.protocol.frame_codec import FrameDecoder, FrameEncoder, FrameError
-from partway.protocol.frames import Frame, Opcode
+from partway.protocol.frame_decoder import FrameDecoder, FrameError
+from partway.protocol.frames import Frame, FrameEncoder, Opcode
 from partway.protocol.limits import MAX_PART_BYTES
 
 

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias
 
 from partway.gateway.workbench.intermediary.observer import Sender
 from partway.protocol.closing import Close
-from partway.protocol.frame_codec import FrameError, decode_close
+from partway.protocol.frame_decoder import FrameError, decode_close
 from partway.protocol.frames import Frame, Opcode
 
 #: The version of the recordings' format; another number is another format.

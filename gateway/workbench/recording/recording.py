@@ -19,7 +19,7 @@ from partway.gateway.workbench.recording.lines import (
 )
 from partway.gateway.workbench.recording.parsing import LineError, from_json
 from partway.protocol.closing import Close
-from partway.protocol.frame_codec import FrameError, decode_close
+from partway.protocol.frame_decoder import FrameError, decode_close
 from partway.protocol.frames import Frame, Opcode
 from partway.protocol.limits import MAX_PART_BYTES
 

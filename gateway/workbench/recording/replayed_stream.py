@@ -15,7 +15,7 @@ from partway.gateway.workbench.recording.comparison import TimedReply
 from partway.gateway.workbench.recording.recording import Joining
 from partway.protocol.closing import ABNORMAL, NO_STATUS, NORMAL, Close
 from partway.protocol.connection import FrameConnection, FrameHandler, Side
-from partway.protocol.frame_codec import FrameError, decode_close
+from partway.protocol.frame_decoder import FrameError, decode_close
 from partway.protocol.frames import Frame, Opcode
 from partway.protocol.limits import LINGER_TIMEOUT
 

@@ -29,7 +29,7 @@ from partway.gateway.workbench.testing.script import (
 from partway.protocol.closing import TOO_BIG, Close
 from partway.protocol.connection import FrameConnection, Side
 from partway.protocol.errors import NotFound, ServiceUnavailable, UpgradeRefused
-from partway.protocol.frame_codec import FrameError
+from partway.protocol.frame_decoder import FrameError
 from partway.protocol.frames import Frame, FramesToParts, PartsToFrames
 from partway.protocol.handshake import (
     AFTER_ANSWER,

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from partway.gateway.streams import ends
 from partway.gateway.streams.ends import Cause, ClientFault, Ending
 from partway.protocol.closing import NORMAL_CODES, Close, close_for, encode_close, is_legal
-from partway.protocol.frame_codec import FrameError
+from partway.protocol.frame_decoder import FrameError
 from partway.protocol.limits import MAX_CLOSE_REASON_BYTES
 from partway.protocol.parts import InternalStreamFailure, ModelStreamError
 

@@ -18,7 +18,7 @@ from hypothesis.stateful import (
 from partway.gateway.streams.ends import Cause, ClientFault
 from partway.gateway.streams.session import State
 from partway.protocol.closing import Close
-from partway.protocol.frame_codec import FrameError
+from partway.protocol.frame_decoder import FrameError
 from partway.protocol.parts import (
     CompletionState,
     DataType,

@@ -1,14 +1,12 @@
-"""Bytes ↔ frames, with every check of RFC 6455 and a say on UTF-8. Sans-IO.
+"""Bytes → frames, with every check of RFC 6455 and a say on UTF-8. Sans-IO.
 
-Why not a library's: ``docs/discussion/frame-codec.md``. Masking, the one loop over bytes, is the
-websockets package's compiled one.
+Why not a library's: ``docs/discussion/frame-codec.md``. Frames become bytes in
+:mod:`partway.protocol.frames`.
 """
 
 from __future__ import annotations
 
 import codecs
-import os
-import struct
 
 from partway.protocol.closing import (
     INVALID_DATA,
@@ -18,12 +16,8 @@ from partway.protocol.closing import (
     is_legal,
 )
 from partway.protocol.frames import Frame, Opcode
-from partway.protocol.limits import JOIN_UP_TO, MAX_CONTROL_BYTES
-
-try:
-    from websockets.speedups import apply_mask
-except ImportError:  # a platform without a compiled wheel
-    from websockets.utils import apply_mask
+from partway.protocol.limits import MAX_CONTROL_BYTES
+from partway.protocol.masking import apply_mask
 
 # What a named tuple's own constructor comes to, at half its cost.
 _new = tuple.__new__
@@ -36,14 +30,6 @@ _CLOSE = Opcode.CLOSE
 _MASKED = 0x80
 _LENGTH_16 = 126
 _LENGTH_64 = 127
-
-_HEADER = struct.Struct("!BB").pack
-_HEADER_16 = struct.Struct("!BBH").pack
-_HEADER_64 = struct.Struct("!BBQ").pack
-
-#: Fresh masking keys are cut from this many random bytes at a time (RFC 6455 §5.3 asks for strong
-#: entropy for each key; a system call for each would cost more than the masking).
-_KEY_POOL_BYTES = 4096
 
 
 class FrameError(Exception):
@@ -289,46 +275,3 @@ def decode_close(payload: bytes) -> Close:
         return Close(code, payload[2:].decode())
     except UnicodeDecodeError:
         raise FrameError(INVALID_DATA, "a close reason is not UTF-8 (§5.5.1)") from None
-
-
-class FrameEncoder:
-    """Frames in, bytes out.
-
-    Args:
-        masks: whether this side masks: a client does, with a fresh key each (§5.3).
-    """
-
-    __slots__ = ("_keys", "_mask_bit", "_next_key")
-
-    def __init__(self, *, masks: bool) -> None:
-        self._mask_bit = _MASKED if masks else 0
-        self._keys = b""
-        self._next_key = 0
-
-    def encode(self, frame: Frame) -> list[bytes]:
-        """The frame as bytes, in pieces to be written one after the other.
-
-        Control payloads longer than 125 bytes are the caller's fault and not looked for here:
-        :class:`partway.protocol.connection.FrameConnection` makes them all.
-        """
-        opcode, payload, fin = frame
-        first = opcode | 0x80 if fin else opcode
-        length = len(payload)
-        mask_bit = self._mask_bit
-        if length < _LENGTH_16:
-            header = _HEADER(first, mask_bit | length)
-        elif length < 0x10000:
-            header = _HEADER_16(first, mask_bit | _LENGTH_16, length)
-        else:
-            header = _HEADER_64(first, mask_bit | _LENGTH_64, length)
-        if mask_bit:
-            if self._next_key == len(self._keys):
-                self._keys = os.urandom(_KEY_POOL_BYTES)
-                self._next_key = 0
-            key = self._keys[self._next_key : self._next_key + 4]
-            self._next_key += 4
-            header += key
-            payload = apply_mask(payload, key)
-        if length > JOIN_UP_TO:
-            return [header, payload]
-        return [header + payload]

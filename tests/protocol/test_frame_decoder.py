@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import importlib.util
 import itertools
 import sys
 import time
@@ -14,10 +13,9 @@ from websockets.protocol import Side as OtherSide
 from websockets.protocol import State
 from wsproto.frame_protocol import FrameProtocol
 
-from partway.protocol import frame_codec
 from partway.protocol.closing import Close
-from partway.protocol.frame_codec import FrameDecoder, FrameEncoder, FrameError, decode_close
-from partway.protocol.frames import Frame, FramesToParts, Opcode, PartsToFrames
+from partway.protocol.frame_decoder import FrameDecoder, FrameError, decode_close
+from partway.protocol.frames import Frame, FrameEncoder, FramesToParts, Opcode, PartsToFrames
 from partway.protocol.limits import MAX_PART_BYTES
 from partway.protocol.parts import CompletionState, DataType, PayloadPart
 from tests import frame_factory as raw
@@ -74,86 +72,6 @@ def decode_any_way(data, **options):
 
 def payload_of(size):
     return (bytes(range(256)) * (size // 256 + 1))[:size]
-
-
-# --- Encoder -------------------------------------------------------------------------------------
-
-
-@pytest.mark.clause("1.2-1", "1.2-3")
-@pytest.mark.parametrize("size", [*EDGES, LARGEST_TESTED])
-@pytest.mark.parametrize("fin", [True, False])
-@pytest.mark.parametrize("opcode", [Opcode.CONTINUATION, Opcode.TEXT, Opcode.BINARY])
-def test_encoded_exactly(opcode, fin, size):
-    payload = payload_of(size)
-    plain = b"".join(FrameEncoder(masks=False).encode(Frame(opcode, payload, fin)))
-    assert plain == raw.frame(opcode, payload, fin=fin)
-    masked = b"".join(FrameEncoder(masks=True).encode(Frame(opcode, payload, fin)))
-    ((_, _, _, key, _),), rest = raw.read_frames(masked)
-    assert rest == b""
-    assert masked == raw.frame(opcode, payload, fin=fin, mask=key)
-
-
-@pytest.mark.parametrize("opcode", [Opcode.CLOSE, Opcode.PING, Opcode.PONG])
-@pytest.mark.parametrize("size", [0, 2, 125])
-def test_control_frames_encoded_exactly(opcode, size):
-    payload = payload_of(size)
-    assert FrameEncoder(masks=False).encode(Frame(opcode, payload)) == [raw.frame(opcode, payload)]
-    (masked,) = FrameEncoder(masks=True).encode(Frame(opcode, payload))
-    ((_, _, _, key, _),), _ = raw.read_frames(masked)
-    assert masked == raw.frame(opcode, payload, mask=key)
-
-
-@MASKED
-def test_a_long_payload_is_not_copied_to_its_header(masked):
-    payload = payload_of(MIB)
-    header, body = FrameEncoder(masks=masked).encode(Frame(Opcode.BINARY, payload))
-    assert len(header) == (14 if masked else 10)
-    assert len(body) == MIB
-    if not masked:
-        assert body is payload
-
-
-def test_each_frame_has_a_key_of_its_own():
-    """Also beyond one pool of random bytes. (Two of 2,000 are equal in one run of 2,000.)"""
-    encoder = FrameEncoder(masks=True)
-    pieces = [encoder.encode(Frame(Opcode.BINARY, b"x")) for _ in range(2000)]
-    frames, rest = raw.read_frames(b"".join(itertools.chain.from_iterable(pieces)))
-    assert rest == b""
-    assert {frame.payload for frame in frames} == {b"x"}
-    assert all(len(frame.key) == 4 for frame in frames)
-    assert len({frame.key for frame in frames}) >= 1998
-
-
-def test_keys_come_from_the_systems_randomness(monkeypatch):
-    """RFC 6455 §5.3: a key cannot be told from the keys before it."""
-    asked = []
-
-    def urandom(size):
-        asked.append(size)
-        return bytes(itertools.islice(itertools.cycle(range(256)), size))
-
-    monkeypatch.setattr(frame_codec.os, "urandom", urandom)
-    encoder = FrameEncoder(masks=True)
-    keys = [encoder.encode(Frame(Opcode.BINARY, b""))[0][2:] for _ in range(1025)]
-    assert asked == [4096, 4096]
-    assert keys[:2] == [b"\x00\x01\x02\x03", b"\x04\x05\x06\x07"]
-    assert keys[1023:] == [b"\xfc\xfd\xfe\xff", b"\x00\x01\x02\x03"]
-
-
-def test_masking_without_a_compiled_wheel(monkeypatch):
-    """The module loads and masks the same where websockets has no compiled part."""
-    monkeypatch.setitem(sys.modules, "websockets.speedups", None)
-    spec = importlib.util.spec_from_file_location("pure_frame_codec", frame_codec.__file__)
-    pure = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(pure)
-    assert pure.apply_mask is not frame_codec.apply_mask
-    data = raw.frame(TEXT, b"", mask=KEY) + raw.frame(BINARY, payload_of(1000), mask=KEY)
-    decoder = pure.FrameDecoder(masked=True, max_payload=MIB)
-    decoder.feed(data)
-    assert decoder.next_frame() == (TEXT, b"", True)
-    assert decoder.next_frame() == (BINARY, payload_of(1000), True)
-    (masked,) = pure.FrameEncoder(masks=True).encode(Frame(Opcode.BINARY, payload_of(1000)))
-    assert raw.read_frames(masked)[0][0].payload == payload_of(1000)
 
 
 # --- Decoder: what is good -----------------------------------------------------------------------
