@@ -23,7 +23,7 @@ import uvloop
 from benchmarks import peers
 from benchmarks.peers import Peer
 from benchmarks.token_container import COUNT, token
-from partway.protocol.eventstream import Decoder
+from partway.protocol.event_stream.reader import Decoder
 from partway.protocol.limits import MAX_PART_BYTES
 
 _BODY = b'{"prompt": "to be or"}'

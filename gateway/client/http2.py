@@ -38,10 +38,11 @@ from partway.gateway.limits import (
     HTTP2_STREAM_WINDOW,
 )
 from partway.protocol import limits
-from partway.protocol.eventstream import CONTENT_TYPE
+from partway.protocol.event_stream.part_headers import EventFault
+from partway.protocol.event_stream.responses import ResponseEvents
+from partway.protocol.event_stream.writer import CONTENT_TYPE, encode_part
 from partway.protocol.handshake import INPUT_END_HEADER, SPEAKS_TLS
 from partway.protocol.http2.frames import goaway
-from partway.protocol.part_events import EventFault, ResponseEvents, encode_part
 from partway.protocol.parts import PayloadPart
 from partway.protocol.sigv4 import EventSigner
 

@@ -10,7 +10,7 @@ from h2.connection import H2Connection
 
 from partway.gateway.client.wire import WireOwner
 from partway.protocol import limits
-from partway.protocol.part_events import wrap
+from partway.protocol.event_stream.writer import wrap
 from partway.protocol.sigv4 import EventSigner
 
 

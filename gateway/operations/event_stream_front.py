@@ -13,8 +13,8 @@ from partway.gateway.streams.event_stream_leg import EventStreamClientLeg
 from partway.gateway.streams.legs import ClientLeg
 from partway.gateway.streams.policy import StreamPolicy
 from partway.protocol.errors import InputValidationError
-from partway.protocol.eventstream import CONTENT_TYPE
-from partway.protocol.part_events import Check
+from partway.protocol.event_stream.reader import Check
+from partway.protocol.event_stream.writer import CONTENT_TYPE
 
 
 class EventStreamFront:

@@ -15,9 +15,9 @@ from partway.gateway.streams.session import Counts
 from partway.gateway.waiting import TimeLimit
 from partway.log_lines import LogLine
 from partway.protocol.errors import ApiError, ContainerBroke, ContainerLate
-from partway.protocol.part_events import encode_error
+from partway.protocol.event_stream.response_parts import encode_chunk
+from partway.protocol.event_stream.writer import encode_error
 from partway.protocol.parts import StreamError
-from partway.protocol.response_parts import encode_chunk
 
 log = logging.getLogger("partway.stream")
 

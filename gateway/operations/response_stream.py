@@ -40,7 +40,7 @@ from partway.gateway.serving.routes import Route
 from partway.gateway.streams.registry import Streams
 from partway.protocol.content_codings import CONTENT_ENCODING
 from partway.protocol.errors import InputValidationError
-from partway.protocol.eventstream import CONTENT_TYPE as EVENT_STREAM
+from partway.protocol.event_stream.writer import CONTENT_TYPE as EVENT_STREAM
 
 #: AWS's name of the operation, by which principals are given leave to call it.
 OPERATION: Final = "InvokeEndpointWithResponseStream"

@@ -24,10 +24,10 @@ from partway.protocol.closing import (
     error_of,
     name_of,
 )
+from partway.protocol.event_stream.part_headers import INPUT_STREAM_ERROR
+from partway.protocol.event_stream.response_parts import STREAM_BROKEN, TIME_EXCEEDED
 from partway.protocol.frame_decoder import FrameError
-from partway.protocol.part_events import INPUT_STREAM_ERROR
 from partway.protocol.parts import InternalStreamFailure, ModelStreamError, StreamError
-from partway.protocol.response_parts import STREAM_BROKEN, TIME_EXCEEDED
 
 
 class Cause(enum.StrEnum):

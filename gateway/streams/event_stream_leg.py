@@ -8,15 +8,10 @@ from partway.gateway.streams.ends import Cause, ClientFault, Ending
 from partway.gateway.streams.legs import ClientLeg, LegOwner
 from partway.gateway.streams.policy import StreamPolicy
 from partway.gateway.watch import PingWatch
+from partway.protocol.event_stream.part_headers import INVALID_SIGNATURE, EventFault
+from partway.protocol.event_stream.reader import Check, RequestEvents
+from partway.protocol.event_stream.writer import encode_error, encode_part
 from partway.protocol.limits import LINGER_TIMEOUT
-from partway.protocol.part_events import (
-    INVALID_SIGNATURE,
-    Check,
-    EventFault,
-    RequestEvents,
-    encode_error,
-    encode_part,
-)
 from partway.protocol.parts import InputEnd, InternalStreamFailure, PayloadPart
 
 #: Ends of which the client hears nothing, since it is the client that ended the stream.

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from partway.protocol.eventstream import EventStreamError
+from partway.protocol.event_stream.headers import EventStreamError
 from partway.protocol.frame_decoder import FrameError
 from tests import event_factory as events
 from tests.fuzz import decoders

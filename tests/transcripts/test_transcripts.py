@@ -24,7 +24,8 @@ from partway.gateway.fleet.endpoints import Endpoint
 from partway.gateway.gateway import Gateway
 from partway.gateway.settings import Settings
 from partway.gateway.streams.policy import StreamPolicy
-from partway.protocol.part_events import EventFault, RequestEvents
+from partway.protocol.event_stream.part_headers import EventFault
+from partway.protocol.event_stream.reader import RequestEvents
 from partway.protocol.parts import InputEnd, PayloadPart
 from partway.protocol.sigv4 import SignableRequest, read_claim, verify
 from partway.protocol.sigv4_canonical import Credentials

@@ -38,12 +38,12 @@ from partway.gateway.operations.response_relay import AnswerForm
 from partway.gateway.serving.exchange import Exchange, TrailingExchange
 from partway.gateway.serving.routes import Route
 from partway.protocol.errors import InputValidationError
+from partway.protocol.event_stream.part_headers import INVALID_SIGNATURE
 from partway.protocol.grpc.messages import framed
 from partway.protocol.grpc.metadata import HEAD, Code, status
 from partway.protocol.grpc.values import json_of, values_of
 from partway.protocol.http_body import HttpBody
 from partway.protocol.limits import GRPC_CHUNK_BYTES, KIB, MAX_ENDPOINT_NAME
-from partway.protocol.part_events import INVALID_SIGNATURE
 from partway.protocol.parts import ModelStreamError, StreamError
 from partway.protocol.prediction import PredictionFault
 from partway.protocol.work_cost import message_cost

@@ -2,7 +2,7 @@
 
 Source: AWS's ``sagemaker-runtime`` model. A part is its bytes and nothing else; exceptions are
 those of the bidirectional operation, with error codes of this one: their encoding is
-:func:`partway.protocol.part_events.encode_error`.
+:func:`partway.protocol.event_stream.writer.encode_error`.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ from functools import lru_cache
 from typing import Final
 from zlib import crc32
 
-from partway.protocol.eventstream import encode_head
-from partway.protocol.part_events import part_headers
+from partway.protocol.event_stream.writer import encode_head, part_headers
 
 #: Error codes of a ``ModelStreamError``: the model was not done in time, or its connection broke.
 TIME_EXCEEDED: Final = "ModelInvocationTimeExceeded"

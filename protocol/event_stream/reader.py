@@ -1,77 +1,52 @@
-"""``application/vnd.amazon.eventstream``: bytes ↔ messages of headers and a payload (clause 2.3).
+"""Bytes of a peer → events: messages are cut, checked, and read as parts (clause 2.3).
 
 ::
 
     total u32 | headers u32 | crc32 of those 8 | headers | payload | crc32 of all before
-    header = name length u8 | name | type u8 | value
 
-Numbers are big-endian. What the messages mean: :mod:`partway.protocol.part_events`.
+Numbers are big-endian. A client's event is two messages, one in the other: the inner holds the
+part, the outer signs it. A response event is one message, unsigned
+(:mod:`partway.protocol.event_stream.responses`).
 """
 
 from __future__ import annotations
 
-import enum
 import struct
-from collections.abc import Mapping
-from typing import Final, NamedTuple
-from uuid import UUID
+from collections.abc import Callable
+from typing import Final, Generic, NamedTuple, TypeVar
 from zlib import crc32
 
+from partway.protocol.event_stream.headers import EventStreamError, Header, decode_headers
+from partway.protocol.event_stream.part_headers import (
+    INPUT_STREAM_ERROR,
+    INVALID_SIGNATURE,
+    EventFault,
+    Kind,
+    part_kind,
+    signing,
+    text,
+)
 from partway.protocol.limits import (
     EVENT_FRAMING_BYTES,
-    MAX_EVENT_HEADER_VALUE_BYTES,
-    MAX_EVENT_HEADERS,
     MAX_EVENT_HEADERS_BYTES,
+    signed_event_bytes,
 )
+from partway.protocol.parts import InputEnd, PayloadPart
 
-CONTENT_TYPE: Final = "application/vnd.amazon.eventstream"
+#: What says whether a signed event is genuine: its ``:date`` in ms since 1970 (any 64-bit number),
+#: its ``:chunk-signature`` (32 bytes) and its payload → why it is refused, or None.
+Check = Callable[[int, bytes, bytes], str | None]
 
-_LENGTHS = struct.Struct("!II").pack
+_E = TypeVar("_E")
+
 _PRELUDE = struct.Struct("!III").unpack_from
 _PRELUDE_BYTES: Final = 12
 _CRC_BYTES: Final = 4
-_U32_MAX: Final = 0xFFFFFFFF
 
-
-class HeaderType(enum.IntEnum):
-    """The type of a header's value, as its type byte says it."""
-
-    TRUE = 0
-    FALSE = 1
-    BYTE = 2
-    SHORT = 3
-    INT = 4
-    LONG = 5
-    BYTES = 6
-    STRING = 7
-    TIMESTAMP = 8
-    UUID = 9
-
-
-HeaderValue = bool | int | bytes | str | UUID
-
-#: Of the types that are one signed integer: its size in bytes.
-_INT_SIZES: Final = {
-    HeaderType.BYTE: 1,
-    HeaderType.SHORT: 2,
-    HeaderType.INT: 4,
-    HeaderType.LONG: 8,
-    HeaderType.TIMESTAMP: 8,
-}
-_TYPES = tuple(HeaderType)
-_UUID_BYTES: Final = 16
-
-
-class Header(NamedTuple):
-    """A header's type and value.
-
-    Attributes:
-        type: the type byte.
-        value: a bool, an int (a timestamp is milliseconds since 1970), bytes, a str or a UUID.
-    """
-
-    type: HeaderType
-    value: HeaderValue
+#: Header blocks of parts that one reader remembers, and how long they may be: a peer uses four
+#: over and over, unless it pads.
+_REMEMBERED: Final = 8
+_REMEMBERED_BYTES: Final = 256
 
 
 class Message(NamedTuple):
@@ -81,114 +56,7 @@ class Message(NamedTuple):
     payload: bytes
 
 
-class EventStreamError(Exception):
-    """Bytes that are not a message of this encoding.
-
-    Attributes:
-        reason: what is wrong, and where; never the bytes.
-        oversize: whether a size is over its limit, and all else was well so far.
-    """
-
-    def __init__(self, reason: str, *, oversize: bool = False) -> None:
-        super().__init__(reason)
-        self.reason = reason
-        self.oversize = oversize
-
-
-# --- Encoding ------------------------------------------------------------------------------------
-
-
-def encode(headers: Mapping[str, Header], payload: bytes = b"") -> bytes:
-    """A message as bytes.
-
-    Raises:
-        ValueError: a header cannot be encoded (see :func:`encode_headers`), or the message would be
-            too long.
-    """
-    return encode_raw(encode_headers(headers), payload)
-
-
-def encode_raw(headers: bytes, payload: bytes) -> bytes:
-    """A message as bytes, its header block already encoded.
-
-    Raises:
-        ValueError: the lengths do not fit into the prelude's 32 bits.
-    """
-    head = encode_head(headers, len(payload))
-    return b"".join((head, payload, crc32(payload, crc32(head)).to_bytes(4, "big")))
-
-
-def encode_head(headers: bytes, payload_size: int) -> bytes:
-    """What stands before a message's payload: its prelude, and its header block as it is encoded.
-
-    Raises:
-        ValueError: the lengths do not fit into the prelude's 32 bits.
-    """
-    total = len(headers) + payload_size + EVENT_FRAMING_BYTES
-    if total > _U32_MAX:
-        raise ValueError(f"a message would have {total} bytes; it must have at most {_U32_MAX}")
-    lengths = _LENGTHS(total, len(headers))
-    return lengths + crc32(lengths).to_bytes(4, "big") + headers
-
-
-def encode_headers(headers: Mapping[str, Header]) -> bytes:
-    """A header block: what stands between a message's prelude and its payload.
-
-    Raises:
-        ValueError: a name is empty or longer than 255 bytes, a value is not of its type or out of
-            its range, or there are more headers than a decoder here takes.
-    """
-    if len(headers) > MAX_EVENT_HEADERS:
-        raise ValueError(
-            f"{len(headers)} headers were given; there must be at most {MAX_EVENT_HEADERS}"
-        )
-    pieces: list[bytes] = []
-    for name, (kind, value) in headers.items():
-        encoded = name.encode()
-        if not 1 <= len(encoded) <= 0xFF:
-            raise ValueError(f"a header name must have 1 to 255 bytes, not {len(encoded)}")
-        pieces += (bytes([len(encoded)]), encoded, bytes([kind]), _encode_value(kind, value))
-    block = b"".join(pieces)
-    if len(block) > MAX_EVENT_HEADERS_BYTES:
-        raise ValueError(
-            f"the headers have {len(block)} bytes; they must have at most {MAX_EVENT_HEADERS_BYTES}"
-        )
-    return block
-
-
-def _encode_value(kind: HeaderType, value: HeaderValue) -> bytes:
-    match kind, value:
-        case (HeaderType.TRUE, True) | (HeaderType.FALSE, False):
-            return b""
-        case HeaderType.UUID, UUID():
-            return value.bytes
-        case HeaderType.STRING, str():
-            return _sized(value.encode())
-        case HeaderType.BYTES, bytes():
-            return _sized(value)
-        case _, int() if kind in _INT_SIZES and not isinstance(value, bool):
-            try:
-                return value.to_bytes(_INT_SIZES[kind], "big", signed=True)
-            except OverflowError:
-                raise ValueError(
-                    f"a value is out of range; {kind.name} must fit into {_INT_SIZES[kind]} bytes"
-                ) from None
-        case _:
-            raise ValueError(
-                f"a {type(value).__name__} was given as {kind.name}, which cannot hold this value"
-            )
-
-
-def _sized(value: bytes) -> bytes:
-    if len(value) > MAX_EVENT_HEADER_VALUE_BYTES:
-        raise ValueError(
-            f"a header's value has {len(value)} bytes; "
-            f"it must have at most {MAX_EVENT_HEADER_VALUE_BYTES}"
-        )
-    return len(value).to_bytes(2, "big") + value
-
-
-# --- Decoding ------------------------------------------------------------------------------------
+# --- Messages ------------------------------------------------------------------------------------
 
 
 def decode(data: bytes) -> Message:
@@ -246,90 +114,6 @@ def _cut(
     if crc32(payload, crc32(head)) != int.from_bytes(buffer[crc_at : at + total], "big"):
         raise EventStreamError("the message's checksum is wrong")
     return head[_PRELUDE_BYTES:], payload
-
-
-def decode_headers(block: bytes) -> dict[str, Header]:
-    """The headers of a block, in their order.
-
-    Raises:
-        EventStreamError: a name is empty, not UTF-8 or there twice; a type is unknown; a value is
-            too long or not UTF-8; the block does not end with a header, is too long or has too
-            many headers.
-    """
-    if len(block) > MAX_EVENT_HEADERS_BYTES:
-        raise EventStreamError(
-            f"the headers have {len(block)} bytes; "
-            f"they must have at most {MAX_EVENT_HEADERS_BYTES}",
-            oversize=True,
-        )
-    headers: dict[str, Header] = {}
-    at = 0
-    while at < len(block):
-        type_at = at + 1 + block[at]
-        if type_at == at + 1:
-            raise EventStreamError(f"a header name is empty, at byte {at} of the headers")
-        if type_at >= len(block):
-            raise _ends_early(at)
-        name = _text(block, at + 1, type_at)
-        if name in headers:
-            raise EventStreamError(f"a header is there twice, at byte {at} of the headers")
-        if len(headers) == MAX_EVENT_HEADERS:
-            raise EventStreamError(
-                f"more than {MAX_EVENT_HEADERS} headers came in a message", oversize=True
-            )
-        headers[name], at = _decode_value(block, type_at)
-    return headers
-
-
-def _decode_value(block: bytes, type_at: int) -> tuple[Header, int]:
-    """The value whose type byte is at ``type_at``, and where it ends."""
-    at = type_at + 1
-    code = block[type_at]
-    if code >= len(_TYPES):
-        raise EventStreamError(f"unknown header type {code}, at byte {type_at} of the headers")
-    kind = _TYPES[code]
-    if kind is HeaderType.STRING or kind is HeaderType.BYTES:
-        at += 2
-        # A length that is itself cut reads as something; that its two bytes are there, and all
-        # it counts, is the one check below.
-        size = int.from_bytes(block[at - 2 : at], "big")
-        if size > MAX_EVENT_HEADER_VALUE_BYTES:
-            raise EventStreamError(
-                f"a header's value has {size} bytes, at byte {type_at} of the headers; "
-                f"it must have at most {MAX_EVENT_HEADER_VALUE_BYTES}"
-            )
-    elif kind in _INT_SIZES:
-        size = _INT_SIZES[kind]
-    else:
-        size = _UUID_BYTES if kind is HeaderType.UUID else 0
-    end = at + size
-    if end > len(block):
-        raise _ends_early(type_at)
-    value: HeaderValue
-    if kind is HeaderType.STRING:
-        value = _text(block, at, end)
-    elif kind is HeaderType.BYTES:
-        value = block[at:end]
-    elif kind is HeaderType.UUID:
-        value = UUID(bytes=block[at:end])
-    elif size:
-        value = int.from_bytes(block[at:end], "big", signed=True)
-    else:
-        value = kind is HeaderType.TRUE
-    return Header(kind, value), end
-
-
-def _text(block: bytes, at: int, end: int) -> str:
-    try:
-        return block[at:end].decode()
-    except UnicodeDecodeError:
-        raise EventStreamError(
-            f"a name or a string is not UTF-8, at byte {at} of the headers"
-        ) from None
-
-
-def _ends_early(at: int) -> EventStreamError:
-    return EventStreamError(f"the headers end inside one that begins at byte {at} of them")
 
 
 class Decoder:
@@ -490,3 +274,140 @@ class Decoder:
     def _fail(self, error: EventStreamError) -> None:
         self._error = (error.reason, error.oversize)
         self.drop()
+
+
+# --- Events --------------------------------------------------------------------------------------
+
+
+class EventReader(Generic[_E]):
+    """Bytes in, events out: what both sides share.
+
+    Args:
+        max_payload: largest payload of a message.
+        max_part: largest payload of a part.
+    """
+
+    def __init__(self, max_payload: int, max_part: int) -> None:
+        self._decoder = Decoder(max_payload)
+        self._max_part = max_part
+        #: What header blocks of parts mean. Looking one up takes a tenth of reading it.
+        self._kinds: dict[bytes, Kind] = {}
+        # Its words and not the exception, whose traceback would keep payloads alive.
+        self._fault: tuple[str, str, bool] | None = None
+
+    @property
+    def buffered_bytes(self) -> int:
+        """Bytes fed and not yet delivered as events."""
+        return self._decoder.buffered_bytes
+
+    @property
+    def mid_event(self) -> bool:
+        """Whether the bytes fed so far end inside an event: an end of stream is a cut (2.3-2).
+
+        Taking whole events does not change this. False after a fault, which has ended the stream by
+        itself.
+        """
+        return self._decoder.mid_message
+
+    def feed(self, data: bytes) -> None:
+        """Take in bytes of the stream. The caller owes calls of :meth:`next_event`."""
+        if self._fault is None:
+            self._decoder.feed(data)
+
+    def next_event(self) -> _E | None:
+        """The next whole event, or None until more bytes come.
+
+        Raises:
+            EventFault: what came is not an event; every later call raises the same again.
+        """
+        if self._fault is None:
+            try:
+                return self._next()
+            except EventStreamError as error:
+                self._fault = (error.reason, INPUT_STREAM_ERROR, error.oversize)
+            except EventFault as fault:
+                self._fault = (fault.message, fault.code, fault.oversize)
+            self._decoder.drop()
+        message, code, oversize = self._fault
+        raise EventFault(message, code, oversize=oversize)
+
+    def _next(self) -> _E | None:
+        raw = self._decoder.next_raw()
+        return None if raw is None else self._read(*raw)
+
+    def _read(self, block: bytes, payload: bytes) -> _E:
+        raise NotImplementedError
+
+    def _kind(self, block: bytes, headers: dict[str, Header]) -> Kind:
+        """Return what a part's headers say; remembered for its block."""
+        kind = part_kind(headers)
+        if len(self._kinds) < _REMEMBERED and len(block) <= _REMEMBERED_BYTES:
+            self._kinds[block] = kind
+        return kind
+
+    def _sized(self, kind: Kind, payload: bytes) -> PayloadPart:
+        if len(payload) > self._max_part:
+            raise EventFault(
+                f"a part has {len(payload)} bytes; it must have at most {self._max_part}",
+                oversize=True,
+            )
+        return PayloadPart(payload, *kind)
+
+
+class RequestEvents(EventReader[PayloadPart | InputEnd]):
+    """A client's events, unwrapped and checked (clauses 2.3-1, 2.3-2).
+
+    Feed it with :meth:`feed`, then call :meth:`next_event` until it returns None. What may follow
+    an :class:`~partway.protocol.parts.InputEnd` is the session's to know.
+
+    Args:
+        max_part: largest payload of a part.
+        check: what says whether an event is genuine. It is called once for each event, in order,
+            before anything of the inner message is looked at. None where authentication is off:
+            then events may come unsigned too, and signatures are not read.
+
+    Rules, in the order an event meets them:
+        1. The event is a message: :class:`Decoder`.
+        2. Its headers are ``:date`` and ``:chunk-signature`` alone, or, with authentication off,
+           those of an inner message.
+        3. ``check`` has nothing against it.
+        4. Its payload is exactly one message, or empty: the end of the input.
+        5. That message has ``:message-type`` ``event`` and ``:event-type`` ``PayloadPart``.
+        6. ``DataType`` and ``CompletionState`` are strings that are known, or absent; ``P`` is any
+           string. Headers that begin with ``:`` may be there and are not read; others are refused:
+           a misspelt ``CompletionState`` would pass for ``COMPLETE``.
+        7. The payload is at most ``max_part`` long.
+    """
+
+    def __init__(self, max_part: int, check: Check | None) -> None:
+        super().__init__(signed_event_bytes(max_part), max_part)
+        self._check = check
+
+    def _read(self, block: bytes, payload: bytes) -> PayloadPart | InputEnd:
+        if self._check is None and self._is_bare(block):
+            return self._part(block, payload)
+        date_ms, signature = signing(block)
+        if self._check is not None:
+            refusal = self._check(date_ms, signature, payload)
+            if refusal is not None:
+                raise EventFault(refusal, INVALID_SIGNATURE)
+        if not payload:
+            return InputEnd()
+        return self._part(*decode_raw(payload))
+
+    def _is_bare(self, block: bytes) -> bool:
+        if block in self._kinds:
+            return True
+        headers = decode_headers(block)
+        if (":message-type" in headers) is (":chunk-signature" in headers):
+            raise EventFault("an event must have either :message-type or :chunk-signature")
+        return ":message-type" in headers
+
+    def _part(self, block: bytes, payload: bytes) -> PayloadPart:
+        kind = self._kinds.get(block)
+        if kind is None:
+            headers = decode_headers(block)
+            if text(headers, ":message-type") != "event":
+                raise EventFault(":message-type must be event in what a client sends")
+            kind = self._kind(block, headers)
+        return self._sized(kind, payload)

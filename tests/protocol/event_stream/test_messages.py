@@ -12,20 +12,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from partway.protocol import eventstream
-from partway.protocol.eventstream import (
-    Decoder,
+from partway.protocol.event_stream.headers import (
     EventStreamError,
     Header,
     HeaderType,
-    Message,
-    decode,
     decode_headers,
-    decode_raw,
-    encode,
     encode_headers,
-    encode_raw,
 )
+from partway.protocol.event_stream.reader import Decoder, Message, decode, decode_raw
+from partway.protocol.event_stream.writer import CONTENT_TYPE, encode, encode_raw
 from partway.protocol.limits import MAX_EVENT_HEADERS, MAX_EVENT_HEADERS_BYTES, MAX_PART_BYTES
 from tests import event_factory as raw
 
@@ -569,4 +564,4 @@ def test_a_damaged_message_is_a_message_or_an_error(data):
 
 
 def test_the_module_names_its_content_type():
-    assert eventstream.CONTENT_TYPE == "application/vnd.amazon.eventstream"
+    assert CONTENT_TYPE == "application/vnd.amazon.eventstream"

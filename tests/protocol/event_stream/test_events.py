@@ -9,20 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from partway.protocol.event_stream.part_headers import EventFault
+from partway.protocol.event_stream.reader import RequestEvents
+from partway.protocol.event_stream.responses import ResponseEvents
+from partway.protocol.event_stream.writer import encode_error, encode_part, wrap
 from partway.protocol.limits import (
     ERROR_BODY_BYTES,
     EXCEPTION_EVENT_BYTES,
     MAX_EVENT_HEADERS_BYTES,
     MAX_PART_BYTES,
     signed_event_bytes,
-)
-from partway.protocol.part_events import (
-    EventFault,
-    RequestEvents,
-    ResponseEvents,
-    encode_error,
-    encode_part,
-    wrap,
 )
 from partway.protocol.parts import (
     CompletionState,

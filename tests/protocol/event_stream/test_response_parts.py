@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from partway.protocol.part_events import encode_error
+from partway.protocol.event_stream.response_parts import STREAM_BROKEN, TIME_EXCEEDED, encode_chunk
+from partway.protocol.event_stream.writer import encode_error
 from partway.protocol.parts import InternalStreamFailure, ModelStreamError
-from partway.protocol.response_parts import STREAM_BROKEN, TIME_EXCEEDED, encode_chunk
 from tests import event_factory as raw
 from tests.boto_events import BotoEvents, EventStreamError
 
