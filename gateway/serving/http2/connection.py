@@ -120,6 +120,7 @@ class Http2FrameReader:
             ProtocolError: the client broke RFC 9113; h2 has a GOAWAY to send that says so.
         """
         gate, buffer = self._gate, self._buffer
+        self._buffer = b""  # a frame whose delivery fails is not delivered again
         pieces: list[bytes] = []  # what h2 is to see, up to ``run``
         run = 0
         at = min(self._preface_left, len(buffer))

@@ -186,6 +186,22 @@ async def test_frames_before_the_preface_are_a_fault(made):
         reader.take_turn(0.0)
 
 
+async def test_data_whose_delivery_has_failed_is_not_delivered_again(made, monkeypatch):
+    on = await opened(made, 1)
+    delivered = []
+
+    def fail(data, size):
+        delivered.append(data)
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(on.streams.open[1], "data_received", fail)
+    with pytest.raises(ZeroDivisionError):
+        on.receive(DataFrame(1, b"once"))
+    assert not on.reader.waiting
+    on.reader.take_turn(0.0)
+    assert delivered == [b"once"]
+
+
 async def test_headers_count_as_what_they_decode_to(made, monkeypatch):
     """One byte on the wire may have been thousands of them."""
     on = made()
