@@ -363,19 +363,19 @@ def test_what_cannot_be_written(ca, directory, name, monkeypatch):
     """For whichever file there is no room: named, nothing left lying, done the next time."""
     directory.mkdir(parents=True)
     with monkeypatch.context() as patch:
-        real_replace, real_open = Path.replace, Path.open
+        real_replace, real_open = os.replace, Path.open
 
-        def replace(self: Path, target: Path) -> Path:
+        def replace(source: str | Path, target: str | Path, **folders: int | None) -> None:
             if Path(target).name == name:
                 raise OSError(28, "No space left on device")
-            return real_replace(self, target)
+            real_replace(source, target, **folders)
 
         def open_(self: Path, *args, **options):
             if self.name == name == "lock":
                 raise PermissionError(13, "Permission denied")
             return real_open(self, *args, **options)
 
-        patch.setattr(Path, "replace", replace)
+        patch.setattr(os, "replace", replace)
         patch.setattr(Path, "open", open_)
         said = refusal(ca)
     why = "Permission denied" if name == "lock" else "No space left on device"
