@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
-from pathlib import Path
 
 from partway.gateway.fleet.container_ids import container_id
 from partway.gateway.fleet.container_outputs import ContainerOutputs
@@ -21,10 +20,7 @@ from partway.gateway.fleet.launchers.launcher import (
 from partway.gateway.fleet.making import CapturedOutput, Making, Means
 from partway.gateway.fleet.routing import InstanceLoad
 from partway.gateway.fleet.slow_start import SlowStart
-from partway.gateway.storage.file_threads import on_thread
-from partway.gateway.storage.limits import MODEL_DATA_LOOK_TIMEOUT
 from partway.gateway.storage.model_data.model_data import HeldData, ModelDataError
-from partway.gateway.storage.places.pinned_path import PinnedPath
 from partway.gateway.waiting import time_limit
 
 
@@ -85,24 +81,23 @@ class LaunchOrders:
         """
         endpoint = self._endpoint.name
         if not variant.containers:
-            folder = await self._model_dir(variant)
-            return Order(name, endpoint, variant, number, folder, outputs[""].feed)
+            data = await self._held(variant)
+            return _order(name, endpoint, variant, number, data, outputs[""].feed)
         orders = []
         for each in variant.containers:
             one, own = variant.of(each), container_id(name, each.hostname)
             try:
-                folder = await self._model_dir(one, each.hostname)
+                data = await self._held(one, each.hostname)
             except LaunchError as error:
                 why = f"{each.hostname}: {error}"
                 raise LaunchError(why, passing=error.passing, waits=error.waits) from error
             # What somebody else runs at one URL is there for all instances.
             its_number = 0 if isinstance(one.source, Attached) else number
-            orders.append(
-                Order(own, endpoint, one, its_number, folder, outputs[each.hostname].feed)
-            )
+            feed = outputs[each.hostname].feed
+            orders.append(_order(own, endpoint, one, its_number, data, feed))
         return Order(name, endpoint, variant, number, None, no_output, tuple(orders))
 
-    async def _model_dir(self, variant: Variant, hostname: str = "") -> Path | None:
+    async def _held(self, variant: Variant, hostname: str = "") -> HeldData | None:
         """Have the model data of a container at hand, once for all instances.
 
         Raises:
@@ -111,46 +106,41 @@ class LaunchOrders:
         if variant.model_data is None:
             return None
         async with self._acquiring:
-            data, pinned = self._data.get(hostname), variant.pinned
-            # What was unpacked is a copy of ours: only a folder is used where it is, by each anew.
-            if pinned is not None and (data is None or data.path == pinned.path):
-                await self._check(pinned)
+            data = self._data.get(hostname)
             if data is None:
                 data = await self._acquire(variant, variant.model_data)
                 if self._closed:
                     data.release()
                     raise LaunchError("the instance is not wanted any more", passing=False)
                 self._data[hostname] = data
-            return data.path
-
-    async def _check(self, pinned: PinnedPath) -> None:
-        """Look at what a caller has named as late as can be.
-
-        Raises:
-            LaunchError: another thing is there now.
-        """
-        clock = self._means.around.clock
-        try:
-            async with time_limit(clock, MODEL_DATA_LOOK_TIMEOUT):
-                await on_thread(clock, lambda _: pinned.check())
-        except ValueError as error:
-            raise LaunchError(f"model data: {error}", passing=True) from None
-        except OSError as error:  # a TimeoutError is one
-            why = f"model data: {pinned.path} cannot be looked at: {error.strerror or 'no answer'}"
-            raise LaunchError(why, passing=True) from None
+            return data
 
     async def _acquire(self, variant: Variant, model_data: str) -> HeldData:
         seconds = variant.times.download_timeout
         limit = nullcontext() if seconds is None else time_limit(self._means.around.clock, seconds)
         try:
             async with limit:
-                return await self._means.model_data(model_data, variant.model_maker)
+                return await self._means.model_data(model_data, variant.model_maker, variant.pinned)
         except ModelDataError as error:
             why = f"model data: {error}"
             raise LaunchError(why, passing=error.passing, waits=error.waits) from None
         except TimeoutError:
             why = f"model data: they are not at hand after {seconds:g} s"
             raise LaunchError(why, passing=True) from None
+
+
+def _order(
+    instance: str,
+    endpoint: str,
+    variant: Variant,
+    number: int,
+    data: HeldData | None,
+    output: Callable[[bytes], None],
+) -> Order:
+    """The order for one container, with the model data that are at hand."""
+    if data is None:
+        return Order(instance, endpoint, variant, number, None, output)
+    return Order(instance, endpoint, variant, number, data.path, output, opened=data.opened)
 
 
 def _place(endpoint: Endpoint, variant: Variant, running: RunningContainer) -> Place:

@@ -23,6 +23,7 @@ from partway.gateway.fleet.output import OutputFolder
 from partway.gateway.storage.data_directory import DataDirectory
 from partway.gateway.storage.files import temporary_folder
 from partway.gateway.storage.model_data.model_data import HeldData, ModelData, ModelDataError
+from partway.gateway.storage.places.pinned_path import PinnedPath
 from partway.gateway.waiting import time_limit
 from partway.log_lines import LogLine
 
@@ -90,7 +91,9 @@ class LaunchedProvisions:
         elif but is None:
             self._release_leftovers_data()
 
-    async def acquire(self, source: str, maker: str | None = None) -> HeldData:
+    async def acquire(
+        self, source: str, maker: str | None = None, pinned: PinnedPath | None = None
+    ) -> HeldData:
         """Have model data at hand; :attr:`.instance_maker.Means.model_data` says how."""
         async with self._taking_over:
             if self._model_data is None:
@@ -105,8 +108,8 @@ class LaunchedProvisions:
                 await self._keep_leftovers_data(self._model_data)
                 self._has_taken_over = True
         if maker is None:
-            return await self._model_data.acquire(source)
-        return await self._model_data.acquire(source, partial(self._refusal, maker))
+            return await self._model_data.acquire(source, pinned=pinned)
+        return await self._model_data.acquire(source, partial(self._refusal, maker), pinned)
 
     async def aclose(self) -> None:
         """Give all of it back; no instance lives any more."""

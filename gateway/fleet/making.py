@@ -14,6 +14,7 @@ from partway.gateway.fleet.routing import InstanceLoad
 if TYPE_CHECKING:
     from partway.gateway.fleet.slow_start import SlowStart
     from partway.gateway.storage.model_data.model_data import HeldData
+    from partway.gateway.storage.places.pinned_path import PinnedPath
 
 #: Asks a container's ``/ping``, with so many seconds for the answer; None if that was 200, else
 #: what was wrong. Raises OutOfDescriptors where it could not be asked.
@@ -73,14 +74,14 @@ class Means:
     Attributes:
         launcher: the launcher of a source.
         output: opens what takes a container's output, by its id and its endpoint's name.
-        model_data: has model data on disk, by what names it and the principal whose leave is asked
-            for (see :class:`~.endpoints.Variant`); raises ModelDataError.
+        model_data: has model data on disk, by what names it, the principal whose leave is asked
+            for, and the pinned path (see :class:`~.endpoints.Variant`); raises ModelDataError.
         around: what all instances live by.
     """
 
     launcher: Callable[[Source], Launcher]
     output: Callable[[str, str], CapturedOutput]
-    model_data: Callable[[str, str | None], Awaitable[HeldData]]
+    model_data: Callable[[str, str | None, PinnedPath | None], Awaitable[HeldData]]
     around: InstanceContext
 
 

@@ -23,6 +23,7 @@ from partway.gateway.storage.limits import MODEL_DATA_QUOTA
 if TYPE_CHECKING:
     from partway.gateway.fleet.launched_provisions import LaunchedProvisions
     from partway.gateway.storage.model_data.model_data import HeldData
+    from partway.gateway.storage.places.pinned_path import PinnedPath
 
 
 class Provisions:
@@ -95,5 +96,7 @@ class Provisions:
     def _output(self, container: str, endpoint: str) -> CapturedOutput:
         return self._launched().output.open(container, endpoint)
 
-    async def _acquire(self, source: str, maker: str | None = None) -> HeldData:
-        return await self._launched().acquire(source, maker)
+    async def _acquire(
+        self, source: str, maker: str | None = None, pinned: PinnedPath | None = None
+    ) -> HeldData:
+        return await self._launched().acquire(source, maker, pinned)

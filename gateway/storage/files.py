@@ -20,7 +20,7 @@ from partway.gateway.storage.disk_refusals import is_disk_refusal
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-def open_regular(path: Path, *, follows: bool = True) -> BinaryIO:
+def open_regular(path: Path, *, follows: bool = True, opened: int | None = None) -> BinaryIO:
     """Open a file to be read: a regular one, for nothing says when another one has its next byte.
 
     A pipe whose writer never comes would hold the process for ever, and a device has no end.
@@ -28,12 +28,15 @@ def open_regular(path: Path, *, follows: bool = True) -> BinaryIO:
     Args:
         path: the file.
         follows: whether it may be a link, to a regular file.
+        opened: a descriptor of the file, which becomes the returned file's; it is opened by its
+            path if there is none.
 
     Raises:
         OSError: it cannot be opened, or is a pipe, a device or a socket.
     """
     opener = _without_waiting if follows else _the_file_itself
-    file = open(path, "rb", opener=opener)  # noqa: SIM115 (the caller's to close)
+    descriptor = opener(str(path), os.O_RDONLY | os.O_CLOEXEC) if opened is None else opened
+    file = open(path, "rb", opener=lambda *_: descriptor)  # noqa: SIM115 (the caller's to close)
     mode = os.fstat(file.fileno()).st_mode
     if stat.S_ISREG(mode):
         return file

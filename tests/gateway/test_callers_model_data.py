@@ -21,7 +21,7 @@ from botocore.credentials import Credentials
 from botocore.exceptions import ClientError
 
 from tests.conftest import ROOT
-from tests.gateway.control.aws_client import ARN
+from tests.gateway.control.aws_client import ARN, aws
 from tests.gateway.control.deployments import Script, variant
 from tests.gateway.fleet.model_archives import MODEL, packed
 from tests.gateway.object_server import ObjectServer, serving_objects
@@ -31,6 +31,7 @@ from tests.processes import ready_url
 PATIENCE = 60
 
 CONTAINER = ROOT / "tests" / "gateway" / "faulty_container.py"
+WEIGHTS = ROOT / "tests" / "gateway" / "weights_container.py"
 
 FILE = """
 data_dir = "{folder}/data"
@@ -42,14 +43,19 @@ local_roots = ["{folder}/roots"]
 stop_timeout = 1
 [images]
 "good:1" = ["{python}", "-S", "{container}", "{folder}"]
+"weights:1" = ["{python}", "-S", "{weights}"]
 """
 
 USER = "arn:aws:sts::000000000000:federated-user/"
 
 
 def principal(name: str, *objects: str, actions: str = "sagemaker:*") -> str:
-    """A principal with a key of its name, that may read these objects."""
-    resources = [f"{ARN}*", *(f"arn:aws:s3:::{each}" for each in objects)]
+    """A principal with a key of its name, that may read these objects, or folders below a root."""
+    objects = tuple(
+        f"arn:partway:files:::{each}" if each.startswith("/") else f"arn:aws:s3:::{each}"
+        for each in objects
+    )
+    resources = [f"{ARN}*", *objects]
     return f"""
 [[principals]]
 name = "{name}"
@@ -67,7 +73,8 @@ class Gateway:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         (folder / "roots").mkdir(mode=0o700)
-        names = {"folder": folder, "container": CONTAINER, "python": sys.executable}
+        names = {"folder": folder, "python": sys.executable}
+        names |= {"container": CONTAINER, "weights": WEIGHTS}
         (folder / "partway.toml").write_text(FILE.format(**names))
         self.process: subprocess.Popen[bytes]
         self.port = 0
@@ -331,3 +338,38 @@ async def test_a_model_of_the_operators_and_who_may_not_describe_it(gateway):
         assert (code, "sagemaker:DescribeModel" in words) == ("AccessDeniedException", True)
 
     await on_thread(script)
+
+
+async def test_a_link_in_place_of_a_callers_folder(gateway):
+    """A caller who may write below a root has nothing of others read, whatever runs already."""
+
+    def script() -> None:
+        roots = gateway.folder.resolve() / "roots"
+        for owner in ("alice", "bob"):
+            (roots / owner).mkdir(0o700)
+            (roots / owner / "weights").write_text(owner)
+        gateway.principals(principal("bob", f"{roots}/bob/*", actions="sagemaker:*"))
+        bob = gateway.script("bob")
+        until(lambda: not _is_nobody(bob), "bob")
+        until(lambda: _is_nobody(gateway.script("alice")), "the end of alice")
+        bob.model("his", "weights:1", ModelDataUrl=f"{roots}/bob")
+        bob.create("his", "his")
+        bob.in_service("his")
+        (roots / "bob").rename(roots / "away")
+        (roots / "bob").symlink_to(roots / "alice")
+        assert answer(gateway, "his") == b"bob"
+        bob.scale("his", 2)  # of the same version, so with the same folder
+        assert {answer(gateway, "his") for _ in range(4)} == {b"bob"}
+        bob.client.create_endpoint_config(
+            EndpointConfigName="hers", ProductionVariants=[variant("his")]
+        )
+        code, words = refusal(lambda: bob.create("hers", "hers"))
+        assert (code, f"{roots}/alice" in words) == ("ValidationException", True)
+
+    await on_thread(script)
+
+
+def answer(gateway: Gateway, endpoint: str) -> bytes:
+    client = aws("sagemaker-runtime", gateway.port, Credentials("AKIDbob", "secret-of-bob"))
+    body: bytes = client.invoke_endpoint(EndpointName=endpoint, Body=b"x")["Body"].read()
+    return body

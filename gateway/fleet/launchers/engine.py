@@ -17,6 +17,7 @@ from partway.gateway.fleet.container_ids import instance_of
 from partway.gateway.fleet.endpoints import Image
 from partway.gateway.fleet.gpus import GpuShares
 from partway.gateway.fleet.images import SHIPPED, is_image
+from partway.gateway.fleet.launchers.callers_folder import check_callers_folder
 from partway.gateway.fleet.launchers.engine_answers import (
     EngineAway,
     EngineNotAsked,
@@ -218,7 +219,9 @@ class EngineLauncher:
     async def _made(self, order: Order, image: ImageConfiguration) -> str:
         """Of what a container is made that an order asks for; empty if nobody can tell."""
         folder, directory = None, order.model_dir
-        if directory is not None:
+        if order.opened is not None:
+            folder = order.opened.pinned.identity
+        elif directory is not None:
             try:
                 async with time_limit(self._clock, MODEL_DATA_LOOK_TIMEOUT):
                     found = await on_thread(self._clock, lambda _: directory.stat())
@@ -289,7 +292,10 @@ class EngineLauncher:
         creating = asyncio.create_task(engine.create(name, request))
         try:
             await asyncio.shield(creating)
+            await check_callers_folder(order.opened, self._clock)
             await engine.start(name)
+            # The engine has mounted it by its path: here is seen whether that was still the folder.
+            await check_callers_folder(order.opened, self._clock)
             state = await engine.state(name)
             _check_published(order, state)
         except BaseException:

@@ -10,6 +10,7 @@ from typing import Protocol
 from partway.gateway.dialling import Address
 from partway.gateway.fleet.endpoints import Variant
 from partway.gateway.fleet.states import StartFailure
+from partway.gateway.storage.places.pinned_path import OpenFolder
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,7 @@ class Order:
         output: takes what it prints, as it comes.
         containers: where it has several, an order for each; the instance of such an order is the
             container's own id.
+        opened: the folder ``model_dir``, kept open, where a caller of the API has named it.
     """
 
     instance: str
@@ -34,6 +36,7 @@ class Order:
     model_dir: Path | None
     output: Callable[[bytes], None]
     containers: tuple[Order, ...] = ()
+    opened: OpenFolder | None = None
 
 
 def no_output(_: bytes) -> None:

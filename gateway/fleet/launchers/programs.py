@@ -6,9 +6,10 @@ import tempfile
 from collections.abc import Mapping
 from typing import Final
 
-from partway.gateway.clock import Clock
+from partway.gateway.clock import Clock, LoopClock
 from partway.gateway.fleet.endpoints import Program
 from partway.gateway.fleet.gpus import VISIBLE, GpuShares
+from partway.gateway.fleet.launchers.callers_folder import check_callers_folder
 from partway.gateway.fleet.launchers.empty_model import empty_model_dir
 from partway.gateway.fleet.launchers.launcher import Order
 from partway.gateway.fleet.launchers.process import (
@@ -67,10 +68,10 @@ class ProgramLauncher:
             port = free_port(self._ports)
             self._ports.add(port)
             environment |= await self._gpus_for(order)
-            environment[MODEL_DIR] = self._model_dir(order)
+            folder = await self._model_dir(order)
+            environment[MODEL_DIR] = folder or self._empty_dir()
             if (vertex := order.variant.vertex) is not None:
-                storage = "" if order.model_dir is None else str(order.model_dir)
-                environment |= vertex.environment(order.endpoint, order.variant.name, port, storage)
+                environment |= vertex.environment(order.endpoint, order.variant.name, port, folder)
             if self._leash is None:
                 self._leash = Leash()
             return await launch(
@@ -108,9 +109,21 @@ class ProgramLauncher:
         await self._gpus.find()
         return {VISIBLE: ",".join(self._gpus.take(order.instance, number))}
 
-    def _model_dir(self, order: Order) -> str:
-        if order.model_dir is not None:
-            return str(order.model_dir)
+    async def _model_dir(self, order: Order) -> str:
+        """The path of the folder with the model's artifacts; empty for none.
+
+        A folder of a caller's is named by its descriptor, since its own path may lead elsewhere by
+        the time at which the program opens it.
+        """
+        if order.model_dir is None:
+            return ""
+        if order.opened is not None:
+            if (path := order.opened.program_path) is not None:
+                return str(path)
+            await check_callers_folder(order.opened, self._clock or LoopClock())
+        return str(order.model_dir)
+
+    def _empty_dir(self) -> str:
         if self._no_model is None:
             self._no_model = empty_model_dir()
         return self._no_model.name

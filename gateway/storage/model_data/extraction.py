@@ -51,6 +51,7 @@ from partway.gateway.storage.limits import (
     MODEL_DATA_RECORDS_IN_ALL,
 )
 from partway.gateway.storage.model_data.disk_room import RoomShare
+from partway.gateway.storage.places.pinned_path import PinnedPath
 from partway.protocol.content_codings import PackedTooMuch
 
 _PIECE: Final = 1 << 20
@@ -78,28 +79,29 @@ _BOMB: Final = (
 _T = TypeVar("_T")
 
 
-def digest_of(path: Path, wanted: Wanted) -> str:
+def digest_of(archive: Path | PinnedPath, wanted: Wanted) -> str:
     """SHA-256 of a file.
 
     Raises:
+        PathChanged: another file is at its pinned path.
         OSError: it cannot be read, or is no regular one.
         WorkStopped: it is not wanted any more.
     """
-    with open_regular(path) as file:
+    with _opened(archive) as file:
         hashed = _Hashed(file, wanted)
         while hashed.read(_PIECE):
             pass
     return hashed.digest()
 
 
-def unpack(archive: Path, folder: Path, share: RoomShare, wanted: Wanted) -> str:
+def unpack(archive: Path | PinnedPath, folder: Path, share: RoomShare, wanted: Wanted) -> str:
     """Unpack an archive into a new folder.
 
     Folders become 0555, files 0444, or 0555 if their owner could execute them; the new folder's own
     mode is left to whoever moves it. What an archive says of owners and times is passed over.
 
     Args:
-        archive: a gzipped tar.
+        archive: a gzipped tar, at a path whose links are followed, or at a pinned one.
         folder: is made; its parent must be there. After an error it holds what came before.
         share: takes the space.
         wanted: is asked at each step.
@@ -110,10 +112,11 @@ def unpack(archive: Path, folder: Path, share: RoomShare, wanted: Wanted) -> str
     Raises:
         ArchiveError: it is anything else, is damaged, beyond the bounds, or would leave the folder.
         NoRoom: there is no space for it.
+        PathChanged: another file is at its pinned path.
         OSError: a file cannot be read or written.
         WorkStopped: it is not wanted any more.
     """
-    with open_regular(archive) as file:
+    with _opened(archive) as file:
         _check_beginning(file.read(_USTAR_AT + 5))
         file.seek(0)
         size = os.fstat(file.fileno()).st_size
@@ -131,6 +134,12 @@ def unpack(archive: Path, folder: Path, share: RoomShare, wanted: Wanted) -> str
         except zlib.error as error:
             raise ArchiveError(f"the archive is damaged ({error}); copy it again") from error
     return hashed.digest()
+
+
+def _opened(archive: Path | PinnedPath) -> BinaryIO:
+    if isinstance(archive, Path):
+        return open_regular(archive)
+    return open_regular(archive.path, opened=archive.open())
 
 
 class _Hashed:

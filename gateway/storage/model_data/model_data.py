@@ -55,6 +55,7 @@ from partway.gateway.storage.model_data.sources import (
     locations_read,
 )
 from partway.gateway.storage.places.locations import SCHEME
+from partway.gateway.storage.places.pinned_path import OpenFolder, PathChanged, PinnedPath
 from partway.gateway.storage.places.place import StorageFailed
 from partway.gateway.waiting import in_turns, time_limit
 from partway.log_lines import LogLine
@@ -95,10 +96,14 @@ class HeldData:
     Args:
         path: its folder, absolute: what a container sees as ``/opt/ml/model``.
         let_go: is called once.
+        opened: that folder, kept open, where a caller of the API has named it.
     """
 
-    def __init__(self, path: Path, let_go: Callable[[], None]) -> None:
+    def __init__(
+        self, path: Path, let_go: Callable[[], None], opened: OpenFolder | None = None
+    ) -> None:
         self.path = path
+        self.opened = opened
         self._let_go: Callable[[], None] | None = let_go
 
     def release(self) -> None:
@@ -196,7 +201,9 @@ class ModelData:
             self._by_path = {path: _Unpacked(path, share) for path, share in found.items()}
             return {path: self._held(data) for path, data in self._by_path.items()}
 
-    async def acquire(self, source: str, refusal: Refusal = lambda _: "") -> HeldData:
+    async def acquire(
+        self, source: str, refusal: Refusal = lambda _: "", pinned: PinnedPath | None = None
+    ) -> HeldData:
         """Have model data on disk, and keep it there.
 
         The source is asked what it has now. So a version of an endpoint is to hold its data for as
@@ -207,6 +214,8 @@ class ModelData:
             source: a folder, a ``*.tar.gz``, ``s3://BUCKET/KEY.tar.gz`` or ``s3://BUCKET/PREFIX/``.
             refusal: asked of the source before anything is looked at, and of each file that was
                 found. It is asked of data too that is unpacked already.
+            pinned: the path on this machine that a caller of the API has named by the source. It is
+                opened without following a link. Links of any other path are followed.
 
         Returns:
             Where it is; to be released.
@@ -216,11 +225,11 @@ class ModelData:
         """
         _check(refusal(location_of(source)))
         try:
-            found = await self._looked(source)
+            found = await self._looked(source, pinned)
             async for each in in_turns(locations_read(source, found), _ASKED_PER_TURN):
                 _check(refusal(each))
             if isinstance(found, FolderInPlace):
-                return HeldData(found.path, lambda: None)
+                return _used_in_place(found)
             await self.take_over()
             if self._closing:
                 raise _stopping(source)
@@ -231,6 +240,8 @@ class ModelData:
             )
         except WorkEnded:
             raise _stopping(source) from None
+        except PathChanged as error:
+            raise ModelDataError(str(error), passing=True) from error
         except (ArchiveError, SourceError) as error:
             raise ModelDataError(f"{source}: {error}") from error
         except NoRoom as error:
@@ -268,14 +279,14 @@ class ModelData:
         if not data.holders and self._taken_over:
             _begin(self._remove(data), self._removals)
 
-    async def _looked(self, source: str) -> Found:
+    async def _looked(self, source: str, pinned: PinnedPath | None) -> Found:
         """What a source is right now."""
         if source.startswith(SCHEME):
             limit, hint = MODEL_DATA_LIST_TIMEOUT, "does it hold so much, or S3 take so long?"
         else:
             limit, hint = MODEL_DATA_LOOK_TIMEOUT, "mount its file system anew, or name a copy"
         async with self._within(limit, f"{source}: not found within {limit:g} s; {hint}"):
-            return await find(source, self._clock)
+            return await find(source, self._clock, pinned)
 
     @asynccontextmanager
     async def _within(self, seconds: float, reason: str) -> AsyncIterator[None]:
@@ -299,7 +310,8 @@ class ModelData:
         async with self._at_once, self._within(MODEL_DATA_TIMEOUT, hint):
             match found:
                 case ArchiveInPlace():
-                    return await self._from_archive(source, found.path, found.identity)
+                    archive = found.pinned or found.path
+                    return await self._from_archive(source, archive, found.identity)
                 case ArchiveAfar():
                     return await self._from_afar(source, found)
                 case FolderAfar():
@@ -328,7 +340,11 @@ class ModelData:
         return await self._unpacked(source, found.identity, found.identity, fill)
 
     async def _from_archive(
-        self, source: str, archive: Path, identity: str, beside: RoomShare | None = None
+        self,
+        source: str,
+        archive: Path | PinnedPath,
+        identity: str,
+        beside: RoomShare | None = None,
     ) -> _Unpacked:
         digest = await on_thread(self._clock, lambda wanted: digest_of(archive, wanted))
 
@@ -452,6 +468,11 @@ class ModelData:
             if error.errno == errno.ENOENT:
                 waits, reason = True, f"{source}: {folder} is not there yet; the log says why"
         return ModelDataError(reason, passing=passing or waits, waits=waits)
+
+
+def _used_in_place(found: FolderInPlace) -> HeldData:
+    let_go = (lambda: None) if found.opened is None else found.opened.close
+    return HeldData(found.path, let_go, found.opened)
 
 
 def _begin(

@@ -29,6 +29,7 @@ from partway.gateway.storage.limits import (
 )
 from partway.gateway.storage.model_data.disk_room import RoomShare
 from partway.gateway.storage.places.locations import SCHEME, split_url
+from partway.gateway.storage.places.pinned_path import OpenFolder, PinnedPath
 from partway.gateway.storage.places.place import FoundFile, StorageFailed
 from partway.gateway.storage.places.s3_place import S3Place
 from partway.gateway.waiting import side_by_side
@@ -59,9 +60,11 @@ class FolderInPlace:
 
     Attributes:
         path: where it is, absolute.
+        opened: the open folder, where a caller of the API has named it.
     """
 
     path: Path
+    opened: OpenFolder | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +74,12 @@ class ArchiveInPlace:
     Attributes:
         path: where it is, absolute.
         identity: changes with its content, or with the file.
+        pinned: by which it is opened, where a caller of the API has named it.
     """
 
     path: Path
     identity: str
+    pinned: PinnedPath | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,9 +135,9 @@ def locations_read(source: str, found: Found) -> Iterator[str]:
         found: what it names.
     """
     match found:
-        case FolderInPlace(path):
+        case FolderInPlace(path=path):
             yield f"{str(path).removesuffix('/')}/"
-        case ArchiveInPlace(path):
+        case ArchiveInPlace(path=path):
             yield str(path)
         case ArchiveAfar(file=file):
             yield _object_location(source, file)
@@ -146,14 +151,17 @@ def _object_location(source: str, file: FoundFile) -> str:
     return f"{SCHEME}{bucket}/{file.key}"
 
 
-async def find(source: str, clock: Clock) -> Found:
+async def find(source: str, clock: Clock, pinned: PinnedPath | None = None) -> Found:
     """What a text names, as it is right now.
 
     Args:
         source: the text.
         clock: measures how long nothing comes from S3.
+        pinned: the path on this machine that a caller of the API has named by it. Without one, the
+            links of such a path are followed.
 
     Raises:
+        PathChanged: something else is at the path of the caller's now.
         StorageFailed: it names something in a bucket that cannot be had.
         OSError: it names something on this machine that cannot be read.
         SourceError: it names nothing that could be model data.
@@ -161,6 +169,8 @@ async def find(source: str, clock: Clock) -> Found:
     if not source.startswith(SCHEME):
         if _URL.match(source):
             raise SourceError(_WHAT)
+        if pinned is not None:
+            return await on_thread(clock, lambda _: _of_caller(pinned))
         return await on_thread(clock, lambda _: _on_this_machine(source))
     bucket, key = split_url(source)
     files = S3Place(bucket, clock)
@@ -177,16 +187,35 @@ def _on_this_machine(source: str) -> FolderInPlace | ArchiveInPlace:
         raise SourceError(_WHAT)
     path = Path(source).absolute()
     found = path.stat()
-    kind = stat.S_IFMT(found.st_mode)
-    if kind == stat.S_IFDIR:
+    if stat.S_ISDIR(found.st_mode):
         os.scandir(path).close()  # else the container would be the one to say that it cannot
         return FolderInPlace(path)
+    return ArchiveInPlace(path, _identity(path, found))
+
+
+def _of_caller(pinned: PinnedPath) -> FolderInPlace | ArchiveInPlace:
+    """The same of a path that a caller of the API has named: a folder stays open."""
+    path, descriptor = pinned.path, pinned.open()
+    found = os.fstat(descriptor)
+    if stat.S_ISDIR(found.st_mode):
+        return FolderInPlace(path, OpenFolder(path, descriptor))
+    os.close(descriptor)
+    return ArchiveInPlace(path, _identity(path, found), pinned)
+
+
+def _identity(path: Path, found: os.stat_result) -> str:
+    """What changes with an archive's content, or with its file.
+
+    Raises:
+        SourceError: it can be no archive.
+    """
+    kind = stat.S_IFMT(found.st_mode)
     if kind != stat.S_IFREG:
         raise SourceError(f"this is {_KINDS.get(kind, 'no file')}; {_WHAT}")
     if not path.name.endswith(_SUFFIX):
         raise SourceError(_WHAT)
     changes = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
-    return ArchiveInPlace(path, "\0".join(map(str, (path, *changes))))
+    return "\0".join(map(str, (path, *changes)))
 
 
 async def _under(files: S3Place, source: str, prefix: str) -> FolderAfar:

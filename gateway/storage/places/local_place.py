@@ -10,10 +10,9 @@ import errno
 import os
 import stat
 from collections.abc import AsyncGenerator, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Final
 
 from partway.gateway.storage.file_threads import Wanted
 from partway.gateway.storage.files import replacing
@@ -21,12 +20,12 @@ from partway.gateway.storage.limits import LISTED_FILES_PER_SECOND, PUT_BYTES_PE
 from partway.gateway.storage.places.folder_threads import FolderThreads
 from partway.gateway.storage.places.local_roots import LocalRoots
 from partway.gateway.storage.places.locations import plain_path
+from partway.gateway.storage.places.nofollow import (
+    folder_without_links,
+    open_without_links,
+    synchronise_folder,
+)
 from partway.gateway.storage.places.place import Content, FoundFile, StorageFailed
-
-_READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-#: A folder on the way: it need not be readable (Linux; elsewhere it must be).
-_PASSED: Final = _FOLDER | getattr(os, "O_PATH", 0)
 
 
 class LocalPlace:
@@ -133,7 +132,7 @@ class LocalPlace:
 
     def _write(self, key: str, content: Content, wanted: Wanted) -> None:
         path = self._roots.path_of(plain_path(key))
-        with _folder(path.parent, self._roots.root_of(path)) as folder:
+        with folder_without_links(path.parent, self._roots.root_of(path)) as folder:
             with replacing(path, 0o600, folder) as file:
                 for each in _blocks(content):
                     wanted.check()
@@ -141,7 +140,7 @@ class LocalPlace:
                 file.flush()
                 os.fsync(file.fileno())
                 wanted.check()
-            _synchronise(folder)
+            synchronise_folder(folder)
 
 
 def _piece(file: FoundFile, at: int, _: Wanted) -> bytes:
@@ -168,47 +167,11 @@ def _blocks(content: Content) -> Iterator[bytes]:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[int]:
-    with _folder(path.parent) as folder:
-        descriptor = os.open(path.name, _READ, dir_fd=folder)
+    descriptor = open_without_links(path)
     try:
         yield descriptor
     finally:
         os.close(descriptor)
-
-
-@contextmanager
-def _folder(path: Path, below: Path | None = None) -> Iterator[int]:
-    """A folder, opened from the root on without following a link.
-
-    Args:
-        path: absolute.
-        below: the folder below which missing ones are made. It must be there itself: nothing is
-            written beside a mount that is away.
-    """
-    descriptor = os.open("/", _PASSED)
-    try:
-        for number, name in enumerate(path.parts[1:], 1):
-            try:
-                inner = os.open(name, _PASSED, dir_fd=descriptor)
-            except FileNotFoundError:
-                if below is None or number < len(below.parts):
-                    raise
-                with suppress(FileExistsError):  # of another answer
-                    os.mkdir(name, 0o700, dir_fd=descriptor)
-                inner = os.open(name, _PASSED, dir_fd=descriptor)
-            os.close(descriptor)
-            descriptor = inner
-        yield descriptor
-    finally:
-        os.close(descriptor)
-
-
-def _synchronise(folder: int) -> None:
-    readable = os.open(".", _FOLDER, dir_fd=folder)
-    try:
-        os.fsync(readable)
-    finally:
-        os.close(readable)
 
 
 def _as_it_is(path: str, name: str, descriptor: int) -> FoundFile:

@@ -154,18 +154,16 @@ class FakeModelData:
         held: how many of those are held.
         errors: ModelDataErrors for the next times.
         waits: set it to have whoever asks wait for it.
-        in_place: whether they are used where they are, as folders of this machine are.
     """
 
     def __init__(self):
-        self.in_place = False
         self.acquired = []
         self.makers = []
         self.held = 0
         self.errors = deque()
         self.waits = None
 
-    async def acquire(self, source, maker=None):
+    async def acquire(self, source, maker=None, pinned=None):
         self.acquired.append(source)
         self.makers.append(maker)
         if self.waits is not None:
@@ -174,7 +172,7 @@ class FakeModelData:
             raise self.errors.popleft()
         self.held += 1
         copy = Path("/models") / str(len(self.acquired))
-        return HeldData(Path(source) if self.in_place else copy, self._let_go)
+        return HeldData(copy, self._let_go)
 
     def _let_go(self):
         self.held -= 1

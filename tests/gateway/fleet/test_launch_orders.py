@@ -14,9 +14,7 @@ from partway.gateway.fleet.endpoints import (
     Variant,
 )
 from partway.gateway.storage.model_data.model_data import ModelDataError
-from partway.gateway.storage.places.pinned_path import PinnedPath
 from tests.gateway.fleet.fakes import PROGRAM, endpoint, turns
-from tests.gateway.fleet.processes import eventually
 
 MODEL = "s3://models/one.tar.gz"
 
@@ -197,55 +195,3 @@ async def test_whose_model_data_are_missing_is_named(of):
     of.model_data.errors.append(ModelDataError("one.tar.gz: it must be an archive"))
     await of.apply(several())
     assert of.status().reason == "pre: model data: one.tar.gz: it must be an archive"
-
-
-# --- What a caller has named ---------------------------------------------------------------------
-
-
-def named_by_a_caller(of, path, **keys):
-    """Has an endpoint run with model data of this machine that are pinned as they are now."""
-    of.fleet.apply(endpoint(model_data=str(path), pinned=PinnedPath.of(path), **keys))
-
-
-async def test_a_folder_is_looked_at_before_each_launch(of, tmp_path):
-    folder = tmp_path.resolve() / "chat"
-    folder.mkdir()
-    of.model_data.in_place = True
-    named_by_a_caller(of, folder)
-    await eventually(lambda: of.states() == ["InService"])
-    assert folders(of) == [str(folder)]
-    folder.rename(tmp_path / "away")
-    folder.symlink_to("/etc")
-    of.launcher.containers[0].end()
-    await of.advance(0.75)
-    await eventually(lambda: "a link or another" in of.status().variants[0].trouble)
-    assert len(of.launcher.containers) == 1, "nothing was started with what the link leads to"
-    folder.unlink()
-    (tmp_path / "away").rename(folder)
-    await of.advance(30)
-    await eventually(lambda: of.states() == ["InService"])
-
-
-async def test_before_the_first_too(of, tmp_path):
-    folder = tmp_path.resolve() / "chat"
-    folder.mkdir()
-    of.model_data.waits = asyncio.Event()
-    pinned = PinnedPath.of(folder)
-    folder.rmdir()
-    folder.symlink_to("/etc")
-    of.fleet.apply(endpoint(model_data=str(folder), pinned=pinned))
-    await eventually(lambda: "a link or another" in of.status().variants[0].trouble)
-    assert of.model_data.acquired == []
-
-
-async def test_of_what_was_unpacked_there_is_a_copy(of, tmp_path):
-    archive = tmp_path.resolve() / "chat.tar.gz"
-    archive.touch()
-    named_by_a_caller(of, archive)
-    await eventually(lambda: of.states() == ["InService"])
-    archive.unlink()
-    archive.symlink_to("/etc/passwd")
-    of.launcher.containers[0].end()
-    await of.advance(0.75)
-    await eventually(lambda: of.states() == ["InService"])
-    assert folders(of) == ["/models/1"] * 2

@@ -38,6 +38,7 @@ from partway.gateway.fleet.limits import (
 )
 from partway.gateway.fleet.states import StartFailure
 from partway.gateway.fleet.surfaces import VertexContainer
+from partway.gateway.storage.places.pinned_path import OpenFolder, PinnedPath
 from tests.descriptors import no_descriptor_left
 from tests.gateway.fleet.launchers.contract import order_for
 from tests.gateway.fleet.launchers.fake_engine import (
@@ -102,6 +103,28 @@ async def test_an_image_that_is_written_for_vertex_ai(launcher, fake):
     fake.images["model:1"] = {"Labels": {}}
     error = await refused(launcher, order(vertex=VertexContainer()))
     assert "neither ENTRYPOINT nor CMD" in str(error)
+
+
+@pytest.mark.parametrize("moment", ["POST /containers/create", "POST /containers/partway"])
+async def test_a_link_in_place_of_a_callers_folder(launcher, fake, tmp_path, moment):
+    """It is seen before the start, or at once after it, by when the engine has mounted it."""
+    folder = tmp_path.resolve() / "model"
+    folder.mkdir()
+    opened = OpenFolder(folder, PinnedPath.of(folder).open())
+    asked = replace(order(model_dir=folder), opened=opened)
+
+    async def swap() -> None:
+        folder.rename(folder.with_name("away"))
+        folder.symlink_to("/etc")
+
+    fake.answers[moment] = swap
+    error = await refused(launcher, asked)
+    assert f"model data: {folder} is not what was there" in str(error)
+    assert error.passing
+    await eventually(lambda: fake.containers == {})
+    started = any(each.endswith("/start") for each in fake.asked)
+    assert started == moment.endswith("partway")
+    opened.close()
 
 
 async def test_one_that_has_ended_before_its_port_was_read(launcher, fake):
