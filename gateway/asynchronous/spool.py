@@ -17,8 +17,7 @@ from partway.gateway.asynchronous.limits import (
 from partway.gateway.asynchronous.requests import AsyncRequest
 from partway.gateway.asynchronous.spool_room import SpoolFull, SpoolRoom, SpoolShare
 from partway.gateway.clock import Clock
-from partway.gateway.storage.file_threads import Wanted, WorkStopped
-from partway.gateway.storage.file_turns import FileTurns
+from partway.gateway.storage.file_threads import BoundedThreads, Wanted, WorkStopped
 from partway.gateway.storage.files import free_and_reserved
 
 _T = TypeVar("_T")
@@ -46,7 +45,7 @@ class Spool:
     def __init__(self, folder: Path, quota: int, clock: Clock) -> None:
         self._folder = folder
         self._room = SpoolRoom(quota)
-        self._turns = FileTurns(clock, SPOOL_THREADS)
+        self._threads = BoundedThreads(clock, SPOOL_THREADS)
         self._files: dict[str, _File] = {}
 
     @property
@@ -136,7 +135,7 @@ class Spool:
             self._give_back(name)
 
     async def _run(self, work: Callable[[Wanted], _T]) -> _T:
-        return await self._turns.run(FILE_TIMEOUT, work)
+        return await self._threads.run(FILE_TIMEOUT, work)
 
     def _take(self, name: str, request: AsyncRequest, size: int) -> None:
         share = _share(request, name)

@@ -15,7 +15,7 @@ from typing import Final, Protocol, TypeVar
 
 from partway.gateway.clock import Clock
 from partway.gateway.storage.limits import WORK_STOP_TIMEOUT, WORKING_THREADS
-from partway.gateway.waiting import set_or_over
+from partway.gateway.waiting import set_or_over, time_limit
 
 _T = TypeVar("_T")
 
@@ -134,6 +134,99 @@ class WritingThreads:
         """Wait for those that were left behind, which may take for ever."""
         for over in self._left_behind:
             await over.wait()
+
+
+class NoThreadFree(OSError):
+    """Every thread is taken: the work has not been begun, and may be tried again later."""
+
+
+class BoundedThreads:
+    """At most so many threads at a time, for work on files that leaves nothing open.
+
+    A thread that hangs, as on a mount whose server has gone, is left behind and keeps its slot: no
+    more than these hang, and nobody else's do.
+
+    Args:
+        clock: measures the times.
+        most: threads at a time.
+    """
+
+    def __init__(self, clock: Clock, most: int) -> None:
+        self._clock = clock
+        self._most = most
+        self._slots = asyncio.Semaphore(most)
+        self._left_behind: set[_Slot] = set()
+
+    async def run(self, seconds: float, work: Callable[[Wanted], _T]) -> _T:
+        """Work on a thread.
+
+        Args:
+            seconds: to wait for a free thread, and as many for the work.
+            work: what is to be done; looks at each of its steps whether it is wanted.
+
+        Raises:
+            NoThreadFree: none was free in time, or all of them hang.
+            OSError: no answer in time, or what the work raised.
+        """
+        slot = await self._slot(seconds)
+        try:
+            async with time_limit(self._clock, seconds):
+                return await on_thread(self._clock, work, slot)
+        except TimeoutError as error:
+            if error.errno is not None:
+                raise  # the system's own
+            raise OSError(
+                errno.EIO,
+                f"the file system has not answered for {seconds:g} s; its server must be reached "
+                "again, or it be mounted anew",
+            ) from None
+        finally:
+            if not slot.is_over:
+                self._left_behind.add(slot)
+
+    async def _slot(self, seconds: float) -> _Slot:
+        words = f"{self._most} threads work on files of this folder already"
+        if len(self._left_behind) == self._most:
+            raise NoThreadFree(errno.EAGAIN, f"{words}, and all of them hang")
+        try:
+            async with time_limit(self._clock, seconds):
+                await self._slots.acquire()
+        except TimeoutError:
+            raise NoThreadFree(errno.EAGAIN, f"{words}, none has ended for {seconds:g} s") from None
+        return _Slot(self._is_over)
+
+    def _is_over(self, slot: _Slot) -> None:
+        self._left_behind.discard(slot)
+        self._slots.release()
+
+
+class _Slot:
+    """The slot of one thread, which has been waited for; its end is told to the loop.
+
+    Attributes:
+        is_over: whether its thread has ended.
+
+    Args:
+        on_over: called with it then.
+    """
+
+    def __init__(self, on_over: Callable[[_Slot], object]) -> None:
+        self.is_over = False
+        self._on_over = on_over
+        self._loop = asyncio.get_running_loop()
+
+    def acquire(self, blocking: bool = True) -> bool:
+        """Take it; it is there."""
+        return True
+
+    def release(self) -> None:
+        """Tell that the thread has ended; called on any thread."""
+        with suppress(RuntimeError):  # the loop has ended, and nobody waits any more
+            self._loop.call_soon_threadsafe(self._over)
+
+    def _over(self) -> None:
+        self.is_over = True
+        self._on_over(self)
 
 
 def _start(run: Callable[[], None], slots: Slots) -> None:

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from partway.gateway.clock import Clock
-from partway.gateway.storage.file_threads import Wanted
-from partway.gateway.storage.file_turns import FileTurns, NoTurn
+from partway.gateway.storage.file_threads import BoundedThreads, NoThreadFree, Wanted
 from partway.gateway.storage.places.place import StorageFailed
 
 _T = TypeVar("_T")
@@ -40,7 +39,7 @@ class FolderThreads:
     """
 
     def __init__(self, clock: Clock, most: int, seconds: float) -> None:
-        self._turns = FileTurns(clock, most)
+        self._threads = BoundedThreads(clock, most)
         self._seconds = seconds
 
     async def run(
@@ -57,14 +56,14 @@ class FolderThreads:
             StorageFailed: the work failed, or not even began, in time.
         """
         try:
-            return await self._turns.run(self._seconds + more_seconds, work)
+            return await self._threads.run(self._seconds + more_seconds, work)
         except OSError as error:
             # A file that was opened within its folder has its bare name there.
             named = str(error.filename or "")
             raise StorageFailed(
                 f"{named if named.startswith('/') else path}: {error.strerror or error}",
                 passing=error.errno not in _LASTING,
-                has_waited=isinstance(error, NoTurn),
+                has_waited=isinstance(error, NoThreadFree),
             ) from error
         except ValueError as error:
             raise StorageFailed(str(error)) from error

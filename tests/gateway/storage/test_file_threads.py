@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import subprocess
 import sys
 import threading
@@ -12,6 +13,8 @@ import pytest
 from partway.gateway.clock import LoopClock
 from partway.gateway.storage import file_threads
 from partway.gateway.storage.file_threads import (
+    BoundedThreads,
+    NoThreadFree,
     Wanted,
     WorkStopped,
     WritingThreads,
@@ -21,6 +24,7 @@ from partway.gateway.storage.file_threads import (
 )
 from partway.gateway.storage.limits import WORK_STOP_TIMEOUT
 from tests.conftest import ROOT
+from tests.gateway.fleet.processes import eventually
 from tests.gateway.streams.fakes import FakeClock
 
 pytestmark = pytest.mark.usefixtures("anyio_backend")
@@ -217,3 +221,88 @@ def test_a_file_a_link_and_nothing_are_removed(tmp_path):
     for name in ("file", "link", "nothing"):
         remove_tree(tmp_path / name)
     assert [*tmp_path.iterdir()] == []
+
+
+# --- A few threads at a time -------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("no_leaks")
+async def test_more_work_than_threads_waits_for_a_free_one():
+    threads = BoundedThreads(LoopClock(), 2)
+    at_work, most, lock = 0, 0, threading.Lock()
+
+    def work(number):
+        nonlocal at_work, most
+        with lock:
+            at_work += 1
+            most = max(most, at_work)
+        with lock:
+            at_work -= 1
+        return number
+
+    asked = (threads.run(30, lambda _, n=n: work(n)) for n in range(20))
+    assert await asyncio.gather(*asked) == list(range(20))
+    assert most <= 2
+
+
+@pytest.mark.usefixtures("no_leaks")
+async def test_a_thread_that_hangs_has_its_time_and_keeps_its_place():
+    clock, go_on, begun = FakeClock(), threading.Event(), threading.Event()
+    threads = BoundedThreads(clock, 1)
+
+    def hang(_):
+        begun.set()
+        go_on.wait(30)
+
+    hanging = asyncio.create_task(threads.run(10, hang))
+    await eventually(begun.is_set)
+    clock.advance(10)
+    await eventually(lambda: len(clock.armed) == 1)  # for the thread to see that it is not wanted
+    clock.advance(10)
+    with pytest.raises(OSError, match="has not answered for 10 s") as caught:
+        await hanging
+    assert caught.value.errno == errno.EIO
+    with pytest.raises(NoThreadFree, match="all of them hang"):
+        await threads.run(10, lambda _: 1)
+    go_on.set()
+
+    async def again():
+        try:
+            return await threads.run(10, lambda _: 1)
+        except NoThreadFree:
+            return None
+
+    while await again() is None:  # noqa: ASYNC110 (nothing tells of a thread's end)
+        await asyncio.sleep(0)
+
+
+@pytest.mark.usefixtures("no_leaks")
+async def test_a_thread_that_is_not_free_in_time_is_told_from_work_that_fails():
+    clock, go_on, begun = FakeClock(), threading.Event(), threading.Event()
+    threads = BoundedThreads(clock, 1)
+
+    def work(_):
+        begun.set()
+        go_on.wait(30)
+
+    first = asyncio.create_task(threads.run(20, work))
+    await eventually(begun.is_set)
+    second = asyncio.create_task(threads.run(10, lambda _: 1))
+    await eventually(lambda: len(clock.armed) == 2)
+    clock.advance(10)
+    with pytest.raises(NoThreadFree, match="none has ended for 10 s"):
+        await second
+    go_on.set()
+    await first
+    assert await threads.run(10, lambda _: 1) == 1
+
+
+@pytest.mark.usefixtures("no_leaks")
+async def test_what_work_on_one_of_them_raises_is_raised():
+    threads = BoundedThreads(LoopClock(), 1)
+
+    def fail(_):
+        raise OSError(errno.ENOSPC, "full")
+
+    with pytest.raises(OSError, match="full"):
+        await threads.run(10, fail)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from partway.gateway.clock import LoopClock
-from partway.gateway.storage import file_turns
+from partway.gateway.storage import file_threads
 from partway.gateway.storage.file_threads import Wanted, WorkStopped
 from partway.gateway.storage.places.folder_threads import FolderThreads
 from partway.gateway.storage.places.local_place import LocalPlace
@@ -196,14 +196,14 @@ async def test_a_link_out_is_not_written_by(root, tmp_path):
 
 async def test_a_file_that_is_not_wanted_any_more_leaves_nothing(root, monkeypatch):
     (root / "a").write_bytes(b"old")
-    on_thread = file_turns.on_thread
+    on_thread = file_threads.on_thread
 
     async def stopped(clock, work, slots):
         wanted = Wanted()
         wanted.stop()
         return await on_thread(clock, lambda _: work(wanted), slots)
 
-    monkeypatch.setattr(file_turns, "on_thread", stopped)
+    monkeypatch.setattr(file_threads, "on_thread", stopped)
     with pytest.raises(WorkStopped):
         await place_below(root).put(f"{root}/a", b"new", 3)
     assert Folder(root).read() == {"a": b"old"}
