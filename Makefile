@@ -17,7 +17,7 @@ TEXT_CHECKS := $(wildcard tests/container/models/text/*_check.py) \
 # compiles every module that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test explore test-text mutants mutants-whole mutated good-servers readme tutorial lint format formats bench bench-codecs bench-http2 bench-invoke bench-idle bench-predict \
+.PHONY: help demo test explore test-text mutants mutants-whole mutated differential good-servers readme tutorial lint format formats bench bench-codecs bench-http2 bench-invoke bench-idle bench-predict \
 	bench-response-stream bench-changes bench-container bench-formats bench-transform bench-speech bench-text browser interop interop-boto3 interop-google interop-grpc interop-kserve interop-kubectl interop-sagemaker interop-transform interop-js interop-pipecat silent-host \
 	answers sdk-python boto3-python google-python grpc-python kserve-python sagemaker-python pipecat-python \
 	image image-tools engine engine-tools silent-host-tools wheel clean
@@ -57,6 +57,11 @@ mutants-whole: mutants  ## the same, and each broken container is tried on every
 
 mutated: $(VENV)/installed-test  ## 4,000 requests of scripts and of AWS's clients, changed at random: each is answered
 	$(BIN)/python -m pytest -n 2 --loops=one $(PYTEST_ARGS) tests/gateway/control/mutated_check.py tests/wire/mutated_aws_requests_check.py
+
+differential: $(VENV)/installed-test  ## the same bytes to our server, llhttp, nginx and HAProxy: each difference has a reason
+	@for proxy in nginx haproxy; do PATH=/usr/sbin:$$PATH command -v $$proxy >/dev/null || { \
+		echo "make differential needs $$proxy: apt-get install $$proxy" >&2; exit 1; }; done
+	$(BIN)/python -m pytest --loops=one $(PYTEST_ARGS) tests/interop/differential_check.py
 
 good-servers: $(VENV)/installed-test  ## containers in Go and Java pass; needs Go with gorilla, a JDK and Tomcat
 	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/gateway/workbench/conformance/good_servers_check.py
