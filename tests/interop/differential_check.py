@@ -354,7 +354,7 @@ async def proxy(
 async def both(
     server: RecordingServer, proxy: Proxy, sent: list[bytes]
 ) -> list[tuple[Outcome, Forwarded]]:
-    """What becomes of each connection's bytes here and there."""
+    """The outcome of each connection at our server and at the proxy."""
     theirs = asyncio.gather(*(proxy.forwards(data) for data in sent))
     return list(zip([await ours(server, [data]) for data in sent], await theirs, strict=True))
 

@@ -81,7 +81,7 @@ backend recorder
 
 
 class Forwarded(NamedTuple):
-    """What has become of a case at a proxy.
+    """The outcome of a case at a proxy.
 
     Attributes:
         requests: those that the backend has seen.
@@ -112,7 +112,7 @@ class _Connection(asyncio.Protocol):
         if self._recorded:
             seen.append(Whole(b"BEHIND", b"", data))
             return
-        # What a request for an upgrade has for a body is of interest here, and no upgrade is made.
+        # llhttp would leave out the body of a request for an upgrade. No upgrade is made here.
         reader = Reader(re.sub(rb"(?i)\r\nupgrade:", b"\r\nx-upgrade:", self._raw))
         status = b"200 OK"
         if reader.end is End.REFUSED:

@@ -1,8 +1,8 @@
-"""What llhttp alone reads of bytes, and in what our server may differ from it.
+"""The outcome of llhttp alone, and the differences that our server may have from it.
 
-httptools hands on what llhttp calls back, and each byte goes in by itself. The code under test has
-no part in this module. :func:`expected` adds what our server does in another way: the rules of
-:data:`DIFFERENCES`, each written anew from its source, and none of them taken from the server.
+httptools hands on what llhttp calls back, and each byte goes in by itself. This module uses no
+code of the server. :func:`expected` adds the rules of :data:`DIFFERENCES`, which are written anew
+from their sources.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ DIFFERENCES = {
 
 
 class End(enum.Enum):
-    """What becomes of a connection behind the requests that are whole."""
+    """The state of a connection behind the requests that are whole."""
 
     #: It may have more: another request, or the rest of one.
     OPEN = "open"
@@ -129,7 +129,7 @@ class Reader:
 
     @property
     def outcome(self) -> Outcome:
-        """What it has read."""
+        """The requests that are whole, and the end."""
         whole = [Whole(each.method, each.target, each.body) for each in self.requests if each.whole]
         return Outcome(tuple(whole), self.end)
 
@@ -166,7 +166,7 @@ class Reader:
 
 
 def expected(data: bytes) -> tuple[Outcome, set[str]]:
-    """What our server is to make of bytes, and the differences that it takes from llhttp alone."""
+    """The outcome that our server must have, and its differences from llhttp alone."""
     used: set[str] = set()
     whole: list[Whole] = []
     reader = Reader(data)
@@ -204,7 +204,7 @@ def expected(data: bytes) -> tuple[Outcome, set[str]]:
 def _behind_upgrade(
     data: bytes, request: Read, target: bytes, *, ends_http: bool
 ) -> tuple[Outcome, set[str]]:
-    """What follows where llhttp stops: the same bytes, without the wish for another protocol."""
+    """Read on where llhttp stops: the same bytes without the wish for another protocol."""
     has_body = request.values(b"content-length") not in ([], [b"0"])
     has_body = has_body or bool(request.values(b"transfer-encoding"))
     if ends_http and not has_body:

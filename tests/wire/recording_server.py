@@ -109,7 +109,7 @@ class _Client(asyncio.Protocol):
 
 
 async def ours(server: RecordingServer, pieces: Iterable[bytes]) -> Outcome:
-    """What our server makes of bytes that come in these pieces, each in a read of its own."""
+    """Our server's outcome for bytes that come in these pieces, each in a read of its own."""
     server.connection = None
     loop = asyncio.get_running_loop()
     transport, client = await loop.create_connection(_Client, "127.0.0.1", server.port)

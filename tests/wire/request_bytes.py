@@ -1,7 +1,7 @@
 """Bytes that two parsers of HTTP/1.1 may read differently, by the classes of request smuggling.
 
-Each case is what a client sends on one connection. :data:`NEXT` follows it: a parser that stands
-elsewhere than behind the case does not see ``GET /next``, or sees it too early.
+Each case is the input of one connection, and :data:`NEXT` follows it. A parser that has misread the
+case does not see ``GET /next``, or sees it too early.
 """
 
 from __future__ import annotations
