@@ -50,7 +50,7 @@ from partway.gateway.settings import Settings
 from partway.gateway.storage.disk_recovery import NEEDS_DISK, DiskRecovery, DiskStep
 from partway.gateway.storage.file_threads import on_thread
 from partway.gateway.storage.store.memory import MemoryStore
-from partway.gateway.storage.store.store import Store, StoreError
+from partway.gateway.storage.store.store import Store
 from partway.gateway.streams.registry import Streams
 
 if TYPE_CHECKING:
@@ -256,27 +256,18 @@ class Gateway:
             StoreError: what was written down cannot be read.
             DataDirectoryError: another gateway has taken the data directory.
         """
-        if self.data is not None:
-            await self.disk_recovery.attempt(DiskStep(NEEDS_DISK, self._complete_data))
-        for service in self.services:
-            for step in service.disk_steps():
-                await self.disk_recovery.attempt(step)
         endpoints = self.settings.endpoints
-        self.fleet.start(each for each in endpoints if each.is_attached)
-        await self.fleet.settled(SETTLING_TIMEOUT)
-        # The others begin once it is sure that we listen; whoever asks until then hears no.
-        self.fleet.is_ready = all(each.is_attached for each in endpoints)
         try:
+            await self._attempt_disk_steps()
+            self.fleet.start(each for each in endpoints if each.is_attached)
+            await self.fleet.settled(SETTLING_TIMEOUT)
+            # The others begin once the gateway listens; until then it is not ready.
+            self.fleet.is_ready = all(each.is_attached for each in endpoints)
             for service in self.services:
                 await service.start()
             listening = await self._listen()
-        except (OSError, StoreError):
-            try:
-                for service in self.services:
-                    await _end(service.drain(0))
-                await self._stop_fleet()
-            finally:
-                await self._close_services()
+        except BaseException:
+            await self._undo_start()
             raise
         self._repeated.open()
         self.fleet.start(each for each in endpoints if not each.is_attached)
@@ -284,6 +275,22 @@ class Gateway:
             service.on_listening()
         self._leftovers.remove(self.pending)
         return listening
+
+    async def _attempt_disk_steps(self) -> None:
+        if self.data is not None:
+            await self.disk_recovery.attempt(DiskStep(NEEDS_DISK, self._complete_data))
+        for service in self.services:
+            for step in service.disk_steps():
+                await self.disk_recovery.attempt(step)
+
+    async def _undo_start(self) -> None:
+        """End all that a start has begun before it failed."""
+        try:
+            for service in self.services:
+                await _end(service.drain(0))
+            await self._stop_fleet()
+        finally:
+            await self._close_services()
 
     async def _complete_data(self) -> None:
         assert self.data is not None, "else there is no such step"

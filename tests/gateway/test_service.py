@@ -11,6 +11,7 @@ from contextlib import suppress
 
 import pytest
 
+from partway.gateway.dialling import Address
 from partway.gateway.fleet.endpoints import Endpoint, Program, Variant
 from partway.gateway.gateway import Gateway
 from partway.gateway.service import Service
@@ -111,3 +112,11 @@ async def test_a_start_that_fails_ends_all_that_has_begun(caplog):
     assert [each.called for each in others] == [["drain", "stop", "aclose"]] * 2
     for method in ("drain", "stop", "aclose"):
         assert f"a fault in {method}" in caplog.text
+
+
+async def test_a_service_that_cannot_start_ends_all_that_has_begun():
+    attached = Endpoint.attached("echo", Address("127.0.0.1", 1), StreamPolicy())
+    gateway, others = gateway_with("start", port=0, endpoints=(attached,))
+    with pytest.raises(RuntimeError, match="a fault in start"):
+        await gateway.start()
+    assert [each.called for each in others] == [["drain", "stop", "aclose"]] * 2
