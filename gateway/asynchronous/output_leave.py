@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from partway.gateway.access.authentication import not_authorized
+from partway.gateway.access.makers_leave import MakersLeave
 from partway.gateway.arns import Arns
 from partway.gateway.asynchronous.requests import AsyncRequest, AttemptFailed, FailureCause
 from partway.gateway.storage.places.locations import checked_arn
@@ -23,8 +23,8 @@ class OutputLeave:
     """
 
     def __init__(self, may: Callable[[str, str, str], bool], arns: Arns) -> None:
-        self._may = may
-        self._arns = arns
+        made, remedy = "the endpoint configuration", "create it anew, and update the endpoint"
+        self._leave = MakersLeave(may, arns, made, remedy)
 
     def check_answer(self, request: AsyncRequest) -> None:
         """Refuse a request whose answer may not be put where it belongs.
@@ -42,19 +42,8 @@ class OutputLeave:
             resource = checked_arn(location)
         except ValueError as error:
             return str(error)
-        return self._refusal(maker, "s3:PutObject", resource)
+        return self._leave.refusal(maker, "s3:PutObject", resource)
 
     def refusal_to_publish(self, maker: str, topic: str) -> str:
         """Why a principal may not publish to a topic, by its ARN; empty if it may."""
-        return self._refusal(maker, "sns:Publish", topic)
-
-    def _refusal(self, maker: str, action: str, resource: str) -> str:
-        if self._may(maker, action, resource):
-            return ""
-        if not maker:
-            return (
-                "the endpoint configuration was made without authentication, or by an older "
-                "version of the gateway, so that nobody can be asked for leave; create it anew, "
-                "and update the endpoint"
-            )
-        return not_authorized(self._arns.of_principal(maker), action, resource)
+        return self._leave.refusal(maker, "sns:Publish", topic)

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from partway.gateway.access.authentication import Identity, not_authorized
+from partway.gateway.access.authentication import Identity
+from partway.gateway.access.makers_leave import MakersLeave
 from partway.gateway.arns import Arns
 from partway.gateway.control.errors import ValidationException
 from partway.gateway.control.model_data_places import named_locations
@@ -40,8 +41,7 @@ class ModelDataLeave:
     """
 
     def __init__(self, may: Callable[[str, str, str], bool], arns: Arns) -> None:
-        self._may = may
-        self._arns = arns
+        self._leave = MakersLeave(may, arns, "the model", "create the model anew")
 
     def refusal(self, maker: str, location: str) -> str:
         """Why a principal may not read a location; empty if it may.
@@ -51,17 +51,8 @@ class ModelDataLeave:
             location: ``s3://BUCKET/KEY`` or an absolute path, with a slash at its end for all that
                 is below it.
         """
-        resource = _resource(location)
-        if self._may(maker, _ACTION, resource):
-            return ""
-        if not maker:
-            why = (
-                "the model was made without authentication, or by an older version of the gateway, "
-                "so that nobody can be asked for leave; create the model anew"
-            )
-        else:
-            why = not_authorized(self._arns.of_principal(maker), _ACTION, resource)
-        return f"Could not access model data at {location}: {why}"
+        why = self._leave.refusal(maker, _ACTION, _resource(location))
+        return why and f"Could not access model data at {location}: {why}"
 
     def check_endpoint(self, endpoint: Endpoint) -> None:
         """Refuse to deploy what the makers of its models may not read.
