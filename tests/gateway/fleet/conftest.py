@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from partway.gateway.fleet.leash import Leash
+from partway.gateway.storage.data_directory import DataDirectory
 from tests.gateway.fleet.launchers.fake_engine import FakeEngine
 from tests.gateway.streams.fakes import FakeClock
 
@@ -26,6 +27,18 @@ async def fake(anyio_backend: object, no_leaks: None, tmp_path: Path) -> AsyncIt
     await fake.start()
     yield fake
     await fake.stop()
+
+
+@pytest.fixture
+def docker_host(fake: FakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The environment names this engine."""
+    monkeypatch.setenv("DOCKER_HOST", fake.where)
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Iterator[DataDirectory]:
+    with DataDirectory.opened(tmp_path / "data") as data:
+        yield data
 
 
 @pytest.fixture

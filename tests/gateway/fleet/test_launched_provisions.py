@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import tarfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,22 +20,11 @@ from partway.gateway.fleet.launchers.engine_request import (
 from partway.gateway.fleet.provisions import Provisions
 from partway.gateway.gateway import Gateway
 from partway.gateway.settings import Settings
-from partway.gateway.storage.data_directory import DataDirectory
 from tests.gateway.fleet.launchers.fake_engine import FakeEngine
 from tests.gateway.fleet.processes import eventually, soon
 from tests.gateway.streams.fakes import FakeClock
 
-
-@pytest.fixture
-def fake(fake, monkeypatch) -> FakeEngine:
-    monkeypatch.setenv("DOCKER_HOST", fake.where)
-    return fake
-
-
-@pytest.fixture
-def data(tmp_path: Path) -> Iterator[DataDirectory]:
-    with DataDirectory.opened(tmp_path / "data") as data:
-        yield data
+pytestmark = pytest.mark.usefixtures("docker_host")
 
 
 @pytest.fixture

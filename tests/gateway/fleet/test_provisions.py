@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from partway.gateway.clock import LoopClock
@@ -12,22 +9,10 @@ from partway.gateway.dialling import Address
 from partway.gateway.fleet.endpoints import Attached, Containers, OneContainer
 from partway.gateway.fleet.launchers.attached import AttachLauncher
 from partway.gateway.fleet.provisions import Provisions
-from partway.gateway.storage.data_directory import DataDirectory
 from tests.gateway.fleet.fakes import PROGRAM
-from tests.gateway.fleet.launchers.fake_engine import FakeEngine
 from tests.gateway.fleet.processes import soon
 
-
-@pytest.fixture
-def fake(fake, monkeypatch) -> FakeEngine:
-    monkeypatch.setenv("DOCKER_HOST", fake.where)
-    return fake
-
-
-@pytest.fixture
-def data(tmp_path: Path) -> Iterator[DataDirectory]:
-    with DataDirectory.opened(tmp_path / "data") as data:
-        yield data
+pytestmark = pytest.mark.usefixtures("docker_host")
 
 
 async def test_an_engine_that_was_never_used_is_not_asked(fake, data):
