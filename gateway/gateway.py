@@ -89,13 +89,13 @@ class Gateway:
         streams: that are open; their metrics' registry is the gateway's.
         router: chooses instances.
         fleet: what runs.
-        may_not_read: says why the maker of a model may not read a place of model data, and nothing
-            if it may; the service that knows makers puts it here.
+        model_data_refusal: says why the maker of a model may not read a place of model data, and
+            nothing if it may; the service that knows makers puts it here.
         endpoints: all that there are, for the gateway's user; the fleet, unless a service knows
             more of them.
         deployments: what the gateway's operator makes all at once; None if no service makes any.
-        pending: endpoints that are to run and are not in the fleet yet; the service that knows any
-            puts itself here.
+        pending_endpoints: endpoints that are to run and are not in the fleet yet; the service that
+            knows any puts itself here.
         printing: functions that say how further instances are that print, as logs know them.
         process_metrics: of the process, the version, the limits and the certificate.
         disk_recovery: repeats what the disk has refused at the start.
@@ -139,13 +139,15 @@ class Gateway:
         self.authenticator = _authenticator(settings, self.arns, wall_clock)
         self.streams = Streams(settings.max_streams, per_principal=settings.streams_per_principal)
         metrics = self.streams.metrics
-        self.may_not_read: Callable[[str, str], str] = lambda *_: "there are no principals here"
+        self.model_data_refusal: Callable[[str, str], str] = lambda *_: (
+            "there are no principals here"
+        )
         self._provisions = Provisions(
             self.clock,
             data,
             settings.model_data_quota,
             lambda *launched: self._fleet_metrics.launched(*launched),
-            lambda maker, location: self.may_not_read(maker, location),
+            lambda maker, location: self.model_data_refusal(maker, location),
         )
         self.means: Final = self._provisions.means
         self.router = Router(wall_clock=wall_clock)
@@ -155,7 +157,7 @@ class Gateway:
         self._leftovers = LeftoverContainers(self.fleet, self._provisions)
         self.endpoints: AdministeredFleet = self.fleet
         self.deployments: AdministeredDeployments | None = None
-        self.pending: PendingEndpoints = NoPendingEndpoints()
+        self.pending_endpoints: PendingEndpoints = NoPendingEndpoints()
         self.printing: list[Callable[[], Iterable[EndpointStatus]]] = []
         self.process_metrics = ProcessMetrics(metrics.registry, settings.limits)
         self.disk_recovery = DiskRecovery(Path() if data is None else data.path, self.clock)
@@ -273,7 +275,7 @@ class Gateway:
         self.fleet.start(each for each in endpoints if not each.is_attached)
         for service in self.services:
             service.on_listening()
-        self._leftovers.remove(self.pending)
+        self._leftovers.remove(self.pending_endpoints)
         return listening
 
     async def _attempt_disk_steps(self) -> None:

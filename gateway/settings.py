@@ -112,7 +112,7 @@ _Apis = Annotated[frozenset[_Api], array("an array of APIs' names")]
 
 
 @dataclass(frozen=True)
-class _OfTheCore:
+class _CoreSettings:
     """Settings of the whole gateway that belong to no API; :class:`Settings` describes them."""
 
     host: str = "127.0.0.1"
@@ -155,7 +155,7 @@ class _OfTheCore:
 
 @dataclass(frozen=True)
 class _TopLevel(
-    KubernetesSettings, TransformSettings, AsynchronousSettings, PredictionSettings, _OfTheCore
+    KubernetesSettings, TransformSettings, AsynchronousSettings, PredictionSettings, _CoreSettings
 ):
     """Settings of the whole gateway, which flags and variables may have too."""
 

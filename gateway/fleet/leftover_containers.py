@@ -14,7 +14,7 @@ from partway.gateway.fleet.provisions import Provisions
 class PendingEndpoints(Protocol):
     """Endpoints that are to run, and are not in the fleet yet."""
 
-    async def pending(self) -> Collection[str]:
+    async def pending_names(self) -> Collection[str]:
         """Return their names, once these are known."""
 
     async def has_found(self, seconds: float) -> None:
@@ -24,7 +24,7 @@ class PendingEndpoints(Protocol):
 class NoPendingEndpoints:
     """No endpoints."""
 
-    async def pending(self) -> Collection[str]:
+    async def pending_names(self) -> Collection[str]:
         """Return no names."""
         return ()
 
@@ -62,7 +62,7 @@ class LeftoverContainers:
             await asyncio.wait((self._task,))
 
     async def _remove(self, pending: PendingEndpoints) -> None:
-        names = await pending.pending()
+        names = await pending.pending_names()
         wanted = {(each.name, one.name) for each in self._fleet.describe() for one in each.variants}
         await self._provisions.remove_leftovers(
             lambda endpoint, variant: endpoint in names or (endpoint, variant) in wanted

@@ -51,7 +51,7 @@ class ControlApi(Service):
             *(self.resources, gateway.fleet, settings, clock, wall_clock), kept_out=kept_out
         )
         self.model_data_leave = ModelDataLeave(gateway.authenticator.may, arns)
-        gateway.may_not_read = self.model_data_leave.refusal
+        gateway.model_data_refusal = self.model_data_leave.refusal
         self.results = LocalRoots(settings.local_results, kept_out, "local_results")
         self.async_rules = AsyncRules(self.results, settings.topics)
         self.plane = ControlPlane(
@@ -67,7 +67,7 @@ class ControlApi(Service):
         self.deployments = Deployments(self.plane, self.resources, self.endpoint_keeper)
         gateway.deployments = self.deployments
         gateway.endpoints = KnownEndpoints(gateway.fleet, self.endpoint_keeper)
-        gateway.pending = self
+        gateway.pending_endpoints = self
         self.at_read: list[Callable[[], Awaitable[None]]] = []
         self.at_run: list[Callable[[], object]] = []
         self._has_read = self._is_up = False
@@ -107,7 +107,7 @@ class ControlApi(Service):
             each()
         self._runs.set()
 
-    async def pending(self) -> Collection[str]:
+    async def pending_names(self) -> Collection[str]:
         """Return the names of endpoints that are to run and are not found yet.
 
         The disk may keep the answer for long.
