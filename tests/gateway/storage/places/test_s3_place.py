@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Mapping
 from contextlib import aclosing
 
 import pytest
@@ -49,9 +49,9 @@ class TestS3Place(PlaceContract):
             yield Held(S3Place("bucket", LoopClock()), "", Bucket(server))
 
 
-async def refused(what: object) -> StorageFailed:
+async def refused(what: Awaitable[object]) -> StorageFailed:
     with pytest.raises(StorageFailed) as caught:
-        await what  # type: ignore[misc]
+        await what
     return caught.value
 
 
