@@ -32,12 +32,12 @@ from websockets.protocol import State
 from websockets.server import ServerProtocol
 from websockets.uri import parse_uri
 
-from partway.protocol.closing import GOING_AWAY, PROTOCOL_ERROR, Close, is_legal
 from partway.protocol.connection import FrameConnection, Side
-from partway.protocol.frame_decoder import FrameError
-from partway.protocol.frames import Frame
-from partway.protocol.handshake import ClientHandshake, check_upgrade, upgrade_headers
 from partway.protocol.limits import MAX_PART_BYTES, WRITE_HIGH_WATER, WRITE_LOW_WATER
+from partway.protocol.websocket.close_codes import GOING_AWAY, PROTOCOL_ERROR, Close, is_legal
+from partway.protocol.websocket.frame_decoder import FrameError
+from partway.protocol.websocket.frames import Frame
+from partway.protocol.websocket.handshake import ClientHandshake, check_upgrade, upgrade_headers
 
 PATH = "/invocations-bidirectional-stream"
 
@@ -145,7 +145,7 @@ class ContainerOpening(asyncio.Protocol):
 
 
 async def own(container: str) -> asyncio.Server:
-    """``partway.protocol.frame_decoder`` in ``FrameConnection``."""
+    """``partway.protocol.websocket.frame_decoder`` in ``FrameConnection``."""
     target = urllib.parse.urlsplit(container)
     return await asyncio.get_running_loop().create_server(
         lambda: OwnOpening(target), "127.0.0.1", 0

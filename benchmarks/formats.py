@@ -37,7 +37,7 @@ from sagemaker_inference import decoder as toolkit_decoder
 from sagemaker_inference import encoder as toolkit_encoder
 from sklearn.datasets import dump_svmlight_file, load_svmlight_file
 
-from partway.protocol.media import Batch, Tabular, decode, encode, encode_pieces
+from partway.protocol.formats import Batch, Tabular, decode, encode, encode_pieces
 
 CSV, LIBSVM, JSON = "text/csv", "text/libsvm", "application/json"
 JSON_LINES, NPY = "application/jsonlines", "application/x-npy"

@@ -15,7 +15,12 @@ from datetime import UTC, datetime
 from hashlib import sha256
 
 from benchmarks.load import Messages
-from partway.protocol.sigv4 import STREAMING_EVENTS, Credentials, SignableRequest, sign_request
+from partway.protocol.signatures.verification import (
+    STREAMING_EVENTS,
+    Credentials,
+    SignableRequest,
+    sign_request,
+)
 
 Headers = list[tuple[str, str]]
 

@@ -23,8 +23,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from partway.protocol.formats.recordio import framed
 from partway.protocol.limits import MIB
-from partway.protocol.media.recordio import framed
 from partway.protocol.records import BatchStrategy, SplitType, splitter
 
 _ROOT: Final = Path(__file__).parent.parent

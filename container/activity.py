@@ -11,8 +11,8 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Final, Protocol
 
 from partway.container.guard import watch
-from partway.protocol.closing import GOING_AWAY
-from partway.protocol.handshake import UpgradeError
+from partway.protocol.websocket.close_codes import GOING_AWAY
+from partway.protocol.websocket.handshake import UpgradeError
 
 #: What whoever asks for something new is told after SIGTERM, and whoever has a stream at its end.
 STOPPING: Final = "the container is stopping"

@@ -6,7 +6,7 @@ import logging
 from typing import ClassVar
 
 from partway.log_lines import LogLine
-from partway.protocol.closing import INTERNAL_ERROR, TRY_AGAIN_LATER, is_legal
+from partway.protocol.websocket.close_codes import INTERNAL_ERROR, TRY_AGAIN_LATER, is_legal
 
 
 class ModelError(Exception):

@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator, Callable
 
 from partway.container.limits import MAX_MESSAGE_BYTES, RECEIVE_HIGH_WATER, RECEIVE_LOW_WATER
 from partway.container.turns import Turns
-from partway.protocol.closing import TOO_BIG, Close
 from partway.protocol.limits import PART_OVERHEAD
 from partway.protocol.parts import CompletionState, DataType, PayloadPart
+from partway.protocol.websocket.close_codes import TOO_BIG, Close
 
 _PARTIAL = CompletionState.PARTIAL
 _UTF8 = DataType.UTF8

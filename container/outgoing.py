@@ -7,10 +7,10 @@ from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import Self
 
-from partway.protocol.frames import Frame, Opcode, PartsToFrames
 from partway.protocol.parts import PayloadPart
+from partway.protocol.websocket.frames import Frame, Opcode, PartsToFrames
 
-_new = tuple.__new__  # as in partway.protocol.frames
+_new = tuple.__new__  # as in partway.protocol.websocket.frames
 _CONTINUATION = Opcode.CONTINUATION
 _TEXT = Opcode.TEXT
 _BINARY = Opcode.BINARY

@@ -30,7 +30,10 @@ class PredictBody:
         Raises:
             BodyError: it is no request for predictions (400), or cannot be taken.
         """
-        from partway.protocol.prediction import PredictionFault, read_instances  # most have none
+        from partway.protocol.prediction.bodies import (  # most have none
+            PredictionFault,
+            read_instances,
+        )
 
         if self._instances is None:
             text = await read_whole(body)

@@ -14,7 +14,7 @@ from partway.container.errors import ModelError
 from partway.container.held_bodies import HeldBodies
 from partway.container.model import Model, Opening, Reply, Request
 from partway.container.stream import Stream
-from partway.protocol.media import (
+from partway.protocol.formats import (
     ANSWER_TYPES,
     MediaFault,
     Tabular,
@@ -22,7 +22,7 @@ from partway.protocol.media import (
     decoder_for,
     format_of,
 )
-from partway.protocol.media.guessing import json_type
+from partway.protocol.formats.guessing import json_type
 
 CSV: Final = "text/csv"
 LIBSVM: Final = "text/libsvm"

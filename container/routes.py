@@ -10,7 +10,7 @@ from multidict import MultiMapping
 
 from partway.container.model import Model, StreamRoute
 from partway.container.stream import Stream
-from partway.protocol.handshake import UpgradeError
+from partway.protocol.websocket.handshake import UpgradeError
 
 Handler = Callable[[Stream], Coroutine[Any, Any, None]]
 

@@ -56,7 +56,7 @@ from partway.container.turns import Turns
 from partway.container.websocket_stream import WebSocketStream
 from partway.log_lines import LogLine
 from partway.protocol.connection import watch_by_tcp
-from partway.protocol.content_codings import (
+from partway.protocol.http.content_codings import (
     CONTENT_ENCODING,
     KNOWN,
     UnknownCoding,
@@ -64,7 +64,8 @@ from partway.protocol.content_codings import (
     coding_of,
     is_coded,
 )
-from partway.protocol.handshake import (
+from partway.protocol.limits import REQUEST_HEAD_TIMEOUT
+from partway.protocol.websocket.handshake import (
     AFTER_ANSWER,
     CLOSE_HEADER,
     UpgradeError,
@@ -72,7 +73,6 @@ from partway.protocol.handshake import (
     is_upgrade,
     upgrade_headers,
 )
-from partway.protocol.limits import REQUEST_HEAD_TIMEOUT
 
 PING = "/ping"
 INVOCATIONS = "/invocations"

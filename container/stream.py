@@ -8,8 +8,8 @@ from typing import Generic, Literal, Protocol, TypeVar, overload
 
 from multidict import CIMultiDictProxy, MultiMapping
 
-from partway.protocol.closing import NORMAL
 from partway.protocol.parts import PayloadPart
+from partway.protocol.websocket.close_codes import NORMAL
 
 _Fragment = TypeVar("_Fragment", str, bytes, contravariant=True)
 

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from partway.container.errors import ModelError
 from partway.container.limits import MAX_ANSWER_NUMBERS
 from partway.container.record_model import RecordModel, told_to_the_client
-from partway.protocol.media import (
+from partway.protocol.formats import (
     AnswerColumns,
     Batch,
     SparseRows,
@@ -60,7 +60,7 @@ class Columns:
 class TabularModel(RecordModel, ABC):
     """A model whose requests are rows of numbers: :meth:`predict` is all that there is to write.
 
-    It answers ``/invocations`` in each of :data:`~partway.protocol.media.RECORD_TYPES`, by
+    It answers ``/invocations`` in each of :data:`~partway.protocol.formats.RECORD_TYPES`, by
     ``Accept``, and streams, where each message is a body. What a client does wrong never gets as
     far as :meth:`predict`: a body of another type (415), an ``Accept`` that allows no answer (406),
     a body that is broken or whose records do not fit (400).
@@ -82,7 +82,7 @@ class TabularModel(RecordModel, ABC):
 
         Args:
             batch: the records. Their features are float64 whatever format they came in: dense, or
-                :class:`~partway.protocol.media.SparseRows` where :attr:`takes` allows it and a
+                :class:`~partway.protocol.formats.SparseRows` where :attr:`takes` allows it and a
                 record is sparse. They are the model's own, to write to.
 
         Returns:

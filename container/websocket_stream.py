@@ -28,7 +28,10 @@ from partway.container.stream import Stream, StreamClosed
 from partway.container.threads import ordinary
 from partway.container.turns import Turns
 from partway.log_lines import LogLine
-from partway.protocol.closing import (
+from partway.protocol.connection import FrameConnection, HttpProtocol, Side
+from partway.protocol.limits import FRAMES_PER_TURN, LOGGED_CHARACTERS, STALL_TIMEOUT
+from partway.protocol.parts import PayloadPart
+from partway.protocol.websocket.close_codes import (
     ABNORMAL,
     FIRST_PRIVATE,
     INTERNAL_ERROR,
@@ -37,11 +40,8 @@ from partway.protocol.closing import (
     Close,
     encode_close,
 )
-from partway.protocol.connection import FrameConnection, HttpProtocol, Side
-from partway.protocol.frame_decoder import FrameError
-from partway.protocol.frames import Frame, FramesToParts
-from partway.protocol.limits import FRAMES_PER_TURN, LOGGED_CHARACTERS, STALL_TIMEOUT
-from partway.protocol.parts import PayloadPart
+from partway.protocol.websocket.frame_decoder import FrameError
+from partway.protocol.websocket.frames import Frame, FramesToParts
 
 _log = logging.getLogger("partway.container.stream")
 

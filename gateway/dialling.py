@@ -19,14 +19,14 @@ from typing import Final, Literal, TypeVar, cast
 
 from partway.gateway.limits import CONTAINER_RESOLVE_TIMEOUT
 from partway.gateway.silent_hosts import SILENCE, silent_hosts
-from partway.protocol.handshake import (
+from partway.protocol.limits import LINGER_TIMEOUT
+from partway.protocol.websocket.handshake import (
     Accepted,
     ClientHandshake,
     HandshakeBroken,
     HandshakeCut,
     HandshakeRefused,
 )
-from partway.protocol.limits import LINGER_TIMEOUT
 
 _P = TypeVar("_P", bound=asyncio.BaseProtocol)
 #: Of ``getaddrinfo``: family, type, protocol, canonical name, and the address, which is first.

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from partway.gateway.clock import Clock, Timer
 from partway.gateway.limits import PING_FLUSH_CHECK, STALL_CHECKS
-from partway.protocol.liveness import Hold, Liveness
+from partway.protocol.websocket.liveness import Hold, Liveness
 
 
 class Wait(enum.Flag):

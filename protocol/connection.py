@@ -11,9 +11,6 @@ import socket
 from collections.abc import Callable
 from typing import Protocol, cast
 
-from partway.protocol.closing import NORMAL, Close, encode_close
-from partway.protocol.frame_decoder import FrameDecoder, FrameError, decode_close
-from partway.protocol.frames import Frame, FrameEncoder, Opcode, joined
 from partway.protocol.gathering import gathering
 from partway.protocol.half_close import half_close
 from partway.protocol.limits import (
@@ -30,6 +27,9 @@ from partway.protocol.limits import (
 from partway.protocol.lingering import Lingering
 from partway.protocol.prompt_acks import acknowledge, prompt_acks
 from partway.protocol.rounds import Queued, rounds
+from partway.protocol.websocket.close_codes import NORMAL, Close, encode_close
+from partway.protocol.websocket.frame_decoder import FrameDecoder, FrameError, decode_close
+from partway.protocol.websocket.frames import Frame, FrameEncoder, Opcode, joined
 
 _CLOSE = Opcode.CLOSE
 _PING = Opcode.PING

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator
 from io import BytesIO
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from partway.protocol.media.faults import Malformed, OverLimit
-from partway.protocol.media.recordio import FrameHeads, payload_of
+from partway.protocol.formats.faults import Malformed, OverLimit
+from partway.protocol.formats.recordio import FrameHeads, payload_of
 
 #: How a file is cut into records, in the API's words.
 SplitType: TypeAlias = Literal["None", "Line", "RecordIO", "TFRecord"]

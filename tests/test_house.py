@@ -141,7 +141,7 @@ def test_import_directions(package):
         ("protocol", "protocol/a.py", "from . import frames", [".."]),
         ("protocol", "protocol/connection.py", "import asyncio, time", ["time"]),
         ("protocol", "protocol/connection.py", "import asyncio", []),
-        ("gateway", "gateway/a.py", "import partway.protocol.frames, asyncio, time", []),
+        ("gateway", "gateway/a.py", "import partway.protocol.websocket.frames, asyncio, time", []),
         ("gateway", "gateway/a.py", "import protocol.frames", ["protocol.frames"]),
         ("gateway", "gateway/a.py", "import partway.container", ["partway.container"]),
         ("gateway", "gateway/a.py", "from partway import container", ["partway.container"]),

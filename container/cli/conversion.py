@@ -17,7 +17,7 @@ import numpy as np
 
 from partway.container.cli.errors import CommandError
 from partway.container.cli.record_files import RecordFile, opened
-from partway.protocol.media import (
+from partway.protocol.formats import (
     RECORD_TYPES,
     Batch,
     CannotWrite,
@@ -27,8 +27,8 @@ from partway.protocol.media import (
     UnsupportedMedia,
     format_of,
 )
-from partway.protocol.media.batches import Numbers
-from partway.protocol.media.encoding import NoPlaceBeside, NoPlaceForLabels, WidthChanged
+from partway.protocol.formats.batches import Numbers
+from partway.protocol.formats.encoding import NoPlaceBeside, NoPlaceForLabels, WidthChanged
 
 #: Seconds between two looks at how far it is.
 _SHOWN_EVERY: Final = 0.2

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from partway.container.cli.record_files import RecordFile, opened
-from partway.protocol.media import Batch, MediaFault, SparseRows
+from partway.protocol.formats import Batch, MediaFault, SparseRows
 
 
 @dataclass(slots=True)

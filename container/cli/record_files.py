@@ -10,16 +10,16 @@ from dataclasses import replace
 from typing import IO, Final
 
 from partway.container.cli.errors import CommandError
-from partway.protocol.limits import KIB
-from partway.protocol.media import (
+from partway.protocol.formats import (
     RECORD_TYPES,
     RecordDecoder,
     Tabular,
     UnsupportedMedia,
     decoder_for,
 )
-from partway.protocol.media.guessing import LOOKED_AT, type_by_content, type_by_name
-from partway.protocol.media.libsvm import LibsvmDecoder
+from partway.protocol.formats.guessing import LOOKED_AT, type_by_content, type_by_name
+from partway.protocol.formats.libsvm import LibsvmDecoder
+from partway.protocol.limits import KIB
 
 #: Read at a time.
 _CHUNK: Final = 256 * KIB

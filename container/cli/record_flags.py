@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Final
 
-#: As :data:`partway.protocol.media.RECORD_TYPES` has them, which costs a fifth of a second.
+#: As :data:`partway.protocol.formats.RECORD_TYPES` has them, which costs a fifth of a second.
 TYPES: Final = (
     "text/csv",
     "text/libsvm",

@@ -29,7 +29,7 @@ from partway.container.limits import BODY_TIMEOUT, HEALTH_TIMEOUT, MAX_BODY_BYTE
 from partway.container.model import Model
 from partway.container.runtime import EXECUTION_PARAMETERS, PING
 from partway.log_lines import LogLine
-from partway.protocol.handshake import UpgradeError
+from partway.protocol.websocket.handshake import UpgradeError
 
 _log = logging.getLogger("partway.container.app")
 

@@ -13,8 +13,8 @@ from partway.container.hosting.asgi_messages import (
     Send,
     refuse_upgrade,
 )
-from partway.protocol.closing import INTERNAL_ERROR, NORMAL, clip
 from partway.protocol.limits import LINGER_TIMEOUT
+from partway.protocol.websocket.close_codes import INTERNAL_ERROR, NORMAL, clip
 
 
 class StreamOver(ConnectionError):

@@ -28,7 +28,7 @@ from partway.container.hosting.script_defaults import (
     to_json,
 )
 from partway.container.model import Model, Reply, Request
-from partway.protocol.prediction import begins_with_instances
+from partway.protocol.prediction.bodies import begins_with_instances
 
 _ANY = "*/*"
 

@@ -14,8 +14,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from partway.container.errors import ModelError
-from partway.protocol.media.json_table import JsonTable, NotATable, table_of
-from partway.protocol.media.negotiation import accept_given, type_given
+from partway.protocol.formats.json_table import JsonTable, NotATable, table_of
+from partway.protocol.formats.negotiation import accept_given, type_given
 
 JSON: Final = "application/json"
 CSV: Final = "text/csv"

@@ -13,15 +13,15 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from partway.protocol.json_text import NotJson, parsed
+from partway.protocol.formats.decoding import Tabular
+from partway.protocol.formats.faults import Malformed, OverLimit, UnsupportedMedia
+from partway.protocol.formats.formats import decode, decoder_for, format_of
+from partway.protocol.formats.instances import KINDS
+from partway.protocol.formats.json_table import JsonTable, NotATable, table_of
+from partway.protocol.formats.negotiation import media_type
+from partway.protocol.formats.number_text import number
+from partway.protocol.json.strict import NotJson, parsed
 from partway.protocol.limits import MAX_JSON_TABLE_BYTES, MAX_RECORDS
-from partway.protocol.media.decoding import Tabular
-from partway.protocol.media.faults import Malformed, OverLimit, UnsupportedMedia
-from partway.protocol.media.formats import decode, decoder_for, format_of
-from partway.protocol.media.instances import KINDS
-from partway.protocol.media.json_table import JsonTable, NotATable, table_of
-from partway.protocol.media.negotiation import media_type
-from partway.protocol.media.number_text import number
 from partway.protocol.quoted import quoted
 
 CSV: Final = "text/csv"

@@ -10,7 +10,7 @@ import numpy as np
 from partway.container.models.arrays import ArraysError, ArrayShape, load_archive
 from partway.container.tabular import Columns, Numbers, TabularModel, check_answer_size
 from partway.container.workers import Threads
-from partway.protocol.media import Batch, Tabular
+from partway.protocol.formats import Batch, Tabular
 
 #: The file, in the model directory.
 PCA_FILE: Final = "pca.npz"

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Awaitable
 
 from partway.container.errors import BodyError
 from partway.container.serving.exchange import RuntimeExchange
-from partway.protocol.content_codings import (
+from partway.protocol.http.content_codings import (
     PACKED_PIECE,
     BodyDecoder,
     CodingFault,

@@ -10,7 +10,7 @@ from partway.container.serving.chunks import ChunkedRequest
 from partway.container.serving.exchange import RuntimeExchange
 from partway.log_lines import LogLine
 from partway.protocol.errors import ApiError
-from partway.protocol.heads import check_head
+from partway.protocol.http.head_limits import check_head
 from partway.protocol.http1.connection import RequestConnection
 from partway.protocol.http1.parser import RequestBroken
 from partway.protocol.http1.request import Http1Request

@@ -10,7 +10,7 @@ from partway.container.activity import STOPPING
 from partway.container.errors import Busy, ModelError, TooSlow, log_failure
 from partway.container.workers.computing import Outcome
 from partway.container.workers.jobs import Job, Worker
-from partway.protocol.closing import GOING_AWAY
+from partway.protocol.websocket.close_codes import GOING_AWAY
 
 _log = logging.getLogger("partway.container.workers")
 

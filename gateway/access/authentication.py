@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from partway.protocol.errors import AccessDenied
-from partway.protocol.sigv4_canonical import SERVICE
-from partway.protocol.sigv4_request import SignableRequest
+from partway.protocol.signatures.canonical_form import SERVICE
+from partway.protocol.signatures.signed_request import SignableRequest
 
 if TYPE_CHECKING:
-    from partway.protocol.sigv4_events import EventChain
+    from partway.protocol.signatures.event_chain import EventChain
 
 
 class AuthenticatorError(ValueError):

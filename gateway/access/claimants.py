@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from partway.gateway.access.principals import Key, Principals
-from partway.protocol.sigv4 import Claim, EventChain
+from partway.protocol.signatures.verification import Claim, EventChain
 
 
 # Not frozen, though nobody changes one: one is made for each request.

@@ -52,7 +52,7 @@ from partway.gateway.limits import (
 )
 from partway.gateway.storage.files import others_may
 from partway.log_lines import LogLine
-from partway.protocol.sigv4 import Credentials
+from partway.protocol.signatures.verification import Credentials
 
 log = logging.getLogger("partway.principals")
 

@@ -18,14 +18,14 @@ from partway.protocol.errors import (
     UnrecognizedClient,
 )
 from partway.protocol.limits import MAX_CLOCK_SKEW
-from partway.protocol.sigv4 import (
+from partway.protocol.signatures.canonical_form import ALGORITHM
+from partway.protocol.signatures.verification import (
     Claim,
     SignableRequest,
     check_claim,
     check_signature,
     read_claim,
 )
-from partway.protocol.sigv4_canonical import ALGORITHM
 
 #: How the Authorization header of a signed request begins.
 _SIGNED: Final = f"{ALGORITHM} "

@@ -31,7 +31,6 @@ from partway.gateway.operations.invocations import Invocations
 from partway.gateway.serving.crowd import uncounted
 from partway.gateway.storage.places.place import StorageFailed
 from partway.gateway.waiting import time_limit
-from partway.protocol.content_codings import CONTENT_ENCODING
 from partway.protocol.errors import (
     ApiError,
     ContainerError,
@@ -39,6 +38,7 @@ from partway.protocol.errors import (
     ServiceUnavailable,
     UnknownEndpoint,
 )
+from partway.protocol.http.content_codings import CONTENT_ENCODING
 
 #: What a container's answer takes longer by than a try may: so that it is the try's end that ends
 #: both, and is known by it.

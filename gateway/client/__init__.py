@@ -39,7 +39,7 @@ from partway.gateway.client.stream import ClientStream
 from partway.gateway.client.websocket import open_websocket
 from partway.gateway.limits import CONTAINER_HANDSHAKE_TIMEOUT
 from partway.protocol.parts import CompletionState, DataType, PayloadPart
-from partway.protocol.sigv4 import Credentials
+from partway.protocol.signatures.verification import Credentials
 
 __all__ = [
     "BadMessage",

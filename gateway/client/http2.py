@@ -41,10 +41,10 @@ from partway.protocol import limits
 from partway.protocol.event_stream.part_headers import EventFault
 from partway.protocol.event_stream.responses import ResponseEvents
 from partway.protocol.event_stream.writer import CONTENT_TYPE, encode_part
-from partway.protocol.handshake import INPUT_END_HEADER, SPEAKS_TLS
 from partway.protocol.http2.frames import goaway
 from partway.protocol.parts import PayloadPart
-from partway.protocol.sigv4 import EventSigner
+from partway.protocol.signatures.verification import EventSigner
+from partway.protocol.websocket.handshake import INPUT_END_HEADER, SPEAKS_TLS
 
 # It writes every header that it encodes at debug level, and so signatures and session tokens.
 logging.getLogger("hpack").setLevel(logging.INFO)

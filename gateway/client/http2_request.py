@@ -11,7 +11,7 @@ from h2.connection import H2Connection
 from partway.gateway.client.wire import WireOwner
 from partway.protocol import limits
 from partway.protocol.event_stream.writer import wrap
-from partway.protocol.sigv4 import EventSigner
+from partway.protocol.signatures.verification import EventSigner
 
 
 class RequestBody:

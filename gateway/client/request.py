@@ -13,7 +13,7 @@ from urllib.parse import quote, urlencode, urlsplit
 from partway.gateway.dialling import Address, client_tls
 from partway.protocol import limits
 from partway.protocol.event_stream.writer import CONTENT_TYPE
-from partway.protocol.sigv4 import (
+from partway.protocol.signatures.verification import (
     EMPTY_SHA256,
     STREAMING_EVENTS,
     Credentials,

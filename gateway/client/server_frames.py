@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from partway.protocol.handshake import TLS_ALERT
 from partway.protocol.http2.frames import GOAWAY, HEAD_BYTES, SETTINGS, STREAM_ID
 from partway.protocol.limits import HTTP2_MAX_FRAME
+from partway.protocol.websocket.handshake import TLS_ALERT
 
 #: A GOAWAY's two numbers; the debug data behind them is not looked at.
 _GOAWAY_NUMBERS = 8

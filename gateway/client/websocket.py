@@ -14,18 +14,18 @@ from partway.gateway.client.request import StreamRequest
 from partway.gateway.client.wire import Wire, WireOwner
 from partway.gateway.dialling import Unreachable, Upgraded, dial
 from partway.protocol import limits
-from partway.protocol.closing import GOING_AWAY, NORMAL, Close
 from partway.protocol.connection import FrameConnection, Side
-from partway.protocol.envelopes import (
+from partway.protocol.parts import InputEnd, PayloadPart, StreamEvent
+from partway.protocol.websocket.close_codes import GOING_AWAY, NORMAL, Close
+from partway.protocol.websocket.envelopes import (
     EnvelopeError,
     MessageAssembler,
     MessageTooBig,
     MsgpackEnvelope,
 )
-from partway.protocol.frame_decoder import FrameError
-from partway.protocol.frames import Frame, Opcode
-from partway.protocol.handshake import INPUT_END_HEADER, ClientHandshake, HandshakeRefused
-from partway.protocol.parts import InputEnd, PayloadPart, StreamEvent
+from partway.protocol.websocket.frame_decoder import FrameError
+from partway.protocol.websocket.frames import Frame, Opcode
+from partway.protocol.websocket.handshake import INPUT_END_HEADER, ClientHandshake, HandshakeRefused
 
 _SUBPROTOCOL = "payloadpart.v1.msgpack"
 

@@ -25,7 +25,7 @@ from partway.protocol.errors import (
     ServiceUnavailable,
     UnsupportedCoding,
 )
-from partway.protocol.sigv4 import SERVICE
+from partway.protocol.signatures.verification import SERVICE
 
 CONTENT_TYPE: Final = "application/x-amz-json-1.1"
 

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from partway.gateway.clock import Clock, Timer
 from partway.gateway.fleet.limits import OUTPUT_BURST, OUTPUT_RATE
-from partway.protocol.rates import Allowance
+from partway.protocol.token_buckets import Allowance
 
 
 class PausableSource(Protocol):

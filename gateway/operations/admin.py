@@ -49,7 +49,7 @@ from partway.protocol.errors import (
     NotFound,
     ServiceUnavailable,
 )
-from partway.protocol.heads import check_head
+from partway.protocol.http.head_limits import check_head
 from partway.protocol.http1.response import response_head
 from partway.protocol.limits import STALL_TIMEOUT
 

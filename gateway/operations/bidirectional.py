@@ -29,10 +29,10 @@ from partway.gateway.streams.policy import StreamPolicy
 from partway.gateway.streams.registry import Streams
 from partway.gateway.streams.session import Session
 from partway.protocol.errors import ContainerUnreachable
-from partway.protocol.handshake import INPUT_END_HEADER, is_upgrade
+from partway.protocol.websocket.handshake import INPUT_END_HEADER, is_upgrade
 
 if TYPE_CHECKING:
-    from partway.protocol.sigv4_events import EventChain
+    from partway.protocol.signatures.event_chain import EventChain
 
 #: AWS's name of the operation, by which principals are given leave to call it.
 OPERATION = "InvokeEndpointWithBidirectionalStream"

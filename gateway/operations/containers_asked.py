@@ -14,8 +14,8 @@ from partway.gateway.operations.invocation_headers import (
 )
 from partway.gateway.requests.answers import AnswerHead
 from partway.gateway.requests.container_answer import ContainerAnswer
-from partway.protocol.content_codings import CONTENT_ENCODING
 from partway.protocol.errors import ContainerError, InputValidationError
+from partway.protocol.http.content_codings import CONTENT_ENCODING
 
 #: Of a container's answer, and so of the next one's request.
 _HANDED_ON: Final[Mapping[str, str]] = {

@@ -44,13 +44,13 @@ from partway.gateway.requests.under_way import RequestsUnderWay
 from partway.gateway.serving.content_codings import decoded_beginning
 from partway.gateway.serving.peers import peer_of
 from partway.gateway.waiting import RunningTask, TimeLimit
-from partway.protocol.content_codings import CONTENT_ENCODING
 from partway.protocol.errors import (
     ApiError,
     ContainerError,
     ContainerUnreachable,
     UnknownEndpoint,
 )
+from partway.protocol.http.content_codings import CONTENT_ENCODING
 from partway.protocol.limits import KIB, MAX_PART_BYTES, REFUSAL_BODY_BYTES
 
 #: Tells a container which request it is.

@@ -13,8 +13,8 @@ from typing import Final, NamedTuple
 
 from multidict import istr
 
-from partway.protocol.content_codings import CONTENT_ENCODING
 from partway.protocol.errors import InputValidationError
+from partway.protocol.http.content_codings import CONTENT_ENCODING
 from partway.protocol.limits import is_name
 
 #: Looked up for each request: an istr is found among headers in a quarter of a text's time.

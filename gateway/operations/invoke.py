@@ -30,7 +30,7 @@ from partway.gateway.serving.error_dialects import aws_runtime
 from partway.gateway.serving.exchange import Exchange
 from partway.gateway.serving.payloads import StreamedPayload
 from partway.gateway.serving.routes import Route
-from partway.protocol.content_codings import CONTENT_ENCODING
+from partway.protocol.http.content_codings import CONTENT_ENCODING
 
 #: AWS's name of the operation, by which principals are given leave to call it.
 OPERATION: Final = "InvokeEndpoint"

@@ -34,8 +34,8 @@ from partway.gateway.serving.peers import peer_of
 from partway.gateway.serving.routes import Route
 from partway.gateway.storage.places.locations import checked_arn, is_local, split_url
 from partway.gateway.storage.places.place import StorageFailed
-from partway.protocol.content_codings import CONTENT_ENCODING
 from partway.protocol.errors import InputValidationError, ServiceUnavailable, UnknownEndpoint
+from partway.protocol.http.content_codings import CONTENT_ENCODING
 
 #: AWS's name of the operation, by which principals are given leave to call it.
 OPERATION: Final = "InvokeEndpointAsync"

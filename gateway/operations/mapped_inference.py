@@ -20,9 +20,9 @@ from partway.protocol.open_inference.mapping import check_names, instances_of, o
 from partway.protocol.open_inference.requests import InferFault, InferRequest, read_request
 from partway.protocol.open_inference.responses import InferResponse, write_response
 from partway.protocol.open_inference.tensors import Tensor, TensorFault, tensors_cost
-from partway.protocol.prediction import PredictionFault, PredictRequest, read_answer
-from partway.protocol.prediction import read_request as read_instances
-from partway.protocol.work_cost import bytes_cost, json_cost, message_cost
+from partway.protocol.prediction.bodies import PredictionFault, PredictRequest, read_answer
+from partway.protocol.prediction.bodies import read_request as read_instances
+from partway.protocol.prediction.work_cost import bytes_cost, json_cost, message_cost
 
 _BINARY: Final = {"Content-Type": "application/octet-stream"}
 

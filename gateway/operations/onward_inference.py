@@ -18,8 +18,8 @@ from partway.protocol.open_inference import HEADER_LENGTH
 from partway.protocol.open_inference.onward import read_response, write_request
 from partway.protocol.open_inference.requests import InferRequest
 from partway.protocol.open_inference.tensors import Tensor, TensorFault, tensors_cost
-from partway.protocol.prediction import PredictionFault
-from partway.protocol.work_cost import json_cost
+from partway.protocol.prediction.bodies import PredictionFault
+from partway.protocol.prediction.work_cost import json_cost
 
 _BINARY: Final = {"Content-Type": "application/octet-stream"}
 

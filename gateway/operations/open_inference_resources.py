@@ -28,7 +28,7 @@ from partway.gateway.operations.prediction_routes import (
 from partway.gateway.requests.prediction import PredictionPolicy
 from partway.gateway.serving.exchange import Exchange
 from partway.gateway.serving.routes import READING, Access, Route
-from partway.protocol.signatures import DATATYPES, TensorSpec
+from partway.protocol.prediction.model_signature import DATATYPES, TensorSpec
 
 #: By the names that Triton has for what is here of its extensions.
 SERVER: Final = {

@@ -37,16 +37,16 @@ from partway.gateway.requests.prediction import PredictionPolicy
 from partway.gateway.serving.exchange import Exchange
 from partway.gateway.serving.payloads import GatheredPayload
 from partway.gateway.serving.routes import Access, Leave, Route
-from partway.protocol.columns import as_outputs
 from partway.protocol.errors import InputValidationError, NotFound, UnknownEndpoint
-from partway.protocol.prediction import (
+from partway.protocol.prediction.bodies import (
     PredictionFault,
     PredictRequest,
     read_answer,
     read_numbers,
     read_request,
 )
-from partway.protocol.work_cost import json_cost, numbers_cost
+from partway.protocol.prediction.columns import as_outputs
+from partway.protocol.prediction.work_cost import json_cost, numbers_cost
 
 OPERATION: Final = "Predict"
 

@@ -9,7 +9,7 @@ from typing import Final
 from partway.gateway.serving.error_dialects import ErrorResponse
 from partway.protocol.errors import ApiError, ContainerError, ContainerLate
 from partway.protocol.grpc.metadata import HEAD, Code, status
-from partway.protocol.json_text import NotJson, parsed
+from partway.protocol.json.strict import NotJson, parsed
 
 #: Statuses of the gateway's own refusals that differ from AWS's: a client has to say who it is.
 _OF_PREDICTION: Mapping[str, int] = {

@@ -27,7 +27,7 @@ from partway.gateway.requests.prediction import PredictionPolicy
 from partway.gateway.serving.exchange import Exchange
 from partway.gateway.serving.routes import READING, Access, Route
 from partway.protocol.errors import NotFound
-from partway.protocol.signatures import metadata
+from partway.protocol.prediction.model_signature import metadata
 
 OPERATION: Final = "GetPredictionEndpoint"
 

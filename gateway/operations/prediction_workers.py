@@ -23,10 +23,10 @@ from partway.gateway.service import Service
 from partway.gateway.serving.content_codings import decoded_body
 from partway.gateway.serving.exchange import Exchange
 from partway.gateway.serving.peers import peer_of
-from partway.protocol.checkpoints import checked_by
-from partway.protocol.collector import collector_paused
 from partway.protocol.errors import ServiceUnavailable
-from partway.protocol.work_cost import bytes_cost
+from partway.protocol.json.collector_pause import collector_paused
+from partway.protocol.prediction.checkpoints import checked_by
+from partway.protocol.prediction.work_cost import bytes_cost
 
 _T = TypeVar("_T")
 _P = ParamSpec("_P")
@@ -179,8 +179,8 @@ class WorkerShare:
         """Do work: at once where it is cheap, else on a thread.
 
         Args:
-            cost: of the work, in elements; see :mod:`partway.protocol.work_cost`.
-            work: calls :func:`~partway.protocol.checkpoints.checkpoint` between its blocks.
+            cost: of the work, in elements; see :mod:`partway.protocol.prediction.work_cost`.
+            work: calls :func:`~partway.protocol.prediction.checkpoints.checkpoint` between its blocks.
             args: of the work.
             options: of the work, by name.
 

@@ -14,10 +14,10 @@ from partway.gateway.operations.prediction_routes import JSON
 from partway.gateway.operations.prediction_workers import PredictionWorkers, WorkerShare
 from partway.gateway.operations.prepared_body import PreparedBody
 from partway.gateway.serving.exchange import Exchange
-from partway.protocol.content_codings import CONTENT_ENCODING, CodingFault, decoded, is_coded
+from partway.protocol.http.content_codings import CONTENT_ENCODING, CodingFault, decoded, is_coded
 from partway.protocol.limits import KIB
-from partway.protocol.prediction import PredictionFault, PredictRequest
-from partway.protocol.work_cost import bytes_cost, json_cost
+from partway.protocol.prediction.bodies import PredictionFault, PredictRequest
+from partway.protocol.prediction.work_cost import bytes_cost, json_cost
 
 _T = TypeVar("_T")
 

@@ -39,11 +39,11 @@ from partway.gateway.serving.exchange import Exchange
 from partway.gateway.serving.payloads import StreamedPayload
 from partway.gateway.serving.routes import Access, Route
 from partway.gateway.streams.registry import Streams
-from partway.protocol.content_codings import CONTENT_ENCODING, is_coded
 from partway.protocol.errors import InputValidationError
-from partway.protocol.http_body import HttpBody, read_http_body, write_http_body
+from partway.protocol.http.content_codings import CONTENT_ENCODING, is_coded
 from partway.protocol.parts import StreamError
-from partway.protocol.work_cost import json_cost
+from partway.protocol.prediction.http_body import HttpBody, read_http_body, write_http_body
+from partway.protocol.prediction.work_cost import json_cost
 
 OPERATION: Final = "RawPredict"
 STREAM_OPERATION: Final = "StreamRawPredict"

@@ -38,9 +38,9 @@ from partway.gateway.serving.exchange import Exchange
 from partway.gateway.serving.payloads import StreamedPayload
 from partway.gateway.serving.routes import Route
 from partway.gateway.streams.registry import Streams
-from partway.protocol.content_codings import CONTENT_ENCODING
 from partway.protocol.errors import InputValidationError
 from partway.protocol.event_stream.writer import CONTENT_TYPE as EVENT_STREAM
+from partway.protocol.http.content_codings import CONTENT_ENCODING
 
 #: AWS's name of the operation, by which principals are given leave to call it.
 OPERATION: Final = "InvokeEndpointWithResponseStream"

@@ -12,7 +12,7 @@ from partway.gateway.streams.client_leg import LEGS, RAW
 from partway.gateway.streams.legs import ClientLeg
 from partway.gateway.streams.policy import StreamPolicy
 from partway.protocol.errors import InputValidationError, UpgradeRefused
-from partway.protocol.handshake import (
+from partway.protocol.websocket.handshake import (
     UpgradeError,
     check_upgrade,
     is_upgrade,

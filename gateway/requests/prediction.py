@@ -8,7 +8,7 @@ from typing import Annotated, Final, Literal
 
 from partway.gateway.configuration.expected import array, text, whole
 from partway.gateway.configuration.messages import TableRefused
-from partway.protocol.signatures import SERVING_DEFAULT, Signature, TensorSpec
+from partway.protocol.prediction.model_signature import SERVING_DEFAULT, Signature, TensorSpec
 
 #: Where a container takes requests (clause 1.1-2), unless an endpoint has another place for some.
 INVOCATIONS: Final = "/invocations"

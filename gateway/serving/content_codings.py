@@ -1,7 +1,7 @@
 """Content codings of the bodies that the gateway reads, and of its answers.
 
 Operations that read a request's body undo its coding here (:func:`decoded_body`). The coding of a
-container's answer is undone by :func:`~partway.protocol.content_codings.decoded`. Operations that
+container's answer is undone by :func:`~partway.protocol.http.content_codings.decoded`. Operations that
 relay bytes leave both alone.
 """
 
@@ -13,7 +13,8 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from partway.gateway.serving.exchange import Exchange
-from partway.protocol.content_codings import (
+from partway.protocol.errors import InputValidationError, RequestTooLarge, UnsupportedCoding
+from partway.protocol.http.content_codings import (
     DEFLATE,
     GZIP,
     GZIP_WINDOW,
@@ -27,7 +28,6 @@ from partway.protocol.content_codings import (
     is_coded,
     name_of,
 )
-from partway.protocol.errors import InputValidationError, RequestTooLarge, UnsupportedCoding
 from partway.protocol.quoted import quoted
 
 #: A shorter body is not packed: it would hardly be any shorter.

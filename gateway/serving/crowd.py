@@ -12,7 +12,7 @@ from partway.gateway.serving.peers import peer_of
 from partway.gateway.serving.strangers import Account, AccountFrom, uncharged
 from partway.log_lines import LogLine
 from partway.protocol.errors import ServiceUnavailable
-from partway.protocol.rates import TokenBucket
+from partway.protocol.token_buckets import TokenBucket
 
 log = logging.getLogger("partway.listener")
 

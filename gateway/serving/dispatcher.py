@@ -34,9 +34,9 @@ from partway.gateway.serving.peers import peer_of
 from partway.gateway.serving.routes import Access, Leave, Route, find
 from partway.log_lines import LogLine
 from partway.protocol.errors import ApiError, ContainerError, InternalServerError
-from partway.protocol.heads import check_head
+from partway.protocol.http.head_limits import check_head
 from partway.protocol.limits import LOGGED_CHARACTERS, MAX_ENDPOINT_NAME
-from partway.protocol.sigv4_request import SignableRequest
+from partway.protocol.signatures.signed_request import SignableRequest
 
 log = logging.getLogger("partway.gateway")
 

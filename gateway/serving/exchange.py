@@ -24,7 +24,7 @@ from partway.gateway.serving.strangers import Visit
 from partway.protocol.connection import FrameConnection
 from partway.protocol.errors import ApiError, RequestTimeout, RequestTooLarge
 from partway.protocol.http1.response import BODILESS
-from partway.protocol.sigv4_request import SignableRequest
+from partway.protocol.signatures.signed_request import SignableRequest
 
 NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 

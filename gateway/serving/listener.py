@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 from partway.gateway.limits import OPENING_TIMEOUT
 from partway.gateway.serving.crowd import Crowd, Visitor
+from partway.protocol.http2.preface import FirstBytes, opening_of
 from partway.protocol.limits import ACCEPT_BACKLOG
-from partway.protocol.opening import FirstBytes, opening_of
 
 if TYPE_CHECKING:
     from partway.gateway.serving.tls_port import TlsPort

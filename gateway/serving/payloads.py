@@ -10,8 +10,8 @@ from multidict import istr
 
 from partway.gateway.limits import REQUEST_BODY_TIMEOUT
 from partway.gateway.serving.exchange import Exchange
-from partway.protocol.sigv4_canonical import CONTENT_SHA256_HEADER
-from partway.protocol.sigv4_payload import (
+from partway.protocol.signatures.canonical_form import CONTENT_SHA256_HEADER
+from partway.protocol.signatures.payload_hashes import (
     payload_hash_of_body,
     payload_hash_of_stream,
     stated_payload_hash,

@@ -13,7 +13,7 @@ from partway.gateway.serving.error_dialects import ErrorDialect, aws_rest_json
 from partway.gateway.serving.exchange import Exchange
 from partway.gateway.serving.payloads import NO_PAYLOAD, PayloadRule
 from partway.protocol.errors import NotFound
-from partway.protocol.sigv4_canonical import SERVICE
+from partway.protocol.signatures.canonical_form import SERVICE
 
 _METHOD = re.compile(r"[A-Z]{1,16}")
 

@@ -20,7 +20,7 @@ from partway.gateway.limits import (
 )
 from partway.gateway.serving.peers import peer_of
 from partway.log_lines import LogLine
-from partway.protocol.rates import Allowance, TokenBucket
+from partway.protocol.token_buckets import Allowance, TokenBucket
 
 log = logging.getLogger("partway.listener")
 

@@ -16,7 +16,16 @@ from partway.gateway.streams.policy import StreamPolicy
 from partway.gateway.streams.steps import Steps
 from partway.gateway.streams.websocket_leg import WebSocketLeg
 from partway.gateway.watch import PingWatch
-from partway.protocol.closing import (
+from partway.protocol.connection import FrameConnection, Side
+from partway.protocol.limits import JSON_AT_ONCE, envelope_bytes
+from partway.protocol.parts import (
+    InputEnd,
+    ModelStreamError,
+    PayloadPart,
+    StreamError,
+    StreamEvent,
+)
+from partway.protocol.websocket.close_codes import (
     GATEWAY_FAILED,
     GOING_AWAY,
     INVALID_DATA,
@@ -27,8 +36,7 @@ from partway.protocol.closing import (
     Close,
     close_for,
 )
-from partway.protocol.connection import FrameConnection, Side
-from partway.protocol.envelopes import (
+from partway.protocol.websocket.envelopes import (
     Envelope,
     EnvelopeError,
     JsonEnvelope,
@@ -36,16 +44,8 @@ from partway.protocol.envelopes import (
     MessageTooBig,
     MsgpackEnvelope,
 )
-from partway.protocol.frame_decoder import FrameError
-from partway.protocol.frames import Frame, FramesToParts, Opcode, PartsToFrames
-from partway.protocol.limits import JSON_AT_ONCE, envelope_bytes
-from partway.protocol.parts import (
-    InputEnd,
-    ModelStreamError,
-    PayloadPart,
-    StreamError,
-    StreamEvent,
-)
+from partway.protocol.websocket.frame_decoder import FrameError
+from partway.protocol.websocket.frames import Frame, FramesToParts, Opcode, PartsToFrames
 
 RAW = "payloadpart.v1.raw"
 MSGPACK = "payloadpart.v1.msgpack"

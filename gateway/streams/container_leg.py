@@ -15,13 +15,13 @@ from partway.gateway.streams.legs import ContainerLeg
 from partway.gateway.streams.policy import StreamPolicy
 from partway.gateway.streams.websocket_leg import WebSocketLeg
 from partway.gateway.watch import PingWatch
-from partway.protocol.closing import Close
 from partway.protocol.connection import Side
 from partway.protocol.errors import ContainerError, ContainerUnreachable, ServiceUnavailable
-from partway.protocol.frame_decoder import FrameError
-from partway.protocol.frames import Frame, FramesToParts, PartsToFrames
-from partway.protocol.handshake import ClientHandshake, HandshakeRefused
 from partway.protocol.parts import PayloadPart
+from partway.protocol.websocket.close_codes import Close
+from partway.protocol.websocket.frame_decoder import FrameError
+from partway.protocol.websocket.frames import Frame, FramesToParts, PartsToFrames
+from partway.protocol.websocket.handshake import ClientHandshake, HandshakeRefused
 
 #: Where a container takes streams, unless the client names another path (clause 1.6-1).
 DEFAULT_PATH = "/invocations-bidirectional-stream"

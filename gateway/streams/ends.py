@@ -9,7 +9,10 @@ import enum
 from dataclasses import dataclass
 from typing import Literal
 
-from partway.protocol.closing import (
+from partway.protocol.event_stream.part_headers import INPUT_STREAM_ERROR
+from partway.protocol.event_stream.response_parts import STREAM_BROKEN, TIME_EXCEEDED
+from partway.protocol.parts import InternalStreamFailure, ModelStreamError, StreamError
+from partway.protocol.websocket.close_codes import (
     ABNORMAL,
     GOING_AWAY,
     INTERNAL_ERROR,
@@ -24,10 +27,7 @@ from partway.protocol.closing import (
     error_of,
     name_of,
 )
-from partway.protocol.event_stream.part_headers import INPUT_STREAM_ERROR
-from partway.protocol.event_stream.response_parts import STREAM_BROKEN, TIME_EXCEEDED
-from partway.protocol.frame_decoder import FrameError
-from partway.protocol.parts import InternalStreamFailure, ModelStreamError, StreamError
+from partway.protocol.websocket.frame_decoder import FrameError
 
 
 class Cause(enum.StrEnum):

@@ -12,9 +12,9 @@ from typing import Protocol
 
 from partway.gateway.streams.ends import Cause, ClientFault, Ending
 from partway.gateway.watch import StallWatch
-from partway.protocol.closing import Close
-from partway.protocol.frame_decoder import FrameError
 from partway.protocol.parts import PayloadPart
+from partway.protocol.websocket.close_codes import Close
+from partway.protocol.websocket.frame_decoder import FrameError
 
 
 class LegOwner(Protocol):

@@ -23,9 +23,9 @@ from partway.gateway.streams.policy import StreamPolicy
 from partway.gateway.streams.silence import SilenceWatch
 from partway.gateway.watch import StallWatch, Wait
 from partway.log_lines import LogLine
-from partway.protocol.closing import Close
-from partway.protocol.frame_decoder import FrameError
 from partway.protocol.parts import CompletionState, PayloadPart
+from partway.protocol.websocket.close_codes import Close
+from partway.protocol.websocket.frame_decoder import FrameError
 
 log = logging.getLogger("partway.stream")
 

@@ -9,7 +9,7 @@ from partway.gateway.streams.legs import Leg, LegOwner
 from partway.gateway.streams.policy import StreamPolicy
 from partway.gateway.watch import PingWatch
 from partway.protocol.connection import FrameConnection, FrameHandler, Side
-from partway.protocol.frames import Frame
+from partway.protocol.websocket.frames import Frame
 
 
 class WebSocketLeg(FrameHandler, Leg):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from partway.gateway.transform.record_forms import CSV, RecordForm, form_of
-from partway.protocol.media.negotiation import MediaType, media_type
+from partway.protocol.formats.negotiation import MediaType, media_type
 
 #: Characters of a type that a message repeats.
 _SHOWN: Final = 128

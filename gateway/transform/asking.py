@@ -19,7 +19,7 @@ from partway.gateway.transform.model import (
 )
 from partway.gateway.transform.options import TransformOptions
 from partway.gateway.waiting import pause
-from partway.protocol.content_codings import CONTENT_ENCODING, CodingFault, decoded, is_coded
+from partway.protocol.http.content_codings import CONTENT_ENCODING, CodingFault, decoded, is_coded
 
 _T = TypeVar("_T")
 

@@ -14,7 +14,7 @@ from partway.gateway.transform.answer_types import AnswerTypes, WholeAnswer
 from partway.gateway.transform.json_paths import BadFilter, JsonPath
 from partway.gateway.transform.options import OptionsError, TransformOptions
 from partway.gateway.transform.record_forms import CSV, JSON_LINES, RecordForm, form_of
-from partway.protocol.media.faults import Malformed
+from partway.protocol.formats.faults import Malformed
 from partway.protocol.records import RecordBatch, SplitType
 
 _LINE_ENDS: Final = b"\r\n"

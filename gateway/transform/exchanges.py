@@ -18,7 +18,7 @@ from partway.gateway.transform.limits import (
     FAILURE_BYTES,
 )
 from partway.gateway.transform.model import ModelAnswer, too_late
-from partway.protocol.content_codings import CONTENT_ENCODING
+from partway.protocol.http.content_codings import CONTENT_ENCODING
 
 _T = TypeVar("_T")
 

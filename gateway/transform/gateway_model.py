@@ -29,7 +29,7 @@ from partway.gateway.transform.model import (
 )
 from partway.gateway.transform.options import TransformOptions
 from partway.protocol.errors import NEVER, RETRY_HEADER, ApiError, ContainerError
-from partway.protocol.sigv4 import SignableRequest, sign_request
+from partway.protocol.signatures.verification import SignableRequest, sign_request
 
 _T = TypeVar("_T")
 

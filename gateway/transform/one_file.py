@@ -18,7 +18,7 @@ from partway.gateway.transform.processing import Processing
 from partway.gateway.transform.storage import InputPlace, OutputFile, TransformInput
 from partway.gateway.transform.unpacking import unpacked
 from partway.gateway.transform.window import Window, WindowPlace
-from partway.protocol.media.faults import MediaFault
+from partway.protocol.formats.faults import MediaFault
 from partway.protocol.records import RecordBatch, assembled, splitter
 
 #: A body under way, in the order of the file: its answer, and its place in memory.

@@ -12,7 +12,7 @@ class Processing(Protocol):
     """Filters and joins records (``DataProcessing``).
 
     Called on threads, of several batches at a time, and of the same one again where its request is
-    sent again. What is wrong with a record is said by :class:`~partway.protocol.media.Malformed`,
+    sent again. What is wrong with a record is said by :class:`~partway.protocol.formats.Malformed`,
     with the record's number in its file: the file fails then, and no other.
     """
 

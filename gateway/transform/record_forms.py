@@ -10,8 +10,8 @@ import orjson
 
 from partway.gateway.transform.csv_rows import columns_of, line_of
 from partway.gateway.transform.json_paths import JsonPath
-from partway.protocol.json_text import NotJson, parsed
-from partway.protocol.media.negotiation import media_type
+from partway.protocol.formats.negotiation import media_type
+from partway.protocol.json.strict import NotJson, parsed
 
 #: What a joined record's answer is called, and a record that is no object (AWS's guide).
 OUTPUT: Final = "SageMakerOutput"

@@ -8,8 +8,8 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Final
 
 from partway.gateway.transform.limits import READ_BYTES
+from partway.protocol.formats.faults import Malformed
 from partway.protocol.limits import KIB
-from partway.protocol.media.faults import Malformed
 
 #: Of zlib: gzip's head and end are looked at.
 _GZIP_WINDOW: Final = 31

@@ -17,10 +17,10 @@ from typing import Any, Final, TypeVar
 
 import orjson
 
-from partway.protocol.checkpoints import checkpoint
-from partway.protocol.json_text import loads
+from partway.protocol.json.strict import loads
 from partway.protocol.limits import GRPC_VALUE_DEPTH
-from partway.protocol.prediction import PredictionFault
+from partway.protocol.prediction.bodies import PredictionFault
+from partway.protocol.prediction.checkpoints import checkpoint
 
 _T = TypeVar("_T")
 _K = TypeVar("_K")

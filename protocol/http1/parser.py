@@ -19,8 +19,7 @@ import httptools
 from multidict import CIMultiDict, istr
 
 from partway.protocol.errors import ApiError, InputValidationError
-from partway.protocol.handshake import is_upgrade
-from partway.protocol.heads import HEADER_OVERHEAD, head_too_large, target_too_long
+from partway.protocol.http.head_limits import HEADER_OVERHEAD, head_too_large, target_too_long
 from partway.protocol.http1.request import HEADER_HELD_BYTES, Http1Head, Http1Request
 from partway.protocol.limits import (
     HTTP1_BYTES_PER_TURN,
@@ -28,6 +27,7 @@ from partway.protocol.limits import (
     MAX_HEADER_LINE,
     MAX_HEADERS,
 )
+from partway.protocol.websocket.handshake import is_upgrade
 
 #: A proxy's client sends a whole URL (RFC 9112 §3.2.2), whose host is no part of what is limited.
 _MAX_TARGET: Final = MAX_HEADER_LINE + 128

@@ -27,7 +27,7 @@ from partway.protocol.http2.frames import (
     size_updates,
     window_update,
 )
-from partway.protocol.rates import TokenBucket
+from partway.protocol.token_buckets import TokenBucket
 
 _MAX_WINDOW = 2**31 - 1
 

@@ -16,10 +16,8 @@ from typing import Any, Final
 
 import orjson
 
-from partway.protocol.base64_text import decoded
-from partway.protocol.checkpoints import checkpoint
-from partway.protocol.columns import check_names_fit
-from partway.protocol.json_text import NotJson, check_unicode, loads
+from partway.protocol.json.base64_text import decoded
+from partway.protocol.json.strict import NotJson, check_unicode, loads
 from partway.protocol.limits import MAX_TENSOR_DIMENSIONS
 from partway.protocol.open_inference.instance_texts import instance_texts
 from partway.protocol.open_inference.requests import InferFault, InferRequest, RequestedOutput
@@ -29,8 +27,15 @@ from partway.protocol.open_inference.tensors import (
     from_elements,
     shown,
 )
-from partway.protocol.prediction import PredictionFault, PredictRequest
-from partway.protocol.signatures import DATATYPES, Signature, SignatureFault, TensorSpec
+from partway.protocol.prediction.bodies import PredictionFault, PredictRequest
+from partway.protocol.prediction.checkpoints import checkpoint
+from partway.protocol.prediction.columns import check_names_fit
+from partway.protocol.prediction.model_signature import (
+    DATATYPES,
+    Signature,
+    SignatureFault,
+    TensorSpec,
+)
 
 #: The name of an output that has none, unless the request names it: KServe's own.
 OUTPUT: Final = "output-0"

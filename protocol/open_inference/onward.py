@@ -17,7 +17,7 @@ from partway.protocol.open_inference.requests import (
     tensors_of,
 )
 from partway.protocol.open_inference.tensors import BINARY_ONLY, Tensor, TensorFault
-from partway.protocol.prediction import PredictionFault
+from partway.protocol.prediction.bodies import PredictionFault
 
 
 class WrittenRequest(NamedTuple):

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from partway.protocol.json_text import NotJson, check_unicode, loads, parsed
+from partway.protocol.json.strict import NotJson, check_unicode, loads, parsed
 from partway.protocol.limits import MAX_TENSORS
 from partway.protocol.open_inference import HEADER_LENGTH
 from partway.protocol.open_inference.tensors import (

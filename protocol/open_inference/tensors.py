@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partway.protocol.limits import MAX_TENSOR_DIMENSIONS
-from partway.protocol.work_cost import bytes_cost, shape_cost
+from partway.protocol.prediction.work_cost import bytes_cost, shape_cost
 
 #: How an element is in binary data, by the datatype's name. numpy has no bfloat16: its bits.
 DATATYPES: Final[dict[str, np.dtype[Any]]] = {
@@ -202,7 +202,7 @@ def check_finite(tensor: Tensor) -> None:
 
 
 def tensors_cost(tensors: Iterable[Tensor]) -> int:
-    """The cost of tensors, as instances or predictions; see :mod:`~partway.protocol.work_cost`."""
+    """The cost of tensors, as instances or predictions; see :mod:`~partway.protocol.prediction.work_cost`."""
     return sum(shape_cost(each.shape) + bytes_cost(each.elements.nbytes) for each in tensors)
 
 

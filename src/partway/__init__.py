@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     )
     from partway.gateway.client.backoff import reconnecting
     from partway.gateway.client.sync import SyncStream, connect_sync
-    from partway.protocol.media import Batch, SparseRows, Tabular
+    from partway.protocol.formats import Batch, SparseRows, Tabular
     from partway.protocol.parts import CompletionState, DataType, PayloadPart
 
 __version__ = "0.1.0"
@@ -102,7 +102,7 @@ __all__ = [
 #: Which module has which names; all others are the container's.
 _HOMES: Final = {
     "partway.container.tabular": {"Columns", "TabularModel"},
-    "partway.protocol.media": {"Batch", "SparseRows", "Tabular"},
+    "partway.protocol.formats": {"Batch", "SparseRows", "Tabular"},
     "partway.protocol.parts": {"CompletionState", "DataType", "PayloadPart"},
     "partway.gateway.client": {
         "BadMessage", "ClientStream", "ConnectionLost", "Credentials", "GatewayUnreachable",

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from partway.container.activity import STOPPING, Activity, check_not_a_page, is_from_a_page
-from partway.protocol.handshake import UpgradeError
+from partway.protocol.websocket.handshake import UpgradeError
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
 

@@ -8,9 +8,9 @@ import pytest
 
 from partway.container.incoming import Fragments, Inbox, Messages
 from partway.container.turns import Turns
-from partway.protocol.closing import Close
 from partway.protocol.limits import PART_OVERHEAD
 from partway.protocol.parts import CompletionState, DataType, PayloadPart
+from partway.protocol.websocket.close_codes import Close
 
 
 class Peer:

@@ -8,8 +8,8 @@ import pytest
 
 from partway.container.outgoing import Outbox, OutgoingMessage
 from partway.container.stream import StreamClosed
-from partway.protocol.frames import Frame
 from partway.protocol.parts import CompletionState, DataType, PayloadPart
+from partway.protocol.websocket.frames import Frame
 from tests.frame_factory import BINARY, CONTINUATION, TEXT
 
 

@@ -11,7 +11,7 @@ from partway.container.errors import ModelError
 from partway.container.model import Model, Opening, Reply, route
 from partway.container.routes import Routes
 from partway.container.stream import Stream
-from partway.protocol.handshake import UpgradeError
+from partway.protocol.websocket.handshake import UpgradeError
 from tests.container.wire import raw_client, serving, upgrade_request
 from tests.frame_factory import TEXT
 

@@ -21,9 +21,9 @@ from partway import Batch, Columns, ModelError, Processes, Tabular, TabularModel
 from partway.container import tabular
 from partway.container.record_model import CSV, JSON, JSON_LINES, LIBSVM, NPY, RECORDIO, guessed
 from partway.container.testing import Answered, Served, serving
-from partway.protocol.media import RECORD_TYPES, SparseRows, decode, encode
-from partway.protocol.media.record_schema import Record
-from partway.protocol.media.recordio import framed
+from partway.protocol.formats import RECORD_TYPES, SparseRows, decode, encode
+from partway.protocol.formats.record_schema import Record
+from partway.protocol.formats.recordio import framed
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
 

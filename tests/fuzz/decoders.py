@@ -25,15 +25,15 @@ from dataclasses import dataclass
 
 import msgpack
 
-from partway.protocol.envelopes import EnvelopeError, JsonEnvelope, MsgpackEnvelope
 from partway.protocol.errors import IncompleteSignature, MissingAuthenticationToken
 from partway.protocol.event_stream.headers import EventStreamError
 from partway.protocol.event_stream.part_headers import EventFault
 from partway.protocol.event_stream.reader import Decoder, RequestEvents
 from partway.protocol.event_stream.responses import ResponseEvents
-from partway.protocol.frame_decoder import FrameDecoder, FrameError
-from partway.protocol.media import MediaFault
-from partway.protocol.sigv4 import SignableRequest, read_claim
+from partway.protocol.formats import MediaFault
+from partway.protocol.signatures.verification import SignableRequest, read_claim
+from partway.protocol.websocket.envelopes import EnvelopeError, JsonEnvelope, MsgpackEnvelope
+from partway.protocol.websocket.frame_decoder import FrameDecoder, FrameError
 from tests import event_factory as events
 from tests import frame_factory as frames
 from tests.fuzz.media_bodies import bodies, decoding

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 
-from partway.protocol.media import Batch, SparseRows, Tabular, decoder_for, encode, joined
+from partway.protocol.formats import Batch, SparseRows, Tabular, decoder_for, encode, joined
 
 _DENSE = np.array([[1.5, -2e300, 7], [0.25, 0.1, 8]])
 _SPARSE = SparseRows(np.array([1.5, -7, 4]), np.array([0, 2, 1]), np.array([0, 2, 2, 3]), 3)

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from partway.protocol.event_stream.headers import EventStreamError
-from partway.protocol.frame_decoder import FrameError
+from partway.protocol.websocket.frame_decoder import FrameError
 from tests import event_factory as events
 from tests.fuzz import decoders
 from tests.fuzz.decoders import Found, Target, fuzz, targets

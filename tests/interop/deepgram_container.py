@@ -15,7 +15,7 @@ from typing import Any
 
 from partway import Model, ModelError, Stream
 from partway.container.model import Opening, route
-from partway.protocol.closing import INTERNAL_ERROR
+from partway.protocol.websocket.close_codes import INTERNAL_ERROR
 
 #: What can be heard; the index of each is the sample that stands for it.
 WORDS = ("nothing", "hello", "from", "a", "gateway", "of", "ours")

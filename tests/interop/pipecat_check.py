@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from partway.container.testing import serving
-from partway.protocol.closing import NORMAL
+from partway.protocol.websocket.close_codes import NORMAL
 from tests.interop.aws_sdk import KEY, PRINCIPALS, ROOT, ServedGateway
 from tests.interop.deepgram_container import SILENCE, Deepgram, speech, spoken
 from tests.interop.pipecat_bot import (

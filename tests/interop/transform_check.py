@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from partway.protocol.formats.faults import MediaFault
 from partway.protocol.limits import MIB
-from partway.protocol.media.faults import MediaFault
 from partway.protocol.records import splitter
 from tests.gateway.object_server import serving_objects
 from tests.interop.aws_sdk import ServedGateway

@@ -18,10 +18,10 @@ from typing import NamedTuple
 import pytest
 from aiohttp import web
 
-from partway.protocol.closing import Close
 from partway.protocol.connection import FrameConnection, Side, watch_by_tcp
-from partway.protocol.frames import Frame, Opcode
 from partway.protocol.limits import FRAMES_PER_TURN, READ_BYTES_PER_TURN
+from partway.protocol.websocket.close_codes import Close
+from partway.protocol.websocket.frames import Frame, Opcode
 from tests import frame_factory as raw
 from tests.frame_factory import BINARY, CLOSE, CONTINUATION, KEY, PING, PONG, TEXT
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from partway.protocol.media.faults import Malformed, OverLimit
-from partway.protocol.media.recordio import MAGIC, framed
+from partway.protocol.formats.faults import Malformed, OverLimit
+from partway.protocol.formats.recordio import MAGIC, framed
 from partway.protocol.records import RecordBatch, assembled, splitter
 from tests.gateway.transform.jobs import tf_frame
 

@@ -20,8 +20,8 @@ from partway.gateway.gateway import Gateway
 from partway.gateway.settings import Settings
 from partway.gateway.streams.policy import StreamPolicy
 from partway.protocol.errors import InvalidSignature
-from partway.protocol.sigv4 import read_claim, verify
-from partway.protocol.sigv4_payload import payload_hash_of_stream
+from partway.protocol.signatures.payload_hashes import payload_hash_of_stream
+from partway.protocol.signatures.verification import read_claim, verify
 from tests.event_factory import read
 from tests.frame_factory import CLOSE, CONTINUATION, TEXT, close, frame
 from tests.transcripts.test_transcripts import Transcript, frames_of, load

@@ -27,10 +27,10 @@ from partway.gateway.streams.policy import StreamPolicy
 from partway.protocol.event_stream.part_headers import EventFault
 from partway.protocol.event_stream.reader import RequestEvents
 from partway.protocol.parts import InputEnd, PayloadPart
-from partway.protocol.sigv4 import SignableRequest, read_claim, verify
-from partway.protocol.sigv4_canonical import Credentials
-from partway.protocol.sigv4_events import EventChain
-from partway.protocol.sigv4_payload import payload_hash_of_stream
+from partway.protocol.signatures.canonical_form import Credentials
+from partway.protocol.signatures.event_chain import EventChain
+from partway.protocol.signatures.payload_hashes import payload_hash_of_stream
+from partway.protocol.signatures.verification import SignableRequest, read_claim, verify
 from tests.event_factory import read
 from tests.frame_factory import close
 from tests.wire.http2_peers import PREFACE

@@ -12,7 +12,7 @@ import re
 import pytest
 
 from partway.gateway.streams.policy import StreamPolicy
-from partway.protocol.frames import FramesToParts, PartsToFrames
+from partway.protocol.websocket.frames import FramesToParts, PartsToFrames
 from tests.frame_factory import BINARY, CLOSE, CONTINUATION, KEY, PING, PONG, TEXT, close, frame
 from tests.wire.dialects import (
     CLEAN,

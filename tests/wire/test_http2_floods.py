@@ -29,7 +29,7 @@ from partway.gateway.settings import Settings
 from partway.gateway.streams.policy import StreamPolicy
 from partway.protocol import limits
 from partway.protocol.limits import KIB, MIB
-from partway.protocol.rates import TokenBucket
+from partway.protocol.token_buckets import TokenBucket
 from tests.frame_factory import BINARY, close, frame
 from tests.gateway.tls.peers import careless, write_pair
 from tests.wire.event_messages import END, part_event

@@ -9,7 +9,7 @@ from partway.container.models.kmeans.centroids import load_centroids
 from partway.container.models.kmeans.nearest import Nearest, gpu
 from partway.container.tabular import Columns, Numbers, TabularModel
 from partway.container.workers import Threads
-from partway.protocol.media import Batch, Tabular
+from partway.protocol.formats import Batch, Tabular
 
 
 class KMeans(TabularModel):

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from partway.container.errors import ModelError
 from partway.container.models.kmeans.centroids import LARGEST
 from partway.log_lines import LogLine
-from partway.protocol.media import Batch
+from partway.protocol.formats import Batch
 
 #: Numbers that a chunk of records may have, and distances to all centroids (or one record's, where
 #: they are more). About six arrays of that many float64 exist at a time: 50 MiB.

@@ -13,9 +13,9 @@ from partway.container.errors import ModelError
 from partway.container.model import DEFAULT_PATH, Model, Opening, route
 from partway.container.models.speech.detector import RATE, SAMPLE_BYTES, Detector, Turn
 from partway.container.stream import Stream
-from partway.protocol.closing import INVALID_DATA, POLICY_VIOLATION, TOO_BIG
 from partway.protocol.limits import PART_OVERHEAD
 from partway.protocol.parts import CompletionState, DataType
+from partway.protocol.websocket.close_codes import INVALID_DATA, POLICY_VIOLATION, TOO_BIG
 
 #: Bytes of audio, of one part or of many, after which others get their turn: two seconds of it,
 #: which take one to two milliseconds.

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NoReturn, TypeGuard, cast
 
 from partway.container.errors import ModelError
-from partway.protocol.closing import INVALID_DATA, POLICY_VIOLATION, TOO_BIG
 from partway.protocol.limits import KIB
+from partway.protocol.websocket.close_codes import INVALID_DATA, POLICY_VIOLATION, TOO_BIG
 
 Role = Literal["system", "user", "assistant"]
 #: A JSON object's members.

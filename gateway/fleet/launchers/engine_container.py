@@ -30,7 +30,7 @@ from partway.gateway.fleet.limits import (
 )
 from partway.gateway.waiting import pause, set_or_over, time_limit
 from partway.log_lines import LogLine
-from partway.protocol.rates import Allowance
+from partway.protocol.token_buckets import Allowance
 
 if TYPE_CHECKING:
     from partway.gateway.fleet.launchers.engine_client import EngineClient

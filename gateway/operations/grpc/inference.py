@@ -19,7 +19,7 @@ from partway.gateway.serving.exchange import TrailingExchange
 from partway.gateway.serving.routes import Access, Route
 from partway.protocol.errors import InputValidationError
 from partway.protocol.limits import KIB, MAX_ENDPOINT_NAME, MAX_TENSORS
-from partway.protocol.work_cost import message_cost
+from partway.protocol.prediction.work_cost import message_cost
 
 if TYPE_CHECKING:
     from partway.gateway.operations.grpc.model_infer import ModelInfer

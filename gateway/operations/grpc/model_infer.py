@@ -16,7 +16,7 @@ from partway.gateway.serving.exchange import TrailingExchange
 from partway.protocol.grpc.inference import infer_request, infer_response
 from partway.protocol.open_inference.requests import InferFault
 from partway.protocol.open_inference.tensors import tensors_cost
-from partway.protocol.work_cost import message_cost
+from partway.protocol.prediction.work_cost import message_cost
 
 
 class ModelInfer:

@@ -35,7 +35,7 @@ from partway.protocol.connection import Cancellable
 from partway.protocol.gathering import gathering
 from partway.protocol.http2.frames import DATA, HEAD, HEAD_BYTES, STREAM_ID, goaway, window_update
 from partway.protocol.http2.gate import FrameGate
-from partway.protocol.opening import HTTP2_PREFACE
+from partway.protocol.http2.preface import HTTP2_PREFACE
 from partway.protocol.prompt_acks import acknowledge, prompt_acks
 from partway.protocol.rounds import rounds
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, Protocol
 
-from partway.protocol.content_codings import PACKED_PIECE, PackedDecoder, PackedTooMuch
+from partway.protocol.http.content_codings import PACKED_PIECE, PackedDecoder, PackedTooMuch
 
 #: Bytes of the file, unless its reader says otherwise.
 MAX_PACKED: Final = 2 << 30

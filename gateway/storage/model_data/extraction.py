@@ -52,7 +52,7 @@ from partway.gateway.storage.limits import (
 )
 from partway.gateway.storage.model_data.disk_room import RoomShare
 from partway.gateway.storage.places.pinned_path import PinnedPath
-from partway.protocol.content_codings import PackedTooMuch
+from partway.protocol.http.content_codings import PackedTooMuch
 
 _PIECE: Final = 1 << 20
 _GZIP: Final = b"\x1f\x8b"

@@ -19,7 +19,7 @@ from partway.gateway.storage.archives.heads import (
 )
 from partway.gateway.storage.archives.inflating import Inflating
 from partway.gateway.storage.files import open_regular
-from partway.protocol.content_codings import PackedTooMuch
+from partway.protocol.http.content_codings import PackedTooMuch
 
 #: Bytes of one JSON document, and of all files that might be one. A configuration has some
 #: kilobytes.

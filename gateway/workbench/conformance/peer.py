@@ -25,10 +25,10 @@ from partway.gateway.workbench.conformance.link import (
     request_head,
 )
 from partway.gateway.workbench.conformance.verdict import Broken
-from partway.protocol.closing import NO_STATUS, Close, encode_close
-from partway.protocol.frame_decoder import FrameDecoder, FrameError, decode_close
-from partway.protocol.frames import Frame, Opcode
-from partway.protocol.handshake import accept_key
+from partway.protocol.websocket.close_codes import NO_STATUS, Close, encode_close
+from partway.protocol.websocket.frame_decoder import FrameDecoder, FrameError, decode_close
+from partway.protocol.websocket.frames import Frame, Opcode
+from partway.protocol.websocket.handshake import accept_key
 
 #: Bytes of a frame and of a message, and of the answer's head to an upgrade.
 MAX_FRAME: Final = 32 << 20

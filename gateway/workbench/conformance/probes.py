@@ -19,7 +19,7 @@ from partway.gateway.workbench.recording.recording import (
     RecordingError,
     load_recording,
 )
-from partway.protocol.frames import Opcode
+from partway.protocol.websocket.frames import Opcode
 
 #: Bytes of a probe's file; the largest that makes sense holds a few seconds of audio.
 MAX_PROBE_BYTES: Final = 8 << 20

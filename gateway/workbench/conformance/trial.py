@@ -22,7 +22,7 @@ from partway.gateway.workbench.conformance.probes import Probe
 from partway.gateway.workbench.conformance.started import Started
 from partway.gateway.workbench.conformance.subject import Subject
 from partway.gateway.workbench.conformance.verdict import Broken, Untried
-from partway.protocol.closing import TOO_BIG
+from partway.protocol.websocket.close_codes import TOO_BIG
 
 #: Seconds for the answer to the Close at a stream's end; whether it comes another check asks.
 _LEAVE_TIMEOUT = 0.3

@@ -28,8 +28,8 @@ from partway.gateway.configuration.expected import (
 )
 from partway.gateway.configuration.messages import SettingsError, TableRefused, given
 from partway.gateway.configuration.reader import checked
-from partway.protocol.closing import NO_STATUS, is_legal
 from partway.protocol.limits import MAX_CLOSE_REASON_BYTES, MIB, REFUSAL_BODY_BYTES
+from partway.protocol.websocket.close_codes import NO_STATUS, is_legal
 
 #: Seconds that a frame may be late: longer than any of the gateway's own limits on a stream.
 MAX_DELAY: Final = 3600.0

@@ -10,8 +10,8 @@ import h11
 from partway.gateway.dialling import Address
 from partway.gateway.streams.container_leg import REQUEST_ID
 from partway.gateway.workbench.intermediary.observer import UpgradeAnswer, UpgradeRequest
-from partway.protocol.handshake import is_upgrade
 from partway.protocol.limits import HANDSHAKE_HEAD_BYTES, REFUSAL_BODY_BYTES
+from partway.protocol.websocket.handshake import is_upgrade
 
 
 def upgrade_request(head: bytes) -> UpgradeRequest | None:

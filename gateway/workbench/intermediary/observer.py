@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from partway.protocol.frames import Frame
+from partway.protocol.websocket.frames import Frame
 
 
 class Sender(enum.StrEnum):

@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable, Iterable
 
 from partway.gateway.workbench.intermediary.faults import Delay, Fault, Throttle
 from partway.gateway.workbench.intermediary.spoiler import Piece
-from partway.protocol.frames import Frame
 from partway.protocol.limits import FRAMES_PER_TURN, JOIN_UP_TO, PART_OVERHEAD, WRITE_HIGH_WATER
+from partway.protocol.websocket.frames import Frame
 
 #: How many times in a second throttled bytes leave, where there are as many.
 _BEATS = 20

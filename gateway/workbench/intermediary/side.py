@@ -9,8 +9,6 @@ from contextlib import suppress
 from typing import Final
 
 from partway.gateway.workbench.intermediary.observer import Observer, Sender
-from partway.protocol.frame_decoder import FrameDecoder, FrameError
-from partway.protocol.frames import Frame
 from partway.protocol.half_close import half_close
 from partway.protocol.limits import (
     FRAMES_PER_TURN,
@@ -18,6 +16,8 @@ from partway.protocol.limits import (
     MAX_PART_BYTES,
     WRITE_HIGH_WATER,
 )
+from partway.protocol.websocket.frame_decoder import FrameDecoder, FrameError
+from partway.protocol.websocket.frames import Frame
 
 #: Bytes of one read, and half of what is read ahead.
 READ_BYTES: Final = 64 * 1024

@@ -16,10 +16,10 @@ from partway.gateway.workbench.intermediary.faults import (
     Split,
     Stall,
 )
-from partway.protocol import closing
-from partway.protocol.frame_decoder import FrameDecoder, FrameError
-from partway.protocol.frames import Frame, FrameEncoder, Opcode
 from partway.protocol.limits import MAX_PART_BYTES
+from partway.protocol.websocket import close_codes as closing
+from partway.protocol.websocket.frame_decoder import FrameDecoder, FrameError
+from partway.protocol.websocket.frames import Frame, FrameEncoder, Opcode
 
 
 class Piece(NamedTuple):

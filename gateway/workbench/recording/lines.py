@@ -14,9 +14,9 @@ from datetime import datetime
 from typing import Any, Final, TypeAlias
 
 from partway.gateway.workbench.intermediary.observer import Sender
-from partway.protocol.closing import Close
-from partway.protocol.frame_decoder import FrameError, decode_close
-from partway.protocol.frames import Frame, Opcode
+from partway.protocol.websocket.close_codes import Close
+from partway.protocol.websocket.frame_decoder import FrameError, decode_close
+from partway.protocol.websocket.frames import Frame, Opcode
 
 #: The version of the recordings' format; another number is another format.
 VERSION: Final = 1

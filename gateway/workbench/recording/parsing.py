@@ -20,9 +20,9 @@ from partway.gateway.workbench.recording.lines import (
     Passed,
     UpgradeAnswered,
 )
-from partway.protocol.closing import Close, encode_close
-from partway.protocol.frames import Opcode
 from partway.protocol.limits import MAX_CONTROL_BYTES
+from partway.protocol.websocket.close_codes import Close, encode_close
+from partway.protocol.websocket.frames import Opcode
 
 _Kind = TypeVar("_Kind")
 

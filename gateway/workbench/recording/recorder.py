@@ -38,8 +38,8 @@ from partway.gateway.workbench.recording.lines import (
     to_json,
 )
 from partway.log_lines import LogLine
-from partway.protocol.frames import Frame
 from partway.protocol.limits import MAX_ENDPOINT_NAME
+from partway.protocol.websocket.frames import Frame
 
 log = logging.getLogger("partway.record")
 

@@ -18,10 +18,10 @@ from partway.gateway.workbench.recording.lines import (
     UpgradeAnswered,
 )
 from partway.gateway.workbench.recording.parsing import LineError, from_json
-from partway.protocol.closing import Close
-from partway.protocol.frame_decoder import FrameError, decode_close
-from partway.protocol.frames import Frame, Opcode
 from partway.protocol.limits import MAX_PART_BYTES
+from partway.protocol.websocket.close_codes import Close
+from partway.protocol.websocket.frame_decoder import FrameError, decode_close
+from partway.protocol.websocket.frames import Frame, Opcode
 
 #: Bytes of a file; a recorder writes an eighth less at most. A message that is joined is there
 #: twice, once more as its fragments.

@@ -20,9 +20,9 @@ from partway.gateway.workbench.recording.recording import (
     close_in,
 )
 from partway.gateway.workbench.recording.replayed_stream import ReplayedStream
-from partway.protocol.closing import ABNORMAL, NO_STATUS, NORMAL, Close, encode_close
-from partway.protocol.frames import Frame, Opcode
-from partway.protocol.handshake import ClientHandshake, HandshakeRefused
+from partway.protocol.websocket.close_codes import ABNORMAL, NO_STATUS, NORMAL, Close, encode_close
+from partway.protocol.websocket.frames import Frame, Opcode
+from partway.protocol.websocket.handshake import ClientHandshake, HandshakeRefused
 
 #: Seconds for a container to accept a connection: one on another machine may be further away than
 #: a gateway's.

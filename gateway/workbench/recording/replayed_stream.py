@@ -13,11 +13,11 @@ from partway.gateway.limits import CONTAINER_PING_INTERVAL, CONTAINER_PINGS_UNAN
 from partway.gateway.watch import PingWatch
 from partway.gateway.workbench.recording.comparison import TimedReply
 from partway.gateway.workbench.recording.recording import Joining
-from partway.protocol.closing import ABNORMAL, NO_STATUS, NORMAL, Close
 from partway.protocol.connection import FrameConnection, FrameHandler, Side
-from partway.protocol.frame_decoder import FrameError, decode_close
-from partway.protocol.frames import Frame, Opcode
 from partway.protocol.limits import LINGER_TIMEOUT
+from partway.protocol.websocket.close_codes import ABNORMAL, NO_STATUS, NORMAL, Close
+from partway.protocol.websocket.frame_decoder import FrameError, decode_close
+from partway.protocol.websocket.frames import Frame, Opcode
 
 
 class ReplayedStream(FrameHandler):

@@ -22,7 +22,7 @@ from partway.gateway.workbench.recording.comparison import (
 )
 from partway.gateway.workbench.recording.lines import NAMES
 from partway.gateway.workbench.recording.recording import Recording
-from partway.protocol.frames import Opcode
+from partway.protocol.websocket.frames import Opcode
 
 #: Rows of a table; of more replies only those that differ are shown.
 MAX_ROWS: Final = 100

@@ -56,7 +56,7 @@ from partway.gateway.workbench.intermediary.faults import (
 )
 from partway.gateway.workbench.testing.script import CloseWith, FailWith, Fragmented
 from partway.gateway.workbench.testing.scripted import ReceivedStream, ScriptedContainer
-from partway.protocol.sigv4 import Credentials
+from partway.protocol.signatures.verification import Credentials
 
 __all__ = [
     "CloseEarly",

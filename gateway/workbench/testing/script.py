@@ -19,8 +19,14 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from partway.protocol.closing import INTERNAL_ERROR, NO_STATUS, NORMAL, Close, encode_close
-from partway.protocol.frames import Frame, Opcode
+from partway.protocol.websocket.close_codes import (
+    INTERNAL_ERROR,
+    NO_STATUS,
+    NORMAL,
+    Close,
+    encode_close,
+)
+from partway.protocol.websocket.frames import Frame, Opcode
 
 log = logging.getLogger("partway.testing")
 

@@ -26,12 +26,14 @@ from partway.gateway.workbench.testing.script import (
     ScriptedReply,
     frames_of,
 )
-from partway.protocol.closing import TOO_BIG, Close
 from partway.protocol.connection import FrameConnection, Side
 from partway.protocol.errors import NotFound, ServiceUnavailable, UpgradeRefused
-from partway.protocol.frame_decoder import FrameError
-from partway.protocol.frames import Frame, FramesToParts, PartsToFrames
-from partway.protocol.handshake import (
+from partway.protocol.limits import MIB, PART_OVERHEAD
+from partway.protocol.parts import CompletionState, DataType, PayloadPart
+from partway.protocol.websocket.close_codes import TOO_BIG, Close
+from partway.protocol.websocket.frame_decoder import FrameError
+from partway.protocol.websocket.frames import Frame, FramesToParts, PartsToFrames
+from partway.protocol.websocket.handshake import (
     AFTER_ANSWER,
     CLOSE_HEADER,
     UpgradeError,
@@ -39,8 +41,6 @@ from partway.protocol.handshake import (
     is_upgrade,
     upgrade_headers,
 )
-from partway.protocol.limits import MIB, PART_OVERHEAD
-from partway.protocol.parts import CompletionState, DataType, PayloadPart
 
 log = logging.getLogger("partway.testing")
 

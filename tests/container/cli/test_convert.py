@@ -15,7 +15,7 @@ import pytest
 
 from partway.container.cli import conversion, record_flags
 from partway.container.cli.main import main
-from partway.protocol.media import RECORD_TYPES, Tabular, decode
+from partway.protocol.formats import RECORD_TYPES, Tabular, decode
 from tests.container.cli.commands import environment
 
 ROWS = [[1.5, 16.0], [-2.0, 0.25]]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from partway.container.cli.main import main
-from partway.protocol.media import AnswerColumns, Batch, SparseRows, encode, encode_answers
+from partway.protocol.formats import AnswerColumns, Batch, SparseRows, encode, encode_answers
 
 RECORDIO = "application/x-recordio-protobuf"
 

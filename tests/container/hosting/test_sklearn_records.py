@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from partway.container.hosting.sklearn_records import check_readable, read_records
+from partway.protocol.formats import MediaFault, OverLimit, UnsupportedMedia
 from partway.protocol.limits import MAX_JSON_TABLE_BYTES
-from partway.protocol.media import MediaFault, OverLimit, UnsupportedMedia
 
 CSV, JSON, LINES, NPY = "text/csv", "application/json", "application/jsonlines", "application/x-npy"
 NAMES = ["age", "city"]

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from partway.container.models.kmeans.nearest import Nearest, OnTorch, gpu
-from partway.protocol.media import Batch
+from partway.protocol.formats import Batch
 
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
 

@@ -29,7 +29,7 @@ from partway.protocol.errors import (
     MissingAuthenticationToken,
     UnrecognizedClient,
 )
-from partway.protocol.sigv4 import EventSignatureInvalid, SignableRequest
+from partway.protocol.signatures.verification import EventSignatureInvalid, SignableRequest
 
 REGION = "eu-west-1"
 AT = datetime(2026, 11, 20, 20, 30, tzinfo=UTC)

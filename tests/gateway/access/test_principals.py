@@ -8,7 +8,7 @@ from hypothesis import given
 
 from partway.gateway.access.principals import Principals, PrincipalsError
 from partway.gateway.limits import MAX_KEYS_PER_PRINCIPAL, MAX_PRINCIPALS, MAX_PRINCIPALS_BYTES
-from partway.protocol.sigv4 import Credentials
+from partway.protocol.signatures.verification import Credentials
 from tests.gateway.configuration.documents import TOO_DEEP, as_toml, taken_or_refused, with_any
 
 TOKEN = "0123456789abcdef"

@@ -27,7 +27,7 @@ from partway.gateway.gateway import Gateway
 from partway.gateway.settings import Settings
 from partway.gateway.streams.policy import StreamPolicy
 from partway.gateway.tls.context import TlsFiles, server_context
-from partway.protocol.sigv4 import EventSigner
+from partway.protocol.signatures.verification import EventSigner
 from tests.frame_factory import TEXT, close, frame
 from tests.gateway.client.http2_server import RawGateway
 from tests.gateway.client.peers import all_parts, grant, refused_by, replying, url_of

@@ -21,7 +21,7 @@ from partway.gateway.requests.prediction import (
     TensorTable,
 )
 from partway.gateway.streams.policy import StreamPolicy
-from partway.protocol.prediction import read_answer
+from partway.protocol.prediction.bodies import read_answer
 from tests.gateway.conftest import container, gateway_for
 from tests.gateway.operations.predicting import (
     OF_ENDPOINT,

@@ -14,7 +14,7 @@ from partway.gateway.requests.prediction import (
     SignatureTable,
     TensorTable,
 )
-from partway.protocol.signatures import metadata
+from partway.protocol.prediction.model_signature import metadata
 from tests.gateway.conftest import container, gateway_for
 from tests.gateway.operations.predicting import OF_ENDPOINT, PARENT, TOKEN, asking, authenticated
 from tests.gateway.serving.test_exchange import Recorded

@@ -12,8 +12,8 @@ import pytest
 from partway.gateway.limits import PREDICTION_AT_ONCE
 from partway.gateway.operations import prediction_workers
 from partway.gateway.operations.prediction_workers import PredictionWorkers
-from partway.protocol.checkpoints import checkpoint
 from partway.protocol.errors import ServiceUnavailable
+from partway.protocol.prediction.checkpoints import checkpoint
 from tests.gateway.fleet.fakes import turns
 
 pytestmark = pytest.mark.usefixtures("anyio_backend", "no_leaks")

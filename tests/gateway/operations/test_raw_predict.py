@@ -10,7 +10,7 @@ import pytest
 
 from partway.gateway.operations import raw_predict
 from partway.gateway.requests.prediction import PredictionPolicy
-from partway.protocol.http_body import read_http_body
+from partway.protocol.prediction.http_body import read_http_body
 from tests.gateway.conftest import container, gateway_for
 from tests.gateway.operations.predicting import OF_ENDPOINT, PARENT, answer, asking
 from tests.gateway.requests.containers import PATIENCE

@@ -12,8 +12,8 @@ from partway.gateway.streams.ends import Ending
 from partway.gateway.streams.legs import ClientLeg, ContainerLeg, Leg
 from partway.gateway.streams.policy import StreamPolicy
 from partway.gateway.streams.session import Session
-from partway.protocol.closing import Close
 from partway.protocol.parts import CompletionState, PayloadPart
+from partway.protocol.websocket.close_codes import Close
 
 
 @dataclass(order=True)

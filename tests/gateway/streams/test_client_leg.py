@@ -12,8 +12,6 @@ from partway.gateway.streams.client_leg import JSON, LEGS, MSGPACK, RAW
 from partway.gateway.streams.ends import Cause
 from partway.gateway.streams.policy import StreamPolicy
 from partway.gateway.streams.session import Session, State
-from partway.protocol.closing import Close
-from partway.protocol.envelopes import JsonEnvelope
 from partway.protocol.limits import (
     JSON_AT_ONCE,
     JSON_PIECE,
@@ -23,6 +21,8 @@ from partway.protocol.limits import (
     MIB,
 )
 from partway.protocol.parts import CompletionState, DataType, PayloadPart
+from partway.protocol.websocket.close_codes import Close
+from partway.protocol.websocket.envelopes import JsonEnvelope
 from tests.frame_factory import (
     BINARY,
     CLOSE,

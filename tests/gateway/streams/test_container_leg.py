@@ -9,8 +9,8 @@ from partway.gateway.streams.container_leg import WebSocketContainerLeg
 from partway.gateway.streams.ends import Cause, ClientFault
 from partway.gateway.streams.policy import StreamPolicy
 from partway.gateway.streams.session import Session, State
-from partway.protocol.handshake import Accepted
 from partway.protocol.parts import CompletionState, DataType, ModelStreamError, PayloadPart
+from partway.protocol.websocket.handshake import Accepted
 from tests.frame_factory import (
     BINARY,
     CLOSE,

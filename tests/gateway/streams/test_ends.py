@@ -8,10 +8,16 @@ from hypothesis import strategies as st
 
 from partway.gateway.streams import ends
 from partway.gateway.streams.ends import Cause, ClientFault, Ending
-from partway.protocol.closing import NORMAL_CODES, Close, close_for, encode_close, is_legal
-from partway.protocol.frame_decoder import FrameError
 from partway.protocol.limits import MAX_CLOSE_REASON_BYTES
 from partway.protocol.parts import InternalStreamFailure, ModelStreamError
+from partway.protocol.websocket.close_codes import (
+    NORMAL_CODES,
+    Close,
+    close_for,
+    encode_close,
+    is_legal,
+)
+from partway.protocol.websocket.frame_decoder import FrameError
 
 CODES = st.one_of(st.none(), st.sampled_from([c for c in range(1000, 5000) if is_legal(c)]))
 CLOSES = CODES.flatmap(

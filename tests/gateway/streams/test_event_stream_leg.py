@@ -11,9 +11,9 @@ from partway.gateway.streams.ends import Cause
 from partway.gateway.streams.event_stream_leg import EventStreamClientLeg
 from partway.gateway.streams.policy import StreamPolicy
 from partway.gateway.streams.session import Session, State
-from partway.protocol.closing import Close
 from partway.protocol.limits import MIB
 from partway.protocol.parts import CompletionState, DataType, PayloadPart
+from partway.protocol.websocket.close_codes import Close
 from tests.event_factory import signed
 from tests.gateway.streams.fakes import FakeClock, FakeContainerLeg
 from tests.wire.event_messages import EventBuffer, part_event

@@ -17,8 +17,6 @@ from hypothesis.stateful import (
 
 from partway.gateway.streams.ends import Cause, ClientFault
 from partway.gateway.streams.session import State
-from partway.protocol.closing import Close
-from partway.protocol.frame_decoder import FrameError
 from partway.protocol.parts import (
     CompletionState,
     DataType,
@@ -26,6 +24,8 @@ from partway.protocol.parts import (
     ModelStreamError,
     PayloadPart,
 )
+from partway.protocol.websocket.close_codes import Close
+from partway.protocol.websocket.frame_decoder import FrameError
 from tests.gateway.streams.fakes import FakeStream
 
 WHOLE = PayloadPart(b"whole", DataType.UTF8)

@@ -13,7 +13,7 @@ from partway.gateway.transform.answer_types import WholeAnswer
 from partway.gateway.transform.data_processing import processing_of
 from partway.gateway.transform.options import OptionsError, TransformOptions
 from partway.gateway.transform.processing import Processing
-from partway.protocol.media.faults import Malformed
+from partway.protocol.formats.faults import Malformed
 from partway.protocol.records import RecordBatch
 
 

@@ -10,8 +10,8 @@ from anyio.lowlevel import checkpoint
 
 from partway.gateway.transform.model import AskFailed, ModelGone
 from partway.gateway.transform.outcomes import FileState
-from partway.protocol.media.faults import Malformed
-from partway.protocol.media.recordio import framed
+from partway.protocol.formats.faults import Malformed
+from partway.protocol.formats.recordio import framed
 from tests.gateway.fleet.processes import soon
 from tests.gateway.transform.jobs import SaidModel, packed, tf_frame, transformed
 

@@ -10,7 +10,7 @@ import pytest
 
 from partway.gateway.transform.limits import READ_BYTES
 from partway.gateway.transform.unpacking import unpacked
-from partway.protocol.media.faults import Malformed
+from partway.protocol.formats.faults import Malformed
 from tests.gateway.transform.jobs import packed
 
 pytestmark = pytest.mark.usefixtures("anyio_backend")

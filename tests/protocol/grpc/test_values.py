@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from partway.protocol.grpc.values import json_of, values_of
 from partway.protocol.limits import GRPC_VALUE_DEPTH
-from partway.protocol.prediction import PredictionFault
+from partway.protocol.prediction.bodies import PredictionFault
 
 PLAIN = st.recursive(
     st.none()

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from partway.protocol.open_inference.mapping import instances_of, outputs_of
 from partway.protocol.open_inference.requests import InferFault, InferRequest, RequestedOutput
 from partway.protocol.open_inference.tensors import from_binary, from_elements
-from partway.protocol.prediction import PredictionFault
+from partway.protocol.prediction.bodies import PredictionFault
 from tests.protocol.open_inference.tensors_model import CODES, elements_of, nested, tensors
 
 _NUMBERS = tuple(CODES)

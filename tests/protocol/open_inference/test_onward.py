@@ -14,7 +14,7 @@ from partway.protocol.open_inference.tensors import (
     from_binary,
     from_elements,
 )
-from partway.protocol.prediction import PredictionFault
+from partway.protocol.prediction.bodies import PredictionFault
 
 NUMBERS = from_elements("a", "INT64", [2], [1, -2])
 TEXTS = from_elements("b", "BYTES", [1, 1], [b"\xff"])

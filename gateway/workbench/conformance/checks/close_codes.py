@@ -13,8 +13,8 @@ from partway.gateway.workbench.conformance.filling import long_bytes
 from partway.gateway.workbench.conformance.peer import Peer, code_of
 from partway.gateway.workbench.conformance.trial import Trial, meanwhile
 from partway.gateway.workbench.conformance.verdict import Broken, Severity
-from partway.protocol.closing import NO_STATUS, PROTOCOL_ERROR, UNSUPPORTED_DATA
-from partway.protocol.frames import Opcode
+from partway.protocol.websocket.close_codes import NO_STATUS, PROTOCOL_ERROR, UNSUPPORTED_DATA
+from partway.protocol.websocket.frames import Opcode
 
 checks: Final = Checks()
 

@@ -8,9 +8,9 @@ from partway.gateway.workbench.conformance.check import Checks
 from partway.gateway.workbench.conformance.peer import Closed, Peer, code_of
 from partway.gateway.workbench.conformance.trial import Trial
 from partway.gateway.workbench.conformance.verdict import Broken, Severity
-from partway.protocol.closing import NO_STATUS, PROTOCOL_ERROR, Close
-from partway.protocol.frames import Opcode
-from partway.protocol.handshake import AFTER_ANSWER, CLOSE_HEADER, finishes_before_close
+from partway.protocol.websocket.close_codes import NO_STATUS, PROTOCOL_ERROR, Close
+from partway.protocol.websocket.frames import Opcode
+from partway.protocol.websocket.handshake import AFTER_ANSWER, CLOSE_HEADER, finishes_before_close
 
 checks: Final = Checks()
 

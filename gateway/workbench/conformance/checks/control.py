@@ -9,8 +9,8 @@ from partway.gateway.workbench.conformance.evidence import shown
 from partway.gateway.workbench.conformance.peer import Closed, Peer
 from partway.gateway.workbench.conformance.trial import Trial
 from partway.gateway.workbench.conformance.verdict import Broken
-from partway.protocol.closing import UNSUPPORTED_DATA
-from partway.protocol.frames import Opcode
+from partway.protocol.websocket.close_codes import UNSUPPORTED_DATA
+from partway.protocol.websocket.frames import Opcode
 
 checks: Final = Checks()
 

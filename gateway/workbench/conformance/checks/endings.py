@@ -11,7 +11,7 @@ from partway.gateway.workbench.conformance.checks.closing import CLOSE_TIMEOUT, 
 from partway.gateway.workbench.conformance.peer import Peer, frame_bytes
 from partway.gateway.workbench.conformance.trial import Trial
 from partway.gateway.workbench.conformance.verdict import Broken, Severity, Untried
-from partway.protocol.frames import Opcode
+from partway.protocol.websocket.frames import Opcode
 
 checks: Final = Checks()
 

@@ -10,7 +10,7 @@ from partway.gateway.workbench.conformance.checks.messages import send_fragments
 from partway.gateway.workbench.conformance.filling import long_bytes, long_text
 from partway.gateway.workbench.conformance.peer import as_frame, frame_bytes
 from partway.gateway.workbench.conformance.trial import Trial, meanwhile
-from partway.protocol.frames import Opcode
+from partway.protocol.websocket.frames import Opcode
 
 checks: Final = Checks()
 

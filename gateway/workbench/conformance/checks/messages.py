@@ -10,7 +10,7 @@ from partway.gateway.workbench.conformance.evidence import shown
 from partway.gateway.workbench.conformance.peer import Peer, as_frame, frame_bytes
 from partway.gateway.workbench.conformance.trial import Trial, meanwhile
 from partway.gateway.workbench.conformance.verdict import Broken
-from partway.protocol.frames import Opcode
+from partway.protocol.websocket.frames import Opcode
 
 checks: Final = Checks()
 

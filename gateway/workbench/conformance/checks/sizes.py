@@ -12,9 +12,9 @@ from partway.gateway.workbench.conformance.link import patience_with
 from partway.gateway.workbench.conformance.peer import Closed, Peer, as_frame
 from partway.gateway.workbench.conformance.trial import RAISE_LIMIT, Trial, meanwhile
 from partway.gateway.workbench.conformance.verdict import Broken, Severity
-from partway.protocol.closing import TOO_BIG
-from partway.protocol.frames import Opcode
 from partway.protocol.limits import MAX_PART_BYTES
+from partway.protocol.websocket.close_codes import TOO_BIG
+from partway.protocol.websocket.frames import Opcode
 
 checks: Final = Checks()
 

@@ -10,7 +10,7 @@ from partway.gateway.workbench.conformance.check import Checks
 from partway.gateway.workbench.conformance.peer import Closed, Peer
 from partway.gateway.workbench.conformance.trial import Trial
 from partway.gateway.workbench.conformance.verdict import Broken
-from partway.protocol.frames import Opcode
+from partway.protocol.websocket.frames import Opcode
 
 checks: Final = Checks()
 

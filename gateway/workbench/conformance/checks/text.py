@@ -8,7 +8,7 @@ from typing import Final
 from partway.gateway.workbench.conformance.check import Body, Checks, Need
 from partway.gateway.workbench.conformance.checks.messages import send_fragments
 from partway.gateway.workbench.conformance.trial import Trial
-from partway.protocol.frames import Opcode
+from partway.protocol.websocket.frames import Opcode
 
 checks: Final = Checks()
 

@@ -10,8 +10,8 @@ from partway.gateway.workbench.conformance.check import Checks
 from partway.gateway.workbench.conformance.peer import code_of, frame_bytes
 from partway.gateway.workbench.conformance.trial import Trial
 from partway.gateway.workbench.conformance.verdict import Broken, Severity
-from partway.protocol.closing import Close
-from partway.protocol.frames import Opcode
+from partway.protocol.websocket.close_codes import Close
+from partway.protocol.websocket.frames import Opcode
 
 checks: Final = Checks()
 

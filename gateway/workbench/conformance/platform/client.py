@@ -25,8 +25,8 @@ from partway.gateway.dialling import Unreachable, dial
 from partway.gateway.workbench.conformance.evidence import NotedExchange, shown
 from partway.gateway.workbench.conformance.peer import frame_bytes
 from partway.gateway.workbench.conformance.verdict import Broken
-from partway.protocol.frames import Opcode
-from partway.protocol.handshake import ClientHandshake, HandshakeRefused
+from partway.protocol.websocket.frames import Opcode
+from partway.protocol.websocket.handshake import ClientHandshake, HandshakeRefused
 
 _SUBPROTOCOL: Final = "payloadpart.v1.msgpack"
 

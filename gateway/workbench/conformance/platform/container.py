@@ -20,8 +20,8 @@ from partway.gateway.workbench.conformance.evidence import NotedExchange
 from partway.gateway.workbench.conformance.peer import frame_bytes
 from partway.gateway.workbench.conformance.platform.frames import FrameReader, SeenFrame
 from partway.gateway.workbench.conformance.verdict import Broken
-from partway.protocol.frames import Opcode
-from partway.protocol.handshake import accept_key
+from partway.protocol.websocket.frames import Opcode
+from partway.protocol.websocket.handshake import accept_key
 
 #: Bytes of an upgrade's head, and of all that one stream may send: a check asks for far less.
 MAX_HEAD: Final = 1 << 16

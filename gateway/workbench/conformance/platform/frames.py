@@ -8,7 +8,7 @@ from typing import Final
 from websockets.utils import apply_mask
 
 from partway.gateway.workbench.conformance.verdict import Broken
-from partway.protocol.frames import Opcode
+from partway.protocol.websocket.frames import Opcode
 
 #: Bytes of one frame.
 MAX_FRAME: Final = 32 << 20

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from partway.container.errors import ModelError
 from partway.container.models.kmeans.nearest import Nearest, OnCpu, gpu
-from partway.protocol.media import Batch, SparseRows
+from partway.protocol.formats import Batch, SparseRows
 
 MIB = 1 << 20
 

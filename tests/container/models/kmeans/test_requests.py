@@ -19,8 +19,8 @@ from partway.container import held_bodies
 from partway.container.models.kmeans import KMeans
 from partway.container.record_model import CSV, JSON, JSON_LINES, RECORDIO
 from partway.container.testing import Answered, Served, serving
+from partway.protocol.formats.record_schema import Record
 from partway.protocol.limits import MAX_RECORDS
-from partway.protocol.media.record_schema import Record
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
 

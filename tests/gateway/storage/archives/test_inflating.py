@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from partway.gateway.storage.archives.inflating import Inflating
-from partway.protocol.content_codings import MAX_PACKED_MEMBERS, PackedTooMuch
+from partway.protocol.http.content_codings import MAX_PACKED_MEMBERS, PackedTooMuch
 
 
 def inflated(packed: bytes, step: int = 1000) -> bytes:

@@ -13,7 +13,7 @@ from partway.gateway.streams.policy import StreamPolicy
 from partway.gateway.workbench.intermediary.dialler import InterposingDialler
 from partway.gateway.workbench.intermediary.faults import Fault, Rule, Rules
 from partway.gateway.workbench.intermediary.observer import Sender, UpgradeAnswer, UpgradeRequest
-from partway.protocol.frames import Frame
+from partway.protocol.websocket.frames import Frame
 from tests.wire.conftest import PATIENT, GatewayFor
 from tests.wire.peers import RawContainer, RunningGateway
 

@@ -8,8 +8,8 @@ from contextlib import suppress
 from partway.gateway.workbench.intermediary.faults import Delay
 from partway.gateway.workbench.intermediary.pacer import Pacer
 from partway.gateway.workbench.intermediary.spoiler import Piece
-from partway.protocol.frames import Frame, Opcode
 from partway.protocol.limits import PART_OVERHEAD, WRITE_HIGH_WATER
+from partway.protocol.websocket.frames import Frame, Opcode
 
 EMPTY = Piece(b"\x80\x00", Frame(Opcode.CONTINUATION, b""))
 FULL = WRITE_HIGH_WATER // PART_OVERHEAD

@@ -15,7 +15,7 @@ from partway.gateway.workbench.recording.comparison import (
     first_difference,
 )
 from partway.gateway.workbench.recording.recording import JoinedMessage
-from partway.protocol.frames import Opcode
+from partway.protocol.websocket.frames import Opcode
 
 SAME, DIFFERS, MISSING, EXTRA = (
     ReplyVerdict.SAME,

@@ -22,7 +22,7 @@ from partway.gateway.workbench.recording.lines import (
     to_json,
 )
 from partway.gateway.workbench.recording.parsing import LineError, from_json
-from partway.protocol.frames import Frame, Opcode
+from partway.protocol.websocket.frames import Frame, Opcode
 
 KEY = bytes(32)
 

@@ -21,8 +21,8 @@ from partway.gateway.workbench.intermediary.observer import (
 )
 from partway.gateway.workbench.recording.recorder import Recorder, create
 from partway.gateway.workbench.recording.recording import Recording, load_recording
-from partway.protocol.closing import Close
-from partway.protocol.frames import Frame, Opcode
+from partway.protocol.websocket.close_codes import Close
+from partway.protocol.websocket.frames import Frame, Opcode
 
 TARGET = "/v1/listen?model=general"
 REQUEST = UpgradeRequest(

@@ -15,8 +15,8 @@ from partway.gateway.workbench.recording.recording import (
     RecordingError,
     load_recording,
 )
-from partway.protocol.closing import Close
-from partway.protocol.frames import Opcode
+from partway.protocol.websocket.close_codes import Close
+from partway.protocol.websocket.frames import Opcode
 from tests.gateway.workbench.recording.recordings import (
     GRANTED,
     HEAD,

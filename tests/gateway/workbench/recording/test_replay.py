@@ -27,7 +27,7 @@ from partway.gateway.workbench.recording.comparison import (
 from partway.gateway.workbench.recording.recorder import Recorder
 from partway.gateway.workbench.recording.recording import RecordingError, load_recording
 from partway.gateway.workbench.recording.replay import plan_of, replay
-from partway.protocol.frames import Frame, Opcode
+from partway.protocol.websocket.frames import Frame, Opcode
 from tests.gateway.workbench.recording.recordings import (
     GRANTED,
     HEAD,

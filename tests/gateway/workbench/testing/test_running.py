@@ -51,8 +51,8 @@ from partway.gateway.workbench.testing.running import (
     Throttle,
     log_shown,
 )
-from partway.protocol.closing import Close
 from partway.protocol.parts import CompletionState, DataType, PayloadPart
+from partway.protocol.websocket.close_codes import Close
 from tests.conftest import ROOT, open_sockets
 
 #: Seconds for a whole conversation.

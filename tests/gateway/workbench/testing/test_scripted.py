@@ -16,8 +16,8 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from partway.gateway.workbench.testing import scripted
 from partway.gateway.workbench.testing.script import CloseWith, Fragmented
 from partway.gateway.workbench.testing.scripted import ScriptedContainer
-from partway.protocol.closing import Close
 from partway.protocol.parts import CompletionState, DataType, PayloadPart
+from partway.protocol.websocket.close_codes import Close
 
 #: The frame with which the client ends each message that it sends in fragments.
 ENDING = ""

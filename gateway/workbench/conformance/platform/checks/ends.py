@@ -8,7 +8,7 @@ from partway.gateway.workbench.conformance.platform.check import PlatformChecks
 from partway.gateway.workbench.conformance.platform.container import ContainerStream
 from partway.gateway.workbench.conformance.platform.trial import PlatformTrial
 from partway.gateway.workbench.conformance.verdict import Broken
-from partway.protocol.frames import Opcode
+from partway.protocol.websocket.frames import Opcode
 
 checks: Final = PlatformChecks("ends")
 

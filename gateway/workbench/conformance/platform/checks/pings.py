@@ -12,7 +12,7 @@ from partway.gateway.workbench.conformance.platform.container import ContainerSt
 from partway.gateway.workbench.conformance.platform.frames import SeenFrame
 from partway.gateway.workbench.conformance.platform.trial import PlatformTrial
 from partway.gateway.workbench.conformance.verdict import Broken
-from partway.protocol.frames import Opcode
+from partway.protocol.websocket.frames import Opcode
 
 checks: Final = PlatformChecks("pings")
 

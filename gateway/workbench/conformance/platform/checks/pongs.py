@@ -11,7 +11,7 @@ from partway.gateway.workbench.conformance.platform.client import PARTIAL, TEXT
 from partway.gateway.workbench.conformance.platform.container import ContainerStream
 from partway.gateway.workbench.conformance.platform.trial import PlatformTrial
 from partway.gateway.workbench.conformance.verdict import Broken
-from partway.protocol.frames import Opcode
+from partway.protocol.websocket.frames import Opcode
 
 checks: Final = PlatformChecks("pongs")
 

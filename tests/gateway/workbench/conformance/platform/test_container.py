@@ -14,7 +14,7 @@ from partway.gateway.workbench.conformance.platform.container import (
 )
 from partway.gateway.workbench.conformance.platform.frames import MAX_FRAME, FrameReader
 from partway.gateway.workbench.conformance.verdict import Broken
-from partway.protocol.frames import Opcode
+from partway.protocol.websocket.frames import Opcode
 from tests.frame_factory import BINARY, CLOSE, KEY, PING, PONG, TEXT, close, frame
 from tests.wire.peers import RawClient, upgrade_request
 

@@ -1,0 +1,191 @@
+"""What all decoders share: bytes in, batches out, and what records must be."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partway.protocol.formats.batches import Batch, BatchBuilder, Numbers, SparseRows
+from partway.protocol.formats.faults import Malformed, OverLimit
+from partway.protocol.formats.finite import is_finite
+from partway.protocol.limits import MAX_DENSE_NUMBERS, MAX_RECORDS, MAX_WIDTH
+
+_MUST_BE_FINITE: Final = "is NaN or infinite; it must be a finite number"
+
+
+@dataclass(frozen=True, slots=True)
+class Tabular:
+    """Records that are rows of numbers: what somebody takes of them.
+
+    Attributes:
+        width: features that each record must have; None for as many as the first one has.
+        sparse: whether batches may be sparse; otherwise sparse records are filled up with zeros.
+        finite: whether NaN and infinite numbers are refused.
+        index_base: the number of the first feature in ``text/libsvm``: 0 or 1.
+        max_records: most records of a body; None for any number, which then must not be kept.
+        said_by: who says the width, as faults have it.
+        names: of the features, in their order; clients may then send columns by these names. None
+            where the model does not name them: the first record's order holds for the others.
+    """
+
+    width: int | None = None
+    sparse: bool = False
+    finite: bool = True
+    index_base: int = 0
+    max_records: int | None = MAX_RECORDS
+    said_by: str = "as the model takes them"
+    names: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if self.names is not None:
+            self._check_names(self.names)
+        if self.width is not None and not 1 <= self.width <= MAX_WIDTH:
+            raise ValueError(f"width: {self.width} was given; it must be from 1 to {MAX_WIDTH}")
+        if self.index_base not in {0, 1}:
+            raise ValueError(f"index_base: {self.index_base} was given; it must be 0 or 1")
+
+    def _check_names(self, names: tuple[str, ...]) -> None:
+        if len(set(names)) != len(names):
+            raise ValueError(f"names: {names} was given; each feature must have a name of its own")
+        if self.width is None:
+            object.__setattr__(self, "width", len(names))
+        elif self.width != len(names):
+            raise ValueError(
+                f"names: {len(names)} were given; there must be {self.width}, one for each feature"
+            )
+
+
+class RecordDecoder(ABC):
+    """Bytes of one body, as they come → batches of records, as they are whole.
+
+    :meth:`feed` and :meth:`finish` give batches one at a time and go on when asked for the next:
+    take them all. No more is held than what was fed, one record and one batch. After a fault a
+    decoder is of no more use.
+
+    Args:
+        wanted: what the records must be.
+
+    Attributes:
+        records: how many records there were so far.
+        configuration: what the body says beside its records, once it has been read.
+    """
+
+    def __init__(self, wanted: Tabular) -> None:
+        self.wanted = wanted
+        self.records = 0
+        self.configuration: Mapping[str, Any] | None = None
+        self._width = wanted.width
+        self._filled = 0
+
+    @abstractmethod
+    def feed(self, data: bytes) -> Iterator[Batch]:
+        """Take the next bytes, any number of them; gives the records that are whole with them.
+
+        Raises:
+            Malformed: the bytes are not what their type says, or a record does not fit.
+            OverLimit: a record is too long, or there are too many.
+        """
+
+    @abstractmethod
+    def finish(self) -> Iterator[Batch]:
+        """Say that all bytes have come; gives the records that this makes whole.
+
+        Raises:
+            Malformed: the body is cut, or has no record; further as :meth:`feed`.
+        """
+
+    def _check_width(self, found: int, record: int, line: int | None = None) -> None:
+        """See that a record is as wide as all must be; the first one says so if nobody else does.
+
+        Args:
+            found: the record's features.
+            record: its number in the body.
+            line: its line, from 1, in formats that have lines.
+        """
+        if self._width is None:
+            if not 1 <= found <= MAX_WIDTH:
+                raise Malformed(
+                    f"the record has {found} features; it must have 1 to {MAX_WIDTH}",
+                    record=record,
+                    line=line,
+                )
+            self._width = found
+        elif found != self._width:
+            raise Malformed(
+                f"the record has {found} features; it must have {self._width}, {self.whose_width}",
+                record=record,
+                line=line,
+            )
+
+    @property
+    def whose_width(self) -> str:
+        """Who says how wide records must be."""
+        return "as record 0 has" if self.wanted.width is None else self.wanted.said_by
+
+    def _built(self, builder: BatchBuilder) -> Iterator[Batch]:
+        """The batch of a builder, if it has any record."""
+        if builder:
+            assert self._width is not None, "the first record's was checked"
+            yield self._judged(builder.built(self._width, self.records))
+
+    def _judged(self, batch: Batch) -> Batch:
+        """Count a batch's records, and see that its numbers are what is wanted."""
+        most = self.wanted.max_records
+        if most is not None and self.records + len(batch) > most:
+            raise OverLimit(f"there are more than {most} records: send fewer")
+        self.records += len(batch)
+        features = batch.features
+        numbers = features.values if isinstance(features, SparseRows) else features
+        labels = batch.labels
+        if self.wanted.finite and not (
+            is_finite(numbers) and (labels is None or is_finite(labels))
+        ):
+            self._refuse_infinite(batch)
+        if not self.wanted.sparse and isinstance(features, SparseRows):
+            self._filled += len(batch) * features.width
+            if self._filled > MAX_DENSE_NUMBERS:
+                raise OverLimit(
+                    f"sparse records fill more than {MAX_DENSE_NUMBERS} numbers: send fewer"
+                )
+            return replace(batch, features=features.dense())
+        return batch
+
+    def _check_finite(
+        self,
+        values: Numbers,
+        keys: NDArray[np.int64] | None,
+        record: int,
+        line: int | None = None,
+        *,
+        labels: Numbers | None,
+    ) -> None:
+        """See that the numbers of a record that is read by itself are what is wanted."""
+        if not self.wanted.finite:
+            return
+        if not is_finite(values):
+            place = int(np.isfinite(values).argmin())
+            what = f"feature {place if keys is None else keys[place]}"
+        elif labels is not None and not is_finite(labels):
+            what = f"label {int(np.isfinite(labels).argmin())}"
+        else:
+            return
+        raise Malformed(f"{what} {_MUST_BE_FINITE}", record=record, line=line)
+
+    def _refuse_infinite(self, batch: Batch) -> None:
+        for row in range(len(batch)):
+            number = batch.first + row
+            labels = None if batch.labels is None else batch.labels[row]
+            if isinstance(batch.features, SparseRows):
+                one = batch.features.rows(row, row + 1)
+                self._check_finite(one.values, one.keys, number, labels=labels)
+            else:
+                self._check_finite(batch.features[row], None, number, labels=labels)
+
+    def _check_some(self) -> None:
+        if not self.records:
+            raise Malformed("the body has no record")

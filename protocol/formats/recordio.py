@@ -1,0 +1,256 @@
+"""RecordIO: how records are framed, whatever they hold.
+
+A frame is u32 LE magic, u32 LE that has a flag in its upper 3 bits and the length in the others,
+the payload, zeros up to a multiple of 4. Frames are written whole. A record in several parts is
+read in both forms that there are. The library dmlc-core cuts a payload at each magic at a multiple
+of 4, and leaves the magic out. The reader of ml-io puts nothing between the parts.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+
+from partway.protocol.formats.faults import Malformed, OverLimit
+from partway.protocol.limits import MAX_RECORD_BYTES, MEDIA_PIECE
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+MAGIC: Final = b"\x0a\x23\xd7\xce"
+
+_HEAD: Final = struct.Struct("<4sI")
+_ALIGNMENT: Final = 4
+_LENGTH_BITS: Final = 29
+_MAX_LENGTH: Final = (1 << _LENGTH_BITS) - 1
+_WHOLE, _FIRST, _MIDDLE, _LAST = range(4)
+
+#: Payloads of equal length, one a row.
+Run: TypeAlias = "NDArray[np.uint8]"
+
+
+def head_of(length: int) -> bytes:
+    """What comes before a payload.
+
+    Raises:
+        ValueError: the payload is longer than a frame may be.
+    """
+    if length > _MAX_LENGTH:
+        raise ValueError(f"a record of {length} bytes was given; it must be {_MAX_LENGTH} at most")
+    return _HEAD.pack(MAGIC, length)
+
+
+def framed(payload: bytes) -> bytes:
+    """One frame."""
+    return head_of(len(payload)) + payload + bytes(-len(payload) % 4)
+
+
+class FrameHead(NamedTuple):
+    """What a frame says of itself.
+
+    Attributes:
+        flag: whether it is a whole record, or the first, a middle or the last part of one.
+        length: bytes of its payload.
+    """
+
+    flag: int
+    length: int
+
+    @property
+    def size(self) -> int:
+        """Bytes of the frame: head, payload and padding."""
+        return _HEAD.size + self.length + -self.length % 4
+
+    @property
+    def ends(self) -> bool:
+        """Whether its record ends with it."""
+        return self.flag in {_WHOLE, _LAST}
+
+    @property
+    def adds(self) -> int:
+        """Bytes that a record has by it at most: its payload, and a magic before the next part."""
+        return self.length + (0 if self.ends else len(MAGIC))
+
+
+class FrameHeads:
+    """The heads of frames that follow each other: each must be in its place."""
+
+    def __init__(self) -> None:
+        self._open = False  # a record whose last part is still to come
+
+    def at(
+        self, held: bytes | bytearray | memoryview, place: int, offset: int, record: int
+    ) -> FrameHead | None:
+        """The head at a place of what is held; None if it is not whole yet.
+
+        Args:
+            held: bytes of a body.
+            place: where it begins in them.
+            offset: where these begin in the body, for messages.
+            record: the number of its record, for messages.
+
+        Raises:
+            Malformed: no frame begins there, or one that is out of place.
+        """
+        if len(held) - place < _HEAD.size:
+            return None
+        magic, word = _HEAD.unpack_from(held, place)
+        at = offset + place
+        if magic != MAGIC:
+            raise Malformed(
+                f"a frame must begin at byte {at}, with the bytes 0a 23 d7 ce", record=record
+            )
+        head = FrameHead(word >> _LENGTH_BITS, word & _MAX_LENGTH)
+        if head.flag > _LAST or (head.flag in {_MIDDLE, _LAST}) != self._open:
+            raise Malformed(
+                f"the frame at byte {at} is out of place: parts of a record must be a first one, "
+                "any number of middle ones, and a last one",
+                record=record,
+            )
+        return head
+
+    def passed(self, head: FrameHead) -> None:
+        """Go on behind a frame."""
+        self._open = not head.ends
+
+
+def payload_of(record: memoryview) -> bytes:
+    """The payload of one record, whose frames have been looked at."""
+    parts = []
+    while record:
+        _, word = _HEAD.unpack_from(record)
+        head = FrameHead(word >> _LENGTH_BITS, word & _MAX_LENGTH)
+        parts.append(bytes(record[_HEAD.size : _HEAD.size + head.length]))
+        record = record[head.size :]
+    return joined_parts(parts)
+
+
+def joined_parts(parts: Sequence[bytes]) -> bytes:
+    """The payload of a record that came in parts.
+
+    dmlc-core's parts end at multiples of 4, but for the last, so that others are joined as they
+    are. Where both forms are possible, the payload is the one that is a protobuf record. It is
+    dmlc-core's if both are one, or neither is.
+    """
+    if len(parts) == 1:
+        return parts[0]
+    plain = b"".join(parts)
+    if any(len(part) % _ALIGNMENT for part in parts[:-1]):
+        return plain
+    with_magic = MAGIC.join(parts)
+    return plain if _is_record(plain) and not _is_record(with_magic) else with_magic
+
+
+def _is_record(payload: bytes) -> bool:
+    """Whether a payload is a protobuf record that has features or labels."""
+    from google.protobuf.message import DecodeError  # few records come in parts
+
+    from partway.protocol.formats.record_schema import Record
+
+    record = Record()
+    try:
+        record.ParseFromString(payload)
+    except DecodeError:
+        return False
+    return bool(record.features or record.label)
+
+
+class RecordIOReader:
+    """Bytes as they come → payloads; those of one length that follow each other come together."""
+
+    def __init__(self) -> None:
+        self._held = bytearray()
+        self._heads = FrameHeads()
+        self._parts: list[bytes] = []
+        self._parts_length = 0
+        self._offset = 0
+        self._records = 0
+
+    def feed(self, data: bytes) -> Iterator[Run]:
+        """Take the next bytes; gives the payloads that are whole with them.
+
+        Raises:
+            Malformed: the bytes are no frames.
+            OverLimit: a record is too long.
+        """
+        for start in range(0, len(data), MEDIA_PIECE):
+            self._held += data[start : start + MEDIA_PIECE]
+            yield from self._whole()
+
+    def _whole(self) -> Iterator[Run]:
+        held = self._held
+        place = 0
+        while head := self._heads.at(held, place, self._offset, self._records):
+            self._check_length(head)
+            if len(held) - place < head.size:
+                break
+            self._heads.passed(head)
+            if head.flag == _WHOLE:
+                run = _alike(held, place, head.size)
+                self._records += len(run)
+                place += len(run) * head.size
+                yield run[:, _HEAD.size : _HEAD.size + head.length]
+            else:
+                payload = bytes(held[place + _HEAD.size : place + _HEAD.size + head.length])
+                place += head.size
+                yield from self._part(head, payload)
+        self._offset += place
+        del held[:place]
+
+    def finish(self) -> None:
+        """Say that all bytes have come.
+
+        Raises:
+            Malformed: the last record is cut.
+        """
+        if self._held or self._parts:
+            raise Malformed(
+                f"the frame at byte {self._offset} is cut; the body must end with a whole one",
+                record=self._records,
+            )
+
+    def _check_length(self, head: FrameHead) -> None:
+        if self._parts_length + head.length > MAX_RECORD_BYTES:
+            raise OverLimit(
+                f"record {self._records} is longer than {MAX_RECORD_BYTES} bytes: "
+                "send a shorter one"
+            )
+
+    def _part(self, head: FrameHead, payload: bytes) -> Iterator[Run]:
+        self._parts.append(payload)
+        self._parts_length += len(payload) + len(MAGIC)
+        if head.ends:
+            whole = joined_parts(self._parts)
+            self._parts = []
+            self._parts_length = 0
+            self._records += 1
+            yield _row(whole)
+
+
+def _row(payload: bytes) -> NDArray[np.uint8]:
+    """One payload as the only row of an array."""
+    import numpy as np  # not for who only cuts records
+
+    return np.frombuffer(payload, np.uint8)[None]
+
+
+def _alike(held: bytearray, place: int, size: int) -> NDArray[np.uint8]:
+    """The frames from a place on that have the same head, as rows; at least one.
+
+    Looks at twice as many in each step, so that frames of many lengths cost no more than others.
+    """
+    import numpy as np  # as above
+
+    most = (len(held) - place) // size
+    frames = np.frombuffer(held, np.uint8, most * size, place).reshape(most, size)
+    count, step = 1, 1
+    while count < most:
+        some = (frames[count : count + step, : _HEAD.size] == frames[0, : _HEAD.size]).all(axis=1)
+        if not some.all():
+            count += int(some.argmin())
+            break
+        count += len(some)
+        step *= 2
+    return frames[:count].copy()

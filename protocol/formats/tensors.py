@@ -1,0 +1,82 @@
+"""A record as a tensor has it, by the same rules in JSON and in protobuf."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partway.protocol.formats.batches import Numbers
+from partway.protocol.limits import MAX_WIDTH
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TensorRow:
+    """The numbers of one record.
+
+    Attributes:
+        values: the features, or of a sparse record those that are not zero.
+        keys: which ones they are, from 0, each once; None for a dense record.
+        width: how many features the record has.
+    """
+
+    values: Numbers
+    keys: NDArray[np.int64] | None
+    width: int
+
+
+def tensor_row(values: Numbers, keys: Numbers, shape: Numbers, width: int | None) -> TensorRow:
+    """Read a tensor's three members; each may be empty.
+
+    Without keys the record is dense, or all zero if it has a shape and no values. Of a shape with
+    several dimensions features are counted in row-major order.
+
+    Args:
+        values: numbers of any type.
+        keys: whole numbers, as integers or floats.
+        shape: likewise.
+        width: how wide records must be, where that is known.
+
+    Raises:
+        ValueError: the members contradict each other.
+    """
+    size = _size(shape) if len(shape) else None
+    if not len(keys) and (len(values) or size is None):
+        if size is not None and size != len(values):
+            raise ValueError(
+                f"there are {len(values)} values; there must be {size}, as shape has it, or keys"
+            )
+        return TensorRow(values, None, len(values))
+    if len(keys) != len(values):
+        raise ValueError(
+            f"there are {len(keys)} keys and {len(values)} values; there must be as many"
+        )
+    size = width if size is None else size
+    if size is None:
+        raise ValueError("there are keys without a shape; there must be one: [number of features]")
+    return TensorRow(values, checked_keys(keys, size), size)
+
+
+def checked_keys(keys: Numbers, width: int) -> NDArray[np.int64]:
+    """The keys of one record.
+
+    Raises:
+        ValueError: a key is no column of the record, or comes twice.
+    """
+    if not ((keys >= 0) & (keys < width) & (keys == np.floor(keys))).all():
+        raise ValueError(f"keys must be whole numbers from 0 to {width - 1}")
+    whole = keys.astype(np.int64)
+    if len(np.unique(whole)) != len(whole):
+        raise ValueError("a key comes twice; it must come once")
+    return whole
+
+
+def _size(shape: Numbers) -> int:
+    if not ((shape >= 1) & (shape <= MAX_WIDTH) & (shape == np.floor(shape))).all():
+        raise ValueError(f"shape must be whole numbers from 1 to {MAX_WIDTH}")
+    size = math.prod(map(int, shape))
+    if size > MAX_WIDTH:
+        raise ValueError(f"shape must be {MAX_WIDTH} features at most")
+    return size

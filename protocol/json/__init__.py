@@ -1,0 +1,1 @@
+"""JSON from strangers: read to the letter, cut, and put together."""

@@ -1,0 +1,1 @@
+"""Online prediction: bodies of instances and of predictions."""

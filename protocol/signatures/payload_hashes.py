@@ -1,0 +1,58 @@
+"""The payload hashes that signed requests state: of a stream, and of a whole body."""
+
+from __future__ import annotations
+
+import hashlib
+
+from partway.protocol.errors import IncompleteSignature, InvalidSignature
+from partway.protocol.signatures.canonical_form import (
+    CONTENT_SHA256_HEADER,
+    EMPTY_SHA256,
+    STREAMING_EVENTS,
+)
+
+
+def payload_hash_of_stream(headers: tuple[tuple[str, str], ...]) -> str:
+    """The payload hash that a bidirectional stream's request signs (clauses 2.1-1, 2.4-1).
+
+    Raises:
+        InvalidSignature: the header states any other hash: events are checked whatever it states,
+            so there is nothing else for it to state.
+    """
+    stated = stated_payload_hash(headers)
+    if stated is None or stated == EMPTY_SHA256:
+        return EMPTY_SHA256
+    if stated == STREAMING_EVENTS:
+        return STREAMING_EVENTS
+    raise InvalidSignature(
+        f"{CONTENT_SHA256_HEADER} must be {STREAMING_EVENTS} on a stream, or absent"
+    )
+
+
+def payload_hash_of_body(headers: tuple[tuple[str, str], ...], body: bytes) -> str:
+    """The payload hash that a request with a whole body signs (clause 2.4-1; 2.5-5: boto3's).
+
+    ``UNSIGNED-PAYLOAD``, which is S3's, is refused, presigned or not: whoever holds the connection,
+    or the URL, could change the body. No client of these operations sends it of itself; a presigned
+    URL is good for the body whose hash it signs, the empty one unless a header states another.
+
+    Raises:
+        InvalidSignature: the hash that the header states is not the body's.
+    """
+    actual = hashlib.sha256(body).hexdigest()
+    stated = stated_payload_hash(headers) if headers else None
+    if stated is not None and stated != actual:
+        raise InvalidSignature(f"{CONTENT_SHA256_HEADER} must be the SHA-256 of the body")
+    return actual
+
+
+def stated_payload_hash(headers: tuple[tuple[str, str], ...]) -> str | None:
+    """The payload hash that a request states in a header, be it right or wrong; None without it.
+
+    Raises:
+        IncompleteSignature: it states more than one.
+    """
+    values = [value.strip() for name, value in headers if name.lower() == CONTENT_SHA256_HEADER]
+    if len(values) > 1:
+        raise IncompleteSignature(f"the request has more than one {CONTENT_SHA256_HEADER} header")
+    return values[0] if values else None

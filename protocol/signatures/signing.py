@@ -1,0 +1,130 @@
+"""Signing requests and URLs, as a client does (clauses 2.4-1 to 2.4-4, 3-5)."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+from urllib.parse import quote
+
+from partway.protocol.limits import MAX_PRESIGN_EXPIRES
+from partway.protocol.signatures.canonical_form import (
+    ALGORITHM,
+    ALWAYS_SIGNED,
+    CONTENT_SHA256_HEADER,
+    DATE_HEADER,
+    EMPTY_SHA256,
+    TOKEN_HEADER,
+    Credentials,
+    Scope,
+    canonical_queries,
+    canonical_request,
+    signature_of,
+    timestamp_text,
+)
+from partway.protocol.signatures.signed_request import SignableRequest
+
+
+class SignedRequest(NamedTuple):
+    """What signing adds to a request.
+
+    Attributes:
+        headers: those to add to the request's own.
+        signature: in hex; the chain of a stream's events begins with it.
+    """
+
+    headers: list[tuple[str, str]]
+    signature: str
+
+
+def sign_request(
+    request: SignableRequest,
+    credentials: Credentials,
+    *,
+    region: str,
+    payload_hash: str,
+    now: float,
+    send_payload_hash: bool = False,
+) -> SignedRequest:
+    """Sign a request.
+
+    Signed are the host, ``content-type``, and what :func:`verify` wants signed; other headers may
+    be changed on the way.
+
+    Args:
+        request: the request as it will be sent, without what signing adds.
+        credentials: the key to sign with.
+        region: the gateway's region.
+        payload_hash: the hash of the body, or :data:`STREAMING_EVENTS`.
+        now: epoch seconds.
+        send_payload_hash: whether to add ``x-amz-content-sha256``.
+    """
+    timestamp = int(now)
+    added = [(DATE_HEADER, timestamp_text(timestamp))]
+    if send_payload_hash:
+        added.append((CONTENT_SHA256_HEADER, payload_hash))
+    if credentials.session_token is not None:
+        added.append((TOKEN_HEADER, credentials.session_token))
+    request = request.but(headers=(*request.headers, *added))
+    names = _names_to_sign(request)
+    scope = Scope(timestamp_text(timestamp)[:8], region)
+    signature = _signature(request, credentials, names, payload_hash, scope, timestamp)
+    authorization = (
+        f"{ALGORITHM} Credential={credentials.access_key_id}/{scope}, "
+        f"SignedHeaders={';'.join(names)}, Signature={signature}"
+    )
+    return SignedRequest([*added, ("authorization", authorization)], signature)
+
+
+def presign(
+    request: SignableRequest,
+    credentials: Credentials,
+    *,
+    region: str,
+    now: float,
+    expires: int = MAX_PRESIGN_EXPIRES,
+) -> str:
+    """The query, without its question mark, that makes a request's URL a presigned one.
+
+    Args:
+        request: a GET with the host and headers that will be sent; a browser sends no header
+            but the host that could be signed.
+        credentials: the key to sign with.
+        region: the gateway's region.
+        now: epoch seconds.
+        expires: seconds that the URL is good for, 1 to 300.
+    """
+    timestamp = int(now)
+    scope = Scope(timestamp_text(timestamp)[:8], region)
+    names = _names_to_sign(request)
+    parameters = {
+        "X-Amz-Algorithm": ALGORITHM,
+        "X-Amz-Credential": f"{credentials.access_key_id}/{scope}",
+        "X-Amz-Date": timestamp_text(timestamp),
+        "X-Amz-Expires": str(expires),
+        "X-Amz-SignedHeaders": ";".join(names),
+    }
+    if credentials.session_token is not None:
+        parameters["X-Amz-Security-Token"] = credentials.session_token
+    added = (f"{name}={quote(value, safe='')}" for name, value in parameters.items())
+    query = "&".join([*([request.query] if request.query else []), *added])
+    request = request.but(query=query)
+    signature = _signature(request, credentials, names, EMPTY_SHA256, scope, timestamp)
+    return f"{query}&X-Amz-Signature={signature}"
+
+
+def _names_to_sign(request: SignableRequest) -> tuple[str, ...]:
+    names = {name.lower() for name, _ in request.headers}
+    plain = names & {"host", ":authority", "content-type"}
+    return tuple(sorted(plain | {name for name in names if name.startswith(ALWAYS_SIGNED)}))
+
+
+def _signature(
+    request: SignableRequest,
+    credentials: Credentials,
+    names: tuple[str, ...],
+    payload_hash: str,
+    scope: Scope,
+    timestamp: int,
+) -> str:
+    query = canonical_queries(request)[0]
+    canonical = canonical_request(request, query, names, payload_hash)
+    return signature_of(credentials.secret_access_key, scope, timestamp, canonical)

@@ -1,0 +1,1 @@
+"""RFC 6455: frames and the opening handshake, as bytes."""
