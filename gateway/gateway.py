@@ -31,21 +31,21 @@ from partway.gateway.fleet.metrics import FleetMetrics
 from partway.gateway.fleet.provisions import Provisions
 from partway.gateway.fleet.routing import Router
 from partway.gateway.fleet.status import EndpointStatus
+from partway.gateway.http.connection_admission import Crowd
+from partway.gateway.http.dispatcher import Dispatcher
+from partway.gateway.http.http1.server import Http1Server
+from partway.gateway.http.http2.server import Http2Server
+from partway.gateway.http.listener import Listener
+from partway.gateway.http.log_throttle import RepeatedLines
+from partway.gateway.http.peers import TrustedProxies
+from partway.gateway.http.routes import Route
+from partway.gateway.http.unauthenticated_clients import Strangers
 from partway.gateway.limits import SETTLING_TIMEOUT
 from partway.gateway.operations.bidirectional import BidirectionalStream
 from partway.gateway.operations.status import Status
 from partway.gateway.process_metrics import ProcessMetrics
 from partway.gateway.quota import Quota, QuotaLimits
 from partway.gateway.service import Service
-from partway.gateway.serving.crowd import Crowd
-from partway.gateway.serving.dispatcher import Dispatcher
-from partway.gateway.serving.http1 import Http1Server
-from partway.gateway.serving.http2.server import Http2Server
-from partway.gateway.serving.listener import Listener
-from partway.gateway.serving.peers import TrustedProxies
-from partway.gateway.serving.repeated_lines import RepeatedLines
-from partway.gateway.serving.routes import Route
-from partway.gateway.serving.strangers import Strangers
 from partway.gateway.settings import Settings
 from partway.gateway.storage.disk_recovery import NEEDS_DISK, DiskRecovery, DiskStep
 from partway.gateway.storage.file_threads import on_thread

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from partway.gateway.serving.routes import Route
+    from partway.gateway.http.routes import Route
     from partway.gateway.settings import Settings
     from partway.gateway.storage.disk_recovery import DiskStep
 

@@ -63,6 +63,7 @@ from partway.gateway.endpoint_settings.tables import (
 from partway.gateway.fleet.commands import program_of
 from partway.gateway.fleet.endpoints import Attached, Endpoint, InstanceTimes, Program
 from partway.gateway.fleet.limits import MAX_LAUNCHED_CONTAINERS
+from partway.gateway.http.peers import network_of
 from partway.gateway.limits import (
     MAX_CONNECTIONS,
     MAX_GATHERED_BYTES,
@@ -71,7 +72,6 @@ from partway.gateway.limits import (
     MAX_STREAMS,
     SHARE_OF_ONE,
 )
-from partway.gateway.serving.peers import network_of
 from partway.gateway.storage.files import user_data_folder
 from partway.gateway.storage.limits import MODEL_DATA_QUOTA
 from partway.gateway.streams.policy import StreamPolicy

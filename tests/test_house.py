@@ -376,8 +376,8 @@ def test_no_arrow_runs_up():
     [
         ("gateway/clock.py", "from partway.gateway.watch import PingWatch", []),
         ("gateway/clock.py", "from partway.gateway import tls", ["partway.gateway.tls"]),
-        ("gateway/serving/a.py", "import partway.gateway.access.origins", []),
-        ("gateway/access/a.py", "import partway.gateway.serving", ["partway.gateway.serving"]),
+        ("gateway/http/a.py", "import partway.gateway.access.origins", []),
+        ("gateway/access/a.py", "import partway.gateway.http", ["partway.gateway.http"]),
         ("gateway/apis/logs/api.py", "from partway.gateway.gateway import Gateway", []),
         (
             *("gateway/gateway.py", "import partway.gateway.apis.logs.api"),

@@ -80,10 +80,10 @@ from partway.gateway.fleet.provisions import Provisions
 from partway.gateway.fleet.routing import Router
 from partway.gateway.operations.admin import AdminSocket
 from partway.gateway.operations.bidirectional import BidirectionalStream
-from partway.gateway.serving.dispatcher import Dispatcher
-from partway.gateway.serving.http1 import Http1Server
-from partway.gateway.serving.http2.server import Http2Server
-from partway.gateway.serving.listener import Listener
+from partway.gateway.http.dispatcher import Dispatcher
+from partway.gateway.http.http1.server import Http1Server
+from partway.gateway.http.http2.server import Http2Server
+from partway.gateway.http.listener import Listener
 
 async def run(endpoints):
     listener = Listener(None, None, None)
@@ -124,7 +124,7 @@ NOT_NEEDED = (
     "partway.gateway.fleet.slow_start",
     "partway.gateway.fleet.startup",
     "partway.gateway.fleet.strays",
-    "partway.gateway.serving.tls_port",
+    "partway.gateway.http.tls_port",
     "partway.gateway.storage.archives",
     "partway.gateway.storage.model_data",
     "partway.gateway.storage.places.s3_place",

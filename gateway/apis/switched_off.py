@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from partway.gateway.apis.manifest import Manifest
-from partway.gateway.serving.routes import Access, Route
+from partway.gateway.http.routes import Access, Route
 from partway.protocol.errors import NotFound
 
 OPERATION: Final = "ApiSwitchedOff"

@@ -26,9 +26,9 @@ from partway.gateway.asynchronous.requests import (
 from partway.gateway.asynchronous.spool import Spool
 from partway.gateway.asynchronous.spool_room import SpoolFull
 from partway.gateway.clock import Clock
+from partway.gateway.http.connection_admission import uncounted
 from partway.gateway.operations.asking import AdmittedAlready, Invoked
 from partway.gateway.operations.invocations import Invocations
-from partway.gateway.serving.crowd import uncounted
 from partway.gateway.storage.places.place import StorageFailed
 from partway.gateway.waiting import time_limit
 from partway.protocol.errors import (

@@ -13,12 +13,12 @@ from partway.gateway.control.errors import UnknownOperation
 from partway.gateway.control.json_bodies import members_of
 from partway.gateway.control.limits import MAX_CONTROL_BODY
 from partway.gateway.control.query_errors import FORM, UnknownQuery, aws_query
+from partway.gateway.http.content_codings import decoded_body
+from partway.gateway.http.error_dialects import ErrorResponse
+from partway.gateway.http.exchange import Exchange
+from partway.gateway.http.request_payloads import GatheredPayload
+from partway.gateway.http.routes import Access, Leave, Route
 from partway.gateway.plain_text import cut, safe
-from partway.gateway.serving.content_codings import decoded_body
-from partway.gateway.serving.error_dialects import ErrorResponse
-from partway.gateway.serving.exchange import Exchange
-from partway.gateway.serving.payloads import GatheredPayload
-from partway.gateway.serving.routes import Access, Leave, Route
 from partway.protocol.errors import (
     ApiError,
     InternalServerError,

@@ -41,8 +41,8 @@ from partway.gateway.control.log_patterns import read_pattern
 from partway.gateway.control.log_streams import LogStreams, group_shown, stream_shown
 from partway.gateway.fleet.log_names import log_arn
 from partway.gateway.fleet.status import EndpointStatus
+from partway.gateway.http.routes import Route
 from partway.gateway.quota import ANY_NUMBER, NOBODY, Quota, QuotaLimits
-from partway.gateway.serving.routes import Route
 from partway.gateway.storage.file_threads import Wanted, on_thread
 from partway.gateway.waiting import time_limit
 

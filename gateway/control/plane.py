@@ -27,7 +27,7 @@ from partway.gateway.control.shapes import ServiceShapes
 from partway.gateway.control.tags import TagOperations
 from partway.gateway.control.unbroken import UnbrokenWork
 from partway.gateway.control.validation import CheckedInputs, LocalRule, no_local_paths
-from partway.gateway.serving.routes import Route
+from partway.gateway.http.routes import Route
 from partway.gateway.storage.places import locations
 from partway.gateway.storage.store.store import StoreUnavailable
 

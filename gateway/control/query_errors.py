@@ -9,7 +9,7 @@ from typing import Final
 from xml.sax.saxutils import escape
 
 from partway.gateway.control.errors import UnknownOperation
-from partway.gateway.serving.error_dialects import ErrorResponse
+from partway.gateway.http.error_dialects import ErrorResponse
 
 #: What a request of that protocol is.
 FORM: Final = "application/x-www-form-urlencoded"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from partway.gateway.control.json_rpc import unknown_operation_route
+from partway.gateway.http.routes import Route
 from partway.gateway.service import Service
-from partway.gateway.serving.routes import Route
 
 
 class TargetRoutes(Service):

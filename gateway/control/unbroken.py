@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from partway.gateway.clock import Clock
 from partway.gateway.control.limits import CHANGE_END_TIMEOUT, MAX_CHANGES
-from partway.gateway.serving.audit import ChangeGoesOn
+from partway.gateway.http.audit import ChangeGoesOn
 from partway.gateway.waiting import time_limit
 from partway.log_lines import LogLine
 from partway.protocol.errors import ApiError, InternalServerError, ServiceUnavailable

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any, ClassVar, Final
 
-from partway.gateway.serving.error_dialects import ErrorResponse
+from partway.gateway.http.error_dialects import ErrorResponse
 from partway.protocol.errors import ApiError
 
 

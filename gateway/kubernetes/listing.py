@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Final, NamedTuple
 
+from partway.gateway.http.exchange import Exchange
 from partway.gateway.kubernetes.custom_object import CustomObject
 from partway.gateway.kubernetes.errors import (
     BadKubernetesRequest,
@@ -26,7 +27,6 @@ from partway.gateway.kubernetes.limits import LIST_WRITE, MAX_CONTINUE
 from partway.gateway.kubernetes.objects import CustomObjects
 from partway.gateway.kubernetes.schemas import LABEL
 from partway.gateway.kubernetes.selectors import Selector
-from partway.gateway.serving.exchange import Exchange
 
 _WHOLE: Final = re.compile(r"-?[0-9]{1,18}")
 _VERSION: Final = re.compile(r"[0-9]{1,18}")

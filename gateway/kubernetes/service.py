@@ -13,6 +13,10 @@ from urllib.parse import parse_qsl
 from partway.gateway.access.authentication import Identity
 from partway.gateway.clock import Clock
 from partway.gateway.control.limits import MAX_CONTROL_BODY
+from partway.gateway.http.content_codings import decoded_body
+from partway.gateway.http.exchange import Exchange
+from partway.gateway.http.request_payloads import GatheredPayload
+from partway.gateway.http.routes import READING, Access, Leave, Operation, Route
 from partway.gateway.kubernetes.accepted import AcceptedForm, accepted_form
 from partway.gateway.kubernetes.controller import EndpointController
 from partway.gateway.kubernetes.custom_object import CustomObject
@@ -34,10 +38,6 @@ from partway.gateway.kubernetes.selectors import selector_of
 from partway.gateway.kubernetes.tables import IncludeObject, table, table_head, table_row
 from partway.gateway.kubernetes.watching import WatchAsked, Watches
 from partway.gateway.plain_text import cut, safe
-from partway.gateway.serving.content_codings import decoded_body
-from partway.gateway.serving.exchange import Exchange
-from partway.gateway.serving.payloads import GatheredPayload
-from partway.gateway.serving.routes import READING, Access, Leave, Operation, Route
 
 _KIND: Final = rf"/apis/(?P<group>[a-z0-9.-]{{1,253}})/{VERSION}"
 _NAMESPACE: Final = r"/namespaces/(?P<namespace>[^/]{1,253})"

@@ -10,6 +10,7 @@ from http import HTTPStatus
 from typing import Any
 
 from partway.gateway.clock import Clock
+from partway.gateway.http.exchange import Exchange
 from partway.gateway.kubernetes.custom_object import CustomObject
 from partway.gateway.kubernetes.errors import TooManyRequests, VersionExpired, status_of
 from partway.gateway.kubernetes.history import ObjectChange
@@ -24,7 +25,6 @@ from partway.gateway.kubernetes.limits import (
 from partway.gateway.kubernetes.objects import CustomObjects
 from partway.gateway.kubernetes.selectors import Selector
 from partway.gateway.quota import NOBODY, Quota, QuotaFull, QuotaLimits
-from partway.gateway.serving.exchange import Exchange
 from partway.gateway.waiting import set_or_over
 
 

@@ -29,14 +29,14 @@ from partway.gateway.fleet.endpoints import check_name
 from partway.gateway.fleet.states import OVER
 from partway.gateway.fleet.status import EndpointStatus
 from partway.gateway.fleet.status_json import to_json
+from partway.gateway.http.error_dialects import aws_rest_json
+from partway.gateway.http.exchange import Exchange
+from partway.gateway.http.http1.server import Http1Server
 from partway.gateway.limits import (
     ADMIN_CLOSE_TIMEOUT,
     MAX_ADMIN_CONNECTIONS,
     MAX_LOG_READERS,
 )
-from partway.gateway.serving.error_dialects import aws_rest_json
-from partway.gateway.serving.exchange import Exchange
-from partway.gateway.serving.http1 import Http1Server
 from partway.gateway.storage.data_directory import socket_name
 from partway.gateway.storage.store.store import BackupError, StoreError
 from partway.gateway.waiting import time_limit

@@ -9,8 +9,8 @@ from typing import Any, Final, Protocol
 from partway.gateway.control.deployments import DeploymentAsked
 from partway.gateway.control.json_bodies import members_of
 from partway.gateway.control.limits import MAX_CONTROL_BODY
-from partway.gateway.serving.content_codings import decoded_body
-from partway.gateway.serving.exchange import Exchange
+from partway.gateway.http.content_codings import decoded_body
+from partway.gateway.http.exchange import Exchange
 from partway.protocol.errors import NotFound
 
 _JSON: Final = {"Content-Type": "application/json"}

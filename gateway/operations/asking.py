@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from partway.gateway.fleet.routing import Lease
+from partway.gateway.http.connection_admission import Visitor
 from partway.gateway.requests.answers import AnswerHead
 from partway.gateway.requests.container_answer import ContainerAnswer
-from partway.gateway.serving.crowd import Visitor
 
 
 class Asking(Protocol):

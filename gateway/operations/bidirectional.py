@@ -17,13 +17,13 @@ from partway.gateway.dialling import Upgraded
 from partway.gateway.fleet.dialler import Dialler
 from partway.gateway.fleet.log_names import AskedNow, naming_its_log
 from partway.gateway.fleet.routing import Lease, Router
+from partway.gateway.http.exchange import Exchange
+from partway.gateway.http.request_payloads import DUPLEX_PAYLOAD
+from partway.gateway.http.routes import Access, Route
 from partway.gateway.operations.asked import check_names, container_target
 from partway.gateway.operations.containers_asked import container_streamed
 from partway.gateway.operations.event_stream_front import EventStreamFront
 from partway.gateway.operations.websocket_front import WebSocketFront
-from partway.gateway.serving.exchange import Exchange
-from partway.gateway.serving.payloads import DUPLEX_PAYLOAD
-from partway.gateway.serving.routes import Access, Route
 from partway.gateway.streams.container_leg import WebSocketContainerLeg
 from partway.gateway.streams.policy import StreamPolicy
 from partway.gateway.streams.registry import Streams

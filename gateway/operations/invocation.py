@@ -20,6 +20,8 @@ from partway.gateway.fleet.endpoints import Place
 from partway.gateway.fleet.log_names import AskedNow, name_its_log
 from partway.gateway.fleet.routing import Router
 from partway.gateway.fleet.sticky_sessions import StickySession
+from partway.gateway.http.content_codings import decoded_beginning
+from partway.gateway.http.peers import peer_of
 from partway.gateway.operations.asking import AdmittedAlready, Asking
 from partway.gateway.operations.container_failures import (
     in_the_clients_words,
@@ -41,8 +43,6 @@ from partway.gateway.requests.container_requests import ContainerRequest, Destin
 from partway.gateway.requests.limits import REFUSAL_BODY_TIMEOUT, WHOLE_CHUNK_BYTES
 from partway.gateway.requests.metrics import RequestMetrics
 from partway.gateway.requests.under_way import RequestsUnderWay
-from partway.gateway.serving.content_codings import decoded_beginning
-from partway.gateway.serving.peers import peer_of
 from partway.gateway.waiting import RunningTask, TimeLimit
 from partway.protocol.errors import (
     ApiError,

@@ -8,6 +8,10 @@ from math import inf
 from typing import Final
 
 from partway.gateway.access.authentication import Identity
+from partway.gateway.http.error_dialects import aws_runtime
+from partway.gateway.http.exchange import Exchange
+from partway.gateway.http.request_payloads import StreamedPayload
+from partway.gateway.http.routes import Route
 from partway.gateway.operations.asking import Invoked
 from partway.gateway.operations.container_failures import answer_too_large
 from partway.gateway.operations.invocation_headers import (
@@ -26,10 +30,6 @@ from partway.gateway.operations.invocation_headers import (
     passed_on,
 )
 from partway.gateway.operations.invocations import Invocations, session_key
-from partway.gateway.serving.error_dialects import aws_runtime
-from partway.gateway.serving.exchange import Exchange
-from partway.gateway.serving.payloads import StreamedPayload
-from partway.gateway.serving.routes import Route
 from partway.protocol.http.content_codings import CONTENT_ENCODING
 
 #: AWS's name of the operation, by which principals are given leave to call it.

@@ -14,6 +14,11 @@ from partway.gateway.asynchronous.configs import AsyncConfig
 from partway.gateway.asynchronous.limits import ATTEMPT_TIMEOUT, INLINE_BYTES, REQUEST_TTL
 from partway.gateway.asynchronous.requests import AsyncRequest
 from partway.gateway.asynchronous.worker import AsyncWorker
+from partway.gateway.http.error_dialects import aws_runtime
+from partway.gateway.http.exchange import Exchange
+from partway.gateway.http.peers import peer_of
+from partway.gateway.http.request_payloads import GatheredPayload
+from partway.gateway.http.routes import Route
 from partway.gateway.operations.invocation_headers import (
     ACCEPT,
     ASYNC_HEADERS,
@@ -27,11 +32,6 @@ from partway.gateway.operations.invocation_headers import (
     TTL,
     passed_on,
 )
-from partway.gateway.serving.error_dialects import aws_runtime
-from partway.gateway.serving.exchange import Exchange
-from partway.gateway.serving.payloads import GatheredPayload
-from partway.gateway.serving.peers import peer_of
-from partway.gateway.serving.routes import Route
 from partway.gateway.storage.places.locations import checked_arn, is_local, split_url
 from partway.gateway.storage.places.place import StorageFailed
 from partway.protocol.errors import InputValidationError, ServiceUnavailable, UnknownEndpoint

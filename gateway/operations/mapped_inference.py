@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from partway.gateway.access.authentication import Identity
+from partway.gateway.http.content_codings import asked_for, packed
+from partway.gateway.http.exchange import Exchange
 from partway.gateway.operations.invocation_headers import NO_PAGE
 from partway.gateway.operations.invocations import Invocations
 from partway.gateway.operations.prediction_routes import JSON, VERSION
 from partway.gateway.operations.prediction_workers import PredictionWorkers, WorkerShare
 from partway.gateway.operations.predictions import Predictions
 from partway.gateway.requests.prediction import PredictionPolicy
-from partway.gateway.serving.content_codings import asked_for, packed
-from partway.gateway.serving.exchange import Exchange
 from partway.protocol.errors import InputValidationError
 from partway.protocol.open_inference import HEADER_LENGTH
 from partway.protocol.open_inference.mapping import check_names, instances_of, outputs_of

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from partway.gateway.access.authentication import Identity
+from partway.gateway.http.exchange import Exchange, stated_length
 from partway.gateway.operations.container_failures import model_error
 from partway.gateway.operations.invocations import Invocations
 from partway.gateway.operations.mapped_inference import invalid
@@ -13,7 +14,6 @@ from partway.gateway.operations.prediction_routes import JSON
 from partway.gateway.operations.prediction_workers import PredictionWorkers
 from partway.gateway.operations.predictions import whole_answer
 from partway.gateway.operations.prepared_body import PreparedBody
-from partway.gateway.serving.exchange import Exchange, stated_length
 from partway.protocol.open_inference import HEADER_LENGTH
 from partway.protocol.open_inference.onward import read_response, write_request
 from partway.protocol.open_inference.requests import InferRequest

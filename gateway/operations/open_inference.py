@@ -11,6 +11,9 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from partway.gateway.access.authentication import Identity
+from partway.gateway.http.exchange import Exchange
+from partway.gateway.http.request_payloads import StreamedPayload
+from partway.gateway.http.routes import Access, Route
 from partway.gateway.operations.invocation_headers import (
     NO_PAGE,
     OPEN_INFERENCE_HEADERS,
@@ -24,9 +27,6 @@ from partway.gateway.operations.prediction_errors import prediction_text
 from partway.gateway.operations.prediction_routes import GRANTED_WITH, V2_INFER
 from partway.gateway.operations.prediction_workers import PredictionWorkers
 from partway.gateway.requests.prediction import PredictionPolicy
-from partway.gateway.serving.exchange import Exchange
-from partway.gateway.serving.payloads import StreamedPayload
-from partway.gateway.serving.routes import Access, Route
 from partway.protocol.open_inference import HEADER_LENGTH
 
 if TYPE_CHECKING:

@@ -13,6 +13,8 @@ import orjson
 from partway import __version__
 from partway.gateway.access.authentication import Identity
 from partway.gateway.fleet.routing import Router
+from partway.gateway.http.exchange import Exchange
+from partway.gateway.http.routes import READING, Access, Route
 from partway.gateway.operations.predict import check_version
 from partway.gateway.operations.prediction_errors import prediction_text
 from partway.gateway.operations.prediction_routes import (
@@ -26,8 +28,6 @@ from partway.gateway.operations.prediction_routes import (
     VERSION,
 )
 from partway.gateway.requests.prediction import PredictionPolicy
-from partway.gateway.serving.exchange import Exchange
-from partway.gateway.serving.routes import READING, Access, Route
 from partway.protocol.prediction.model_signature import DATATYPES, TensorSpec
 
 #: By the names that Triton has for what is here of its extensions.

@@ -12,6 +12,9 @@ from partway.gateway.access.authentication import Identity
 from partway.gateway.access.origins import asked_host
 from partway.gateway.arns import Arns
 from partway.gateway.fleet.routing import RoutedVariant, RoutingTable
+from partway.gateway.http.exchange import Exchange
+from partway.gateway.http.request_payloads import GatheredPayload
+from partway.gateway.http.routes import Access, Leave, Route
 from partway.gateway.operations.invocation_headers import NO_PAGE
 from partway.gateway.operations.invocations import Invocations
 from partway.gateway.operations.prediction_errors import prediction_object, prediction_text
@@ -34,9 +37,6 @@ from partway.gateway.operations.predictions import (
     Predictions,
 )
 from partway.gateway.requests.prediction import PredictionPolicy
-from partway.gateway.serving.exchange import Exchange
-from partway.gateway.serving.payloads import GatheredPayload
-from partway.gateway.serving.routes import Access, Leave, Route
 from partway.protocol.errors import InputValidationError, NotFound, UnknownEndpoint
 from partway.protocol.prediction.bodies import (
     PredictionFault,

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Final
 
-from partway.gateway.serving.error_dialects import ErrorResponse
+from partway.gateway.http.error_dialects import ErrorResponse
 from partway.protocol.errors import ApiError, ContainerError, ContainerLate
 from partway.protocol.grpc.metadata import HEAD, Code, status
 from partway.protocol.json.strict import NotJson, parsed

@@ -11,6 +11,8 @@ import orjson
 from partway.gateway.access.authentication import Identity
 from partway.gateway.access.origins import asked_host
 from partway.gateway.fleet.routing import RoutedVariant, Router
+from partway.gateway.http.exchange import Exchange
+from partway.gateway.http.routes import READING, Access, Route
 from partway.gateway.operations.predict import checked_label
 from partway.gateway.operations.prediction_errors import prediction_object, prediction_text
 from partway.gateway.operations.prediction_routes import (
@@ -24,8 +26,6 @@ from partway.gateway.operations.prediction_routes import (
     model_name,
 )
 from partway.gateway.requests.prediction import PredictionPolicy
-from partway.gateway.serving.exchange import Exchange
-from partway.gateway.serving.routes import READING, Access, Route
 from partway.protocol.errors import NotFound
 from partway.protocol.prediction.model_signature import metadata
 

@@ -12,6 +12,9 @@ from functools import partial
 from typing import ParamSpec, TypeVar
 
 from partway.gateway.access.authentication import Identity
+from partway.gateway.http.content_codings import decoded_body
+from partway.gateway.http.exchange import Exchange
+from partway.gateway.http.peers import peer_of
 from partway.gateway.limits import (
     PREDICTION_AT_ONCE,
     PREDICTION_THREADS,
@@ -20,9 +23,6 @@ from partway.gateway.limits import (
 )
 from partway.gateway.quota import NOBODY, Quota, QuotaFull, QuotaLimits
 from partway.gateway.service import Service
-from partway.gateway.serving.content_codings import decoded_body
-from partway.gateway.serving.exchange import Exchange
-from partway.gateway.serving.peers import peer_of
 from partway.protocol.errors import ServiceUnavailable
 from partway.protocol.json.collector_pause import collector_paused
 from partway.protocol.prediction.checkpoints import checked_by

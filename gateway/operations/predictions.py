@@ -7,13 +7,13 @@ from io import BytesIO
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from partway.gateway.access.authentication import Identity
+from partway.gateway.http.exchange import Exchange
 from partway.gateway.operations.asking import Invoked
 from partway.gateway.operations.container_failures import answer_too_large, model_error
 from partway.gateway.operations.invocations import Invocations
 from partway.gateway.operations.prediction_routes import JSON
 from partway.gateway.operations.prediction_workers import PredictionWorkers, WorkerShare
 from partway.gateway.operations.prepared_body import PreparedBody
-from partway.gateway.serving.exchange import Exchange
 from partway.protocol.http.content_codings import CONTENT_ENCODING, CodingFault, decoded, is_coded
 from partway.protocol.limits import KIB
 from partway.protocol.prediction.bodies import PredictionFault, PredictRequest

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 
-from partway.gateway.serving.exchange import Exchange
+from partway.gateway.http.exchange import Exchange
 
 
 class PreparedBody:

@@ -9,6 +9,9 @@ from typing import Final, NamedTuple
 from multidict import CIMultiDict
 
 from partway.gateway.access.authentication import Identity
+from partway.gateway.http.exchange import Exchange
+from partway.gateway.http.request_payloads import StreamedPayload
+from partway.gateway.http.routes import Access, Route
 from partway.gateway.operations.asking import Asking, Invoked
 from partway.gateway.operations.container_failures import model_error
 from partway.gateway.operations.invocation_headers import (
@@ -35,9 +38,6 @@ from partway.gateway.operations.prepared_body import PreparedBody
 from partway.gateway.operations.response_relay import AnswerForm
 from partway.gateway.operations.response_stream import relay_answer
 from partway.gateway.requests.prediction import PredictionPolicy
-from partway.gateway.serving.exchange import Exchange
-from partway.gateway.serving.payloads import StreamedPayload
-from partway.gateway.serving.routes import Access, Route
 from partway.gateway.streams.registry import Streams
 from partway.protocol.errors import InputValidationError
 from partway.protocol.http.content_codings import CONTENT_ENCODING, is_coded

@@ -13,6 +13,10 @@ from contextlib import AbstractAsyncContextManager
 from typing import Final
 
 from partway.gateway.access.authentication import Identity
+from partway.gateway.http.error_dialects import aws_runtime
+from partway.gateway.http.exchange import Exchange
+from partway.gateway.http.request_payloads import StreamedPayload
+from partway.gateway.http.routes import Route
 from partway.gateway.operations.asking import Invoked
 from partway.gateway.operations.invocation_headers import (
     ACCEPT,
@@ -33,10 +37,6 @@ from partway.gateway.operations.invocation_headers import (
 )
 from partway.gateway.operations.invocations import Invocations
 from partway.gateway.operations.response_relay import EVENTS, AnswerForm, ResponseRelay
-from partway.gateway.serving.error_dialects import aws_runtime
-from partway.gateway.serving.exchange import Exchange
-from partway.gateway.serving.payloads import StreamedPayload
-from partway.gateway.serving.routes import Route
 from partway.gateway.streams.registry import Streams
 from partway.protocol.errors import InputValidationError
 from partway.protocol.event_stream.writer import CONTENT_TYPE as EVENT_STREAM

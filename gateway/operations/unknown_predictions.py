@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
+from partway.gateway.http.error_dialects import ErrorDialect
+from partway.gateway.http.exchange import Exchange
+from partway.gateway.http.routes import Access, Operation, Route
 from partway.gateway.operations.prediction_errors import prediction_object, prediction_text
-from partway.gateway.serving.error_dialects import ErrorDialect
-from partway.gateway.serving.exchange import Exchange
-from partway.gateway.serving.routes import Access, Operation, Route
 from partway.protocol.errors import MethodNotAllowed, NotFound
 
 OPERATION: Final = "UnknownPrediction"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from partway.gateway.clock import Clock
-from partway.gateway.serving.duplex import Duplex, Parting
+from partway.gateway.http.duplex import Duplex, Parting
 from partway.gateway.streams.ends import Cause, ClientFault, Ending
 from partway.gateway.streams.legs import ClientLeg, LegOwner
 from partway.gateway.streams.policy import StreamPolicy

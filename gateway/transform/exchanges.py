@@ -6,12 +6,12 @@ from collections.abc import Awaitable, Callable
 from typing import TypeAlias, TypeVar
 
 from partway.gateway.clock import Clock
+from partway.gateway.http.content_codings import decoded_beginning
 from partway.gateway.requests.answers import AnswerHead
 from partway.gateway.requests.connections import ContainerConnections
 from partway.gateway.requests.container_answer import ContainerAnswer
 from partway.gateway.requests.container_requests import ContainerRequest, Destination
 from partway.gateway.requests.limits import REFUSAL_BODY_TIMEOUT
-from partway.gateway.serving.content_codings import decoded_beginning
 from partway.gateway.transform.limits import (
     EXECUTION_PARAMETERS_BYTES,
     EXECUTION_PARAMETERS_TIMEOUT,

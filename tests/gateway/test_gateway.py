@@ -24,10 +24,10 @@ from partway.gateway.fleet.launchers.programs import ProgramLauncher
 from partway.gateway.fleet.output import OutputFolder
 from partway.gateway.fleet.provisions import Provisions
 from partway.gateway.gateway import Gateway
+from partway.gateway.http.routes import Access, Leave
 from partway.gateway.operations.bidirectional import BidirectionalStream
 from partway.gateway.operations.prediction_errors import grpc_status
 from partway.gateway.operations.prediction_routes import HOST_PREDICT
-from partway.gateway.serving.routes import Access, Leave
 from partway.gateway.settings import Settings
 from partway.gateway.storage.store.memory import MemoryStore
 from tests.frame_factory import TEXT, close, frame

@@ -15,7 +15,7 @@ from partway.gateway.dialling import Address
 from partway.gateway.fleet.dialler import Dialler, dial_container
 from partway.gateway.fleet.endpoints import Endpoint
 from partway.gateway.gateway import Gateway
-from partway.gateway.serving.routes import Route
+from partway.gateway.http.routes import Route
 from partway.gateway.settings import Settings
 from partway.gateway.storage.data_directory import DataDirectory
 from partway.gateway.storage.store.store import Store
@@ -50,7 +50,7 @@ def _fresh_metrics(monkeypatch: pytest.MonkeyPatch) -> None:
 def _reset_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Clients that do not end their side are told to at once, and not after half a minute."""
     for limit in ("HTTP2_LATE_QUIET", "HTTP2_LATE_QUIET_UNBEGUN", "HTTP2_LATE_QUIET_AT_CLOSE"):
-        monkeypatch.setattr(f"partway.gateway.serving.http2.late_input.{limit}", 0.01)
+        monkeypatch.setattr(f"partway.gateway.http.http2.late_input.{limit}", 0.01)
 
 
 @pytest.fixture

@@ -17,14 +17,14 @@ import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, ClassVar, Self
 
-from partway.gateway.serving.exchange import Exchange
-from partway.gateway.serving.payloads import (
+from partway.gateway.http.exchange import Exchange
+from partway.gateway.http.request_payloads import (
     NO_PAYLOAD,
     GatheredPayload,
     PayloadRule,
     StreamedPayload,
 )
-from partway.gateway.serving.routes import Access, Leave, Route
+from partway.gateway.http.routes import Access, Leave, Route
 from tests.wire.chunked_peers import RawChunkedClient, chunk, chunked_head
 from tests.wire.http2_peers import RawHttp2Client
 from tests.wire.http2_streams import RawHttp2Stream, bidirectional_request

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from typing import Self
 
-from partway.gateway.serving.crowd import Visitor, uncounted
-from partway.gateway.serving.exchange import Exchange
-from partway.gateway.serving.http1 import Http1Server
-from partway.gateway.serving.http1_connection import Http1Connection
+from partway.gateway.http.connection_admission import Visitor, uncounted
+from partway.gateway.http.exchange import Exchange
+from partway.gateway.http.http1.connection import Http1Connection
+from partway.gateway.http.http1.server import Http1Server
 from partway.protocol.errors import ApiError, ClientLeft
 from tests.wire.llhttp_alone import End, Outcome, Whole
 

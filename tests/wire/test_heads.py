@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from partway.gateway.serving.http2 import late_input
+from partway.gateway.http.http2 import late_input
 from partway.protocol.limits import (
     HTTP2_MAX_HEADER_BLOCK,
     KIB,

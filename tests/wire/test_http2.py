@@ -577,7 +577,7 @@ def short_idle(monkeypatch: pytest.MonkeyPatch) -> float:
     """Seconds for a request's head, and those without a stream."""
     seconds = 0.4
     monkeypatch.setattr(limits, "REQUEST_HEAD_TIMEOUT", seconds)
-    monkeypatch.setattr("partway.gateway.serving.http2.lifetime.HTTP2_IDLE_TIMEOUT", seconds)
+    monkeypatch.setattr("partway.gateway.http.http2.lifetime.HTTP2_IDLE_TIMEOUT", seconds)
     return seconds
 
 

@@ -23,8 +23,8 @@ from hyperframe.frame import (
 )
 
 from partway.gateway.gateway import Gateway
+from partway.gateway.http.http2.stream import Http2Stream
 from partway.gateway.limits import HTTP2_ENCODER_TABLE, HTTP2_MAX_UNSENT, METRICS_AGE
-from partway.gateway.serving.http2.stream import Http2Stream
 from partway.gateway.settings import Settings
 from partway.gateway.streams.policy import StreamPolicy
 from partway.protocol import limits
@@ -214,7 +214,7 @@ def nothing_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def refusals_are_free(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is bounded is the flood, and not the CPU time that its requests take."""
-    monkeypatch.setattr("partway.gateway.serving.strangers.STRANGER_BURST", 1e6)
+    monkeypatch.setattr("partway.gateway.http.unauthenticated_clients.STRANGER_BURST", 1e6)
 
 
 @pytest.fixture
@@ -387,7 +387,7 @@ async def test_streams_share_a_window_that_opens_by_bytes(gateway_for, large_pag
 @pytest.fixture
 def short_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Deadlines of a tenth of a second."""
-    monkeypatch.setattr("partway.gateway.serving.http2.lifetime.HTTP2_IDLE_TIMEOUT", 0.1)
+    monkeypatch.setattr("partway.gateway.http.http2.lifetime.HTTP2_IDLE_TIMEOUT", 0.1)
     monkeypatch.setattr(limits, "LINGER_TIMEOUT", 0.1)
 
 
@@ -426,7 +426,7 @@ async def test_streams_that_are_opened_and_left_end_by_themselves(gateway_for):
 
 
 async def test_streams_of_all_connections_together_are_bounded(gateway_for, monkeypatch):
-    monkeypatch.setattr("partway.gateway.serving.http2.lifetime.HTTP2_MAX_STREAMS_IN_ALL", 3)
+    monkeypatch.setattr("partway.gateway.http.http2.lifetime.HTTP2_MAX_STREAMS_IN_ALL", 3)
     gateway = await gateway_for(trusted_proxies={"127.0.0.1"})  # it may have all of them
     good, _ = await attack_on(gateway)
     other, _ = await attack_on(gateway)
@@ -444,7 +444,7 @@ async def test_streams_of_all_connections_together_are_bounded(gateway_for, monk
 
 
 async def test_a_tls_handshake_that_dribbles_is_cut(monkeypatch, tmp_path):
-    monkeypatch.setattr("partway.gateway.serving.tls_port.TLS_HANDSHAKE_TIMEOUT", 0.3)
+    monkeypatch.setattr("partway.gateway.http.tls_port.TLS_HANDSHAKE_TIMEOUT", 0.3)
     files = write_pair(tmp_path, "floods")
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(files.certificate, files.key)

@@ -18,7 +18,7 @@ NEVER = 1e9
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who is silent behind a response is not told to stop."""
-    monkeypatch.setattr("partway.gateway.serving.http2.late_input.HTTP2_LATE_QUIET", NEVER)
+    monkeypatch.setattr("partway.gateway.http.http2.late_input.HTTP2_LATE_QUIET", NEVER)
 
 
 @pytest.mark.clause("2.3-6", "2.6-2")
@@ -46,7 +46,7 @@ async def test_what_comes_behind_the_models_error_is_taken_and_dropped(gateway_f
 async def test_what_comes_behind_a_response_without_an_end_is_not_taken(
     gateway_for, patient, monkeypatch
 ):
-    monkeypatch.setattr("partway.gateway.serving.http2.late_input.HTTP2_LATE_BYTES", 1 << 20)
+    monkeypatch.setattr("partway.gateway.http.http2.late_input.HTTP2_LATE_BYTES", 1 << 20)
     gateway = await gateway_for()
     client, model = await gateway.open("http2")
     model.send(close(4321))

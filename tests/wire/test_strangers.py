@@ -41,7 +41,7 @@ def clock(monkeypatch):
     """The strangers' clock, which only the test advances: till then nothing comes back."""
     clock = FakeClock()
     monkeypatch.setattr("partway.gateway.gateway.LoopClock", lambda: clock)
-    monkeypatch.setattr("partway.gateway.serving.strangers.STRANGER_BURST", BURST)
+    monkeypatch.setattr("partway.gateway.http.unauthenticated_clients.STRANGER_BURST", BURST)
     return clock
 
 

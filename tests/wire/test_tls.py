@@ -189,7 +189,7 @@ async def test_a_client_that_does_not_trust_the_ca_gets_nowhere(gateway_for):
 
 async def test_a_client_that_never_begins_its_handshake(gateway_for, monkeypatch):
     """It is cut off, as one is that has done it and says nothing (below)."""
-    monkeypatch.setattr("partway.gateway.serving.tls_port.TLS_HANDSHAKE_TIMEOUT", 0.1)
+    monkeypatch.setattr("partway.gateway.http.tls_port.TLS_HANDSHAKE_TIMEOUT", 0.1)
     gateway = await gateway_for(tls=True)
     client = await RawClient.connect(gateway.tls_port)
     gateway.clients.append(client)
@@ -224,7 +224,7 @@ async def test_a_drain_gives_up_handshakes(gateway_for):
 
 
 async def test_a_client_that_says_nothing_behind_its_handshake(gateway_for, monkeypatch):
-    monkeypatch.setattr("partway.gateway.serving.listener.OPENING_TIMEOUT", 0.1)
+    monkeypatch.setattr("partway.gateway.http.listener.OPENING_TIMEOUT", 0.1)
     gateway = await gateway_for(tls=True)
     client = await connect(gateway)
     assert await client.eof() == b""

@@ -10,9 +10,9 @@ from partway.gateway.apis.common.requests_service import RequestsService
 from partway.gateway.apis.control.api import ControlApi
 from partway.gateway.asynchronous.output_leave import OutputLeave
 from partway.gateway.asynchronous.service import AsyncService
+from partway.gateway.http.routes import Route
 from partway.gateway.operations.invoke_async import InvokeEndpointAsync, taken_away
 from partway.gateway.service import Service
-from partway.gateway.serving.routes import Route
 from partway.gateway.storage.disk_recovery import ASYNCHRONOUS, DiskStep
 
 if TYPE_CHECKING:

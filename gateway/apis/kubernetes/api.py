@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from partway.gateway.apis.control.api import ControlApi
+from partway.gateway.http.routes import Route
 from partway.gateway.kubernetes.controller import EndpointController
 from partway.gateway.kubernetes.leave import ObjectLeave
 from partway.gateway.kubernetes.objects import CustomObjects
@@ -12,7 +13,6 @@ from partway.gateway.kubernetes.operations import ObjectOperations
 from partway.gateway.kubernetes.rules import ObjectRules
 from partway.gateway.kubernetes.service import KubernetesService
 from partway.gateway.service import Service
-from partway.gateway.serving.routes import Route
 
 if TYPE_CHECKING:
     from partway.gateway.gateway import Gateway

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 from partway.gateway.apis.common.prediction_workers import prediction_workers
 from partway.gateway.apis.common.requests_service import RequestsService
+from partway.gateway.http.routes import Route
 from partway.gateway.operations.open_inference import OpenInference
 from partway.gateway.operations.open_inference_resources import OpenInferenceResources
 from partway.gateway.operations.unknown_predictions import unknown_v2_route
 from partway.gateway.service import Service
-from partway.gateway.serving.routes import Route
 
 if TYPE_CHECKING:
     from partway.gateway.gateway import Gateway

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from partway.gateway.apis.common.requests_service import RequestsService
+from partway.gateway.http.routes import Route
 from partway.gateway.operations.invoke import InvokeEndpoint
 from partway.gateway.operations.response_stream import ResponseStream
 from partway.gateway.service import Service
-from partway.gateway.serving.routes import Route
 
 if TYPE_CHECKING:
     from partway.gateway.gateway import Gateway

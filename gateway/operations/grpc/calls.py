@@ -10,12 +10,12 @@ from types import ModuleType
 from typing import Any, Final, NamedTuple, TypeVar
 
 from partway.gateway.access.authentication import Identity
+from partway.gateway.http.content_codings import decoded_body
+from partway.gateway.http.exchange import NO_HEADERS, Exchange, TrailingExchange
+from partway.gateway.http.request_payloads import GatheredPayload
+from partway.gateway.http.routes import Access, Leave, Operation, Route
 from partway.gateway.operations.prediction_errors import grpc_status
 from partway.gateway.operations.prediction_workers import PredictionWorkers
-from partway.gateway.serving.content_codings import decoded_body
-from partway.gateway.serving.exchange import NO_HEADERS, Exchange, TrailingExchange
-from partway.gateway.serving.payloads import GatheredPayload
-from partway.gateway.serving.routes import Access, Leave, Operation, Route
 from partway.protocol.errors import (
     DeadlineExceeded,
     InputValidationError,

@@ -7,9 +7,9 @@ from types import ModuleType
 from typing import Final
 
 from partway.gateway.access.authentication import Identity
+from partway.gateway.http.exchange import TrailingExchange
+from partway.gateway.http.routes import Access, Route
 from partway.gateway.operations.grpc.calls import CallAnswer, LoadedLater, parsed, unary
-from partway.gateway.serving.exchange import TrailingExchange
-from partway.gateway.serving.routes import Access, Route
 from partway.protocol.errors import UnknownEndpoint
 from partway.protocol.limits import KIB
 

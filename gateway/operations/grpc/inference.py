@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from partway.gateway.access.authentication import Identity
 from partway.gateway.arns import Arns
+from partway.gateway.http.exchange import TrailingExchange
+from partway.gateway.http.routes import Access, Route
 from partway.gateway.operations.grpc.calls import CallAnswer, LoadedLater, parsed, unary
 from partway.gateway.operations.invocations import Invocations
 from partway.gateway.operations.open_inference_resources import SERVER, OpenInferenceResources
@@ -15,8 +17,6 @@ from partway.gateway.operations.predict import check_version
 from partway.gateway.operations.prediction_routes import GRANTED_WITH
 from partway.gateway.operations.prediction_workers import PredictionWorkers
 from partway.gateway.requests.prediction import PredictionPolicy
-from partway.gateway.serving.exchange import TrailingExchange
-from partway.gateway.serving.routes import Access, Route
 from partway.protocol.errors import InputValidationError
 from partway.protocol.limits import KIB, MAX_ENDPOINT_NAME, MAX_TENSORS
 from partway.protocol.prediction.work_cost import message_cost

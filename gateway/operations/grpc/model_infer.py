@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from partway.gateway.access.authentication import Identity
+from partway.gateway.http.exchange import TrailingExchange
 from partway.gateway.operations.grpc.calls import CallAnswer
 from partway.gateway.operations.invocations import Invocations
 from partway.gateway.operations.mapped_inference import MappedInference, invalid
@@ -12,7 +13,6 @@ from partway.gateway.operations.onward_inference import OnwardInference
 from partway.gateway.operations.prediction_routes import VERSION
 from partway.gateway.operations.prediction_workers import PredictionWorkers
 from partway.gateway.requests.prediction import PredictionPolicy
-from partway.gateway.serving.exchange import TrailingExchange
 from partway.protocol.grpc.inference import infer_request, infer_response
 from partway.protocol.open_inference.requests import InferFault
 from partway.protocol.open_inference.tensors import tensors_cost

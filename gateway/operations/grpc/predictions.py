@@ -10,6 +10,8 @@ from typing import Any, Final, NamedTuple, TypeVar
 from partway.gateway.access.authentication import Identity
 from partway.gateway.access.origins import asked_host
 from partway.gateway.arns import Arns
+from partway.gateway.http.exchange import Exchange, TrailingExchange
+from partway.gateway.http.routes import Route
 from partway.gateway.operations.asking import Invoked
 from partway.gateway.operations.grpc.calls import (
     CallAnswer,
@@ -35,8 +37,6 @@ from partway.gateway.operations.raw_predict import (
     check_chunks_uncoded,
 )
 from partway.gateway.operations.response_relay import AnswerForm
-from partway.gateway.serving.exchange import Exchange, TrailingExchange
-from partway.gateway.serving.routes import Route
 from partway.protocol.errors import InputValidationError
 from partway.protocol.event_stream.part_headers import INVALID_SIGNATURE
 from partway.protocol.grpc.messages import framed

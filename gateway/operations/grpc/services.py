@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from partway.gateway.http.routes import Route
 from partway.gateway.operations.grpc.calls import every_other_call
 from partway.gateway.operations.grpc.health import HealthService
 from partway.gateway.operations.grpc.inference import INFERENCE_SERVICE, InferenceService
@@ -12,7 +13,6 @@ from partway.gateway.operations.grpc.predictions import (
     PREDICTION_SERVICE,
     PredictionService,
 )
-from partway.gateway.serving.routes import Route
 
 
 def grpc_routes(

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from partway import __version__
+from partway.gateway.http.routes import Access, Route
 from partway.gateway.operations.openapi.descriptions import (
     BY_TARGET,
     DESCRIPTIONS,
@@ -16,7 +17,6 @@ from partway.gateway.operations.openapi.descriptions import (
 )
 from partway.gateway.operations.openapi.sample_requests import path_of, sample_request
 from partway.gateway.operations.openapi.schemas import ERRORS, SCHEMAS, TEXT
-from partway.gateway.serving.routes import Access, Route
 
 _IN_BRACES: Final = re.compile(r"\{(\w+)\}")
 

@@ -8,11 +8,11 @@ from typing import Any, Final
 
 import orjson
 
+from partway.gateway.http.exchange import Exchange
+from partway.gateway.http.routes import READING, Access, Route
 from partway.gateway.operations.openapi.document import document
 from partway.gateway.operations.openapi.page import POLICY, page
 from partway.gateway.service import Service
-from partway.gateway.serving.exchange import Exchange
-from partway.gateway.serving.routes import READING, Access, Route
 
 _JSON: Final = re.compile(r"/openapi\.json")
 _PAGE: Final = re.compile(r"/docs/?")

@@ -10,8 +10,8 @@ import re
 import shlex
 from typing import Final
 
+from partway.gateway.http.routes import Access
 from partway.gateway.operations.openapi.descriptions import EXAMPLES, Description
-from partway.gateway.serving.routes import Access
 
 _IN_BRACES: Final = re.compile(r"\{(\w+)\}")
 

@@ -8,8 +8,8 @@ import html
 import re
 from importlib import resources
 
-from partway.gateway.serving.exchange import Exchange
-from partway.gateway.serving.routes import READING, Access, Route
+from partway.gateway.http.exchange import Exchange
+from partway.gateway.http.routes import READING, Access, Route
 
 #: What stands in the file for the endpoint's name and for the model's.
 _ENDPOINT, _MODEL = "%ENDPOINT%", "%MODEL%"

@@ -8,7 +8,7 @@ from typing import Final
 
 from multidict import CIMultiDictProxy
 
-from partway.gateway.serving.exchange import Exchange
+from partway.gateway.http.exchange import Exchange
 from partway.gateway.workbench.testing.script import (
     CloseWith,
     FailWith,

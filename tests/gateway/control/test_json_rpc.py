@@ -17,7 +17,7 @@ from partway.gateway.control.errors import (
 )
 from partway.gateway.control.json_rpc import aws_json, operation_routes, unknown_operation_route
 from partway.gateway.control.limits import MAX_CONTROL_BODY
-from partway.gateway.serving.routes import Leave
+from partway.gateway.http.routes import Leave
 from partway.protocol.errors import (
     AccessDenied,
     InternalServerError,

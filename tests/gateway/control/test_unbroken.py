@@ -9,7 +9,7 @@ import pytest
 from partway.gateway.control.errors import NotWrittenDown
 from partway.gateway.control.limits import CHANGE_END_TIMEOUT, MAX_CHANGES
 from partway.gateway.control.unbroken import UnbrokenWork
-from partway.gateway.serving.audit import ChangeGoesOn
+from partway.gateway.http.audit import ChangeGoesOn
 from partway.protocol.errors import AccessDenied, ServiceUnavailable
 from tests.gateway.streams.fakes import FakeClock
 from tests.wire.peers import eventually

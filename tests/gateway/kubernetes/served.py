@@ -10,16 +10,16 @@ from partway.gateway.access.principals import Principals
 from partway.gateway.access.sigv4_authentication import SigV4Authentication
 from partway.gateway.arns import Arns
 from partway.gateway.control.plane import ControlPlane
+from partway.gateway.http.dispatcher import Dispatcher
 from partway.gateway.kubernetes.controller import EndpointController
 from partway.gateway.kubernetes.leave import ObjectLeave
 from partway.gateway.kubernetes.objects import CustomObjects
 from partway.gateway.kubernetes.operations import ObjectOperations
 from partway.gateway.kubernetes.rules import ObjectRules
 from partway.gateway.kubernetes.service import KubernetesService
-from partway.gateway.serving.dispatcher import Dispatcher
 from tests.gateway.control.kept_endpoints import PATIENCE, ApiGateway
 from tests.gateway.fleet.fakes import turns
-from tests.gateway.serving.test_exchange import Recorded
+from tests.gateway.http.test_exchange import Recorded
 
 #: When all of it is: what the documents show.
 THEN = 1_705_627_110.0

@@ -10,9 +10,9 @@ import zlib
 
 import pytest
 
+from partway.gateway.http import content_codings
 from partway.gateway.operations import predictions
 from partway.gateway.requests.prediction import PredictionPolicy
-from partway.gateway.serving import content_codings
 from tests.gateway.conftest import container, gateway_for
 from tests.gateway.kubernetes.served import MODELS
 from tests.gateway.operations.predicting import OF_ENDPOINT, answer, asking, authenticated

@@ -12,8 +12,8 @@ from partway.gateway.fleet.routing import RoutedVariant, Router
 from partway.gateway.operations.open_inference_resources import OpenInferenceResources
 from partway.gateway.requests.prediction import PredictionPolicy, SignatureTable, TensorTable
 from tests.gateway.conftest import container, gateway_for
+from tests.gateway.http.test_exchange import Recorded
 from tests.gateway.operations.predicting import TOKEN, asking, authenticated
-from tests.gateway.serving.test_exchange import Recorded
 from tests.wire.peers import ENDPOINT
 
 __all__ = ["asking", "authenticated", "container", "gateway_for"]

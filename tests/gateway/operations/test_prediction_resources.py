@@ -16,8 +16,8 @@ from partway.gateway.requests.prediction import (
 )
 from partway.protocol.prediction.model_signature import metadata
 from tests.gateway.conftest import container, gateway_for
+from tests.gateway.http.test_exchange import Recorded
 from tests.gateway.operations.predicting import OF_ENDPOINT, PARENT, TOKEN, asking, authenticated
-from tests.gateway.serving.test_exchange import Recorded
 from tests.wire.peers import ENDPOINT
 
 __all__ = ["asking", "authenticated", "container", "gateway_for"]

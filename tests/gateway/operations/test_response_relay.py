@@ -13,7 +13,7 @@ from partway.gateway.requests.answers import AnswerPiece
 from partway.gateway.streams.ends import Cause, ClientFault
 from partway.protocol.errors import ClientLeft, ContainerBroke, ContainerLate, RequestTimeout
 from tests import event_factory as raw
-from tests.gateway.serving.test_exchange import Recorded
+from tests.gateway.http.test_exchange import Recorded
 from tests.gateway.streams.fakes import FakeClock
 
 LONGEST = 480.0

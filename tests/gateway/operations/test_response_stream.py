@@ -18,7 +18,7 @@ from partway.gateway.requests.answers import AnswerHead, AnswerPiece
 from partway.gateway.streams.registry import Streams
 from partway.protocol.errors import ClientLeft, InputValidationError
 from tests import event_factory as raw
-from tests.gateway.serving.test_exchange import Recorded
+from tests.gateway.http.test_exchange import Recorded
 
 
 def test_the_headers_of_a_response_name_its_variant():

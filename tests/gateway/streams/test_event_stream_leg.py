@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from partway.gateway.serving.duplex import Duplex, Parting
+from partway.gateway.http.duplex import Duplex, Parting
 from partway.gateway.streams.ends import Cause
 from partway.gateway.streams.event_stream_leg import EventStreamClientLeg
 from partway.gateway.streams.policy import StreamPolicy

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from partway.protocol import limits
 from partway.protocol.http2.frames import frame
-from tests.gateway.serving.http2.gated import GateAndReader
+from tests.gateway.http.http2.gated import GateAndReader
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 

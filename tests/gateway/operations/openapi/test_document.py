@@ -9,9 +9,9 @@ import pytest
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
 from partway.gateway.gateway import Gateway
+from partway.gateway.http.routes import Access, Route
 from partway.gateway.operations.openapi.descriptions import DESCRIPTIONS, ELSEWHERE
 from partway.gateway.operations.openapi.document import described, document, is_elsewhere
-from partway.gateway.serving.routes import Access, Route
 from partway.gateway.settings import Settings
 
 pytestmark = pytest.mark.usefixtures("anyio_backend")

@@ -1,0 +1,155 @@
+"""What a request's sender asks leave for, and what comes of it: the log of all changes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import replace
+from types import TracebackType
+from typing import Any
+
+from partway.gateway.access.authentication import Identity
+from partway.gateway.http.exchange import Exchange
+from partway.gateway.http.routes import Access, Leave, Route
+from partway.gateway.plain_text import cut
+from partway.log_lines import LogLine
+from partway.protocol.errors import ApiError, InternalServerError
+from partway.protocol.limits import LOGGED_CHARACTERS
+
+log = logging.getLogger("partway.audit")
+# Whatever the level of the log: changes are few, and what is quiet elsewhere is to be seen here.
+log.setLevel(logging.INFO)
+
+
+class ChangeGoesOn(asyncio.CancelledError):
+    """Who asked for a change is cancelled, and the change is made all the same.
+
+    Args:
+        change: what makes it.
+    """
+
+    def __init__(self, change: asyncio.Task[Any]) -> None:
+        super().__init__()
+        self.change = change
+
+
+class AskedLeave:
+    """What leave was asked for in one request.
+
+    Args:
+        route: the request's.
+    """
+
+    def __init__(self, route: Route) -> None:
+        self._route = route
+        self._sender: Identity | None = None
+        self._asked: dict[tuple[str, str], None] = {}  # in their order, each once
+
+    def noting(self, identity: Identity) -> Identity:
+        """The same sender, whose leave is noted wherever the operation asks for it."""
+        self._sender = identity
+        if self._route.leave is not Leave.OF_OPERATION:
+            return identity
+
+        def may(action: str, resource: str) -> bool:
+            self._asked[action, resource] = None
+            return identity.may(action, resource)
+
+        return replace(identity, may=may)
+
+    def check(self) -> None:
+        """Find an operation that was to ask for its sender's leave, and has done its work without.
+
+        Raises:
+            AssertionError: it is one.
+        """
+        if self._route.leave is Leave.OF_OPERATION and not self._asked:
+            raise AssertionError(f"{self._route.name} must ask for its sender's leave, and has not")
+
+    def tell(self, exchange: Exchange, error: BaseException | None = None) -> None:
+        """Log what was asked for, and what came of it, if it is a change.
+
+        Of what strangers ask for there is no line: they could fill the log with them. That they
+        were refused is in the dispatcher's, which are bounded.
+
+        Args:
+            exchange: the request.
+            error: what its operation ended with; None if it did what was asked for.
+        """
+        if self._sender is None or not self._route.changes:
+            return
+        actions = dict.fromkeys(action for action, _ in self._asked) or [self._route.action]
+        resources = dict.fromkeys(resource for _, resource in self._asked)
+        log.info(
+            LogLine(
+                "change asked for",
+                principal=self._sender.principal,
+                action=cut(" ".join(actions), LOGGED_CHARACTERS),
+                resource=cut(" ".join(resources), LOGGED_CHARACTERS) or None,
+                request_id=exchange.request_id,
+                peer=exchange.peer,
+                outcome=self._outcome(error),
+            )
+        )
+
+    def tell_later(self, exchange: Exchange, change: asyncio.Task[Any]) -> None:
+        """Log the same when the change is over, which goes on without its client."""
+
+        def over(change: asyncio.Task[Any]) -> None:
+            cancelled = asyncio.CancelledError() if change.cancelled() else None
+            self.tell(exchange, cancelled or change.exception())
+
+        change.add_done_callback(over)
+
+    def _outcome(self, error: BaseException | None) -> str:
+        match error:
+            case None:
+                return "done"
+            case ApiError():
+                return error.name
+            case ConnectionError() | asyncio.CancelledError():
+                # Operations ask for leave before all else.
+                return "broken off" if self._asked else "not begun"
+            case _:
+                return InternalServerError.name
+
+
+class audited:  # noqa: N801 a context, read as a verb
+    """Log what comes of a request, if it is one for a change; and see that leave is asked for.
+
+    There is one line, when the change is over: behind the request's end, where its client leaves.
+    In the block there is what notes the leave that is asked for.
+
+    Args:
+        route: the request's.
+        exchange: the request.
+    """
+
+    __slots__ = ("_asked", "_exchange", "_route")
+
+    def __init__(self, route: Route, exchange: Exchange) -> None:
+        self._route = route
+        self._exchange = exchange
+        self._asked = AskedLeave(route)
+
+    def __enter__(self) -> AskedLeave:
+        return self._asked
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        asked = self._asked
+        if isinstance(error, ChangeGoesOn):
+            asked.tell_later(self._exchange, error.change)
+            return
+        try:
+            if error is None and self._route.access is not Access.ANYONE:
+                asked.check()
+        except AssertionError as unasked:
+            error = unasked
+            raise
+        finally:
+            asked.tell(self._exchange, error)

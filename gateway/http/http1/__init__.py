@@ -1,0 +1,1 @@
+"""HTTP/1.1 of the gateway: connections, and requests as exchanges."""

@@ -1,0 +1,196 @@
+"""Both bodies of an HTTP/1.1 exchange, chunked, open at once (clauses 2.5-4, 2.7-1)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from partway.gateway.http.duplex import Duplex, DuplexHandler, Parting
+from partway.protocol.connection import Cancellable
+from partway.protocol.half_close import half_close
+from partway.protocol.http1.request import BodyBroken, Http1Request
+from partway.protocol.lingering import Lingering
+
+_LAST_CHUNK = b"0\r\n\r\n"
+
+
+class Http1Duplex(Duplex):
+    """Both bodies of an exchange, whose heads have been read and written.
+
+    The connection goes on parsing the request's chunks; a task of this object's own reads them.
+    Chunks of the response are written to the transport, one for each event and at once (clause
+    2.7-1). The transport's end is this object's business too: once that has come, :attr:`closed` is
+    set.
+
+    Args:
+        request: whose body is read.
+        read: waits for more of it, as :meth:`Http1Connection.read` does.
+        transport: the connection's transport.
+    """
+
+    pingable = False
+
+    def __init__(
+        self,
+        request: Http1Request,
+        read: Callable[[Http1Request], Awaitable[bytes]],
+        transport: asyncio.Transport,
+    ) -> None:
+        self.closed = asyncio.Event()
+        self._request = request
+        self._read_more = read
+        self._transport = transport
+        self._handler: DuplexHandler | None = None
+        self._call_later: Callable[..., Cancellable]
+        self._reader: asyncio.Task[None] | None = None
+        self._may_read = asyncio.Event()
+        self._request_ended = False
+        self._held = 0
+        self._written = 0
+        self._finishing: Cancellable | None = None
+
+    # --- Duplex ----------------------------------------------------------------------------------
+
+    def start(
+        self,
+        handler: DuplexHandler,
+        *,
+        high_water: int,
+        low_water: int,
+        call_later: Callable[..., Cancellable],
+    ) -> None:
+        self._handler = handler
+        self._call_later = call_later
+        self._transport.set_write_buffer_limits(high=high_water, low=low_water)
+        loop = asyncio.get_running_loop()
+        if self.closed.is_set():
+            loop.call_soon(self._tell_lost)
+        else:
+            self._reader = loop.create_task(self._read())
+
+    def write(self, event: bytes) -> None:
+        if event and self._finishing is None and not self._transport.is_closing():
+            chunk = b"%x\r\n%b\r\n" % (len(event), event)
+            self._written += len(chunk)
+            self._transport.write(chunk)
+
+    def finish(self, last: bytes, otherwise: bytes) -> None:
+        """End the response; ``otherwise`` is not sent: TCP takes back nothing that was written.
+
+        If the client does not take it all, the last chunk does not come either, which says that
+        the response is not whole.
+        """
+        if self._finishing is not None or self._transport.is_closing():
+            return
+        self.write(last)
+        self._transport.write(_LAST_CHUNK)
+        self._look_later(Lingering(self._transport.get_write_buffer_size()))
+        if self._request_ended:
+            self._transport.close()  # once what is unsent is flushed
+            return
+        # Not close(): unread input would make TCP send RST, which erases the last event.
+        half_close(self._transport)
+        self._may_read.set()  # and what comes is dropped
+
+    def abort(self) -> None:
+        self._transport.abort()
+
+    def pause_reading(self) -> None:
+        if self._finishing is None:
+            self._may_read.clear()
+
+    def resume_reading(self) -> None:
+        self._may_read.set()
+
+    def ping(self, payload: bytes) -> int:
+        raise NotImplementedError("HTTP/1.1 has no ping")
+
+    def flushed(self, position: int) -> bool:
+        return self.taken_bytes >= position
+
+    @property
+    def buffered_bytes(self) -> int:
+        return self._held + self._transport.get_write_buffer_size()
+
+    @property
+    def taken_bytes(self) -> int:
+        return self._written - self._transport.get_write_buffer_size()
+
+    # --- From the HTTP server --------------------------------------------------------------------
+
+    def writing_paused(self) -> None:
+        """Tell the owner that the transport's buffer is over its high-water mark."""
+        if self._handler is not None:
+            self._handler.writing_paused()
+
+    def writing_resumed(self) -> None:
+        """Tell the owner that the transport's buffer is below its low-water mark again."""
+        if self._handler is not None:
+            self._handler.writing_resumed()
+
+    def half_closed(self) -> bool:
+        """Note that the client sends nothing more; returns whether it may still be sent to."""
+        if self._request.complete:  # its last chunk has come, if not yet been delivered
+            return True
+        if self._finishing is None:
+            self._transport.abort()  # a cut; closing would wait for what it may never take
+        return False
+
+    def request_broken(self) -> None:
+        """Treat the request as cut: what follows in its body is not a chunk (clause 2.7-1)."""
+        if self._finishing is None:
+            self._transport.abort()
+        else:
+            self._transport.close()  # once what is unsent is flushed
+
+    def connection_lost(self) -> None:
+        """Note that the transport is gone."""
+        if self._finishing is not None:
+            self._finishing.cancel()
+        if self._reader is not None:
+            self._reader.cancel()
+        self.closed.set()
+        self._tell_lost()
+
+    # --- Inside ----------------------------------------------------------------------------------
+
+    async def _read(self) -> None:
+        """Deliver the request's body, then say that it has ended; after :meth:`finish`, drop it."""
+        handler = self._handler
+        assert handler is not None, "started"
+        while True:
+            await self._may_read.wait()
+            try:
+                data = await self._read_more(self._request)
+            except (ConnectionError, BodyBroken):
+                self.request_broken()  # the connection has said what is wrong
+                return
+            self._held = len(data)
+            await self._may_read.wait()
+            self._held = 0
+            if self._finishing is None and data:
+                handler.data_received(data)
+            if self._request.ended:
+                break
+        await self._may_read.wait()
+        self._request_ended = True
+        if self._finishing is None:
+            handler.input_ended()
+        else:
+            self._transport.close()
+
+    def _look_later(self, lingering: Lingering) -> None:
+        self._finishing = self._call_later(lingering.interval, self._keep_finishing, lingering)
+
+    def _keep_finishing(self, lingering: Lingering) -> None:
+        unsent = self._transport.get_write_buffer_size()
+        if not unsent:
+            self._transport.close()  # the client has had its time to say the rest
+        elif lingering.look(unsent):
+            self._look_later(lingering)
+        else:
+            self._transport.abort()
+
+    def _tell_lost(self) -> None:
+        if self._handler is not None:
+            self._handler.connection_lost(Parting.LOST)

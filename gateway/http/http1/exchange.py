@@ -1,0 +1,273 @@
+"""A request of HTTP/1.1 as an Exchange."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+from collections.abc import Mapping, Sequence
+from typing import Final, TypeAlias
+
+from partway.gateway.http.duplex import Duplex
+from partway.gateway.http.exchange import NO_HEADERS, UpgradableExchange
+from partway.gateway.http.http1.connection import Http1Connection
+from partway.gateway.http.http1.duplex import Http1Duplex
+from partway.gateway.limits import CLIENT_PINGS_UNANSWERED, HTTP2_PING_INTERVAL
+from partway.protocol.connection import FrameConnection, watch_by_tcp
+from partway.protocol.errors import ClientLeft, InputValidationError
+from partway.protocol.http1.request import BodyBroken, Http1Request
+from partway.protocol.http1.response import CHUNKED, LAST_CHUNK, response_head
+from partway.protocol.limits import KIB
+
+#: SO_LINGER of a socket that ends by RST, and not by FIN.
+_NO_LINGER: Final = struct.pack("ii", 1, 0)
+
+#: Up to this a body is copied behind its head, so that both are one write.
+_TOGETHER: Final = 64 * KIB
+
+#: A response that is given whole: its status, body and headers.
+_Whole: TypeAlias = tuple[int, bytes, Mapping[str, str]]
+
+
+class Http1Exchange(UpgradableExchange):
+    """An exchange on a request of HTTP/1.1.
+
+    Args:
+        connection: the request's.
+        request: as it was read.
+
+    Attributes:
+        closes: whether the connection ends with this response.
+    """
+
+    __slots__ = (
+        *("_answered", "_chunks", "_handed_over", "_protocol", "_request", "_unsent_head"),
+        *("_whole", "closes"),
+    )
+
+    def __init__(self, connection: Http1Connection, request: Http1Request) -> None:
+        head = request.head
+        self._protocol = connection
+        self._request = request
+        # super() would make an object for each request.
+        UpgradableExchange.__init__(
+            self,
+            head.method,
+            head.path,
+            head.query,
+            (),
+            head.version,
+            connection.peer,
+            visitor=connection.visitor,
+            encrypted=connection.encrypted,
+            head_size=head.size,
+        )
+        self.closes = not head.keeps
+        self._answered = False
+        self._whole: _Whole | None = None
+        self._unsent_head = b""
+        self._chunks = False
+        self._handed_over = False
+
+    # --- The request's head ----------------------------------------------------------------------
+
+    @property
+    def raw_headers(self) -> Sequence[tuple[str, str]]:
+        return self._request.head.raw_headers
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        headers = self._request.head.headers
+        return super().headers if headers is None else headers
+
+    @property
+    def stated_length(self) -> int | None:
+        return self._request.head.length
+
+    # --- The request's body ----------------------------------------------------------------------
+
+    def _at_hand(self) -> bytes | None:
+        return self._protocol.taken(self._request)
+
+    def _whole_at_hand(self) -> bytes | None:
+        return self._protocol.taken(self._request) if self._request.complete else None
+
+    async def _read(self) -> bytes:
+        try:
+            return await self._protocol.read(self._request)
+        except BodyBroken:
+            raise _broken_body() from None
+
+    def _say_continue(self) -> None:
+        self._protocol.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+    # --- The response ----------------------------------------------------------------------------
+
+    @property
+    def answered(self) -> bool:
+        return self._answered
+
+    def respond(
+        self, status: int, body: bytes = b"", headers: Mapping[str, str] = NO_HEADERS
+    ) -> None:
+        self._whole = status, body, headers
+
+    def sent(self, *, ending: bool) -> bool:
+        """Send a response that was given whole, and end the exchange.
+
+        Args:
+            ending: whether the server ends.
+
+        Returns:
+            Whether the connection may have another request.
+        """
+        if self._handed_over:
+            return False
+        if not self._answered:
+            account, request = self.visitor.account, self._request
+            self.closes = self.closes or ending or request.broken or account.overdrawn
+            if not request.complete:
+                self._close_unless_body_comes()
+            self._send_whole(self._whole or (500, b"", NO_HEADERS))
+        return not (self.closes or self._request.broken)
+
+    def _send_whole(self, whole: _Whole) -> None:
+        status, body, headers = whole
+        self._answered = True
+        has_body = self._may_have_body(status)
+        # A 204 has no length (RFC 9110 §8.6).
+        framing = "" if status == 204 else f"Content-Length: {len(body)}\r\n"
+        head = self._head(status, headers, framing, typed=bool(body) and has_body)
+        if not has_body:
+            self._protocol.write(head)
+        elif len(body) <= _TOGETHER:
+            self._protocol.write(head + body)
+        else:
+            self._protocol.write(head)
+            self._protocol.write(body)
+
+    def _close_unless_body_comes(self) -> None:
+        """End the connection behind an answer where the client need not send its body any more.
+
+        What it sends next may be a request, which would be read as that body (RFC 9110 §10.1.1).
+        """
+        if not self._request.complete and self._body_is_held_back():
+            self.closes = True
+
+    @property
+    def unsent_bytes(self) -> int:
+        transport = self._protocol.transport
+        return 0 if transport is None else transport.get_write_buffer_size()
+
+    async def _begin(self, status: int, headers: Mapping[str, str], first: bytes) -> None:
+        if self._protocol.transport is None:
+            raise ClientLeft
+        self._close_unless_body_comes()
+        framing = ""
+        if not (self._bodiless or "content-length" in map(str.lower, headers)):
+            if self.version == "1.1":
+                self._chunks, framing = True, CHUNKED
+            else:
+                self.closes = True  # it ends with its connection (RFC 9112 §6.3)
+        self._answered = True
+        self._unsent_head = self._head(status, headers, framing, typed=not self._bodiless)
+        if first:
+            self._send_piece(first, b"")
+        else:  # with one that comes in this turn of the loop, or by itself
+            asyncio.get_running_loop().call_soon(self._send_head)
+
+    def _send_head(self) -> None:
+        """Write a head that is not written yet."""
+        head, self._unsent_head = self._unsent_head, b""
+        if head:
+            self._protocol.write(head)
+
+    async def _write(self, piece: bytes) -> None:
+        self._send_piece(piece, b"")
+        protocol = self._protocol
+        if protocol.writing_paused or protocol.transport is None:
+            await protocol.room()
+
+    async def _end(self, last: bytes, otherwise: bytes) -> None:
+        self._send_piece(last, LAST_CHUNK if self._chunks else b"")
+        await self._protocol.room()
+
+    def _send_piece(self, piece: bytes, end: bytes) -> None:
+        head, self._unsent_head = self._unsent_head, b""
+        if self._chunks and piece:
+            data = b"%b%x\r\n%b\r\n%b" % (head, len(piece), piece, end)
+        else:
+            data = head + piece + end
+        if data:
+            self._protocol.write(data)
+
+    async def upgrade(self, headers: Mapping[str, str]) -> None:
+        self._answered = True
+        self._protocol.write(self._head(101, headers))
+
+    async def open(self, status: int, headers: Mapping[str, str]) -> Duplex:
+        protocol, request = self._protocol, self._request
+        if request.broken:
+            raise _broken_body()
+        # Its client sends the body after this, and might take the response alone for a refusal.
+        self._continue_once()
+        if protocol.transport is None:
+            raise ConnectionResetError("the client left")
+        self.closes = self._answered = True
+        protocol.write(self._head(status, headers, CHUNKED))
+        # HTTP/1.1 has no ping (clause 1.4-4).
+        watch_by_tcp(protocol.transport, HTTP2_PING_INTERVAL, CLIENT_PINGS_UNANSWERED)
+        duplex = protocol.duplex = Http1Duplex(request, protocol.read, protocol.transport)
+        self._handed_over = True
+        return duplex
+
+    def hand_over(self, connection: FrameConnection) -> None:
+        self._handed_over = True
+        # Told of the transport's end at once, the server would cancel us, and we see the stream to
+        # its end.
+        connection.take_over_from(self._protocol, tell_end=False)
+
+    # --- The end ---------------------------------------------------------------------------------
+
+    def abort(self) -> None:
+        transport = self._protocol.transport
+        if transport is not None and self.version == "1.0" and self.answered:
+            # There the connection's orderly end would say that the response is whole.
+            sock = transport.get_extra_info("socket")
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
+        self._protocol.abort()
+
+    def let_go(self) -> None:
+        """Have the connection let go of a transport that was handed over, whose time is over."""
+        if self._handed_over:
+            self._protocol.release()
+
+    def _head(
+        self,
+        status: int,
+        headers: Mapping[str, str],
+        framing: str = "",
+        *,
+        typed: bool = False,
+    ) -> bytes:
+        """The response's head.
+
+        Args:
+            status: the response's.
+            headers: the response's.
+            framing: the line that says where its body ends.
+            typed: whether there is a body, which has a type (RFC 9110 §8.3).
+        """
+        own = f"x-amzn-requestid: {self.request_id}\r\nServer: partway\r\n"
+        if typed and "Content-Type" not in headers and not _has_type(headers):
+            own += "Content-Type: application/octet-stream\r\n"
+        return response_head(self.version, status, headers, own + framing, keeps=not self.closes)
+
+
+def _has_type(headers: Mapping[str, str]) -> bool:
+    """Whether a response says what its body is, however that is spelt."""
+    return "content-type" in map(str.lower, headers)
+
+
+def _broken_body() -> InputValidationError:
+    return InputValidationError("the request's body is not valid HTTP/1.1", "MalformedBody")

@@ -1,0 +1,318 @@
+"""Which streams may be open on HTTP/2 connections, of one or of all, and when each one closes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+from h2.errors import ErrorCodes
+
+from partway.gateway.http.connection_admission import Visitor
+from partway.gateway.http.exchange import Exchange
+from partway.gateway.http.fullest import Fullest
+from partway.gateway.http.http2.sending import Outlet
+from partway.gateway.limits import (
+    HTTP2_IDLE_TIMEOUT,
+    HTTP2_MAX_STREAMS_IN_ALL,
+    HTTP2_PREMATURE_AFTER,
+    HTTP2_PREMATURE_SECONDS,
+    HTTP2_PREMATURE_SHARE,
+    HTTP2_RESERVED_STREAMS,
+    SHARE_OF_ONE,
+)
+from partway.log_lines import LogLine
+from partway.protocol import limits
+from partway.protocol.connection import Cancellable
+from partway.protocol.http2.frames import goaway
+from partway.protocol.http2.gate import FrameGate
+
+log = logging.getLogger("partway.http2")
+
+#: GOAWAY of a server that will still answer what is under way to it (RFC 9113 §6.8).
+_EVERY_STREAM = 2**31 - 1
+
+
+Dispatch = Callable[[Exchange], Awaitable[None]]
+
+#: Whether a request, by its method and path, is one that the reserve is for.
+InReserve = Callable[[str, str], bool]
+
+
+class Open(Protocol):
+    """An HTTP/2 connection, as its server sees it."""
+
+    def announce_end(self) -> None:
+        """Send GOAWAY; new streams are still answered."""
+
+    def close_when_idle(self) -> None:
+        """Take no new stream; close now, or once the last one is over."""
+
+    def abort(self) -> None:
+        """End the transport at once."""
+
+
+class Unended(Protocol):
+    """Streams of one connection that are over but for the client's end of them."""
+
+    def __len__(self) -> int: ...
+
+    def reset_oldest(self) -> None:
+        """Reset the one that is over for longest."""
+
+
+class Connections:
+    """The connections of one server, and what they share.
+
+    Args:
+        dispatch: answers an exchange.
+        on_closed_to_new: told what a client sent too much of.
+        max_streams: streams that one connection may have open at once.
+        in_reserve: whether a request is one that the reserve of streams is for.
+
+    Attributes:
+        open: the open connections.
+        streams: how many streams are open on all connections together.
+        late: how many more are over but for their clients' ends of them.
+        unended: the connections that have some of those, by how many.
+        closed: set when a connection closes.
+    """
+
+    def __init__(
+        self,
+        dispatch: Dispatch,
+        on_closed_to_new: Callable[[str], None],
+        max_streams: int,
+        in_reserve: InReserve = lambda *_: False,
+    ) -> None:
+        self.dispatch = dispatch
+        self.on_closed_to_new = on_closed_to_new
+        self.max_streams = max_streams
+        self.in_reserve = in_reserve
+        self.open: set[Open] = set()
+        self.streams = 0
+        self._streams_of: dict[str, int] = {}  # by peer
+        self.late = 0
+        self.unended = Fullest[Unended]()
+        self.closed = asyncio.Event()
+
+    def full(self, visitor: Visitor, *, reserved: bool) -> bool:
+        """Whether a connection takes no other stream, since all of them or its peer's are open.
+
+        Args:
+            visitor: the connection.
+            reserved: whether the stream's request is one that the reserve is for.
+        """
+        most = HTTP2_MAX_STREAMS_IN_ALL
+        share = most if visitor.trusted else most // SHARE_OF_ONE
+        more = HTTP2_RESERVED_STREAMS if reserved else 0
+        return self.streams >= most + more or self._streams_of.get(visitor.peer, 0) >= share + more
+
+    def stream_began(self, visitor: Visitor) -> None:
+        """Count a stream that is open from here on."""
+        self.streams += 1
+        self._streams_of[visitor.peer] = self._streams_of.get(visitor.peer, 0) + 1
+
+    def stream_over(self, visitor: Visitor) -> None:
+        """Count a stream that is open no more."""
+        self.streams -= 1
+        left = self._streams_of.pop(visitor.peer) - 1
+        if left:
+            self._streams_of[visitor.peer] = left
+
+
+class Http2Lifetime:
+    """Which streams a connection takes, and when it takes none and closes.
+
+    The owner asks :meth:`takes_a_stream` before it begins one, tells of each stream's beginning and
+    end, calls :meth:`review` after every turn, and :meth:`lost` once the transport is gone.
+
+    Rules:
+        1. A stream too many, on this connection, on all of them or on those of its peer, is refused
+           by itself; what the reserve is for has some of all streams for itself. One that is over
+           but for the client's end of it does not count: those have bounds of their own.
+        2. Without a stream the connection closes: after REQUEST_HEAD_TIMEOUT where there was none
+           yet, or where the client has said GOAWAY and so closes itself when it has read all; after
+           HTTP2_IDLE_TIMEOUT otherwise.
+        3. Too much of what costs (the gate's rule 2), more refusals than the connection has a
+           budget for (rule 4 of :class:`~partway.gateway.http.unauthenticated_clients.Strangers`), or rapid
+           reset below the rate that the gate lets pass, closes the connection to new streams. Those
+           that run go on.
+        4. Closed to new streams, it closes with the last of them, and its client's end of it, once
+           what is unsent is taken.
+        5. A last stream that a GOAWAY has named is not raised by a later one (RFC 9113 §6.8).
+
+    Args:
+        gate: the connection's gate.
+        out: the connection's transport.
+        siblings: the connections of its server.
+        flush: writes what the HTTP/2 library has to send.
+        on_closing: called when it is closed to new streams.
+        call_later: calls back after a time, as the event loop does.
+        visitor: the connection, as the crowd has it.
+
+    Attributes:
+        closing: whether it takes no new stream, and closes with its last one.
+        visitor: the connection, as the crowd has it.
+    """
+
+    def __init__(
+        self,
+        gate: FrameGate,
+        out: Outlet,
+        siblings: Connections,
+        *,
+        flush: Callable[[], None],
+        on_closing: Callable[[], None],
+        call_later: Callable[..., Cancellable],
+        visitor: Visitor,
+    ) -> None:
+        self.closing = False
+        self.visitor = visitor
+        self._gate = gate
+        self._out = out
+        self._siblings = siblings
+        self._flush = flush
+        self._on_closing = on_closing
+        self._call_later = call_later
+        self._open = 0
+        self._unended = 0  # over, but for the client's end of them
+        self._over = 0
+        self._premature = 0
+        self._idle: Cancellable | None = None
+        self._idle_after(limits.REQUEST_HEAD_TIMEOUT)
+
+    # --- From the server -------------------------------------------------------------------------
+
+    def announce_end(self) -> None:
+        """Send GOAWAY; new streams are still answered (RFC 9113 §6.8)."""
+        if not self.closing:  # rule 5
+            self._out.write(goaway(_EVERY_STREAM, ErrorCodes.NO_ERROR))
+
+    def close_when_idle(self) -> None:
+        """Take no new stream; close now, or once the last one is over."""
+        if not self.closing:
+            self._close_to_new(ErrorCodes.NO_ERROR)
+        self.close_if_done()
+
+    def abort(self) -> None:
+        """End the transport at once."""
+        self._out.abort()
+
+    def drop(self) -> None:
+        """Close at once, for others need the place; which requests were answered is still said.
+
+        Not where that could be waited for: by a client that takes nothing, or with TLS, whose end
+        has two sides.
+        """
+        if self._out.unsent or self._out.encrypted:
+            self._out.abort()
+            return
+        self._out.write(goaway(self._gate.last_stream, ErrorCodes.NO_ERROR))
+        self._out.close()
+
+    # --- From the connection's streams -----------------------------------------------------------
+
+    def takes_a_stream(self, *, reserved: bool = False) -> bool:
+        """Whether one more stream may begin (rule 1).
+
+        Args:
+            reserved: whether its request is one that the reserve is for.
+        """
+        return self._open < self._siblings.max_streams and not self._siblings.full(
+            self.visitor, reserved=reserved
+        )
+
+    @property
+    def streams(self) -> int:
+        """How many streams there are, those included that are over but for the client's end."""
+        return self._open + self._unended
+
+    def stream_began(self) -> None:
+        """Note that a stream is open from here on."""
+        self._open += 1
+        self._siblings.stream_began(self.visitor)
+        self._cancel_idle()
+
+    def stream_reset(self, age: float) -> None:
+        """Note that a stream was reset, by the client or for what the client sent.
+
+        :meth:`stream_over` follows.
+
+        Args:
+            age: seconds since the stream began.
+        """
+        if age < HTTP2_PREMATURE_SECONDS:
+            self._premature += 1
+
+    def stream_over(self) -> None:
+        """Note that nothing more is sent on one of the streams."""
+        self._open -= 1
+        self._siblings.stream_over(self.visitor)
+        self._over += 1
+        if self._open or self._out.gone:
+            return
+        if self.closing:  # behind what is being sent
+            asyncio.get_running_loop().call_soon(self.close_if_done)
+        elif self._gate.client_goes:
+            self._idle_after(limits.REQUEST_HEAD_TIMEOUT)
+        else:
+            self._idle_after(HTTP2_IDLE_TIMEOUT)
+
+    def stream_unended(self) -> None:
+        """Note that a stream is over but for the client's end of it: it is waited for (rule 4)."""
+        self._unended += 1
+
+    def client_ended(self) -> None:
+        """Note that a stream which was over but for the client's end of it is ended, or reset."""
+        self._unended -= 1
+
+    # --- From the connection ---------------------------------------------------------------------
+
+    def review(self) -> None:
+        """Close to new streams if the client has done too much (rule 3)."""
+        if self.closing:
+            return
+        too_much = self._gate.overdone or self._premature_resets()
+        if too_much is None and self.visitor.account.overdrawn:
+            too_much = "refused requests"
+        if too_much is not None:
+            closed = "a connection takes no more streams"
+            log.warning(LogLine(closed, too_much=too_much, peer=self._out.peer))
+            self._siblings.on_closed_to_new(too_much)
+            self._close_to_new(ErrorCodes.ENHANCE_YOUR_CALM)
+
+    def close_if_done(self) -> None:
+        """Close the connection if there is nothing left to wait for (rule 4)."""
+        if self.closing and not self._open and not self._unended and not self._out.gone:
+            self._flush()
+            self._out.close(gently=True)
+
+    def lost(self) -> None:
+        """Note that the transport is gone."""
+        self._cancel_idle()
+        self.visitor.leave()
+
+    # --- Inside ----------------------------------------------------------------------------------
+
+    def _premature_resets(self) -> str | None:
+        """Name what the client overdoes if many streams were reset early, however slowly."""
+        limit = HTTP2_PREMATURE_SHARE * self._over
+        many = self._over >= HTTP2_PREMATURE_AFTER and self._premature > limit
+        return "premature resets" if many else None
+
+    def _close_to_new(self, code: ErrorCodes) -> None:
+        # Not by h2, which would send nothing more itself.
+        self.closing = True
+        self._gate.close_to_new()
+        self._out.write(goaway(self._gate.last_stream, code))
+        self._on_closing()
+
+    def _idle_after(self, seconds: float) -> None:
+        self._idle = self._call_later(seconds, self.close_when_idle)
+
+    def _cancel_idle(self) -> None:
+        if self._idle is not None:
+            self._idle.cancel()
+            self._idle = None

@@ -1,0 +1,398 @@
+"""When bytes leave an HTTP/2 connection: turns, windows, and one write for many frames.
+
+:class:`Http2Sender` decides it. It has a :class:`FairScheduler` for the streams' turns and an
+:class:`Outlet` for the transport.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sized
+from contextlib import suppress
+from typing import Protocol
+
+from h2.exceptions import ProtocolError
+
+from partway.gateway.http.http2.library import ServerLibrary
+from partway.gateway.limits import (
+    HTTP2_HELD_BACK,
+    HTTP2_HOLD_BACK_FROM,
+    HTTP2_MAX_UNSENT,
+    HTTP2_OPENING_WINDOW,
+)
+from partway.log_lines import LogLine
+from partway.protocol import limits
+from partway.protocol.connection import Cancellable
+from partway.protocol.gathering import gathering
+from partway.protocol.half_close import half_close
+from partway.protocol.lingering import Lingering
+
+log = logging.getLogger("partway.http2")
+
+#: DATA is put together up to this size before it is written, and streams take turns.
+_WRITE_SIZE = 64 * limits.KIB
+
+#: Streams that may find the connection's window too small for their last event before the rest
+#: are left to wait for more of it.
+_FRUITLESS_TURNS = 8
+
+
+class SendingStream(Protocol):
+    """A stream, as the sender sees it."""
+
+    stream_id: int
+
+    def send_frame(self) -> int:
+        """Send what fits one DATA frame and the window; returns how many bytes."""
+
+    @property
+    def wants_to_send(self) -> bool:
+        """Whether :meth:`send_frame` has something to do."""
+
+    @property
+    def uses_whole_window(self) -> bool:
+        """Whether the stream's next bytes may use those held back for a last event."""
+
+
+class Http2Sender:
+    """The one owner of when bytes leave a connection.
+
+    Rules:
+        1. Outside of a read bytes leave at once. During a read they leave in one write at its end,
+           with everything else that comes of the read (:mod:`partway.protocol.gathering`). On a
+           connection with several open streams they leave in the loop's next turn: the containers
+           of other streams may have answered at the same time.
+        2. Streams with DATA take turns, one frame each (:class:`FairScheduler`). Up to
+           ``_WRITE_SIZE`` bytes of DATA are one write.
+        3. No stream has a turn while the transport is over its high-water mark. Frames that h2
+           has to send leave all the same; :class:`Outlet` bounds them.
+        4. HTTP2_HELD_BACK bytes of a stream's window stay free for a last event, where a client's
+           window is HTTP2_HOLD_BACK_FROM bytes or more (clause 2.3-6).
+
+    Args:
+        out: the connection's transport.
+        library: the connection's h2.
+        open_streams: the connection's open streams.
+        on_flushed: called after each flush.
+
+    Attributes:
+        uncut: up to this size an event is not cut at the end of the window (clause 2.3-6).
+    """
+
+    def __init__(
+        self,
+        out: Outlet,
+        library: ServerLibrary,
+        open_streams: Sized,
+        on_flushed: Callable[[], None],
+    ) -> None:
+        self.uncut = HTTP2_OPENING_WINDOW // 4
+        self._out = out
+        self._h2 = library
+        self._open = open_streams
+        self._on_flushed = on_flushed
+        self._call_soon = asyncio.get_running_loop().call_soon
+        self._schedule = FairScheduler(self)
+        self._hold_back = HTTP2_HELD_BACK
+        self._due = False
+        self._paused = False
+
+    # --- When ------------------------------------------------------------------------------------
+
+    def soon(self) -> None:
+        """Send what h2 has, and what streams have, at the time that rule 1 says."""
+        if self._due or self._out.gone:
+            return
+        batch = gathering.connections
+        if batch is None:
+            self.flush()
+        elif len(self._open) > 1:
+            self._due = True
+            self._call_soon(self.flush)
+        else:
+            self._due = True
+            batch.append(self)
+
+    def flush(self) -> None:
+        """Send now: let streams take turns, and write."""
+        self._due = True  # what streams cause while they send is sent below
+        try:
+            while not self._out.gone:
+                more = not self._paused and self._schedule.send(_WRITE_SIZE)
+                self.flush_library()
+                if not more:
+                    break
+        finally:
+            self._due = False
+        self._on_flushed()
+
+    def flush_library(self) -> None:
+        """Write what h2 has to send, and give streams no turn."""
+        data = self._h2.data_to_send()
+        if data:
+            self._out.write(data)
+
+    def pause(self) -> None:
+        """Give streams no turns (rule 3)."""
+        self._paused = True
+
+    def resume(self) -> None:
+        """Give streams turns again."""
+        self._paused = False
+        self.flush()
+
+    # --- From streams ----------------------------------------------------------------------------
+
+    def stream_ready(self, stream: SendingStream) -> None:
+        """Call the stream's :meth:`~SendingStream.send_frame` soon, in its turn."""
+        self._schedule.add(stream)
+        self.soon()
+
+    def stream_over(self, stream: SendingStream) -> None:
+        """Give a stream no turn any more."""
+        self._schedule.remove(stream)
+
+    def send_head(
+        self, stream_id: int, headers: list[tuple[str, str]], *, end: bool = False
+    ) -> None:
+        """Send a response's head, together with what follows it; or what ends it, its trailers."""
+        with suppress(ProtocolError):  # the client has reset it; the event that says so follows
+            self._h2.send_headers(stream_id, headers, end_stream=end)
+        if end:
+            self.soon()
+
+    def send_data(self, stream_id: int, data: bytes, *, end: bool) -> None:
+        """Send one DATA frame, within the window."""
+        with suppress(ProtocolError):  # as above
+            if end:
+                self._h2.send_data(stream_id, data, end_stream=True)
+            else:
+                self._h2.send_plain_data(stream_id, data)
+        self.soon()
+
+    def give_credit(self, stream_id: int, size: int) -> None:
+        """Let the client send more on a stream."""
+        try:
+            self._h2.increment_flow_control_window(size, stream_id)
+        except (ProtocolError, KeyError):  # h2 has forgotten the stream
+            return
+        self.soon()
+
+    def ping(self, payload: bytes) -> int:
+        """Send PING at once; returns its position for :meth:`flushed`."""
+        if not self._out.closed:
+            self._h2.ping(payload)
+            self.flush_library()
+        return self._out.written
+
+    def flushed(self, position: int) -> bool:
+        """Whether the socket has taken everything up to ``position``."""
+        return self._out.written - self._out.unsent >= position
+
+    # --- Windows ---------------------------------------------------------------------------------
+
+    def window(self, stream_id: int, *, whole: bool) -> int:
+        """Bytes that may be sent now; only if ``whole`` with those held back (rule 4)."""
+        stream = self._h2.streams.get(stream_id)
+        if stream is None or self._out.gone:
+            return 0
+        own = stream.outbound_flow_control_window - (0 if whole else self._hold_back)
+        return min(own, self._h2.outbound_flow_control_window)
+
+    def own_window(self, stream: SendingStream) -> int:
+        """Bytes that a stream's own window has for what the stream sends next."""
+        library = self._h2.streams.get(stream.stream_id)
+        held_back = 0 if stream.uses_whole_window else self._hold_back
+        return library.outbound_flow_control_window - held_back if library is not None else 0
+
+    def shared_window(self) -> int:
+        """Bytes that the connection's window has."""
+        return self._h2.outbound_flow_control_window
+
+    def window_opened(self, stream: SendingStream | None) -> None:
+        """Note that more may be sent: on one stream, or (None) on all together."""
+        if stream is not None:
+            self._schedule.window_opened(stream)
+        self.soon()
+
+    def initial_window_changed(self) -> None:
+        """Note that the client has changed every stream's window (RFC 9113 §6.9.2)."""
+        initial = self._h2.remote_settings.initial_window_size
+        holds = initial >= HTTP2_HOLD_BACK_FROM
+        self._hold_back = HTTP2_HELD_BACK if holds else 0
+        self.uncut = initial // 4 if holds else 0  # a client that reads leaves half of it open
+        self._schedule.every_window_changed()
+        self.soon()
+
+
+class Windows(Protocol):
+    """How many bytes may be sent now."""
+
+    def own_window(self, stream: SendingStream) -> int:
+        """Bytes that a stream's own window allows for what the stream sends next."""
+
+    def shared_window(self) -> int:
+        """Bytes that the connection's window allows."""
+
+
+class FairScheduler:
+    """The streams with something to send, in their order.
+
+    Streams that wait for their own window are kept apart from those that wait for the connection's.
+    A byte more of the connection's window then costs a few turns, not one for each of a thousand
+    streams.
+
+    Args:
+        windows: the connection's and its streams' windows.
+    """
+
+    def __init__(self, windows: Windows) -> None:
+        self._windows = windows
+        self._ready: dict[SendingStream, None] = {}
+        self._waiting_for_shared: dict[SendingStream, None] = {}
+        self._waiting_for_own: dict[SendingStream, None] = {}
+
+    def add(self, stream: SendingStream) -> None:
+        """Give a stream that has something to send its place in the order."""
+        if stream not in self._waiting_for_own and stream not in self._waiting_for_shared:
+            self._ready[stream] = None
+
+    def remove(self, stream: SendingStream) -> None:
+        """Forget a stream that is over."""
+        for queue in (self._ready, self._waiting_for_shared, self._waiting_for_own):
+            queue.pop(stream, None)
+
+    def window_opened(self, stream: SendingStream) -> None:
+        """Note that a stream's own window has grown."""
+        if stream in self._waiting_for_own:
+            del self._waiting_for_own[stream]
+            self._ready[stream] = None
+
+    def every_window_changed(self) -> None:
+        """Note that every stream's own window has changed."""
+        self._ready |= self._waiting_for_own
+        self._waiting_for_own.clear()
+
+    def send(self, size: int) -> bool:
+        """Let streams send, one frame in each turn, until ``size`` bytes or more are sent.
+
+        Returns:
+            Whether streams may have more to send now.
+        """
+        fruitless = 0
+        while size > 0:
+            if (
+                self._waiting_for_shared
+                and fruitless < _FRUITLESS_TURNS
+                and self._windows.shared_window() > 0
+            ):
+                queue = self._waiting_for_shared
+            elif self._ready:
+                queue = self._ready
+            else:
+                return False
+            stream = next(iter(queue))
+            del queue[stream]
+            sent = stream.send_frame()
+            size -= sent
+            if not stream.wants_to_send:
+                continue
+            if sent:
+                self._ready[stream] = None
+            elif self._windows.own_window(stream) >= max(1, self._windows.shared_window()):
+                self._waiting_for_shared[stream] = None
+                fruitless += 1
+            else:
+                self._waiting_for_own[stream] = None
+        return True
+
+
+class Outlet:
+    """A transport's writing side. Its owner tells it when the transport is gone.
+
+    Args:
+        transport: the connection's transport.
+        peer: the client's address, for logs.
+        call_later: calls back after a time, as the event loop does.
+
+    Attributes:
+        written: bytes written since the beginning.
+        peer: the client's address.
+        gone: whether the transport is gone.
+        encrypted: whether there is TLS under it.
+    """
+
+    def __init__(
+        self, transport: asyncio.Transport, peer: str, call_later: Callable[..., Cancellable]
+    ) -> None:
+        self.written = 0
+        self._transport = transport
+        self.peer = peer
+        self.gone = False
+        self._call_later = call_later
+        self.encrypted = transport.get_extra_info("sslcontext") is not None
+        self._shut = False
+        self._finishing: Cancellable | None = None
+
+    @property
+    def closed(self) -> bool:
+        """Whether nothing more goes out, and nothing that comes in matters."""
+        return self.gone or self._shut or self._transport.is_closing()
+
+    @property
+    def unsent(self) -> int:
+        """Bytes that the socket has not taken."""
+        return 0 if self.gone else self._transport.get_write_buffer_size()
+
+    def write(self, data: bytes) -> None:
+        """Write bytes; a client that takes nothing while it provokes more and more is cut."""
+        if self.closed:
+            return
+        self.written += len(data)
+        self._transport.write(data)
+        if self.unsent > limits.WRITE_HIGH_WATER + HTTP2_MAX_UNSENT:
+            log.warning(LogLine("a client takes no answers to its own frames", peer=self.peer))
+            self._transport.abort()
+
+    def close(self, *, gently: bool = False) -> None:
+        """Close, once what is unsent is taken; a client that takes nothing of it is cut.
+
+        Args:
+            gently: read and drop what the client still sends, until it ends its side, for
+                LINGER_TIMEOUT at most. Unread bytes would make TCP send RST, which erases the last
+                events (clauses 2.3-6, 2.7-1).
+        """
+        if self.closed:
+            return
+        if gently and half_close(self._transport):
+            self._shut = True
+            self._transport.resume_reading()  # it may have waited for its turn
+        else:
+            self._transport.close()
+        self._look_later(Lingering(self.unsent))
+
+    def abort(self) -> None:
+        """End the transport at once."""
+        if not self.gone:
+            self._transport.abort()
+
+    def lost(self) -> None:
+        """Note that the transport is gone."""
+        if self._finishing is not None:
+            self._finishing.cancel()
+        if not self.gone:
+            self.gone = True
+            del self._transport  # and TLS's buffers with it
+
+    def _look_later(self, lingering: Lingering) -> None:
+        self._finishing = self._call_later(lingering.interval, self._keep_finishing, lingering)
+
+    def _keep_finishing(self, lingering: Lingering) -> None:
+        unsent = self.unsent
+        if unsent and lingering.look(unsent):
+            self._look_later(lingering)
+        elif unsent or not self.encrypted:
+            self.abort()
+        # Else the rest is with the transport below TLS, which has its own time (the loop's
+        # ssl_shutdown_timeout), and whose bytes nobody else can see.

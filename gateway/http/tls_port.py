@@ -1,0 +1,193 @@
+"""A port with TLS whose connections count from the moment they are accepted (clause 2.5-3)."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import functools
+import logging
+import socket
+import ssl
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import Any, Final
+
+from partway.gateway.http.connection_admission import Visitor
+from partway.gateway.limits import (
+    ACCEPT_PAUSE,
+    TLS_CONNECTION_BYTES,
+    TLS_CONNECTION_BYTES_ASYNCIO,
+    TLS_HANDSHAKE_TIMEOUT,
+)
+from partway.log_lines import LogLine
+from partway.protocol.limits import ACCEPT_BACKLOG, REQUEST_HEAD_TIMEOUT
+
+log = logging.getLogger("partway.listener")
+
+#: The first byte of a client that speaks TLS: the type of its record, handshake (RFC 8446 §5.1).
+_HANDSHAKE: Final = b"\x16"
+
+#: What one hears that begins otherwise: a fatal alert, unexpected_message (RFC 8446 §5, §6).
+_ALERT: Final = b"\x15\x03\x03\x00\x02\x02\x0a"
+
+#: Bytes that such a client has sent and that are read: to close with them unread sends TCP's RST,
+#: which may erase the alert.
+_DISCARDED: Final = 64 * 1024
+
+#: Errors of accept() that leave a connection in the kernel's queue: no descriptor, no memory.
+_EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+
+
+class TlsPort:
+    """A port that accepts connections and does their TLS handshakes, each in a task.
+
+    A server of asyncio's would tell of a connection only once its handshake is done, so that
+    thousands of half-done ones would count as none.
+
+    Args:
+        context: the server's side of TLS.
+        factory: makes the protocol of a connection whose handshake is done.
+        enter: takes a connection in, given its client's address and what ends it; None where it is
+            to be closed.
+    """
+
+    def __init__(
+        self,
+        context: ssl.SSLContext,
+        factory: Callable[[Visitor], asyncio.Protocol],
+        enter: Callable[[str, Callable[[], None]], Visitor | None],
+    ) -> None:
+        self._context = context
+        self._factory = factory
+        self._enter = enter
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._handshakes: set[asyncio.Task[None]] = set()
+
+    @property
+    def handshakes(self) -> int:
+        """How many connections are at their handshake."""
+        return len(self._handshakes)
+
+    async def start(self, host: str, port: int) -> tuple[str, int]:
+        """Listen on all of a host's addresses; returns one of them, and the real port.
+
+        Raises:
+            OSError: an address is taken, or not this machine's.
+        """
+        loop = asyncio.get_running_loop()
+        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        listening: list[socket.socket] = []
+        try:
+            for family, _, _, _, (address, *_) in dict.fromkeys(found):
+                place = (str(address), port)
+                listening.append(socket.create_server(place, family=family, backlog=ACCEPT_BACKLOG))
+                port = listening[0].getsockname()[1]  # the same one on every address
+        except OSError:
+            for sock in listening:
+                sock.close()
+            raise
+        for sock in listening:
+            sock.setblocking(False)
+            self._own(self._tasks, self._accept(sock))
+        name = listening[0].getsockname()
+        return name[0], name[1]
+
+    def stop(self) -> None:
+        """Accept nothing more, and give up handshakes that are not done."""
+        for task in (*self._tasks, *self._handshakes):
+            task.cancel()
+
+    async def _accept(self, listening: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        with listening:
+            while True:
+                try:
+                    accepted, peer = await loop.sock_accept(listening)
+                except OSError as error:
+                    if error.errno in _EXHAUSTED:
+                        log.warning(LogLine("no connection can be accepted", reason=error.strerror))
+                        await asyncio.sleep(ACCEPT_PAUSE)  # nothing tells when there is room
+                    continue  # else a client that has left already
+                visitor = self._enter(peer[0], functools.partial(_end, accepted))
+                if visitor is None:
+                    accepted.close()
+                    continue
+                plain = isinstance(loop, asyncio.BaseEventLoop)
+                visitor.weighs(TLS_CONNECTION_BYTES_ASYNCIO if plain else TLS_CONNECTION_BYTES)
+                self._own(self._handshakes, self._take(accepted, peer[0], visitor))
+
+    async def _take(self, accepted: socket.socket, peer: str, visitor: Visitor) -> None:
+        """Do a connection's handshake; without it the connection is gone."""
+        done = False
+        try:
+            done = await self._shake_hands(accepted, peer, visitor)
+        finally:
+            if not done:
+                visitor.leave()
+
+    async def _shake_hands(self, accepted: socket.socket, peer: str, visitor: Visitor) -> bool:
+        """Do a handshake; returns whether it was done, and the connection is its protocol's."""
+        begun = False
+        try:
+            accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            async with asyncio.timeout(TLS_HANDSHAKE_TIMEOUT):
+                begins = await _first_byte(accepted)
+            async with asyncio.timeout(REQUEST_HEAD_TIMEOUT):
+                await visitor.account.turn()  # who waits costs nothing: its place is no fault
+            if begins not in (_HANDSHAKE, b""):
+                visitor.account.left(encrypted=False)
+                _refuse_cleartext(accepted)
+                log.info(
+                    LogLine("no TLS handshake", peer=peer, reason="the client speaks in clear")
+                )
+                return False
+            begun = True
+            await asyncio.get_running_loop().connect_accepted_socket(
+                lambda: self._factory(visitor),
+                accepted,
+                ssl=self._context,
+                ssl_handshake_timeout=TLS_HANDSHAKE_TIMEOUT,
+            )
+        except OSError as error:  # an SSLError is one, and so is the timeout
+            reason = getattr(error, "reason", None) or type(error).__name__
+            if begun:
+                visitor.account.left(encrypted=True)
+            log.info(LogLine("no TLS handshake", peer=peer, reason=reason))
+            accepted.close()
+            return False
+        return True
+
+    @staticmethod
+    def _own(tasks: set[asyncio.Task[None]], work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
+
+
+async def _first_byte(accepted: socket.socket) -> bytes:
+    """Wait until a client has said something, or left; its first byte, which stays unread."""
+    loop = asyncio.get_running_loop()
+    readable = asyncio.Event()
+    loop.add_reader(accepted, readable.set)
+    try:
+        await readable.wait()
+    except BaseException:
+        accepted.close()
+        raise
+    finally:
+        loop.remove_reader(accepted)
+    return accepted.recv(1, socket.MSG_PEEK)
+
+
+def _end(accepted: socket.socket) -> None:
+    """End a connection at its handshake, which sees its end and closes it."""
+    with suppress(OSError):  # the client has left
+        accepted.shutdown(socket.SHUT_RDWR)
+
+
+def _refuse_cleartext(accepted: socket.socket) -> None:
+    """Tell a client that does not speak TLS that this port does, and close."""
+    with accepted:
+        accepted.send(_ALERT)
+        accepted.shutdown(socket.SHUT_WR)
+        accepted.recv(_DISCARDED)
