@@ -20,7 +20,6 @@ from partway.gateway.apis.manifests import MANIFESTS
 from partway.gateway.apis.switched_off import routes_of_switched_off
 from partway.gateway.arns import Arns
 from partway.gateway.clock import LoopClock
-from partway.gateway.fleet.dialler import Dialler, dial_container
 from partway.gateway.fleet.fleet import Fleet
 from partway.gateway.fleet.leftover_containers import (
     LeftoverContainers,
@@ -41,7 +40,6 @@ from partway.gateway.http.peers import TrustedProxies
 from partway.gateway.http.routes import Route
 from partway.gateway.http.unauthenticated_clients import Strangers
 from partway.gateway.limits import SETTLING_TIMEOUT
-from partway.gateway.operations.bidirectional import BidirectionalStream
 from partway.gateway.operations.status import Status
 from partway.gateway.process_metrics import ProcessMetrics
 from partway.gateway.quota import Quota, QuotaLimits
@@ -51,6 +49,8 @@ from partway.gateway.storage.disk_recovery import NEEDS_DISK, DiskRecovery, Disk
 from partway.gateway.storage.file_threads import on_thread
 from partway.gateway.storage.store.memory import MemoryStore
 from partway.gateway.storage.store.store import Store
+from partway.gateway.streams.bidirectional import BidirectionalStream
+from partway.gateway.streams.dialler import Dialler, dial_container
 from partway.gateway.streams.registry import Streams
 
 if TYPE_CHECKING:

@@ -63,6 +63,7 @@ from partway.gateway.endpoint_settings.tables import (
 from partway.gateway.fleet.commands import program_of
 from partway.gateway.fleet.endpoints import Attached, Endpoint, InstanceTimes, Program
 from partway.gateway.fleet.limits import MAX_LAUNCHED_CONTAINERS
+from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.http.peers import network_of
 from partway.gateway.limits import (
     MAX_CONNECTIONS,
@@ -74,7 +75,6 @@ from partway.gateway.limits import (
 )
 from partway.gateway.storage.files import user_data_folder
 from partway.gateway.storage.limits import MODEL_DATA_QUOTA
-from partway.gateway.streams.policy import StreamPolicy
 from partway.gateway.tls.errors import TlsError
 from partway.gateway.tls.trust import Trust
 from partway.log_lines import LogFormat

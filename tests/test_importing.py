@@ -79,7 +79,7 @@ from partway.gateway.fleet.fleet import Fleet
 from partway.gateway.fleet.provisions import Provisions
 from partway.gateway.fleet.routing import Router
 from partway.gateway.operations.admin import AdminSocket
-from partway.gateway.operations.bidirectional import BidirectionalStream
+from partway.gateway.streams.bidirectional import BidirectionalStream
 from partway.gateway.http.dispatcher import Dispatcher
 from partway.gateway.http.http1.server import Http1Server
 from partway.gateway.http.http2.server import Http2Server

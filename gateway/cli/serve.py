@@ -37,7 +37,6 @@ from partway.gateway.cli.serve_data import (
 )
 from partway.gateway.clock import Clock, LoopClock
 from partway.gateway.configuration.messages import SettingsError
-from partway.gateway.fleet.dialler import Dialler, dial_container
 from partway.gateway.fleet.ping import tell_which_answer
 from partway.gateway.gateway import Gateway, Listening
 from partway.gateway.limits import (
@@ -56,6 +55,7 @@ from partway.gateway.storage.disk_recovery import ASKING, NEEDS_DISK, TLS_PORT, 
 from partway.gateway.storage.file_threads import on_thread
 from partway.gateway.storage.files import user_data_folder
 from partway.gateway.storage.store.store import StoreError
+from partway.gateway.streams.dialler import Dialler, dial_container
 from partway.gateway.tls.errors import TlsError, TlsUnavailable
 from partway.gateway.waiting import before
 from partway.log_lines import LogLine, say_failure, say_listening, start_logging

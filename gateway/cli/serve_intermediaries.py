@@ -9,8 +9,8 @@ from pathlib import Path
 
 from partway.gateway.cli.process import descriptors_of
 from partway.gateway.configuration.messages import SettingsError
-from partway.gateway.fleet.dialler import Dialler
 from partway.gateway.settings import Settings
+from partway.gateway.streams.dialler import Dialler
 from partway.gateway.workbench.intermediary.dialler import InterposingDialler
 from partway.gateway.workbench.intermediary.faults import Rules
 from partway.gateway.workbench.intermediary.faults_file import load_faults

@@ -31,10 +31,10 @@ from partway.gateway.fleet.endpoints import (
 )
 from partway.gateway.fleet.images import is_image, resolve_image
 from partway.gateway.fleet.limits import MAX_ENDPOINT_CONTAINERS, MAX_INSTANCES
+from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.storage.places.local_roots import LocalRoots
 from partway.gateway.storage.places.locations import is_local
 from partway.gateway.storage.places.pinned_path import PinnedPath
-from partway.gateway.streams.policy import StreamPolicy
 
 #: Members of the API's inputs and outputs, by their names.
 Members = Mapping[str, Any]

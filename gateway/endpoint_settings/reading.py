@@ -36,8 +36,8 @@ from partway.gateway.fleet.endpoints import (
 )
 from partway.gateway.fleet.images import resolve_image
 from partway.gateway.fleet.limits import MAX_VARIANTS
+from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.fleet.surfaces import OF_VERTEX, PORT_VARIABLE, VertexContainer
-from partway.gateway.streams.policy import StreamPolicy
 from partway.gateway.tls.trust import Trust
 
 _OF_STREAMS: Final = frozenset(keys_of(StreamPolicy) or ())

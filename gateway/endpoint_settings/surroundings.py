@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from partway.gateway.fleet.endpoints import InstanceTimes, Program
-from partway.gateway.streams.policy import StreamPolicy
+from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.tls.trust import Trust
 
 #: Times of an instance: their names in a table, and as values.

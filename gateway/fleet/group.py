@@ -22,7 +22,7 @@ from partway.gateway.fleet.limits import (
 from partway.gateway.fleet.routing import RoutedInstance, RoutedVariant
 from partway.gateway.fleet.states import InstanceState, StartFailure
 from partway.gateway.fleet.status import VariantStatus
-from partway.gateway.streams.policy import StreamPolicy
+from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.log_lines import LogLine, TextLines
 
 log = logging.getLogger("partway.fleet")

@@ -35,10 +35,10 @@ from partway.gateway.operations.prediction_routes import (
 from partway.gateway.operations.prediction_workers import PredictionWorkers
 from partway.gateway.operations.predictions import whole_answer
 from partway.gateway.operations.prepared_body import PreparedBody
-from partway.gateway.operations.response_relay import AnswerForm
 from partway.gateway.operations.response_stream import relay_answer
 from partway.gateway.requests.prediction import PredictionPolicy
 from partway.gateway.streams.registry import Streams
+from partway.gateway.streams.response_relay import AnswerForm
 from partway.protocol.errors import InputValidationError
 from partway.protocol.http.content_codings import CONTENT_ENCODING, is_coded
 from partway.protocol.parts import StreamError

@@ -36,8 +36,8 @@ from partway.gateway.operations.invocation_headers import (
     passed_on,
 )
 from partway.gateway.operations.invocations import Invocations
-from partway.gateway.operations.response_relay import EVENTS, AnswerForm, ResponseRelay
 from partway.gateway.streams.registry import Streams
+from partway.gateway.streams.response_relay import EVENTS, AnswerForm, ResponseRelay
 from partway.protocol.errors import InputValidationError
 from partway.protocol.event_stream.writer import CONTENT_TYPE as EVENT_STREAM
 from partway.protocol.http.content_codings import CONTENT_ENCODING

@@ -10,9 +10,9 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator
 
 from partway.gateway.clock import Clock
+from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.streams.ends import Cause, ClientFault, Ending
 from partway.gateway.streams.legs import ClientLeg
-from partway.gateway.streams.policy import StreamPolicy
 from partway.gateway.streams.steps import Steps
 from partway.gateway.streams.websocket_leg import WebSocketLeg
 from partway.gateway.watch import PingWatch

@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from partway.gateway.clock import Clock, Timer
+from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.streams import ends
 from partway.gateway.streams.ends import Cause, ClientFault, Ending
 from partway.gateway.streams.legs import ClientLeg, ContainerLeg
-from partway.gateway.streams.policy import StreamPolicy
 from partway.gateway.streams.silence import SilenceWatch
 from partway.gateway.watch import StallWatch, Wait
 from partway.log_lines import LogLine

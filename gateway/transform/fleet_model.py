@@ -21,6 +21,7 @@ from partway.gateway.fleet.limits import START_TIMEOUT
 from partway.gateway.fleet.making import Means
 from partway.gateway.fleet.routing import Router
 from partway.gateway.fleet.status import EndpointState
+from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.http.connection_admission import uncounted
 from partway.gateway.operations.asking import AdmittedAlready
 from partway.gateway.operations.containers_asked import containers_asked
@@ -36,7 +37,6 @@ from partway.gateway.requests.container_requests import (
 from partway.gateway.requests.metrics import RequestMetrics
 from partway.gateway.requests.prediction import INVOCATIONS
 from partway.gateway.requests.under_way import RequestsUnderWay
-from partway.gateway.streams.policy import StreamPolicy
 from partway.gateway.transform.exchanges import Exchanges
 from partway.gateway.transform.execution_parameters import EXECUTION_PARAMETERS
 from partway.gateway.transform.limits import (

@@ -24,8 +24,8 @@ from partway.gateway.dialling import (
     dial,
 )
 from partway.gateway.fleet.launchers.process import free_port
+from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.streams.container_leg import dial as dial_container
-from partway.gateway.streams.policy import StreamPolicy
 from partway.protocol.errors import ContainerError, ServiceUnavailable
 from partway.protocol.websocket.handshake import ClientHandshake, HandshakeBroken, HandshakeRefused
 from tests.descriptors import no_descriptor_left

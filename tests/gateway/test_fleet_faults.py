@@ -16,9 +16,9 @@ import pytest
 
 from partway.gateway.fleet import group
 from partway.gateway.fleet.endpoints import Endpoint, InstanceTimes, Program, Variant
+from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.gateway import Gateway
 from partway.gateway.limits import CONTAINER_CONNECT_TIMEOUT
-from partway.gateway.streams.policy import StreamPolicy
 from tests.frame_factory import TEXT
 from tests.gateway.fleet.processes import eventually, soon, until_gone
 from tests.wire.peers import ENDPOINT, RAW, STREAM_PATH, upgrade_request

@@ -25,11 +25,11 @@ from partway.gateway.fleet.output import OutputFolder
 from partway.gateway.fleet.provisions import Provisions
 from partway.gateway.gateway import Gateway
 from partway.gateway.http.routes import Access, Leave
-from partway.gateway.operations.bidirectional import BidirectionalStream
 from partway.gateway.operations.prediction_errors import grpc_status
 from partway.gateway.operations.prediction_routes import HOST_PREDICT
 from partway.gateway.settings import Settings
 from partway.gateway.storage.store.memory import MemoryStore
+from partway.gateway.streams.bidirectional import BidirectionalStream
 from tests.frame_factory import TEXT, close, frame
 from tests.gateway.control.deployed import a_model, a_plan
 from tests.wire.peers import (

@@ -13,10 +13,10 @@ import pytest
 
 from partway.gateway.dialling import Address
 from partway.gateway.fleet.endpoints import Endpoint, Program, Variant
+from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.gateway import Gateway
 from partway.gateway.service import Service
 from partway.gateway.settings import Settings
-from partway.gateway.streams.policy import StreamPolicy
 from tests.wire.peers import soon
 
 ENDS = ("close_to_new", "drain", "stop", "aclose")

@@ -15,8 +15,8 @@ from partway.gateway.configuration.messages import SettingsError
 from partway.gateway.dialling import Address, is_loopback
 from partway.gateway.endpoint_settings.tables import InstanceTable
 from partway.gateway.fleet.endpoints import Endpoint, InstanceTimes, places
+from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.settings import VARIABLES, Settings, changed_policy, load
-from partway.gateway.streams.policy import StreamPolicy
 from partway.gateway.tls.local_ca import LocalCa
 from partway.gateway.tls.trust import Trust
 from partway.protocol.limits import MAX_PART_BYTES

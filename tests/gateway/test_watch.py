@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
+from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.limits import PING_FLUSH_CHECK
-from partway.gateway.streams.policy import StreamPolicy
 from partway.gateway.watch import PingWatch, StallWatch, Wait
 from tests.gateway.streams.fakes import FakeClock, FakeConnection
 

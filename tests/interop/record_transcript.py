@@ -25,9 +25,9 @@ from typing import Any
 
 from partway.gateway.dialling import Address
 from partway.gateway.fleet.endpoints import Endpoint
+from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.gateway import Gateway
 from partway.gateway.settings import Settings
-from partway.gateway.streams.policy import StreamPolicy
 from partway.gateway.tls.local_ca import LocalCa, default_names
 from tests.frame_factory import BINARY, CLOSE, CONTINUATION, TEXT, close, frame
 from tests.interop.aws_sdk import REGION, Key, Sdk

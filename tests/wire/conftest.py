@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 
 from partway.gateway.dialling import Address
-from partway.gateway.fleet.dialler import Dialler, dial_container
 from partway.gateway.fleet.endpoints import Endpoint
+from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.gateway import Gateway
 from partway.gateway.http.routes import Route
 from partway.gateway.settings import Settings
 from partway.gateway.storage.data_directory import DataDirectory
 from partway.gateway.storage.store.store import Store
-from partway.gateway.streams.policy import StreamPolicy
+from partway.gateway.streams.dialler import Dialler, dial_container
 from partway.gateway.tls.context import server_context
 from partway.gateway.tls.local_ca import LocalCa
 from partway.gateway.tls.trust import Trust
@@ -157,5 +157,5 @@ def short_linger(monkeypatch: pytest.MonkeyPatch) -> float:
 def clock(monkeypatch: pytest.MonkeyPatch) -> FakeClock:
     """The streams' clock, which only the test advances."""
     clock = FakeClock()
-    monkeypatch.setattr("partway.gateway.operations.bidirectional.LoopClock", lambda: clock)
+    monkeypatch.setattr("partway.gateway.streams.bidirectional.LoopClock", lambda: clock)
     return clock

@@ -16,7 +16,7 @@ from botocore.auth import SigV4Auth, SigV4QueryAuth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
-from partway.gateway.streams.policy import StreamPolicy
+from partway.gateway.fleet.stream_policy import StreamPolicy
 from tests.frame_factory import CLOSE, TEXT, close, frame
 from tests.wire.event_dialect import EVENT_CLIENTS
 from tests.wire.event_messages import END, part_event

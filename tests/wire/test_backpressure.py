@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from partway.gateway.streams.policy import StreamPolicy
+from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.streams.session import Session, State
 from partway.protocol.limits import KIB, MAX_PART_BYTES, MIB, WRITE_HIGH_WATER
 from tests.frame_factory import BINARY, CLOSE, CONTINUATION, KEY, PING, TEXT, frame

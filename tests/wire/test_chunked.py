@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import pytest
 
-from partway.gateway.streams.policy import StreamPolicy
+from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.protocol.http1 import connection
 from partway.protocol.limits import HTTP1_BYTES_PER_TURN, KIB, LINGER_TIMEOUT, MIB
 from tests.event_factory import signed

@@ -11,7 +11,7 @@ import re
 
 import pytest
 
-from partway.gateway.streams.policy import StreamPolicy
+from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.protocol.websocket.frames import FramesToParts, PartsToFrames
 from tests.frame_factory import BINARY, CLOSE, CONTINUATION, KEY, PING, PONG, TEXT, close, frame
 from tests.wire.dialects import (

@@ -10,7 +10,7 @@ import pytest
 
 from partway.container.hosting.asgi import AppServer
 from partway.container.shutdown import ShutdownTimes
-from partway.gateway.streams.policy import StreamPolicy
+from partway.gateway.fleet.stream_policy import StreamPolicy
 from tests.conftest import ROOT
 from tests.wire.dialects import BIN, CLEAN, COMPLETE, PARTIAL, UTF8, Error, MsgpackDialect, Part
 from tests.wire.peers import STREAM_PATH, RawClient, RunningGateway, eventually, upgrade_request

@@ -22,11 +22,11 @@ from hyperframe.frame import (
     WindowUpdateFrame,
 )
 
+from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.gateway import Gateway
 from partway.gateway.http.http2.stream import Http2Stream
 from partway.gateway.limits import HTTP2_ENCODER_TABLE, HTTP2_MAX_UNSENT, METRICS_AGE
 from partway.gateway.settings import Settings
-from partway.gateway.streams.policy import StreamPolicy
 from partway.protocol import limits
 from partway.protocol.limits import KIB, MIB
 from partway.protocol.token_buckets import TokenBucket

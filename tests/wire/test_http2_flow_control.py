@@ -14,7 +14,7 @@ from dataclasses import replace
 import pytest
 from hyperframe.frame import DataFrame, SettingsFrame, WindowUpdateFrame
 
-from partway.gateway.streams.policy import StreamPolicy
+from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.streams.session import Session, State
 from partway.protocol import limits
 from partway.protocol.limits import KIB, LINGER_TIMEOUT, MAX_PART_BYTES, MIB

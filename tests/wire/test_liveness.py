@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from partway.gateway.streams.policy import StreamPolicy
+from partway.gateway.fleet.stream_policy import StreamPolicy
 from tests.frame_factory import BINARY, CLOSE, KEY, PING, PONG, TEXT, close, frame
 from tests.wire.dialects import CLEAN, UTF8, Part, masked_pong
 from tests.wire.peers import MSGPACK, RAW, eventually

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from partway.gateway.streams.policy import StreamPolicy
+from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.protocol.limits import MAX_PART_BYTES
 from tests.frame_factory import BINARY, CLOSE, CONTINUATION, KEY, PING, TEXT, close, frame
 from tests.wire.dialects import BIN, COMPLETE, PARTIAL, SIZES, UTF8, Part, pattern

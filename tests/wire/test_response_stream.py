@@ -7,7 +7,7 @@ import logging
 
 import pytest
 
-from partway.gateway.streams.policy import StreamPolicy
+from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.protocol.limits import KIB, WRITE_HIGH_WATER
 from tests import event_factory as raw
 from tests.gateway.streams.fakes import FakeClock

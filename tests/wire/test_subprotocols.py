@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from partway.gateway.streams.policy import StreamPolicy
+from partway.gateway.fleet.stream_policy import StreamPolicy
 from tests.frame_factory import BINARY, CONTINUATION, TEXT, close, frame
 from tests.wire.dialects import CLEAN, PARTIAL, UTF8, End, Part
 from tests.wire.origins import ORIGINS

@@ -8,7 +8,7 @@ import ssl
 
 import pytest
 
-from partway.gateway.streams.policy import StreamPolicy
+from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.protocol import limits
 from partway.protocol.limits import KIB, MIB
 from tests.frame_factory import BINARY, KEY, TEXT, close, frame

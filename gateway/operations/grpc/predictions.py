@@ -36,7 +36,7 @@ from partway.gateway.operations.raw_predict import (
     asked_with,
     check_chunks_uncoded,
 )
-from partway.gateway.operations.response_relay import AnswerForm
+from partway.gateway.streams.response_relay import AnswerForm
 from partway.protocol.errors import InputValidationError
 from partway.protocol.event_stream.part_headers import INVALID_SIGNATURE
 from partway.protocol.grpc.messages import framed

@@ -8,8 +8,8 @@ from types import TracebackType
 from typing import Final, Self
 
 from partway.gateway.dialling import Address, Upgraded
-from partway.gateway.fleet.dialler import dial_container
 from partway.gateway.fleet.endpoints import Place
+from partway.gateway.streams.dialler import dial_container
 from partway.gateway.workbench.intermediary.faults import Rules
 from partway.gateway.workbench.intermediary.observer import Observe
 from partway.gateway.workbench.intermediary.relay import Intermediary
@@ -40,7 +40,7 @@ class _Standing:
 
 
 class InterposingDialler:
-    """Dials containers through intermediaries; a :class:`~partway.gateway.fleet.dialler.Dialler`.
+    """Dials containers through intermediaries; a :class:`~partway.gateway.streams.dialler.Dialler`.
 
     A container's intermediary is started when the container is dialled for the first time, so the
     containers of endpoints that appear while the gateway runs have one too. The dialler is an
@@ -79,7 +79,7 @@ class InterposingDialler:
             await asyncio.gather(*ending)
 
     async def __call__(self, place: Place, target: str, request_id: str) -> Upgraded:
-        """See :class:`~partway.gateway.fleet.dialler.Dialler`."""
+        """See :class:`~partway.gateway.streams.dialler.Dialler`."""
         async with self._starting:  # of two streams that are the first, one starts what both use
             standing = self._standing.pop(place, None) or await self._start(place)
             self._standing[place] = standing

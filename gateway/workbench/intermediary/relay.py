@@ -10,7 +10,7 @@ from functools import partial
 from typing import Final
 
 from partway.gateway.dialling import Address
-from partway.gateway.streams.policy import StreamPolicy
+from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.tls.trust import Trust
 from partway.gateway.workbench.intermediary.crossing import Between, Crossing
 from partway.gateway.workbench.intermediary.faults import Rules

@@ -33,9 +33,9 @@ from partway.gateway.configuration.messages import SettingsError
 from partway.gateway.dialling import Address
 from partway.gateway.fleet.endpoints import Attached, Endpoint
 from partway.gateway.fleet.limits import MAX_INSTANCES
+from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.gateway import Gateway, Listening
 from partway.gateway.settings import Settings, changed_policy
-from partway.gateway.streams.policy import StreamPolicy
 from partway.gateway.tls.context import server_context
 from partway.gateway.tls.local_ca import LocalCa
 from partway.gateway.workbench.intermediary.dialler import InterposingDialler
@@ -177,7 +177,7 @@ class RunningGateway:
 
     Args:
         policy: further settings of the gateway's streams, by their names in
-            :class:`~partway.gateway.streams.policy.StreamPolicy`, such as
+            :class:`~partway.gateway.fleet.stream_policy.StreamPolicy`, such as
             ``RunningGateway(ping_interval=0.5)``.
 
     Attributes:

@@ -11,7 +11,7 @@ import pytest
 from websockets.asyncio.server import ServerConnection, serve
 
 from partway.gateway.client import ClientStream, PayloadPart, StreamRefused, connect
-from partway.gateway.streams.policy import StreamPolicy
+from partway.gateway.fleet.stream_policy import StreamPolicy
 from tests.wire.peers import ENDPOINT, MSGPACK, RawContainer, RunningGateway, soon, switching
 
 

@@ -20,7 +20,7 @@ from partway.gateway.client import (
 )
 from partway.gateway.client.errors import refused, unreachable
 from partway.gateway.dialling import Address, Untrusted
-from partway.gateway.streams.policy import StreamPolicy
+from partway.gateway.fleet.stream_policy import StreamPolicy
 from tests.frame_factory import close
 from tests.gateway.client.peers import http, refused_by, replying, url_of
 from tests.wire.peers import ENDPOINT, soon

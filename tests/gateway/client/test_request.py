@@ -23,9 +23,9 @@ from partway.gateway.client import (
 from partway.gateway.client.request import request_for
 from partway.gateway.dialling import Address
 from partway.gateway.fleet.endpoints import Endpoint
+from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.gateway import Gateway
 from partway.gateway.settings import Settings
-from partway.gateway.streams.policy import StreamPolicy
 from partway.gateway.tls.context import TlsFiles, server_context
 from partway.protocol.signatures.verification import EventSigner
 from tests.frame_factory import TEXT, close, frame

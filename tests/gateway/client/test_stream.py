@@ -18,8 +18,8 @@ from partway.gateway.client import (
     StreamRefused,
     connect,
 )
+from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.limits import CLIENT_RECEIVE_HIGH_WATER, GATEWAY_PING_INTERVAL
-from partway.gateway.streams.policy import StreamPolicy
 from partway.protocol.limits import KIB, MAX_PART_BYTES, MIB, PART_OVERHEAD, WRITE_HIGH_WATER
 from tests.frame_factory import BINARY, CONTINUATION, TEXT, close, frame
 from tests.gateway.client.peers import (

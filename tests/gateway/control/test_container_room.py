@@ -11,8 +11,8 @@ from partway.gateway.control.errors import ResourceLimitExceeded
 from partway.gateway.control.resources import Resource
 from partway.gateway.dialling import Address
 from partway.gateway.fleet.endpoints import Attached, Endpoint, Program, Variant
+from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.settings import Settings
-from partway.gateway.streams.policy import StreamPolicy
 from tests.gateway.control.deployed import a_config, a_variant
 from tests.gateway.control.kept_endpoints import CHAT, ApiGateway
 from tests.gateway.control.transforming import Jobs

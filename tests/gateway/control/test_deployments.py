@@ -16,8 +16,8 @@ from partway.gateway.control.operator_models import INSTEAD_OF_IMAGE, OperatorCo
 from partway.gateway.control.plane import ControlPlane
 from partway.gateway.fleet.endpoints import DEFAULT_VARIANT, Endpoint, Program, Variant
 from partway.gateway.fleet.fleet import FleetStopping
+from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.settings import Settings
-from partway.gateway.streams.policy import StreamPolicy
 from tests.gateway.control.kept_endpoints import ApiGateway
 from tests.gateway.fleet.fakes import turns
 

@@ -17,8 +17,8 @@ from partway.gateway.control.makers import kept_of_maker
 from partway.gateway.control.planned import DeploymentPlan, planned
 from partway.gateway.fleet.endpoints import Endpoint, Program, Variant
 from partway.gateway.fleet.limits import ENDS_IN_VAIN, STARTS_IN_VAIN
+from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.storage.limits import MODEL_DATA_LOOK_TIMEOUT, WORK_STOP_TIMEOUT
-from partway.gateway.streams.policy import StreamPolicy
 from tests.gateway.control.kept_endpoints import PATIENCE, ApiGateway
 from tests.gateway.fleet.fakes import turns
 from tests.wire.peers import eventually

@@ -17,8 +17,8 @@ from partway.gateway.control.resources import Resource
 from partway.gateway.fleet.endpoints import Endpoint, Variant
 from partway.gateway.fleet.fleet import FleetStopping
 from partway.gateway.fleet.limits import SLOW_START_TOLD_AFTER
+from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.settings import Settings
-from partway.gateway.streams.policy import StreamPolicy
 from partway.protocol.errors import AccessDenied
 from tests.gateway.control.deployed import a_config, a_model, a_variant
 from tests.gateway.control.kept_endpoints import CHAT, ApiGateway

@@ -22,8 +22,8 @@ from partway.gateway.control.logs import LogOperations
 from partway.gateway.fleet.endpoints import Endpoint, Program, Variant
 from partway.gateway.fleet.limits import OUTPUT_FILE_BYTES
 from partway.gateway.fleet.printed_files import PrintedFiles
+from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.storage.data_directory import DataDirectory
-from partway.gateway.streams.policy import StreamPolicy
 from partway.protocol.errors import AccessDenied, ApiError
 from tests.gateway.control.aws_client import KEY, READING, aws
 from tests.gateway.fleet.processes import eventually, soon

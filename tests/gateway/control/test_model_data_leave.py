@@ -13,7 +13,7 @@ from partway.gateway.control.model_data_leave import (
 )
 from partway.gateway.control.planned import planned
 from partway.gateway.fleet.endpoints import Endpoint, Variant
-from partway.gateway.streams.policy import StreamPolicy
+from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.protocol.errors import AccessDenied
 from tests.gateway.control.conftest import Limited
 from tests.gateway.control.deployed import a_model, a_plan

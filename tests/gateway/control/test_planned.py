@@ -15,9 +15,9 @@ from partway.gateway.fleet.endpoints import (
     OneContainer,
     Program,
 )
+from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.storage.places.local_roots import LocalRoots
 from partway.gateway.storage.places.pinned_path import PinnedPath
-from partway.gateway.streams.policy import StreamPolicy
 from tests.gateway.control.deployed import a_config, a_model, a_plan, a_variant
 
 POLICY = StreamPolicy(lifetime=7)

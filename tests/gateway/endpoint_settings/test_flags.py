@@ -18,7 +18,7 @@ from partway.gateway.fleet.endpoints import (
     Program,
     Variant,
 )
-from partway.gateway.streams.policy import StreamPolicy
+from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.tls.trust import Trust
 
 AROUND = Surroundings(

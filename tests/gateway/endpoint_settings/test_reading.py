@@ -19,9 +19,9 @@ from partway.gateway.fleet.endpoints import (
     Program,
     Variant,
 )
+from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.fleet.surfaces import VertexContainer
 from partway.gateway.settings import load
-from partway.gateway.streams.policy import StreamPolicy
 from partway.gateway.tls.trust import Trust
 
 

@@ -15,8 +15,8 @@ from partway.gateway.fleet.launchers.containers import ContainersLauncher
 from partway.gateway.fleet.launchers.launcher import LaunchError
 from partway.gateway.fleet.making import InstanceContext, Means
 from partway.gateway.fleet.routing import Router
+from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.storage.model_data.model_data import HeldData
-from partway.gateway.streams.policy import StreamPolicy
 from tests.gateway.streams.fakes import FakeClock
 
 PROGRAM = Program(("serve",))

@@ -14,7 +14,7 @@ from partway.gateway.fleet.endpoints import (
     is_tls,
     places,
 )
-from partway.gateway.streams.policy import StreamPolicy
+from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.tls.trust import Trust
 from partway.protocol.errors import InputValidationError
 

@@ -10,7 +10,7 @@ import pytest
 from partway.gateway.dialling import Address
 from partway.gateway.fleet.endpoints import Endpoint
 from partway.gateway.fleet.fleet import FleetStopping, NoSuchEndpoint
-from partway.gateway.streams.policy import StreamPolicy
+from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.protocol.errors import InputValidationError, ServiceUnavailable
 from tests.gateway.fleet.fakes import endpoint, turns
 

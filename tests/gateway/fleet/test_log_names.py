@@ -21,7 +21,7 @@ from partway.gateway.fleet.log_names import (
     stream_name,
 )
 from partway.gateway.fleet.routing import RoutedInstance, RoutedVariant, Router
-from partway.gateway.streams.policy import StreamPolicy
+from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.protocol.errors import ContainerError, ServiceUnavailable
 
 ARNS = Arns("us-east-1", "012345678901")

@@ -9,7 +9,7 @@ import pytest
 from partway.gateway.dialling import Address, OutOfDescriptors
 from partway.gateway.fleet.endpoints import Place
 from partway.gateway.fleet.ping_each import ping_each
-from partway.gateway.streams.policy import StreamPolicy
+from partway.gateway.fleet.stream_policy import StreamPolicy
 from tests.gateway.fleet.processes import soon
 
 

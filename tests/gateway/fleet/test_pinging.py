@@ -19,7 +19,7 @@ from partway.gateway.fleet.limits import (
     UNPINGED_LINE_INTERVAL,
 )
 from partway.gateway.fleet.pinging import Pinging
-from partway.gateway.streams.policy import StreamPolicy
+from partway.gateway.fleet.stream_policy import StreamPolicy
 from tests.gateway.fleet.fakes import turns
 from tests.gateway.fleet.processes import eventually, soon
 from tests.gateway.streams.fakes import FakeClock

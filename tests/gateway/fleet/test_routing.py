@@ -11,7 +11,7 @@ from partway.gateway.dialling import Address
 from partway.gateway.fleet.endpoints import Place
 from partway.gateway.fleet.routing import RoutedInstance, RoutedVariant, Router
 from partway.gateway.fleet.sticky_sessions import StickySession
-from partway.gateway.streams.policy import StreamPolicy
+from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.protocol.errors import InputValidationError, ServiceUnavailable
 
 POLICY = StreamPolicy()

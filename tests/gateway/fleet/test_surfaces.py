@@ -12,8 +12,8 @@ from partway.gateway.fleet.endpoints import (
     Variant,
     places,
 )
+from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.fleet.surfaces import OF_VERTEX, Surface, VertexContainer
-from partway.gateway.streams.policy import StreamPolicy
 from tests.gateway.fleet.fakes import PROGRAM
 
 HERE = Attached((Address("127.0.0.1", 1),))

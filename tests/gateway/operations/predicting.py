@@ -14,8 +14,8 @@ from botocore.credentials import Credentials
 
 from partway.gateway.dialling import Address
 from partway.gateway.fleet.endpoints import Endpoint
+from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.requests.prediction import PredictionPolicy
-from partway.gateway.streams.policy import StreamPolicy
 from tests.gateway.requests.containers import HOST, PATIENCE, ScriptedContainer
 from tests.wire.peers import ENDPOINT
 

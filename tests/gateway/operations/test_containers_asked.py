@@ -21,8 +21,8 @@ from partway.gateway.fleet.endpoints import (
 )
 from partway.gateway.fleet.routing import Lease
 from partway.gateway.fleet.status import EndpointState
+from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.operations.containers_asked import container_streamed, containers_asked
-from partway.gateway.streams.policy import StreamPolicy
 from partway.protocol.errors import InputValidationError
 from tests.gateway.conftest import container, gateway_for
 from tests.gateway.fleet.processes import eventually, soon

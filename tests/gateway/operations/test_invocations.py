@@ -17,10 +17,10 @@ from partway.gateway.fleet.endpoints import Attached, Endpoint, Variant
 from partway.gateway.fleet.launchers.process import free_port
 from partway.gateway.fleet.routing import Router
 from partway.gateway.fleet.sticky_sessions import NO_SESSION
+from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.http.exchange import Exchange
 from partway.gateway.operations.invocation import Invocation, model_error
 from partway.gateway.operations.invocations import Invocations, session_key
-from partway.gateway.streams.policy import StreamPolicy
 from tests.gateway.conftest import container, gateway_for
 from tests.gateway.fleet.processes import eventually, soon
 from tests.gateway.requests.containers import HOST, OK, PATIENCE, ScriptedContainer

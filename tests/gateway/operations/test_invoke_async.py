@@ -19,11 +19,11 @@ from partway.gateway.clock import LoopClock
 from partway.gateway.control.endpoint_keeper import EndpointKeeper
 from partway.gateway.dialling import Address
 from partway.gateway.fleet.endpoints import Endpoint
+from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.operations.invocations import Invocations
 from partway.gateway.storage.data_directory import DataDirectory
 from partway.gateway.storage.store.sqlite import SqliteStore
 from partway.gateway.storage.store.store import Record
-from partway.gateway.streams.policy import StreamPolicy
 from partway.protocol.errors import InputValidationError
 from tests.gateway.asynchronous.test_notices import TOPIC, hooked
 from tests.gateway.conftest import container, gateway_for

@@ -14,13 +14,13 @@ from partway.container.model import Model, Reply, Request
 from partway.container.testing import serving
 from partway.gateway.dialling import Address
 from partway.gateway.fleet.endpoints import Endpoint
+from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.operations import predict
 from partway.gateway.requests.prediction import (
     PredictionPolicy,
     SignatureTable,
     TensorTable,
 )
-from partway.gateway.streams.policy import StreamPolicy
 from partway.protocol.prediction.bodies import read_answer
 from tests.gateway.conftest import container, gateway_for
 from tests.gateway.operations.predicting import (

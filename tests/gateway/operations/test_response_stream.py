@@ -12,10 +12,10 @@ from prometheus_client.exposition import generate_latest
 
 from partway.gateway.access.authentication import ANYBODY
 from partway.gateway.operations import response_stream
-from partway.gateway.operations.response_relay import EVENTS
 from partway.gateway.operations.response_stream import relay_answer
 from partway.gateway.requests.answers import AnswerHead, AnswerPiece
 from partway.gateway.streams.registry import Streams
+from partway.gateway.streams.response_relay import EVENTS
 from partway.protocol.errors import ClientLeft, InputValidationError
 from tests import event_factory as raw
 from tests.gateway.http.test_exchange import Recorded

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
+from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.streams.ends import Ending
 from partway.gateway.streams.legs import ClientLeg, ContainerLeg, Leg
-from partway.gateway.streams.policy import StreamPolicy
 from partway.gateway.streams.session import Session
 from partway.protocol.parts import CompletionState, PayloadPart
 from partway.protocol.websocket.close_codes import Close

@@ -8,9 +8,9 @@ import json
 import msgpack
 import pytest
 
+from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.streams.client_leg import JSON, LEGS, MSGPACK, RAW
 from partway.gateway.streams.ends import Cause
-from partway.gateway.streams.policy import StreamPolicy
 from partway.gateway.streams.session import Session, State
 from partway.protocol.limits import (
     JSON_AT_ONCE,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from partway.gateway.dialling import Upgraded
+from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.streams.container_leg import WebSocketContainerLeg
 from partway.gateway.streams.ends import Cause, ClientFault
-from partway.gateway.streams.policy import StreamPolicy
 from partway.gateway.streams.session import Session, State
 from partway.protocol.parts import CompletionState, DataType, ModelStreamError, PayloadPart
 from partway.protocol.websocket.handshake import Accepted

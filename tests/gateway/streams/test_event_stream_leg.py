@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
+from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.http.duplex import Duplex, Parting
 from partway.gateway.streams.ends import Cause
 from partway.gateway.streams.event_stream_leg import EventStreamClientLeg
-from partway.gateway.streams.policy import StreamPolicy
 from partway.gateway.streams.session import Session, State
 from partway.protocol.limits import MIB
 from partway.protocol.parts import CompletionState, DataType, PayloadPart

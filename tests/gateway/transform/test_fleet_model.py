@@ -19,7 +19,7 @@ from partway.gateway.fleet.endpoints import (
 )
 from partway.gateway.fleet.provisions import Provisions
 from partway.gateway.fleet.routing import RoutedInstance, RoutedVariant
-from partway.gateway.streams.policy import StreamPolicy
+from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.transform.fleet_model import FleetModel, job_environment
 from partway.gateway.transform.limits import INSTANCE_TIMEOUT
 from partway.gateway.transform.model import AskFailed, ModelGone, NoInstanceNow

@@ -11,9 +11,9 @@ from partway.container.models.text.settings import Sample
 from partway.gateway.client import CompletionState, DataType, connect
 from partway.gateway.dialling import Address
 from partway.gateway.fleet.endpoints import Endpoint
+from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.gateway import Gateway
 from partway.gateway.settings import Settings
-from partway.gateway.streams.policy import StreamPolicy
 from tests.container.models.text.tiny import make_chain
 
 #: Bytes of which none comes twice: each has one successor.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.requests.prediction import PredictionPolicy
-from partway.gateway.streams.policy import StreamPolicy
 from tests.gateway.conftest import container, gateway_for
 from tests.gateway.operations.grpc.calling import NAME, PREDICTIONS, calling, field
 from tests.gateway.operations.predicting import answer, asking

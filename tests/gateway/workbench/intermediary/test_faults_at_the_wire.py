@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from partway.gateway.streams.policy import StreamPolicy
+from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.workbench.intermediary.faults import (
     CloseEarly,
     Cut,

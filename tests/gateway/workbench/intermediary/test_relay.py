@@ -9,7 +9,7 @@ import socket
 import pytest
 
 from partway.gateway.dialling import Address
-from partway.gateway.streams.policy import StreamPolicy
+from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.workbench.intermediary.faults import CloseEarly, Rule
 from partway.gateway.workbench.intermediary.observer import Sender, UpgradeRequest
 from partway.gateway.workbench.intermediary.relay import Intermediary

@@ -8,9 +8,9 @@ from dataclasses import replace
 from typing import Literal
 
 from partway.gateway.fleet.endpoints import Endpoint
+from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.gateway import Gateway
 from partway.gateway.settings import Settings
-from partway.gateway.streams.policy import StreamPolicy
 from partway.gateway.workbench.conformance.check import Check
 from partway.gateway.workbench.conformance.platform.checks import ALL
 from partway.gateway.workbench.conformance.platform.container import InstrumentedContainer

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from partway.gateway.streams.policy import StreamPolicy
+from partway.gateway.fleet.stream_policy import StreamPolicy
 from tests.gateway.workbench.conformance.platform.relay import Distortion
 from tests.gateway.workbench.conformance.platform.trying import HURRIED
 

@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from partway.gateway.streams.policy import StreamPolicy
+from partway.gateway.fleet.stream_policy import StreamPolicy
 
 #: What the contract says, where it gives a number.
 CONTRACT = {

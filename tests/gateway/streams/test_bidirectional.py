@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from multidict import CIMultiDict
 
 from partway.gateway.operations.asked import PATH_HEADER, QUERY_HEADER, container_target
-from partway.gateway.operations.websocket_front import WebSocketFront
+from partway.gateway.streams.websocket_front import WebSocketFront
 from partway.protocol.errors import InputValidationError
 
 #: A request target that names a place in the container and nothing else, in one line of ASCII.

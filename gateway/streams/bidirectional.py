@@ -14,20 +14,20 @@ from partway.gateway.access.authentication import Identity
 from partway.gateway.arns import Arns
 from partway.gateway.clock import LoopClock
 from partway.gateway.dialling import Upgraded
-from partway.gateway.fleet.dialler import Dialler
 from partway.gateway.fleet.log_names import AskedNow, naming_its_log
 from partway.gateway.fleet.routing import Lease, Router
+from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.http.exchange import Exchange
 from partway.gateway.http.request_payloads import DUPLEX_PAYLOAD
 from partway.gateway.http.routes import Access, Route
 from partway.gateway.operations.asked import check_names, container_target
 from partway.gateway.operations.containers_asked import container_streamed
-from partway.gateway.operations.event_stream_front import EventStreamFront
-from partway.gateway.operations.websocket_front import WebSocketFront
 from partway.gateway.streams.container_leg import WebSocketContainerLeg
-from partway.gateway.streams.policy import StreamPolicy
+from partway.gateway.streams.dialler import Dialler
+from partway.gateway.streams.event_stream_front import EventStreamFront
 from partway.gateway.streams.registry import Streams
 from partway.gateway.streams.session import Session
+from partway.gateway.streams.websocket_front import WebSocketFront
 from partway.protocol.errors import ContainerUnreachable
 from partway.protocol.websocket.handshake import INPUT_END_HEADER, is_upgrade
 

@@ -1,13 +1,13 @@
-"""partway.gateway.fleet.dialler: every stream comes to its container by the gateway's dialler."""
+"""partway.gateway.streams.dialler: every stream comes to its container by the gateway's dialler."""
 
 from __future__ import annotations
 
 import pytest
 
 from partway.gateway.dialling import Address
-from partway.gateway.fleet.dialler import dial_container
 from partway.gateway.fleet.endpoints import Place
-from partway.gateway.streams.policy import StreamPolicy
+from partway.gateway.fleet.stream_policy import StreamPolicy
+from partway.gateway.streams.dialler import dial_container
 from partway.protocol.errors import ContainerError
 from tests.wire.conftest import PATIENT
 from tests.wire.event_dialect import EVENT_STREAMS
