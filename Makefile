@@ -56,7 +56,7 @@ mutants-whole: export MUTANTS = whole
 mutants-whole: mutants  ## the same, and each broken container is tried on every check
 
 mutated: $(VENV)/installed-test  ## 4,000 requests of scripts and of AWS's clients, changed at random: each is answered
-	$(BIN)/python -m pytest -n 2 --loops=one $(PYTEST_ARGS) tests/gateway/control/mutated_check.py tests/wire/mutated_aws_requests_check.py
+	$(BIN)/python -m pytest -n 2 --loops=one $(PYTEST_ARGS) tests/gateway/apis/control/mutated_check.py tests/wire/mutated_aws_requests_check.py
 
 differential: $(VENV)/installed-test  ## the same bytes to our server, llhttp, nginx and HAProxy: each difference has a reason
 	@for proxy in nginx haproxy; do PATH=/usr/sbin:$$PATH command -v $$proxy >/dev/null || { \

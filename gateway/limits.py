@@ -3,7 +3,7 @@
 Those an operator may change are defaults: ``partway.gateway.settings`` starts from them. Sizes are
 bytes, times are seconds. What both sides of the wire share is in :mod:`partway.protocol.limits`,
 what the fleet alone has in :mod:`partway.gateway.fleet.limits`, the control plane alone in
-:mod:`partway.gateway.control.limits`, and requests of containers in
+:mod:`partway.gateway.apis.control.limits`, and requests of containers in
 :mod:`partway.gateway.requests.limits`.
 """
 

@@ -22,7 +22,7 @@ from partway.container.cli import inspect as container_inspect
 from partway.container.cli import new as container_new
 from partway.container.cli import serve as container_serve
 from partway.gateway.access.principals import Principals
-from partway.gateway.asynchronous.metrics import AsyncMetrics
+from partway.gateway.apis.asynchronous.metrics import AsyncMetrics
 from partway.gateway.cli import (
     backup,
     certs,

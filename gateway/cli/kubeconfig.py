@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from partway.documentation import page
+from partway.gateway.apis.kubernetes.kinds import PREFIX
 from partway.gateway.cli import COMMANDS
 from partway.gateway.cli.arguments import add_gateway
-from partway.gateway.kubernetes.kinds import PREFIX
 
 if TYPE_CHECKING:
     # argparse has no public name for what add_subparsers() returns.

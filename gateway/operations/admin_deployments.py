@@ -6,9 +6,9 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final, Protocol
 
-from partway.gateway.control.deployments import DeploymentAsked
-from partway.gateway.control.json_bodies import members_of
-from partway.gateway.control.limits import MAX_CONTROL_BODY
+from partway.gateway.apis.aws_json.bodies import members_of
+from partway.gateway.apis.control.deployments import DeploymentAsked
+from partway.gateway.apis.control.limits import MAX_CONTROL_BODY
 from partway.gateway.http.content_codings import decoded_body
 from partway.gateway.http.exchange import Exchange
 from partway.protocol.errors import NotFound

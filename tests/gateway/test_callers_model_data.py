@@ -21,8 +21,8 @@ from botocore.credentials import Credentials
 from botocore.exceptions import ClientError
 
 from tests.conftest import ROOT
-from tests.gateway.control.aws_client import ARN, aws
-from tests.gateway.control.deployments import Script, variant
+from tests.gateway.apis.aws_client import ARN, aws
+from tests.gateway.apis.control.deployments import Script, variant
 from tests.gateway.fleet.model_archives import MODEL, packed
 from tests.gateway.object_server import ObjectServer, serving_objects
 from tests.processes import ready_url

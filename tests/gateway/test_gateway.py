@@ -14,10 +14,12 @@ from contextlib import AsyncExitStack
 import pytest
 
 from partway.gateway.apis.control.api import ControlApi
+from partway.gateway.apis.control.endpoint_reconciler import EndpointKeeper
+from partway.gateway.apis.control.errors import ValidationException
+from partway.gateway.apis.prediction.errors import grpc_status
+from partway.gateway.apis.prediction.routes import HOST_PREDICT
 from partway.gateway.client import ClientStream, PlatformStreamFailed, StreamRefused, connect
 from partway.gateway.clock import LoopClock
-from partway.gateway.control.endpoint_keeper import EndpointKeeper
-from partway.gateway.control.errors import ValidationException
 from partway.gateway.fleet.endpoints import Attached, Program
 from partway.gateway.fleet.launchers.attached import AttachLauncher
 from partway.gateway.fleet.launchers.programs import ProgramLauncher
@@ -25,13 +27,11 @@ from partway.gateway.fleet.output import OutputFolder
 from partway.gateway.fleet.provisions import Provisions
 from partway.gateway.gateway import Gateway
 from partway.gateway.http.routes import Access, Leave
-from partway.gateway.operations.prediction_errors import grpc_status
-from partway.gateway.operations.prediction_routes import HOST_PREDICT
 from partway.gateway.settings import Settings
 from partway.gateway.storage.store.memory import MemoryStore
 from partway.gateway.streams.bidirectional import BidirectionalStream
 from tests.frame_factory import TEXT, close, frame
-from tests.gateway.control.deployed import a_model, a_plan
+from tests.gateway.apis.control.deployed import a_model, a_plan
 from tests.wire.peers import (
     ENDPOINT,
     MSGPACK,

@@ -11,7 +11,7 @@ from partway.gateway import settings
 from partway.gateway.limits import SETTINGS_CHECK_INTERVAL
 from partway.gateway.reloading import Reloading
 from partway.gateway.service import Service
-from tests.gateway.control.kept_endpoints import ApiGateway
+from tests.gateway.apis.control.kept_endpoints import ApiGateway
 from tests.gateway.fleet.fakes import endpoint, turns
 
 ONE = """

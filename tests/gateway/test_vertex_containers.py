@@ -15,8 +15,8 @@ import pytest
 from botocore.exceptions import ClientError
 
 from tests.conftest import ROOT
-from tests.gateway.control.aws_client import aws
-from tests.gateway.control.deployments import Script
+from tests.gateway.apis.aws_client import aws
+from tests.gateway.apis.control.deployments import Script
 from tests.processes import ready_url
 
 #: Nothing here takes this long, in seconds, on a busy machine.

@@ -21,8 +21,8 @@ from typing import Any
 import pytest
 
 from tests.conftest import ROOT
-from tests.gateway.control.deployments import Script
-from tests.gateway.kubernetes.served import (
+from tests.gateway.apis.control.deployments import Script
+from tests.gateway.apis.kubernetes.served import (
     ENDPOINTS,
     MODELS,
     a_destination,

@@ -21,7 +21,7 @@ import pytest
 from botocore.credentials import Credentials
 
 from tests.frame_factory import BINARY, CLOSE, CONTINUATION, PING, TEXT, close, frame
-from tests.gateway.control.deployments import Script, variant
+from tests.gateway.apis.control.deployments import Script, variant
 from tests.interop.aws_sdk import (
     DEPLOYING,
     KEY,

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.gateway.control.mutations import change_bytes, change_json
+from tests.gateway.apis.control.mutations import change_bytes, change_json
 
 _TRANSCRIPT = Path(__file__).parents[1] / "transcripts" / "aws_requests.jsonl"
 

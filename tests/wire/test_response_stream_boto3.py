@@ -11,7 +11,7 @@ from botocore.exceptions import ClientError, EventStreamError
 from partway.container.model import Model, Reply
 from partway.container.models.echo import Echo
 from partway.container.testing import serving
-from tests.gateway.control.aws_client import aws
+from tests.gateway.apis.aws_client import aws
 from tests.wire.chunked_peers import chunk
 from tests.wire.event_signing import KEY_ID, SECRET
 from tests.wire.peers import ENDPOINT, soon

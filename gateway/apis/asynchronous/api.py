@@ -6,12 +6,12 @@ from collections.abc import Collection
 from functools import partial
 from typing import TYPE_CHECKING
 
+from partway.gateway.apis.asynchronous.invoke_async import InvokeEndpointAsync, taken_away
+from partway.gateway.apis.asynchronous.output_leave import OutputLeave
+from partway.gateway.apis.asynchronous.service import AsyncService
 from partway.gateway.apis.common.requests_service import RequestsService
 from partway.gateway.apis.control.api import ControlApi
-from partway.gateway.asynchronous.output_leave import OutputLeave
-from partway.gateway.asynchronous.service import AsyncService
 from partway.gateway.http.routes import Route
-from partway.gateway.operations.invoke_async import InvokeEndpointAsync, taken_away
 from partway.gateway.service import Service
 from partway.gateway.storage.disk_recovery import ASYNCHRONOUS, DiskStep
 

@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import Annotated, Final
 
+from partway.gateway.apis.asynchronous.limits import MOST_WAITING, SPOOL_QUOTA, WAITING_REQUESTS
 from partway.gateway.apis.manifest import Manifest
-from partway.gateway.asynchronous.limits import MOST_WAITING, SPOOL_QUOTA, WAITING_REQUESTS
 from partway.gateway.configuration.expected import Size, whole
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from partway.gateway.operations.prediction_workers import PredictionWorkers
+from partway.gateway.apis.prediction.workers import PredictionWorkers
 
 if TYPE_CHECKING:
     from partway.gateway.gateway import Gateway

@@ -6,16 +6,16 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from typing import TYPE_CHECKING
 
-from partway.gateway.control.async_rules import AsyncRules
-from partway.gateway.control.catalogue import Catalogue
-from partway.gateway.control.deployments import Deployments
-from partway.gateway.control.endpoint_keeper import EndpointKeeper
-from partway.gateway.control.endpoints import EndpointOperations
-from partway.gateway.control.known_endpoints import KnownEndpoints
-from partway.gateway.control.model_data_leave import ModelDataLeave
-from partway.gateway.control.plane import ControlPlane
-from partway.gateway.control.resources import Resources
-from partway.gateway.control.target_routes import TargetRoutes
+from partway.gateway.apis.aws_json.target_routes import TargetRoutes
+from partway.gateway.apis.control.all_endpoints import KnownEndpoints
+from partway.gateway.apis.control.async_rules import AsyncRules
+from partway.gateway.apis.control.catalogue import Catalogue
+from partway.gateway.apis.control.control_plane import ControlPlane
+from partway.gateway.apis.control.deployments import Deployments
+from partway.gateway.apis.control.endpoint_reconciler import EndpointKeeper
+from partway.gateway.apis.control.endpoints import EndpointOperations
+from partway.gateway.apis.control.model_data_permission import ModelDataLeave
+from partway.gateway.apis.control.resources import Resources
 from partway.gateway.service import Service
 from partway.gateway.storage.disk_recovery import CHANGES, CREATED, DiskStep
 from partway.gateway.storage.places.local_roots import LocalRoots

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 from partway.gateway.apis.common.prediction_workers import prediction_workers
 from partway.gateway.apis.common.requests_service import RequestsService
+from partway.gateway.apis.grpc.inference import InferenceService
+from partway.gateway.apis.grpc.predictions import PredictionService
+from partway.gateway.apis.grpc.services import grpc_routes
 from partway.gateway.apis.open_inference.api import OpenInferenceApi
 from partway.gateway.apis.prediction.api import PredictionApi
 from partway.gateway.http.routes import Route
-from partway.gateway.operations.grpc.inference import InferenceService
-from partway.gateway.operations.grpc.predictions import PredictionService
-from partway.gateway.operations.grpc.services import grpc_routes
 from partway.gateway.service import Service
 
 if TYPE_CHECKING:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from partway.gateway.apis.control.api import ControlApi
+from partway.gateway.apis.kubernetes.controller import EndpointController
+from partway.gateway.apis.kubernetes.cross_checks import ObjectRules
+from partway.gateway.apis.kubernetes.http_routes import KubernetesService
+from partway.gateway.apis.kubernetes.objects import CustomObjects
+from partway.gateway.apis.kubernetes.operations import ObjectOperations
+from partway.gateway.apis.kubernetes.permissions import ObjectLeave
 from partway.gateway.http.routes import Route
-from partway.gateway.kubernetes.controller import EndpointController
-from partway.gateway.kubernetes.leave import ObjectLeave
-from partway.gateway.kubernetes.objects import CustomObjects
-from partway.gateway.kubernetes.operations import ObjectOperations
-from partway.gateway.kubernetes.rules import ObjectRules
-from partway.gateway.kubernetes.service import KubernetesService
 from partway.gateway.service import Service
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from partway.gateway.control.logs import LogOperations
-from partway.gateway.control.target_routes import TargetRoutes
+from partway.gateway.apis.aws_json.target_routes import TargetRoutes
+from partway.gateway.apis.logs.operations import LogOperations
 
 if TYPE_CHECKING:
     from partway.gateway.gateway import Gateway

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from partway.gateway.operations.openapi.operations import OpenApi
+from partway.gateway.apis.openapi.operations import OpenApi
 
 if TYPE_CHECKING:
     from partway.gateway.gateway import Gateway

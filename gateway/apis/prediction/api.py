@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 from partway.gateway.apis.common.prediction_workers import prediction_workers
 from partway.gateway.apis.common.requests_service import RequestsService
+from partway.gateway.apis.prediction.predict import Predict
+from partway.gateway.apis.prediction.raw_predict import RawPredict
+from partway.gateway.apis.prediction.resources import PredictionResources
+from partway.gateway.apis.prediction.unknown_paths import unknown_prediction_routes
 from partway.gateway.http.routes import Route
-from partway.gateway.operations.predict import Predict
-from partway.gateway.operations.prediction_resources import PredictionResources
-from partway.gateway.operations.raw_predict import RawPredict
-from partway.gateway.operations.unknown_predictions import unknown_prediction_routes
 from partway.gateway.service import Service
 
 if TYPE_CHECKING:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from partway.gateway.apis.common.requests_service import RequestsService
+from partway.gateway.apis.runtime.invoke import InvokeEndpoint
+from partway.gateway.apis.runtime.response_stream import ResponseStream
 from partway.gateway.http.routes import Route
-from partway.gateway.operations.invoke import InvokeEndpoint
-from partway.gateway.operations.response_stream import ResponseStream
 from partway.gateway.service import Service
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from partway.gateway.apis.control.api import ControlApi
-from partway.gateway.control.transform_jobs import TransformOperations
-from partway.gateway.control.transform_keeper import TransformKeeper
+from partway.gateway.apis.transform_jobs.job_runner import TransformKeeper
+from partway.gateway.apis.transform_jobs.operations import TransformOperations
 from partway.gateway.service import Service
 from partway.gateway.transform.callers_places import CallersPlaces
 from partway.gateway.transform.gathering import outputs_quota

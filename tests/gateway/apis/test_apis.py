@@ -10,9 +10,9 @@ import sys
 import pytest
 
 from partway.gateway.apis.manifests import MANIFESTS, NAMES
+from partway.gateway.apis.openapi.document import document
 from partway.gateway.gateway import Gateway
 from partway.gateway.http.routes import find
-from partway.gateway.operations.openapi.document import document
 from partway.gateway.settings import Settings
 from partway.protocol.errors import NotFound
 

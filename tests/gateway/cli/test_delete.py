@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from partway.gateway.apis.control.errors import ValidationException
 from partway.gateway.cli import deployment_asked
 from partway.gateway.cli.main import main
-from partway.gateway.control.errors import ValidationException
 from tests.gateway.cli.asked_gateway import AskedGateway, gateway_at
 from tests.gateway.operations.fake_deployments import said
 

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from partway.gateway.apis.control.errors import ValidationException
+from partway.gateway.apis.control.operator_models import OperatorCommand
 from partway.gateway.cli import deployment_asked
 from partway.gateway.cli.main import main
-from partway.gateway.control.errors import ValidationException
-from partway.gateway.control.operator_models import OperatorCommand
 from partway.gateway.fleet.states import InstanceState
 from partway.gateway.fleet.status import EndpointState
 from tests.gateway.cli.asked_gateway import AskedGateway, gateway_at

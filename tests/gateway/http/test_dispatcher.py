@@ -14,13 +14,13 @@ from partway.gateway.access.authentication import (
     Identity,
     NoAuthentication,
 )
+from partway.gateway.apis.prediction.errors import grpc_status
 from partway.gateway.arns import Arns
 from partway.gateway.http.body_quota import HeldBytes
 from partway.gateway.http.dispatcher import Dispatcher
 from partway.gateway.http.error_dialects import ErrorResponse
 from partway.gateway.http.request_payloads import GatheredPayload
 from partway.gateway.http.routes import Access, Leave, Route
-from partway.gateway.operations.prediction_errors import grpc_status
 from partway.gateway.quota import Quota, QuotaLimits
 from partway.protocol.errors import (
     AccessDenied,

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
-from partway.gateway.control.deployments import DeploymentAsked
+from partway.gateway.apis.control.deployments import DeploymentAsked
 from partway.protocol.errors import ApiError
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from partway.gateway.control.errors import ValidationException
-from partway.gateway.control.limits import MAX_CONTROL_BODY
-from partway.gateway.control.operator_models import OperatorCommand
+from partway.gateway.apis.control.errors import ValidationException
+from partway.gateway.apis.control.limits import MAX_CONTROL_BODY
+from partway.gateway.apis.control.operator_models import OperatorCommand
 from tests.gateway.fleet.processes import eventually
 from tests.gateway.operations.fake_deployments import said
 from tests.gateway.operations.test_admin import Asked

@@ -1,0 +1,222 @@
+"""One try at an asynchronous request: its body to an instance, and the whole answer back."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from functools import partial
+from pathlib import Path
+
+from partway.gateway.access.authentication import ANYBODY
+from partway.gateway.apis.asynchronous.limits import (
+    ANSWER_BYTES,
+    FAILURE_BYTES,
+    INPUT_BYTES,
+    PIECE_BYTES,
+)
+from partway.gateway.apis.asynchronous.locations import Locations
+from partway.gateway.apis.asynchronous.output_leave import OutputLeave
+from partway.gateway.apis.asynchronous.requests import (
+    AsyncAnswer,
+    AsyncRequest,
+    AttemptFailed,
+    FailureCause,
+    NoInstance,
+)
+from partway.gateway.apis.asynchronous.spool import Spool
+from partway.gateway.apis.asynchronous.spool_room import SpoolFull
+from partway.gateway.clock import Clock
+from partway.gateway.http.connection_admission import uncounted
+from partway.gateway.operations.asking import AdmittedAlready, Invoked
+from partway.gateway.operations.invocations import Invocations
+from partway.gateway.storage.places.place import StorageFailed
+from partway.gateway.waiting import time_limit
+from partway.protocol.errors import (
+    ApiError,
+    ContainerError,
+    InputValidationError,
+    ServiceUnavailable,
+    UnknownEndpoint,
+)
+from partway.protocol.http.content_codings import CONTENT_ENCODING
+
+#: What a container's answer takes longer by than a try may: so that it is the try's end that ends
+#: both, and is known by it.
+_BEHIND_THE_TRY = 5.0
+
+
+class QueuedBody:
+    """A request's body, as a container is asked with it once nobody waits for the answer.
+
+    Attributes:
+        peer: empty; nobody waits.
+        visitor: nobody's connection.
+        request_id: the request's.
+        stated_length: bytes of the body.
+        noted: what the log says of the request besides.
+
+    Args:
+        request_id: the request's id.
+        size: bytes of the body.
+        pieces: makes its pieces.
+    """
+
+    def __init__(
+        self, request_id: str, size: int, pieces: Callable[[], AsyncGenerator[bytes, None]]
+    ) -> None:
+        self.peer = ""
+        self.visitor = uncounted()
+        self.request_id = request_id
+        self.stated_length: int | None = size
+        self.noted: dict[str, str] = {}
+        self._pieces = pieces
+
+    @property
+    def gathered(self) -> bool:
+        """Whether the whole body is in memory; never."""
+        return False
+
+    def body_at_hand(self, limit: int) -> None:
+        """Nothing is in memory."""
+
+    async def body(self, limit: int) -> bytes:
+        """Return the whole body; asked for where it is small."""
+        async with aclosing(self._pieces()) as pieces:
+            return b"".join([piece async for piece in pieces])
+
+    def chunks(self, limit: int) -> AsyncGenerator[bytes, None]:
+        """Yield the body, whose size has been looked at."""
+        return self._pieces()
+
+    def let_go_of_body(self) -> None:
+        """Nothing is held."""
+
+
+class Attempts:
+    """Tries requests.
+
+    Args:
+        invocations: asks instances.
+        locations: has inputs.
+        spool: has bodies, and holds answers that are large.
+        clock: measures the times.
+        taken_away: the action that a request's sender had leave for when it came, and has not now;
+            empty if there is none.
+        leave: says whether answers may be put where they belong.
+    """
+
+    def __init__(
+        self,
+        invocations: Invocations,
+        locations: Locations,
+        spool: Spool,
+        clock: Clock,
+        taken_away: Callable[[AsyncRequest], str],
+        leave: OutputLeave,
+    ) -> None:
+        self._invocations = invocations
+        self._locations = locations
+        self._spool = spool
+        self._clock = clock
+        self._taken_away = taken_away
+        self._leave = leave
+
+    async def once(self, request: AsyncRequest) -> AsyncAnswer:
+        """Ask an instance, and return its whole answer.
+
+        Raises:
+            NoInstance: none takes it now, or nobody can read its input yet.
+            AttemptFailed: there is no answer; the message says why.
+        """
+        action = self._taken_away(request)
+        if action:
+            words = f"The request waited, and its sender has no leave for {action} any more."
+            raise AttemptFailed(FailureCause.ACCESS, words)
+        self._leave.check_answer(request)
+        try:
+            async with time_limit(self._clock, request.within):
+                return await self._asked(request, await self._body_of(request))
+        except TimeoutError:
+            raise AttemptFailed(
+                FailureCause.TIMED_OUT,
+                f"The request was not done within {request.within:g} s (InvocationTimeoutSeconds).",
+            ) from None
+        except UnknownEndpoint as error:
+            raise AttemptFailed(FailureCause.ENDPOINT_GONE, error.message) from None
+        except ServiceUnavailable as error:
+            raise NoInstance(error.message) from None
+        except ContainerError as error:
+            raise _of_the_model(error) from None
+        except InputValidationError as error:
+            raise AttemptFailed(FailureCause.INPUT, error.message) from None
+        except ApiError as error:
+            raise AttemptFailed(FailureCause.INTERNAL, error.message) from error
+        except StorageFailed as error:
+            if error.has_waited:
+                raise NoInstance(str(error)) from None
+            raise AttemptFailed(FailureCause.INPUT, f"{error}.", passing=error.passing) from error
+        except SpoolFull as error:
+            raise AttemptFailed(FailureCause.NO_ROOM, f"{error}.", passing=True) from None
+        except OSError as error:
+            words = f"The gateway's disk failed: {error.strerror or error}."
+            raise AttemptFailed(FailureCause.NO_ROOM, words, passing=True) from error
+
+    async def _body_of(self, request: AsyncRequest) -> QueuedBody:
+        if request.is_inline:
+            size = self._spool.body_size(request.id)
+            if size is None:
+                raise AttemptFailed(
+                    FailureCause.INPUT, "The request's body has gone from the gateway's disk."
+                )
+            return QueuedBody(request.id, size, partial(self._spool.body, request.id))
+        found = await self._locations.look(request.input)
+        return QueuedBody(request.id, found.size, partial(self._locations.pieces, found))
+
+    async def _asked(self, request: AsyncRequest, body: QueuedBody) -> AsyncAnswer:
+        admitted = AdmittedAlready(INPUT_BYTES, request.within + _BEHIND_THE_TRY)
+        async with self._invocations.answered(
+            body, ANYBODY, request.endpoint, request.headers, admitted=admitted
+        ) as invoked:
+            return await self._whole(request, invoked)
+
+    async def _whole(self, request: AsyncRequest, invoked: Invoked) -> AsyncAnswer:
+        """All of an answer: in memory if it is small, else in the spool."""
+        await self._spool.drop_answer(request.id)
+        held, file, size = bytearray(), None, 0
+        while more := await invoked.answer.read():
+            size += len(more)
+            if size > ANSWER_BYTES:
+                raise AttemptFailed(
+                    FailureCause.ANSWER,
+                    f"The model's answer has more than {ANSWER_BYTES} bytes; it must have at most "
+                    "that.",
+                )
+            held += more
+            if len(held) >= PIECE_BYTES:
+                file, held = await self._append(request, held), bytearray()
+        if file is not None and held:
+            file = await self._append(request, held)
+        content = bytes(held) if file is None else file
+        headers = invoked.head.headers
+        content_type, coding = headers.get("Content-Type", ""), headers.get(CONTENT_ENCODING, "")
+        return AsyncAnswer(content, size, content_type, coding)
+
+    async def _append(self, request: AsyncRequest, held: bytearray) -> Path:
+        return await self._spool.append_answer(request, bytes(held))
+
+
+def _of_the_model(error: ContainerError) -> AttemptFailed:
+    """What a model's failure is, in the words that InvokeEndpoint has for it.
+
+    What a client has done wrong, 4xx, is so the next time too.
+    """
+    status = error.members["OriginalStatusCode"]
+    is_the_clients = isinstance(status, int) and 400 <= status < 500
+    said = str(error.members["OriginalMessage"])[:FAILURE_BYTES]
+    members = {
+        "OriginalStatusCode": status,
+        "OriginalMessage": said,
+        "LogStreamArn": error.members["LogStreamArn"],
+    }
+    passing = not is_the_clients and "x-partway-retry" not in error.headers
+    return AttemptFailed(FailureCause.MODEL, error.message, passing=passing, members=members)

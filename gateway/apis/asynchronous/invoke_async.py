@@ -1,0 +1,277 @@
+"""InvokeEndpointAsync: a request is written down and answered at once; its answer comes later."""
+
+from __future__ import annotations
+
+import json
+import re
+import uuid
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from partway.gateway.access.authentication import Authenticator, Identity
+from partway.gateway.apis.asynchronous.configs import AsyncConfig
+from partway.gateway.apis.asynchronous.limits import ATTEMPT_TIMEOUT, INLINE_BYTES, REQUEST_TTL
+from partway.gateway.apis.asynchronous.requests import AsyncRequest
+from partway.gateway.apis.asynchronous.worker import AsyncWorker
+from partway.gateway.arns import Arns
+from partway.gateway.http.error_dialects import aws_runtime
+from partway.gateway.http.exchange import Exchange
+from partway.gateway.http.peers import peer_of
+from partway.gateway.http.request_payloads import GatheredPayload
+from partway.gateway.http.routes import Route
+from partway.gateway.operations.invocation_headers import (
+    ACCEPT,
+    ASYNC_HEADERS,
+    CUSTOM_ATTRIBUTES,
+    FILENAME,
+    INFERENCE_ID,
+    INPUT_LOCATION,
+    INVOCATION_TIMEOUT,
+    OUTPUT_EXTENSION,
+    PAYLOAD_TYPE,
+    TTL,
+    passed_on,
+)
+from partway.gateway.storage.places.locations import checked_arn, is_local, split_url
+from partway.gateway.storage.places.place import StorageFailed
+from partway.protocol.errors import InputValidationError, ServiceUnavailable, UnknownEndpoint
+from partway.protocol.http.content_codings import CONTENT_ENCODING
+
+#: AWS's name of the operation, by which principals are given leave to call it.
+OPERATION: Final = "InvokeEndpointAsync"
+
+#: Clause 2.1-4 holds here too: a base path may stand in front.
+PATH: Final = re.compile(r"(?:/.*)?/endpoints/(?P<endpoint>[^/]+)/async-invocations")
+
+#: What goes along to the container, and what it knows it by.
+_ALONG: Final = {
+    PAYLOAD_TYPE: "Content-Type",
+    ACCEPT: "Accept",
+    CUSTOM_ATTRIBUTES: CUSTOM_ATTRIBUTES,
+}
+
+#: Characters of a location (AWS's service model has it of both that are answered).
+_MOST: Final = 1024
+
+
+class InvokeEndpointAsync:
+    """The operation InvokeEndpointAsync.
+
+    Args:
+        worker: takes requests; None where the gateway has no place on disk for them.
+        config_of: what an endpoint's configuration says of such requests, if it says anything.
+        has_endpoint: whether there is an endpoint of a name.
+        allows_path: whether a path of this machine may be an input, by what is written.
+        arns: has the account, for AWS's words.
+        wall_clock: returns epoch seconds.
+    """
+
+    def __init__(
+        self,
+        worker: AsyncWorker | None,
+        config_of: Callable[[str], AsyncConfig | None],
+        has_endpoint: Callable[[str], bool],
+        allows_path: Callable[[str], bool],
+        arns: Arns,
+        wall_clock: Callable[[], float],
+    ) -> None:
+        self._worker = worker
+        self._config_of = config_of
+        self._has_endpoint = has_endpoint
+        self._allows_path = allows_path
+        self._arns = arns
+        self._wall_clock = wall_clock
+
+    @property
+    def routes(self) -> tuple[Route, ...]:
+        """The operation's one route."""
+        return (
+            Route(
+                *(OPERATION, frozenset({"POST"}), PATH, self),
+                payload=GatheredPayload(INLINE_BYTES),
+                errors=aws_runtime,
+            ),
+        )
+
+    async def __call__(
+        self, exchange: Exchange, identity: Identity, named: Mapping[str, str]
+    ) -> None:
+        """Take one request."""
+        endpoint = named["endpoint"]
+        said = passed_on(exchange.headers, ASYNC_HEADERS)
+        body = await exchange.body(INLINE_BYTES)
+        config = self._config(endpoint)
+        location = self._input(said, body, identity)
+        trusted = exchange.visitor.trusted
+        address = "" if trusted else f"address {peer_of(exchange.peer)}"
+        sender = address if identity.principal is None else identity.principal
+        request = self._request(endpoint, sender, said, location, config)
+        if self._worker is None:
+            raise ServiceUnavailable(
+                "this gateway has no data directory, so that asynchronous requests cannot be kept"
+            )
+        await self._worker.accept(request, body)
+        headers = {
+            "Content-Type": "application/json",
+            "X-Amzn-SageMaker-OutputLocation": request.output,
+        }
+        if request.failure:
+            headers["X-Amzn-SageMaker-FailureLocation"] = request.failure
+        answer = json.dumps({"InferenceId": request.inference_id}).encode()
+        exchange.respond(202, answer, headers)
+
+    def _config(self, endpoint: str) -> AsyncConfig:
+        config = self._config_of(endpoint)
+        if config is not None:
+            _check_names_no_container(endpoint, config)
+            return config
+        if not self._has_endpoint(endpoint):
+            words = f"Endpoint {endpoint} of account {self._arns.account} not found."
+            raise UnknownEndpoint(words)
+        raise InputValidationError(
+            f"Endpoint {endpoint} takes no asynchronous requests; its endpoint configuration must "
+            "have an AsyncInferenceConfig, whose OutputConfig says where answers belong",
+            "NotAsynchronous",
+        )
+
+    def _input(self, said: Mapping[str, str], body: bytes, identity: Identity) -> str:
+        """Where the request's body is; empty if it came with it."""
+        location = said.get(INPUT_LOCATION, "")
+        if bool(location) == bool(body):
+            raise InputValidationError(
+                f"Body and InputLocation (header {INPUT_LOCATION}): exactly one must be given",
+                "InvalidInput",
+            )
+        if not location:
+            return ""
+        if is_local(location):
+            if not self._allows_path(location):
+                raise InputValidationError(
+                    "InputLocation is a path of the gateway's machine; it must be below one of the "
+                    "local_roots under [api] in the gateway's settings",
+                    "InvalidInputLocation",
+                )
+        else:
+            _check_object(location)
+        try:
+            resource = checked_arn(location)
+        except ValueError as error:
+            words = f"InputLocation (header {INPUT_LOCATION}): {error}"
+            raise InputValidationError(words, "InvalidInputLocation") from None
+        identity.check("s3:GetObject", resource)
+        return location
+
+    def _request(
+        self,
+        endpoint: str,
+        sender: str,
+        said: Mapping[str, str],
+        location: str,
+        config: AsyncConfig,
+    ) -> AsyncRequest:
+        made = uuid.uuid4()
+        now = self._wall_clock()
+        output, failure = _locations(config, said, str(made))
+        return AsyncRequest(
+            id=made.hex,
+            inference_id=said.get(INFERENCE_ID) or str(made),
+            endpoint=endpoint,
+            sender=sender,
+            received=now,
+            expires=now + float(said.get(TTL, REQUEST_TTL)),
+            within=float(said.get(INVOCATION_TIMEOUT, ATTEMPT_TIMEOUT)),
+            input=location,
+            output=output,
+            failure=failure,
+            headers={
+                **{name: said[header] for header, name in _ALONG.items() if header in said},
+                **({} if location else _of_the_body(said)),
+                **({INFERENCE_ID: said[INFERENCE_ID]} if INFERENCE_ID in said else {}),
+            },
+            on_success=config.on_success,
+            on_failure=config.on_failure,
+            maker=config.maker,
+        )
+
+
+def _of_the_body(said: Mapping[str, str]) -> dict[str, str]:
+    """Headers of a body that came with its request; an object at S3 may be coded otherwise."""
+    coding = said.get(CONTENT_ENCODING)
+    return {} if coding is None else {CONTENT_ENCODING: coding}
+
+
+def _check_names_no_container(endpoint: str, config: AsyncConfig) -> None:
+    """Refuse what would fail later: what an endpoint was made by may be older than that rule.
+
+    Raises:
+        InputValidationError: requests of the endpoint must name a container.
+    """
+    if config.names_containers:
+        raise InputValidationError(
+            f"Endpoint {endpoint} takes no asynchronous requests: each of its requests must name a "
+            "container, which these cannot; the Mode of its model must be Serial",
+            "NotAsynchronous",
+        )
+
+
+def taken_away(authenticator: Authenticator, arns: Arns, request: AsyncRequest) -> str:
+    """The action that a request's sender had leave for when it came, and has not now.
+
+    Args:
+        authenticator: knows what who may do.
+        arns: name endpoints.
+        request: one that waits.
+
+    Returns:
+        It in IAM's words; empty if there is none.
+    """
+    asked = {f"sagemaker:{OPERATION}": arns.of("endpoint", request.endpoint)}
+    if not request.is_inline:
+        asked["s3:GetObject"] = checked_arn(request.input)
+    refused = (each for each in asked if not authenticator.may(request.sender, each, asked[each]))
+    return next(refused, "")
+
+
+def _check_object(location: str) -> None:
+    """Refuse an input that cannot be an object's address.
+
+    Raises:
+        InputValidationError: the message says what it must be.
+    """
+    try:
+        _, key = split_url(location)
+    except StorageFailed:
+        key = ""
+    parts = key.split("/")
+    if not location.startswith("s3://") or any(each in ("", ".", "..") for each in parts):
+        raise InputValidationError(
+            f"InputLocation (header {INPUT_LOCATION}) must be s3://BUCKET/KEY, no part of the key "
+            "empty, . or ..",
+            "InvalidInputLocation",
+        )
+
+
+def _locations(config: AsyncConfig, said: Mapping[str, str], request: str) -> tuple[str, str]:
+    """Where the answer belongs, and where it is said why there is none (or empty).
+
+    A failure's file has ``-error`` in its name: both may have the same folder.
+    """
+    name = said.get(FILENAME, f"{request}.out")
+    stem, dot, suffix = name.partition(".")
+    extension = said.get(OUTPUT_EXTENSION, "").strip("/")
+    if any(each in ("", ".", "..") for each in extension.split("/")) and extension:
+        raise InputValidationError(
+            f"S3OutputPathExtension (header {OUTPUT_EXTENSION}) must be segments joined by /, none "
+            "of them empty, . or ..",
+            "InvalidOutputPathExtension",
+        )
+    output = "/".join(filter(None, (config.output.rstrip("/"), extension, name)))
+    failure = f"{config.failure.rstrip('/')}/{stem}-error{dot}{suffix}" if config.failure else ""
+    for each in (output, failure):
+        if len(each) > _MOST:
+            raise InputValidationError(
+                f"the output's location has {len(each)} characters; it must have at most {_MOST}: "
+                "S3OutputPath, S3OutputPathExtension and Filename together",
+                "InvalidOutputPathExtension",
+            )
+    return output, failure

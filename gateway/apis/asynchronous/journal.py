@@ -1,0 +1,247 @@
+"""What is written down of asynchronous requests: many changes in one transaction."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from partway.gateway.apis.asynchronous.limits import (
+    JOURNAL_BATCH,
+    JOURNAL_END_TIMEOUT,
+    JOURNAL_RETRY_INTERVAL,
+    JOURNAL_WRITE_TIMEOUT,
+)
+from partway.gateway.clock import Clock, Timer
+from partway.gateway.storage.store.store import Body, Record, Removal, Store, StoreError
+from partway.gateway.waiting import time_limit
+from partway.log_lines import LogLine
+
+_T = TypeVar("_T")
+
+log = logging.getLogger("partway.async")
+
+#: Kinds of records: a request that has not come to its end, and a notice that is to be delivered.
+REQUEST: Final = "async-request"
+NOTICE: Final = "async-notice"
+
+
+@dataclass(slots=True, eq=False)
+class _Entry:
+    """Changes that are made together.
+
+    Attributes:
+        changes: the changes.
+        then: called once they are made.
+        outcome: heard by whoever waits for it; None where they are tried until they are made.
+        unwanted: whether whoever waited for it has left.
+    """
+
+    changes: tuple[Record | Removal, ...]
+    then: Callable[[], object]
+    outcome: asyncio.Future[None] | None
+    unwanted: bool = False
+
+    @property
+    def is_made(self) -> bool:
+        """Whether it is known to whoever waits that they are made."""
+        outcome = self.outcome
+        return outcome is not None and outcome.done() and outcome.exception() is None
+
+
+class Journal:
+    """Writes changes in their order, as many as wait in one transaction.
+
+    So a hundred requests that come at once cost what one does, and the store, which lets few wait,
+    has one of this at a time. Changes that must be made and could not be wait apart for their next
+    try, and have transactions of their own: what comes meanwhile is not held up by them, nor fails
+    with them.
+
+    Args:
+        store: where they are written; its owner closes it behind :meth:`aclose`.
+        clock: measures the times.
+    """
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+        self._asked: deque[_Entry] = deque()
+        #: Those that must be made, in their order, once one of them was not.
+        self._again: deque[_Entry] = deque()
+        self._under_way: list[_Entry] = []
+        self._news = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._retry: Timer | None = None
+        self._writing: asyncio.Task[None] | None = None
+
+    async def records(self, kind: str) -> tuple[Record, ...]:
+        """What is written down.
+
+        Raises:
+            StoreError: it cannot be read.
+        """
+        return await self._store.records(kind)
+
+    def start(self) -> None:
+        """Write from now on."""
+        self._writing = asyncio.create_task(self._write_all(), name="journal of requests")
+
+    async def write(self, *records: Record, then: Callable[[], object]) -> None:
+        """Write down what was not there before; it is on disk when this returns.
+
+        If the caller is cancelled meanwhile, the records are not there, or are removed again.
+
+        Args:
+            records: all of them are written, or none.
+            then: called as soon as they are, unless the caller has been cancelled.
+
+        Raises:
+            StoreError: none of them is written, or not in time: they are removed again then.
+        """
+        outcome: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        outcome.add_done_callback(_heard)
+        entry = _Entry(records, then, outcome)
+        self._ask(entry)
+        try:
+            async with time_limit(self._clock, JOURNAL_WRITE_TIMEOUT):
+                await asyncio.shield(outcome)
+        except TimeoutError:
+            if outcome.done():
+                return outcome.result()
+            self._take_back(entry)
+            raise StoreError(
+                f"the store has not taken a change for {JOURNAL_WRITE_TIMEOUT:g} s; look at its "
+                "disk, or at the server of its file system"
+            ) from None
+        except asyncio.CancelledError:
+            self._take_back(entry)
+            raise
+
+    def write_surely(self, *changes: Record | Removal, then: Callable[[], object]) -> None:
+        """Make changes as soon as the store takes them.
+
+        Args:
+            changes: all of them are made together.
+            then: called once they are made.
+        """
+        entry = _Entry(changes, then, None)
+        if self._again:  # behind those before it
+            self._again.append(entry)
+        else:
+            self._ask(entry)
+
+    async def aclose(self) -> None:
+        """Write what is left, in time, and nothing more."""
+        if self._writing is None:
+            return
+        self._retried()
+        try:
+            async with time_limit(self._clock, JOURNAL_END_TIMEOUT):
+                await self._idle.wait()
+        except TimeoutError:
+            log.warning(LogLine("ends of requests are not written: they run again"))
+        self._writing.cancel()
+        await asyncio.wait((self._writing,))
+        self._retried()
+        for entry in (*self._under_way, *self._asked):
+            if entry.outcome is not None and not entry.outcome.done():
+                entry.outcome.set_exception(StoreError("the gateway stops"))
+
+    def _ask(self, entry: _Entry) -> None:
+        self._asked.append(entry)
+        self._idle.clear()
+        self._news.set()
+
+    def _take_back(self, entry: _Entry) -> None:
+        """Have records that nobody waits for not written, or removed once they are."""
+        entry.unwanted = True
+        if entry in self._asked:
+            self._asked.remove(entry)
+            self._news.set()
+        elif entry.is_made:
+            self._remove(entry)
+
+    def _remove(self, entry: _Entry) -> None:
+        removals = (Removal(change.kind, change.name) for change in entry.changes)
+        self.write_surely(*removals, then=lambda: None)
+
+    async def _write_all(self) -> None:
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            while line := self._next_line():
+                many = min(JOURNAL_BATCH, len(line))
+                self._under_way = [line.popleft() for _ in range(many)]
+                await self._write(self._under_way)
+                self._under_way = []
+            if not self._asked and not self._again:
+                self._idle.set()
+
+    def _next_line(self) -> deque[_Entry]:
+        return self._again if self._again and self._retry is None else self._asked
+
+    async def _write(self, batch: list[_Entry]) -> None:
+        try:
+            await self._store.write(*(change for entry in batch for change in entry.changes))
+        except StoreError as error:
+            self._not_written(batch, error)
+            return
+        for entry in batch:
+            if entry.unwanted:
+                self._remove(entry)
+                continue
+            entry.then()
+            if entry.outcome is not None and not entry.outcome.done():
+                entry.outcome.set_result(None)
+
+    def _not_written(self, batch: list[_Entry], error: StoreError) -> None:
+        """Tell those who wait; what nobody waits for is tried again."""
+        to_retry = []
+        for entry in batch:
+            if entry.outcome is None:
+                to_retry.append(entry)
+            elif not entry.outcome.done():
+                entry.outcome.set_exception(error)
+        if to_retry:
+            behind = [entry for entry in self._asked if entry.outcome is None]
+            self._again.extendleft(reversed(to_retry))
+            self._again.extend(behind)
+            self._asked = deque(entry for entry in self._asked if entry.outcome is not None)
+            log.warning(LogLine("the end of a request is not written", reason=str(error)))
+            self._retry = self._clock.call_later(JOURNAL_RETRY_INTERVAL, self._retried)
+
+    def _retried(self) -> None:
+        if self._retry is not None:
+            self._retry.cancel()
+            self._retry = None
+        self._news.set()
+
+
+def value_of(make: Callable[[Body], _T], record: Record) -> _T:
+    """What a record was made of.
+
+    Args:
+        make: makes it of the record's body, whose members it takes by their names.
+        record: the record.
+
+    Raises:
+        StoreError: it has other members than this version of Partway writes.
+    """
+    try:
+        return make(record.body)
+    except TypeError as error:
+        raise StoreError(
+            f"the record {record.kind} {record.name!r} of the store must have the members that "
+            f"this version of Partway writes ({error}); start the version that has written it, or "
+            "name another folder with --data-dir DIR"
+        ) from None
+
+
+def _heard(outcome: asyncio.Future[None]) -> None:
+    """Take what has gone wrong for heard, where whoever asked has left."""
+    if not outcome.cancelled():
+        outcome.exception()

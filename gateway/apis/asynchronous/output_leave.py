@@ -1,0 +1,49 @@
+"""Leave to put answers away and to publish notices: asked of the endpoint configuration's maker.
+
+The gateway does both with its own credentials, long after the configuration was made. So it asks
+for ``s3:PutObject`` before each try and each put, and for ``sns:Publish`` before each delivery.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from partway.gateway.access.makers_leave import MakersLeave
+from partway.gateway.apis.asynchronous.requests import AsyncRequest, AttemptFailed, FailureCause
+from partway.gateway.arns import Arns
+from partway.gateway.storage.places.locations import checked_arn
+
+
+class OutputLeave:
+    """Says whether the makers of endpoint configurations may write and publish at this moment.
+
+    Args:
+        may: whether a principal may do something: its name, an action, an ARN.
+        arns: makes the principals' names.
+    """
+
+    def __init__(self, may: Callable[[str, str, str], bool], arns: Arns) -> None:
+        made, remedy = "the endpoint configuration", "create it anew, and update the endpoint"
+        self._leave = MakersLeave(may, arns, made, remedy)
+
+    def check_answer(self, request: AsyncRequest) -> None:
+        """Refuse a request whose answer may not be put where it belongs.
+
+        Raises:
+            AttemptFailed: the message says who lacks leave for what.
+        """
+        if why := self.refusal_to_put(request.maker, request.output):
+            words = f"The answer may not be put at {request.output}: {why}."
+            raise AttemptFailed(FailureCause.ACCESS, words)
+
+    def refusal_to_put(self, maker: str, location: str) -> str:
+        """Why a principal may not put an object or file at a location; empty if it may."""
+        try:
+            resource = checked_arn(location)
+        except ValueError as error:
+            return str(error)
+        return self._leave.refusal(maker, "s3:PutObject", resource)
+
+    def refusal_to_publish(self, maker: str, topic: str) -> str:
+        """Why a principal may not publish to a topic, by its ARN; empty if it may."""
+        return self._leave.refusal(maker, "sns:Publish", topic)

@@ -1,0 +1,47 @@
+"""Requests to webhooks, over connections that are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import aiohttp
+
+from partway.gateway.apis.asynchronous.limits import NOTICE_TIMEOUT
+from partway.gateway.clock import Clock
+from partway.gateway.waiting import time_limit
+
+
+class Posting:
+    """Posts to webhooks; closed by :meth:`aclose`.
+
+    Args:
+        clock: measures how long an answer may take.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._client: aiohttp.ClientSession | None = None
+
+    async def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> str:
+        """Post a body, by no redirection; returns what was wrong, or nothing."""
+        if self._client is None:
+            self._client = aiohttp.ClientSession(
+                timeout=aiohttp.ClientTimeout(total=None), cookie_jar=aiohttp.DummyCookieJar()
+            )
+        try:
+            async with (
+                time_limit(self._clock, NOTICE_TIMEOUT),
+                self._client.post(
+                    url, data=body, headers=headers, allow_redirects=False
+                ) as response,
+            ):
+                return "" if 200 <= response.status < 300 else f"answered {response.status}"
+        except TimeoutError:
+            return f"no answer within {NOTICE_TIMEOUT:g} s"
+        except (aiohttp.ClientError, OSError) as error:
+            return f"{type(error).__name__}: {error}"
+
+    async def aclose(self) -> None:
+        """Close the connections; nothing is posted any more."""
+        if self._client is not None:
+            await self._client.close()

@@ -1,0 +1,79 @@
+"""How much bodies and answers may have on disk: all of them, one endpoint's, one sender's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from partway.gateway.apis.asynchronous.limits import SPOOL_OF_BODIES, SPOOL_SHARE
+from partway.gateway.quota import NOBODY, Quota, QuotaFull, QuotaLimits
+
+#: The owner of all answers; its share leaves a part of the quota to bodies.
+_ANSWERS: Final = "answers to asynchronous requests"
+
+
+class SpoolFull(Exception):
+    """The spool has no room for more bytes; says what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class SpoolShare:
+    """In whose share a file counts.
+
+    Attributes:
+        endpoint: the name of the request's endpoint.
+        sender: who sent the request; empty for nobody's share.
+        is_answer: whether it is no body.
+    """
+
+    endpoint: str
+    sender: str
+    is_answer: bool
+
+
+class SpoolRoom:
+    """Counts bytes, and refuses those that are too many.
+
+    Args:
+        quota: bytes of all files.
+    """
+
+    def __init__(self, quota: int) -> None:
+        of_answers = quota - int(quota * SPOOL_OF_BODIES)
+        self._files = Quota(QuotaLimits(quota, int(quota * SPOOL_SHARE)))
+        self._answers = Quota(QuotaLimits(quota, of_answers))
+
+    @property
+    def used(self) -> int:
+        """Bytes of all files."""
+        return self._files.used
+
+    def check(self, share: SpoolShare, size: int) -> None:
+        """Go on if there is room for more bytes.
+
+        Raises:
+            SpoolFull: there is none; the message says of what there is too much.
+        """
+        try:
+            for quota, owners in self._shares(share):
+                quota.check(size, *owners)
+        except QuotaFull as full:
+            whose = full.owner or "bodies and answers of asynchronous requests"
+            part = "a part of " if full.owner else ""
+            raise SpoolFull(
+                f"{whose} have {full.used} bytes on disk, and {full.most} at most "
+                f"({part}async_quota); try again when some of them are done"
+            ) from None
+
+    def count(self, share: SpoolShare, size: int) -> None:
+        """Count more bytes, or less where it is negative."""
+        for quota, owners in self._shares(share):
+            quota.count(size, *owners)
+
+    def _shares(self, share: SpoolShare) -> Iterator[tuple[Quota, tuple[str, ...]]]:
+        """The quotas in which a file counts, each with its owners as refusals name them."""
+        sender = f"those of {share.sender!r}" if share.sender else NOBODY
+        yield self._files, (f"those of endpoint {share.endpoint!r}", sender)
+        if share.is_answer:
+            yield self._answers, (_ANSWERS,)

@@ -1,0 +1,342 @@
+"""Asynchronous requests from the moment they are taken to their end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from partway.gateway.apis.asynchronous.attempts import Attempts
+from partway.gateway.apis.asynchronous.configs import AsyncConfig
+from partway.gateway.apis.asynchronous.endings import Endings
+from partway.gateway.apis.asynchronous.journal import REQUEST, Journal, value_of
+from partway.gateway.apis.asynchronous.limits import (
+    ENDINGS_AT_ONCE,
+    FILES_END_TIMEOUT,
+    LOOK_INTERVAL,
+    TRIES,
+    TRY_PAUSES,
+)
+from partway.gateway.apis.asynchronous.requests import (
+    AsyncAnswer,
+    AsyncRequest,
+    AttemptFailed,
+    FailureCause,
+    NoInstance,
+)
+from partway.gateway.apis.asynchronous.running_requests import RunningRequests
+from partway.gateway.apis.asynchronous.spool import Spool
+from partway.gateway.apis.asynchronous.spool_room import SpoolFull
+from partway.gateway.apis.asynchronous.waiting_requests import WaitingLimits, WaitingRequests
+from partway.gateway.clock import Clock, Timer
+from partway.gateway.storage.store.store import Record, StoreError
+from partway.gateway.waiting import first_of, set_or_over
+from partway.log_lines import LogLine
+from partway.protocol.errors import ApiError, InternalServerError, ServiceUnavailable
+
+log = logging.getLogger("partway.async")
+
+
+class AsyncWorker:
+    """Takes requests, has each tried, and sees to its end.
+
+    Args:
+        attempts: tries one.
+        endings: put ends away.
+        journal: where requests are written down from their coming to their end.
+        spool: where bodies and answers lie.
+        limits: how many requests there may be.
+        config_of: what an endpoint's configuration says of such requests; None where there is no
+            such endpoint any more, or it takes none.
+        instances_of: how many instances of an endpoint take requests now.
+        clock: measures pauses.
+        wall_clock: returns epoch seconds.
+    """
+
+    def __init__(
+        self,
+        attempts: Attempts,
+        endings: Endings,
+        journal: Journal,
+        spool: Spool,
+        limits: WaitingLimits,
+        config_of: Callable[[str], AsyncConfig | None],
+        instances_of: Callable[[str], int],
+        clock: Clock,
+        wall_clock: Callable[[], float],
+    ) -> None:
+        self._attempts = attempts
+        self._endings = endings
+        self._journal = journal
+        self._spool = spool
+        self._waiting = WaitingRequests(limits)
+        self._config_of = config_of
+        self._instances_of = instances_of
+        self._clock = clock
+        self._wall_clock = wall_clock
+        self._configs: dict[str, AsyncConfig | None] = {}
+        self._running = RunningRequests()
+        self._tries: Counter[str] = Counter()
+        self._ending = asyncio.Semaphore(ENDINGS_AT_ONCE)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._news = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._hastened = asyncio.Event()
+        self._timer: Timer | None = None
+        self._working: asyncio.Task[None] | None = None
+        self._draining = False
+
+    @property
+    def waiting(self) -> int:
+        """How many requests wait for their turn."""
+        return len(self._waiting)
+
+    @property
+    def running(self) -> int:
+        """How many requests are worked on."""
+        return self._running.total
+
+    # --- Coming and going ------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Go on with what another gateway has taken, and work from now on.
+
+        Raises:
+            StoreError: what was written down cannot be read.
+            OSError: the folder of bodies and answers cannot be used.
+        """
+        found = [value_of(AsyncRequest.of, each) for each in await self._journal.records(REQUEST)]
+        await self._spool.take_over([each for each in found if each.is_inline])
+        for request in sorted(found, key=lambda each: each.received):
+            self._waiting.found(request.endpoint, request.sender)
+            self._waiting.add(request)
+        if found:
+            log.info(LogLine("asynchronous requests go on", requests=len(found)))
+        self._working = asyncio.create_task(self._work(), name="asynchronous requests")
+        self._news.set()
+
+    async def accept(self, request: AsyncRequest, body: bytes) -> None:
+        """Take a request: once this returns it comes to its end, whatever becomes of the process.
+
+        Args:
+            request: the request.
+            body: that came with it.
+
+        Raises:
+            ServiceUnavailable: the gateway is full, or stops.
+            InternalServerError: the disk does not take it.
+        """
+        if self._draining:
+            raise _draining()
+        if self._working is None:
+            raise NotWritten("the disk has not given yet what was written down before")
+        self._waiting.take_place(request.endpoint, request.sender)
+        # Done to its end though its client leaves: half of it would be nobody's.
+        task = self._own(self._write_down(request, body))
+        await asyncio.wait((task,))
+        if task.cancelled():
+            raise _draining()
+        task.result()
+
+    def hasten(self) -> None:
+        """Cut the drain short: a second signal."""
+        self._hastened.set()
+
+    async def drain(self, grace: float) -> None:
+        """Take nothing new and begin nothing new; what is worked on may end.
+
+        Args:
+            grace: seconds for that. What has not ended by then is written down as it was when it
+                came, and the next gateway begins it anew.
+        """
+        self._draining = True
+        if self._working is not None:
+            self._working.cancel()
+            await asyncio.wait((self._working,))
+        if self._timer is not None:
+            self._timer.cancel()
+        grace_over = self._clock.call_later(grace, self._hastened.set)
+        try:
+            await first_of(self._idle, self._hastened)
+        finally:
+            grace_over.cancel()
+        tasks = set(self._tasks)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    async def aclose(self) -> None:
+        """Remove the files of what has come to its end, in time; called behind the journal's end.
+
+        Those that are left the next gateway removes.
+        """
+        await set_or_over(self._idle, self._clock, FILES_END_TIMEOUT)
+        tasks = set(self._tasks)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    async def _write_down(self, request: AsyncRequest, body: bytes) -> None:
+        try:
+            if request.is_inline:
+                await self._spool.keep_body(request, body)
+            record = Record(REQUEST, request.id, request.body())
+            await self._journal.write(record, then=lambda: self._wait_for_turn(request))
+        except BaseException as error:
+            self._leave(request)
+            match error:
+                case SpoolFull():
+                    raise ServiceUnavailable(str(error)) from None
+                case StoreError() | OSError():
+                    raise NotWritten(str(error)) from error
+            raise
+
+    def _wait_for_turn(self, request: AsyncRequest) -> None:
+        self._waiting.add(request)
+        self._news.set()
+
+    def _leave(self, request: AsyncRequest) -> None:
+        """Forget a request that was not taken, or has come to its end."""
+        self._waiting.leave_place(request.endpoint, request.sender)
+        self._tries.pop(request.id, None)
+        self._own(self._drop_files(request))
+
+    async def _drop_files(self, request: AsyncRequest) -> None:
+        try:
+            await self._spool.drop(request.id)
+        except OSError as error:  # the next gateway removes them
+            line = "files of a request are not removed"
+            log.warning(LogLine(line, request=request.id, reason=error.strerror or str(error)))
+
+    def _own(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work, name="an asynchronous request")
+        self._tasks.add(task)
+        self._idle.clear()
+        task.add_done_callback(self._over)
+        return task
+
+    def _over(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not self._tasks:
+            self._idle.set()
+        if not task.cancelled() and (error := task.exception()) is not None:
+            level = logging.ERROR if not isinstance(error, ApiError) else logging.DEBUG
+            log.log(level, "a request's work failed", exc_info=error)
+
+    # --- Whose turn it is ------------------------------------------------------------------------
+
+    async def _work(self) -> None:
+        """Begin what may begin, and end what has waited for too long, at each piece of news."""
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            if self._timer is None:  # nothing was looked at for a while
+                self._configs.clear()
+                self._end_hopeless()
+            while request := self._whose_turn_it_is():
+                self._running.begin(request.endpoint, request.sender)
+                self._own(self._run(request))
+            if len(self._waiting) and self._timer is None:
+                self._timer = self._clock.call_later(LOOK_INTERVAL, self._look_again)
+
+    def _whose_turn_it_is(self) -> AsyncRequest | None:
+        now, may_send = self._clock.time(), self._running.may_send_one_more
+        return self._waiting.next(now, self._may_have_one_more, may_send)
+
+    def _look_again(self) -> None:
+        self._timer = None
+        self._news.set()
+
+    def _end_hopeless(self) -> None:
+        """End what has expired, and what has no endpoint any more."""
+        now = self._wall_clock()
+        for request in self._waiting.taken_out(lambda each: each.expires <= now):
+            seconds = request.expires - request.received
+            words = f"The request waited for {seconds:g} s (RequestTTLSeconds)."
+            self._own(self._end_in_turn(request, AttemptFailed(FailureCause.EXPIRED, words)))
+        gone = {each for each in self._waiting.endpoints if self._config(each) is None}
+        for request in self._waiting.taken_out(lambda each: each.endpoint in gone) if gone else ():
+            words = (
+                f"The endpoint {request.endpoint!r} was deleted, is of the gateway's settings now, "
+                "or has no AsyncInferenceConfig any more."
+            )
+            failure = AttemptFailed(FailureCause.ENDPOINT_GONE, words)
+            self._own(self._end_in_turn(request, failure))
+
+    def _may_have_one_more(self, endpoint: str) -> bool:
+        config = self._config(endpoint)
+        if config is None:
+            return False
+        most = self._instances_of(endpoint) * config.per_instance
+        return self._running.may_have_one_more(endpoint, most)
+
+    def _config(self, endpoint: str) -> AsyncConfig | None:
+        """What an endpoint's configuration says, or has said LOOK_INTERVAL ago at most."""
+        if endpoint not in self._configs:
+            self._configs[endpoint] = self._config_of(endpoint)
+        return self._configs[endpoint]
+
+    # --- One request -----------------------------------------------------------------------------
+
+    async def _run(self, request: AsyncRequest) -> None:
+        """Try a request; an answer has its turn until it is where it belongs."""
+        try:
+            end = await self._tried(request)
+            if isinstance(end, AsyncAnswer):
+                await self._end(request, end)
+        finally:
+            self._running.end(request.endpoint, request.sender)
+            self._news.set()
+        if isinstance(end, AttemptFailed):
+            await self._end_in_turn(request, end)
+
+    async def _tried(self, request: AsyncRequest) -> AsyncAnswer | AttemptFailed | None:
+        """Try a request; None if it is to be tried again."""
+        try:
+            return await self._attempts.once(request)
+        except NoInstance:
+            self._waiting.add_later(request, self._clock.time() + LOOK_INTERVAL)
+            return None
+        except AttemptFailed as failure:
+            self._tries[request.id] += 1
+            tries = self._tries[request.id]
+            if not failure.passing or tries >= TRIES:
+                return failure
+            self._waiting.add_later(request, self._clock.time() + TRY_PAUSES[tries - 1])
+            return None
+        except Exception:  # a fault of ours has a name too
+            log.exception(LogLine("an asynchronous request failed", request=request.id))
+            words = "The gateway failed; its log has the reason."
+            return AttemptFailed(FailureCause.INTERNAL, words)
+
+    async def _end_in_turn(self, request: AsyncRequest, end: AttemptFailed) -> None:
+        async with self._ending:
+            await self._end(request, end)
+
+    async def _end(self, request: AsyncRequest, end: AsyncAnswer | AttemptFailed) -> None:
+        await self._endings.put_away(request, end, lambda: self._leave(request))
+
+
+def _draining() -> ServiceUnavailable:
+    return ServiceUnavailable("the gateway is draining; another one may take the request")
+
+
+class NotWritten(InternalServerError):
+    """A request cannot be written down, so it is not taken.
+
+    Args:
+        why: for the operator's log.
+    """
+
+    def __init__(self, why: str) -> None:
+        super().__init__("the gateway cannot write the request down; its log has the reason")
+        self._why = why
+
+    @property
+    def for_operator(self) -> str:
+        return f"an asynchronous request cannot be written down: {self._why}"

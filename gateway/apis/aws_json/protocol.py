@@ -1,0 +1,176 @@
+"""AWS's JSON 1.1 protocol: operations that all live at ``POST /``, named by ``X-Amz-Target``."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from http import HTTPStatus
+from typing import Any, Final, Protocol, TypeAlias
+
+from partway.gateway.access.authentication import Identity
+from partway.gateway.apis.aws_json.bodies import members_of
+from partway.gateway.apis.aws_json.query_errors import FORM, UnknownQuery, aws_query
+from partway.gateway.apis.control.errors import UnknownOperation
+from partway.gateway.apis.control.limits import MAX_CONTROL_BODY
+from partway.gateway.http.content_codings import decoded_body
+from partway.gateway.http.error_dialects import ErrorResponse
+from partway.gateway.http.exchange import Exchange
+from partway.gateway.http.request_payloads import GatheredPayload
+from partway.gateway.http.routes import Access, Leave, Route
+from partway.gateway.plain_text import cut, safe
+from partway.protocol.errors import (
+    ApiError,
+    InternalServerError,
+    ServiceUnavailable,
+    UnsupportedCoding,
+)
+from partway.protocol.signatures.verification import SERVICE
+
+CONTENT_TYPE: Final = "application/x-amz-json-1.1"
+
+#: What clients send besides: those of the protocol's other version, and people with curl.
+_CONTENT_TYPES: Final = frozenset({CONTENT_TYPE, "application/x-amz-json-1.0", "application/json"})
+
+#: What an operation answers; None where AWS's has no output at all.
+Answer: TypeAlias = Mapping[str, Any] | None
+
+#: Answers a call, given the members of its input, who sends it, and the request's id.
+ControlOperation: TypeAlias = Callable[[Mapping[str, Any], Identity, str], Awaitable[Answer]]
+
+_ROOT: Final = re.compile("/")
+_POST: Final = frozenset({"POST"})
+#: How AWS's names of operations begin that change nothing.
+_READING: Final = ("Describe", "List", "Get", "Filter")
+_JSON: Final = {"Content-Type": CONTENT_TYPE}
+
+#: Names of the protocol's own for errors that other operations have by others.
+_NAMES: Final = {
+    InternalServerError.name: "InternalFailure",
+    ServiceUnavailable.name: "ServiceUnavailable",
+}
+
+#: Characters of a target that nobody knows, when it is named to whoever asked for it.
+_SHOWN: Final = 128
+
+
+class InputCheck(Protocol):
+    """What an operation's input must be."""
+
+    async def checked(self, operation: str, members: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the members of an operation's input as the operation is to see them.
+
+        Raises:
+            ApiError: they are not what the operation takes.
+        """
+
+
+def changes_something(operation: str) -> bool:
+    """Whether an operation does more than answer."""
+    return not operation.startswith(_READING)
+
+
+def aws_json(error: ApiError) -> ErrorResponse:
+    """AWS's JSON 1.1 protocol: name and message in the body, 400 for all but faults (clause 5).
+
+    A content coding that is not known here keeps HTTP's own status (RFC 9110 §15.5.16).
+    """
+    if isinstance(error, UnknownQuery):
+        return aws_query(error)
+    name = _NAMES.get(error.name, error.name)
+    status = max(error.status, HTTPStatus.BAD_REQUEST)
+    if status < HTTPStatus.INTERNAL_SERVER_ERROR and not isinstance(error, UnsupportedCoding):
+        status = HTTPStatus.BAD_REQUEST
+    body = json.dumps({"__type": name, "message": error.message, "Message": error.message})
+    return ErrorResponse(status, {**_JSON, **error.headers}, body.encode())
+
+
+def operation_routes(
+    prefix: str,
+    operations: Mapping[str, ControlOperation],
+    inputs: InputCheck,
+    service: str = SERVICE,
+) -> tuple[Route, ...]:
+    """The routes of a service's operations, each of which checks itself what its sender may do.
+
+    Args:
+        prefix: of the service's targets, such as ``SageMaker``.
+        operations: by AWS's names of them.
+        inputs: what each of them takes.
+        service: whose they are, as signatures and actions say.
+    """
+    return tuple(
+        Route(
+            name,
+            _POST,
+            _ROOT,
+            _Call(name, operation, inputs),
+            Access.SIGNED,
+            GatheredPayload(MAX_CONTROL_BODY),
+            aws_json,
+            target=f"{prefix}.{name}",
+            leave=Leave.OF_OPERATION,
+            service=service,
+            control=True,
+            changes=changes_something(name),
+        )
+        for name, operation in operations.items()
+    )
+
+
+def unknown_operation_route(known: Iterable[Route]) -> Route:
+    """The route of all targets that no other route of ``POST /`` answers; to go behind them.
+
+    Whoever asks need not say who they are: AWS, too, first looks whether there is the operation.
+
+    Args:
+        known: the others, which are named to whoever asks.
+    """
+    targets = ", ".join(sorted(route.target for route in known))
+
+    async def refuse(exchange: Exchange, *_: object) -> None:
+        target = exchange.headers.get("x-amz-target", "")
+        refusal = UnknownQuery if _is(exchange, FORM) and not target else UnknownOperation
+        raise refusal(
+            f"{cut(safe(target), _SHOWN)!r} is an operation that is not known here; X-Amz-Target "
+            f"must be one of: {targets}"
+            if target
+            else f"the request has no X-Amz-Target, which must be one of: {targets}"
+        )
+
+    return Route("UnknownOperation", _POST, _ROOT, refuse, Access.ANYONE, errors=aws_json)
+
+
+def _is(exchange: Exchange, *content_types: str) -> bool:
+    """Whether a request's body says that it is of one of these types."""
+    said = exchange.headers.get("content-type", "")
+    return said.partition(";")[0].strip().lower() in content_types
+
+
+class _Call:
+    """One operation, as the dispatcher calls it."""
+
+    def __init__(self, name: str, operation: ControlOperation, inputs: InputCheck) -> None:
+        self._name = name
+        self._operation = operation
+        self._inputs = inputs
+
+    async def __call__(self, exchange: Exchange, identity: Identity, _: Mapping[str, str]) -> None:
+        _check_content_type(exchange)
+        members = members_of(await decoded_body(exchange, MAX_CONTROL_BODY))
+        checked = await self._inputs.checked(self._name, members)
+        answer = await self._operation(checked, identity, exchange.request_id)
+        body = b"" if answer is None else json.dumps(answer, separators=(",", ":")).encode()
+        exchange.respond(HTTPStatus.OK, body, _JSON)
+
+
+def _check_content_type(exchange: Exchange) -> None:
+    """Refuse what is not JSON: any web page can have text sent, without asking for leave.
+
+    Raises:
+        UnknownOperation: AWS's error for it.
+    """
+    if not _is(exchange, *_CONTENT_TYPES):
+        value = exchange.headers.get("content-type", "")
+        shown = repr(cut(safe(value), _SHOWN)) if value else "no Content-Type"
+        raise UnknownOperation(f"{shown} was given; Content-Type must be {CONTENT_TYPE}")

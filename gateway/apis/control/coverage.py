@@ -1,0 +1,395 @@
+"""What becomes of each member of each operation's input: the table of the reference, as data.
+
+A member that is not in it came with a botocore that is newer than the table. It is refused like one
+that is in it and refused: nothing that is asked for is ignored in silence.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final
+
+from partway.gateway.apis.control.errors import ValidationException
+
+
+class Handling(Enum):
+    """What is done with a member."""
+
+    DONE = "done"
+    NO_EFFECT = "accepted without effect"
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True, slots=True)
+class Covered:
+    """What is done with one member, and with all below it that have no row of their own.
+
+    Attributes:
+        handling: what.
+        why: why it has no effect or is refused, and what to do.
+        accepts: says of a value that fits the member's shape whether it is accepted. Of a refused
+            member those values are that ask for nothing.
+        accepted: the same in words; empty where all values are accepted, or none.
+    """
+
+    handling: Handling
+    why: str = ""
+    accepts: Callable[[Any], bool] = lambda _: True
+    accepted: str = ""
+
+    @property
+    def reason(self) -> str:
+        """Why, and which values are accepted."""
+        return "; ".join(filter(None, (self.why, self.accepted and f"accepted: {self.accepted}")))
+
+
+_DONE: Final = Covered(Handling.DONE)
+
+
+def _no_effect(why: str) -> Covered:
+    return Covered(Handling.NO_EFFECT, why)
+
+
+def _done_for(why: str, *values: Any) -> Covered:
+    """A member of which some values are done, and others refused."""
+    return Covered(Handling.DONE, why, lambda value: value in values, _in_words(values))
+
+
+def _refused(why: str, *nothing: Any) -> Covered:
+    """A refused member, with the values of it that ask for nothing."""
+    return Covered(Handling.REFUSED, why, lambda value: value in nothing, _in_words(nothing))
+
+
+def _refused_unless(why: str, asks_nothing: Callable[[Any], bool], words: str) -> Covered:
+    """A refused member, with a rule for the values of it that ask for nothing."""
+    return Covered(Handling.REFUSED, why, asks_nothing, words)
+
+
+def _in_words(values: Iterable[Any]) -> str:
+    shown = (each if isinstance(each, str) and each else json.dumps(each) for each in values)
+    return ", ".join(f"`{each}`" for each in shown)
+
+
+def _below(prefix: str, rows: Mapping[str, Covered]) -> dict[str, Covered]:
+    """Rows of a structure's members as those of what the structure is in."""
+    return {prefix: _DONE, **{f"{prefix}.{name}": row for name, row in rows.items()}}
+
+
+_ROLE: Final = _no_effect("no role is assumed: nothing here asks AWS for leave")
+_VPC: Final = _no_effect("subnets and security groups are AWS's; containers are on this machine")
+_KEY: Final = _no_effect("nothing is encrypted here; encrypt the disk that the gateway is on")
+_ISOLATION: Final = _refused("containers are not cut off from the network", False)
+
+_CONTAINER: Final[Mapping[str, Covered]] = {
+    "ContainerHostname": _DONE,
+    "Image": _DONE,
+    "ImageConfig": _no_effect("the container engine pulls with its own credentials"),
+    "Mode": _done_for("many models in one container are not run", "SingleModel"),
+    "ModelDataUrl": _DONE,
+    **_below(
+        "ModelDataSource",
+        _below(
+            "S3DataSource",
+            {
+                "S3Uri": _DONE,
+                "S3DataType": _DONE,
+                "CompressionType": _DONE,
+                "ModelAccessConfig": _no_effect("no licence is asked for here"),
+                "HubAccessConfig": _refused(
+                    "hubs are AWS's; give the S3Uri of a copy", {"HubContentArn": ""}
+                ),
+                "ManifestS3Uri": _refused("manifests are not read; give an S3Uri of a prefix"),
+                "ETag": _refused("the object is not compared with it; leave it out", ""),
+                "ManifestEtag": _refused("manifests are not read", ""),
+            },
+        ),
+    ),
+    "AdditionalModelDataSources": _refused("a container has one source of model data"),
+    "Environment": _DONE,
+    "ModelPackageName": _refused("model packages are AWS's; give Image and ModelDataUrl"),
+    "InferenceSpecificationName": _refused("it is of model packages, which are AWS's"),
+    "MultiModelConfig": _refused(
+        "many models in one container are not run", {}, {"ModelCacheSetting": "Disabled"}
+    ),
+    "ContainerMetricsConfig": _refused(
+        "metrics of containers are not read; scrape the container", {}, {"MetricsEndpoints": []}
+    ),
+}
+
+_SCALING: Final = _refused_unless(
+    "AWS has it for inference components alone, which are not run here",
+    lambda value: not value or value.get("Status") == "DISABLED",
+    "`{}`, and any with the Status `DISABLED`",
+)
+
+_VARIANT: Final[Mapping[str, Covered]] = {
+    "VariantName": _DONE,
+    "ModelName": _DONE,
+    "InitialInstanceCount": _DONE,
+    "InitialVariantWeight": _DONE,
+    "InstanceType": Covered(
+        Handling.DONE, "ml.g* and ml.p* ask for a GPU where there is one; else without effect"
+    ),
+    "InstancePools": _refused("a variant has one kind of instance; give InstanceType"),
+    "VariantInstanceProvisionTimeoutInSeconds": _no_effect("no machine is provisioned"),
+    "AcceleratorType": _no_effect("accelerators are AWS's"),
+    "CoreDumpConfig": _refused("core dumps are not collected"),
+    "ServerlessConfig": _refused("nothing is serverless here; give InitialInstanceCount"),
+    "VolumeSizeInGB": _no_effect("model data is on the gateway's disk; set model_data_quota"),
+    "ModelDataDownloadTimeoutInSeconds": _DONE,
+    "ContainerStartupHealthCheckTimeoutInSeconds": _DONE,
+    "EnableSSMAccess": _refused("there is no Systems Manager", False),
+    "ManagedInstanceScaling": _SCALING,
+    **_below(
+        "RoutingConfig",
+        {
+            "RoutingStrategy": _done_for(
+                "an instance with the fewest outstanding requests is taken, for RANDOM too",
+                "LEAST_OUTSTANDING_REQUESTS",
+                "RANDOM",
+            ),
+            "PrefixAwareRoutingConfig": _refused("requests are not routed by their prefixes", {}),
+        },
+    ),
+    "InferenceAmiVersion": _no_effect("instances are processes and containers of this machine"),
+    "CapacityReservationConfig": _no_effect("capacity is this machine's"),
+    "AcceleratorPartitionLayouts": _refused_unless(
+        "GPUs are not partitioned",
+        lambda value: not any(each.get("AcceleratorPartitionTypes") for each in value),
+        "layouts without AcceleratorPartitionTypes",
+    ),
+}
+
+_DEPLOYMENT: Final[Mapping[str, Covered]] = {
+    **_below(
+        "BlueGreenUpdatePolicy",
+        {
+            **_below(
+                "TrafficRoutingConfiguration",
+                {
+                    "Type": _done_for("all traffic moves at once", "ALL_AT_ONCE"),
+                    "WaitIntervalInSeconds": _no_effect("no alarm is waited for"),
+                    "CanarySize": _refused("all traffic moves at once"),
+                    "LinearStepSize": _refused("all traffic moves at once"),
+                },
+            ),
+            "TerminationWaitInSeconds": _no_effect(
+                "what served before stops once what is open on it has ended"
+            ),
+            "MaximumExecutionTimeoutInSeconds": _no_effect(
+                "instances have ContainerStartupHealthCheckTimeoutInSeconds to come up in"
+            ),
+        },
+    ),
+    "RollingUpdatePolicy": _refused("an update is blue/green: give BlueGreenUpdatePolicy"),
+    "AutoRollbackConfiguration": _refused(
+        "there are no alarms; an update that does not come up is rolled back", {}
+    ),
+}
+
+_ASYNC_OUTPUT: Final[Mapping[str, Covered]] = {
+    "S3OutputPath": Covered(Handling.DONE, "at s3://, or below local_results; it must be given"),
+    "S3FailurePath": _DONE,
+    "KmsKeyId": _KEY,
+    **_below(
+        "NotificationConfig",
+        {
+            "SuccessTopic": Covered(Handling.DONE, "one that [api.topics] has a webhook for"),
+            "ErrorTopic": Covered(Handling.DONE, "one that [api.topics] has a webhook for"),
+            "IncludeInferenceResponseIn": _refused(
+                "notices say where the answer is, and do not repeat it"
+            ),
+        },
+    ),
+}
+
+_TRANSFORM_INPUT: Final[Mapping[str, Covered]] = {
+    **_below(
+        "DataSource",
+        _below(
+            "S3DataSource",
+            {
+                "S3DataType": Covered(
+                    Handling.DONE, "S3Prefix and ManifestFile; others are refused by name"
+                ),
+                "S3Uri": Covered(Handling.DONE, "at s3://, or below local_roots"),
+            },
+        ),
+    ),
+    "ContentType": _DONE,
+    "CompressionType": _DONE,
+    "SplitType": _DONE,
+}
+
+_TRANSFORM_OUTPUT: Final[Mapping[str, Covered]] = {
+    "S3OutputPath": Covered(Handling.DONE, "at s3://, or below local_results"),
+    "Accept": _DONE,
+    "AssembleWith": _DONE,
+    "KmsKeyId": _KEY,
+}
+
+_TRANSFORM_RESOURCES: Final[Mapping[str, Covered]] = {
+    "InstanceType": Covered(
+        Handling.DONE, "ml.g* and ml.p* ask for a GPU where there is one; else without effect"
+    ),
+    "InstanceCount": _DONE,
+    "VolumeKmsKeyId": _KEY,
+    "TransformAmiVersion": _no_effect("instances are processes and containers of this machine"),
+}
+
+_LIST: Final = dict.fromkeys(
+    (
+        "NameContains", "SortBy", "SortOrder", "MaxResults", "NextToken", "CreationTimeBefore",
+        "CreationTimeAfter",
+    ),
+    _DONE,
+)  # fmt: skip
+
+#: By operation and member, whose path has a full stop for each level; lists have no level.
+COVERAGE: Final[Mapping[str, Mapping[str, Covered]]] = {
+    "CreateModel": {
+        "ModelName": _DONE,
+        **_below("PrimaryContainer", _CONTAINER),
+        **_below("Containers", _CONTAINER),
+        "Containers": Covered(Handling.DONE, "each instance has all of them"),
+        **_below("InferenceExecutionConfig", {"Mode": _DONE}),
+        "ExecutionRoleArn": _ROLE,
+        "Tags": _DONE,
+        "VpcConfig": _VPC,
+        "EnableNetworkIsolation": _ISOLATION,
+    },
+    "DescribeModel": {"ModelName": _DONE},
+    "ListModels": _LIST,
+    "DeleteModel": {"ModelName": _DONE},
+    "CreateEndpointConfig": {
+        "EndpointConfigName": _DONE,
+        **_below("ProductionVariants", _VARIANT),
+        "DataCaptureConfig": _refused_unless(
+            "requests are not captured",
+            lambda value: (
+                value.get("EnableCapture") is False or value.get("InitialSamplingPercentage") == 0
+            ),
+            "any with the EnableCapture `false`, or the InitialSamplingPercentage `0`",
+        ),
+        "Tags": _DONE,
+        "KmsKeyId": _KEY,
+        **_below(
+            "AsyncInferenceConfig",
+            {
+                **_below("ClientConfig", {"MaxConcurrentInvocationsPerInstance": _DONE}),
+                **_below("OutputConfig", _ASYNC_OUTPUT),
+            },
+        ),
+        "ExplainerConfig": _refused("predictions are not explained", {}),
+        "ShadowProductionVariants": _refused("traffic is not copied to a shadow"),
+        "ExecutionRoleArn": _ROLE,
+        "VpcConfig": _VPC,
+        "EnableNetworkIsolation": _ISOLATION,
+        "MetricsConfig": _no_effect("metrics are Prometheus's, at /metrics"),
+        "CrossRegionTrafficConfig": _refused("there is one region"),
+    },
+    "DescribeEndpointConfig": {"EndpointConfigName": _DONE},
+    "ListEndpointConfigs": _LIST,
+    "DeleteEndpointConfig": {"EndpointConfigName": _DONE},
+    "CreateEndpoint": {
+        "EndpointName": _DONE,
+        "EndpointConfigName": _DONE,
+        **_below("DeploymentConfig", _DEPLOYMENT),
+        "Tags": _DONE,
+    },
+    "DescribeEndpoint": {"EndpointName": _DONE},
+    "ListEndpoints": {
+        **_LIST,
+        "LastModifiedTimeBefore": _DONE,
+        "LastModifiedTimeAfter": _DONE,
+        "StatusEquals": _DONE,
+    },
+    "UpdateEndpoint": {
+        "EndpointName": _DONE,
+        "EndpointConfigName": _DONE,
+        "RetainAllVariantProperties": _DONE,
+        "ExcludeRetainedVariantProperties": _DONE,
+        **_below("DeploymentConfig", _DEPLOYMENT),
+        "RetainDeploymentConfig": _no_effect("every update is blue/green, all at once"),
+    },
+    "UpdateEndpointWeightsAndCapacities": {
+        "EndpointName": _DONE,
+        **_below(
+            "DesiredWeightsAndCapacities",
+            {
+                "VariantName": _DONE,
+                "DesiredWeight": _DONE,
+                "DesiredInstanceCount": _DONE,
+                "ServerlessUpdateConfig": _refused("nothing is serverless here", {}),
+            },
+        ),
+    },
+    "DeleteEndpoint": {"EndpointName": _DONE},
+    "CreateTransformJob": {
+        "TransformJobName": _DONE,
+        "ModelName": _DONE,
+        "MaxConcurrentTransforms": _DONE,
+        **_below(
+            "ModelClientConfig",
+            {"InvocationsTimeoutInSeconds": _DONE, "InvocationsMaxRetries": _DONE},
+        ),
+        "MaxPayloadInMB": _DONE,
+        "BatchStrategy": _DONE,
+        "Environment": _DONE,
+        **_below("TransformInput", _TRANSFORM_INPUT),
+        **_below("TransformOutput", _TRANSFORM_OUTPUT),
+        "DataCaptureConfig": _refused("requests are not captured"),
+        **_below("TransformResources", _TRANSFORM_RESOURCES),
+        **_below(
+            "DataProcessing", {"InputFilter": _DONE, "OutputFilter": _DONE, "JoinSource": _DONE}
+        ),
+        "Tags": _DONE,
+        "ExperimentConfig": _no_effect("there are no experiments; it is described as it was given"),
+    },
+    "DescribeTransformJob": {"TransformJobName": _DONE},
+    "ListTransformJobs": {
+        **_LIST,
+        "LastModifiedTimeBefore": _DONE,
+        "LastModifiedTimeAfter": _DONE,
+        "StatusEquals": _DONE,
+    },
+    "StopTransformJob": {"TransformJobName": _DONE},
+    "AddTags": {"ResourceArn": _DONE, "Tags": _DONE},
+    "ListTags": {"ResourceArn": _DONE, "NextToken": _DONE, "MaxResults": _DONE},
+    "DeleteTags": {"ResourceArn": _DONE, "TagKeys": _DONE},
+}
+
+
+def check_covered(operation: str, members: Mapping[str, Any]) -> None:
+    """Refuse what would have to be ignored.
+
+    Args:
+        operation: AWS's name of it.
+        members: of its input, checked by its shape.
+
+    Raises:
+        ValidationException: the message names every member that cannot be honoured, and says why.
+    """
+    refused = list(_refusals(COVERAGE[operation], members, ""))
+    if refused:
+        raise ValidationException(f"Not supported by this gateway: {'; '.join(refused)}.")
+
+
+def _refusals(rows: Mapping[str, Covered], members: Mapping[str, Any], path: str) -> Iterator[str]:
+    for name, value in members.items():
+        place = f"{path}.{name}" if path else name
+        row = rows.get(place)
+        if row is None:
+            yield f"{place} (it is newer than this gateway)"
+        elif value == []:
+            continue  # an empty list asks for nothing; some must not be empty, as their shapes say
+        elif not row.accepts(value):
+            yield f"{place} ({row.reason})"
+        elif row.handling is not Handling.REFUSED and any(
+            other.startswith(f"{place}.") for other in rows
+        ):
+            for each in value if isinstance(value, list) else [value]:
+                yield from _refusals(rows, each, place)

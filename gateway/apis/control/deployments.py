@@ -1,0 +1,337 @@
+"""Deployments: a model, a configuration and an endpoint at once, for the gateway's own operator.
+
+They are made by the operations of the API and are resources of it; what is more is that all three
+come and go together, and that the operator may name a command and any path of this machine.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any, Final
+
+from partway.gateway.access.authentication import Identity
+from partway.gateway.apis.aws_json.protocol import Answer
+from partway.gateway.apis.control.control_plane import ControlPlane
+from partway.gateway.apis.control.endpoint_plans import DeploymentPlan, Members
+from partway.gateway.apis.control.endpoint_reconciler import EndpointKeeper
+from partway.gateway.apis.control.errors import ValidationException
+from partway.gateway.apis.control.operator_models import (
+    INSTEAD_OF_IMAGE,
+    OperatorCommand,
+    is_made_for,
+    kept_of,
+)
+from partway.gateway.apis.control.redeployment import gone_with, kept_of_variant
+from partway.gateway.apis.control.resources import Kind, Resources
+from partway.gateway.fleet.endpoints import DEFAULT_VARIANT
+from partway.gateway.fleet.status import EndpointState
+from partway.log_lines import LogLine
+from partway.protocol.errors import ApiError, InternalServerError
+from partway.protocol.limits import MAX_ENDPOINT_NAME
+
+#: Where all changes are told, whoever asks for them.
+log = logging.getLogger("partway.audit")
+
+#: Who asks, in the log.
+_OPERATOR: Final = "operator"
+
+#: Characters of an endpoint's name: behind it stands a number in its model's, of nine digits.
+_LONGEST_NAME: Final = MAX_ENDPOINT_NAME - len("-v123456789")
+
+#: In the order in which they are deleted, with the operations that do it.
+_DELETING: Final[Mapping[Kind, tuple[str, str]]] = {
+    "endpoint-config": ("DeleteEndpointConfig", "EndpointConfigName"),
+    "model": ("DeleteModel", "ModelName"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class DeploymentAsked:
+    """What is to be deployed.
+
+    Attributes:
+        container: members of the model's container; without an Image where there is a command.
+        variant: members of the configuration's variant, but for its name and its model's.
+        command: runs in the place of an image; None if there is one.
+    """
+
+    container: Members = field(repr=False)  # may hold secrets
+    variant: Members
+    command: OperatorCommand | None
+
+    @classmethod
+    def read(cls, members: Members) -> DeploymentAsked:
+        """Take what was sent: ``container``, ``variant``, ``command``, ``folder``.
+
+        Raises:
+            ValidationException: it is something else; the message says what it must be.
+        """
+        found = {name: members.get(name, {}) for name in ("container", "variant")}
+        for name, value in found.items():
+            if not isinstance(value, dict):
+                raise ValidationException(f"{name} must be an object.")
+        command = None
+        if "command" in members:
+            command = OperatorCommand.read(members["command"], members.get("folder"))
+        if (command is None) != ("Image" in found["container"]):
+            raise ValidationException("One of Image and command must be given, and not both.")
+        return cls(**found, command=command)
+
+
+class _Operator:
+    """The operator in one change, with what the change has asked leave for: who may do anything."""
+
+    def __init__(self, plane: ControlPlane) -> None:
+        self._plane = plane
+        self._asked: dict[tuple[str, str], None] = {}  # in their order, each once
+        self._identity = Identity(_OPERATOR, may=self._may)
+
+    async def __call__(
+        self, operation: str, members: Members, kept: Mapping[str, Any] | None = None
+    ) -> Answer:
+        """Have the control plane answer a call."""
+        return await self._plane.ask_as_operator(operation, members, self._identity, kept or {})
+
+    def tell(self, outcome: str) -> None:
+        """Log the change, as those of the API's callers are."""
+        log.info(
+            LogLine(
+                "change asked for",
+                principal=_OPERATOR,
+                action=" ".join(dict.fromkeys(action for action, _ in self._asked)) or None,
+                resource=" ".join(dict.fromkeys(resource for _, resource in self._asked)) or None,
+                outcome=outcome,
+            )
+        )
+
+    def _may(self, action: str, resource: str) -> bool:
+        self._asked[action, resource] = None
+        return True
+
+
+class Deployments:
+    """The deployments of a gateway.
+
+    Args:
+        plane: makes and deletes resources.
+        resources: what there is.
+        keeper: says how endpoints are.
+    """
+
+    def __init__(self, plane: ControlPlane, resources: Resources, keeper: EndpointKeeper) -> None:
+        self._plane = plane
+        self._resources = resources
+        self._keeper = keeper
+        self._changing: set[str] = set()
+
+    async def describe(self, name: str) -> Members | None:
+        """What DescribeEndpoint says of an endpoint; None if there is none of this name."""
+        try:
+            return await _Operator(self._plane)("DescribeEndpoint", {"EndpointName": name})
+        except ValidationException:
+            if self._is_there(name):
+                raise
+            return None
+
+    async def deploy(self, name: str, asked: DeploymentAsked) -> Members:
+        """Have an endpoint be what is asked for: a new one, or what there is of this name updated.
+
+        It is begun also where the caller is cancelled. Where something is refused, what was made
+        until then is gone again.
+
+        Returns:
+            ``ModelName``, ``EndpointConfigName``, ``Operation``: what the endpoint is begun by; and
+            ``Gone``: what it had, and has no more.
+
+        Raises:
+            ApiError: it cannot be begun; the message says why.
+        """
+        return await self._plane.whole(
+            self._change(name, lambda operator: self._deploy(operator, name, asked))
+        )
+
+    async def delete(self, name: str) -> Members:
+        """Delete an endpoint, with the models and configurations that were deployed for it.
+
+        In the midst of a change too, however long that may take; one that goes already goes on.
+        It is done also where the caller is cancelled.
+
+        Returns:
+            ``Deleted``: what goes, as ARNs have it; the endpoint drains, and is gone later.
+
+        Raises:
+            ApiError: it cannot be deleted; the message says why.
+        """
+        return await self._plane.whole(
+            self._change(name, lambda operator: self._delete(operator, name))
+        )
+
+    async def _change(self, name: str, work: Callable[[_Operator], Awaitable[Members]]) -> Members:
+        """Do one change, and tell what came of it."""
+        operator = _Operator(self._plane)
+        try:
+            with self._alone(name):
+                done = await work(operator)
+        except Exception as error:
+            operator.tell((error if isinstance(error, ApiError) else InternalServerError).name)
+            raise
+        operator.tell("done")
+        return done
+
+    @contextmanager
+    def _alone(self, name: str) -> Iterator[None]:
+        """Keep out a second change of an endpoint, which would sweep what this one makes."""
+        self._keeper.check_takes_changes()
+        if name.lower() in self._changing:
+            raise ValidationException(
+                f"Another change of {name} is just being asked for; try again when it has begun."
+            )
+        self._changing.add(name.lower())
+        try:
+            yield
+        finally:
+            self._changing.discard(name.lower())
+
+    async def _deploy(self, operator: _Operator, name: str, asked: DeploymentAsked) -> Members:
+        is_there = self._check_deployable(name)
+        in_use = self._in_use(name)
+        new = self._new_name(name, in_use)
+        await self._sweep(operator, name, but=in_use)
+        operation = "UpdateEndpoint" if is_there else "CreateEndpoint"
+        endpoint = {"EndpointName": name, "EndpointConfigName": new}
+        before = self._plan_of(name)
+        try:
+            await self._make_model(operator, name, new, asked)
+            await self._make_config(operator, name, new, asked, before)
+            await operator(operation, endpoint)
+        except ApiError:
+            await self._sweep(operator, name, but=in_use)
+            raise
+        return {
+            "ModelName": new,
+            "EndpointConfigName": new,
+            "Operation": operation,
+            "Gone": gone_with(before),
+        }
+
+    async def _make_model(
+        self, operator: _Operator, name: str, new: str, asked: DeploymentAsked
+    ) -> None:
+        container = dict(asked.container)
+        if asked.command is not None:
+            container["Image"] = INSTEAD_OF_IMAGE
+        members = {"ModelName": new, "PrimaryContainer": container}
+        await operator("CreateModel", members, kept_of(name, asked.command))
+
+    async def _make_config(
+        self,
+        operator: _Operator,
+        name: str,
+        new: str,
+        asked: DeploymentAsked,
+        before: DeploymentPlan | None,
+    ) -> None:
+        variant = {
+            "InitialInstanceCount": 1,
+            **kept_of_variant(before),
+            **asked.variant,
+            "VariantName": DEFAULT_VARIANT,
+            "ModelName": new,
+        }
+        members = {"EndpointConfigName": new, "ProductionVariants": [variant]}
+        await operator("CreateEndpointConfig", members, kept_of(name))
+
+    async def _delete(self, operator: _Operator, name: str) -> Members:
+        deleted = []
+        try:
+            await operator("DeleteEndpoint", {"EndpointName": name})
+            deleted.append(f"endpoint/{name}")
+        except ValidationException:
+            if self._is_there(name) or not any(self._made_for(name)):
+                raise
+        deleted += await self._sweep(operator, name)
+        return {"Deleted": deleted}
+
+    # --- What there is ---------------------------------------------------------------------------
+
+    def _is_there(self, name: str) -> bool:
+        if name.lower() in self._keeper.of_settings:
+            return True
+        return self._resources.find("endpoint", name) is not None
+
+    def _check_deployable(self, name: str) -> bool:
+        """Whether an endpoint is there already.
+
+        Raises:
+            ValidationException: it cannot be deployed, or not by this name.
+        """
+        if len(name) > _LONGEST_NAME:
+            raise ValidationException(
+                f"The name {name!r} has {len(name)} characters; it must have at most "
+                f"{_LONGEST_NAME}: its model's name is it with a number behind."
+            )
+        found = self._keeper.find(name)
+        if found is not None and not self._keeper.may_be_updated(found):
+            state, _ = self._keeper.state_of(found)
+            if state is not EndpointState.FAILED:
+                raise ValidationException(
+                    f"The endpoint {name} is {state} still; it can be deployed again when that has "
+                    f"ended. To end it now, with whatever of it serves: partway delete {name}"
+                )
+            raise ValidationException(
+                f"The endpoint {name} has failed, and nothing of it serves that could be updated; "
+                f"it must be deleted first: partway delete {name}"
+            )
+        return self._is_there(name)
+
+    def _plan_of(self, name: str) -> DeploymentPlan | None:
+        """What an endpoint is made of; None if there is none."""
+        found = self._keeper.find(name)
+        return None if found is None else self._keeper.record_of(found).plan
+
+    def _in_use(self, name: str) -> set[str]:
+        """The names, in lower case, of the configurations that an endpoint serves by, or is to."""
+        found = self._keeper.find(name)
+        if found is None:
+            return set()
+        record = self._keeper.record_of(found)
+        plans = (record.serving, record.coming)
+        return {plan.config_name.lower() for plan in plans if plan is not None}
+
+    def _made_for(self, name: str) -> Iterator[tuple[Kind, str]]:
+        """Kind and name of what was made for an endpoint, in the order in which it is deleted."""
+        for kind in _DELETING:
+            for each in self._resources.all(kind):
+                if is_made_for(each.kept, name):
+                    yield kind, each.name
+
+    def _new_name(self, name: str, in_use: Collection[str]) -> str:
+        """A name for a model and its configuration that neither of any has, the next by number."""
+        numbers = [made.rpartition("-v")[2] for _, made in self._made_for(name)]
+        next_number = 1 + max(map(int, numbers), default=0)
+        for number in count(next_number):
+            new = f"{name}-v{number}"
+            is_taken = any(self._resources.find(kind, new) is not None for kind in _DELETING)
+            if not is_taken and new.lower() not in in_use:
+                return new
+        raise AssertionError("there are only so many resources")
+
+    async def _sweep(self, operator: _Operator, name: str, but: Collection[str] = ()) -> list[str]:
+        """Delete what was made for an endpoint, and return it.
+
+        Args:
+            operator: who asks.
+            name: the endpoint's.
+            but: names of configurations, in lower case, that stay with their models.
+        """
+        deleted = []
+        for kind, made in list(self._made_for(name)):
+            if made.lower() not in but:
+                operation, member = _DELETING[kind]
+                await operator(operation, {member: made})
+                deleted.append(f"{kind}/{made}")
+        return deleted

@@ -1,0 +1,71 @@
+"""Notes of endpoints whose state is to be written down, however long the store takes for it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from partway.gateway.apis.control.limits import STORE_RETRY_INTERVAL
+from partway.gateway.clock import Clock, Timer
+from partway.gateway.storage.store.store import StoreError
+from partway.log_lines import LogLine
+
+log = logging.getLogger("partway.control")
+
+
+class Notes:
+    """Endpoints' names, each there once; a task of its own takes them up, one after the other.
+
+    Args:
+        write: writes down how an endpoint of that name is, if that has changed.
+        clock: measures the time until a store that takes nothing is tried again.
+    """
+
+    def __init__(self, write: Callable[[str], Awaitable[None]], clock: Clock) -> None:
+        self._write = write
+        self._clock = clock
+        self._names: set[str] = set()
+        self._news = asyncio.Event()
+        self._retry: Timer | None = None
+        self._writing: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin with what there is to write."""
+        self._writing = asyncio.create_task(self._write_all(), name="records of endpoints")
+
+    def add(self, name: str) -> None:
+        """Have an endpoint's state written down, once those before it are."""
+        self._names.add(name)
+        self._news.set()
+
+    async def aclose(self) -> None:
+        """Write nothing more."""
+        if self._retry is not None:
+            self._retry.cancel()
+        if self._writing is not None:
+            self._writing.cancel()
+            await asyncio.wait((self._writing,))
+
+    async def _write_all(self) -> None:
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            names, self._names = self._names, set()
+            for name in sorted(names):
+                try:
+                    await self._write(name)
+                except StoreError as error:
+                    self._names.add(name)
+                    self._try_again(name, str(error))
+                except Exception:  # a fault of ours is not the end of all notes
+                    log.exception(LogLine("an endpoint's state is not noted", endpoint=name))
+
+    def _try_again(self, name: str, reason: str) -> None:
+        log.warning(LogLine("an endpoint's state is not written", endpoint=name, reason=reason))
+        if self._retry is None:
+            self._retry = self._clock.call_later(STORE_RETRY_INTERVAL, self._retried)
+
+    def _retried(self) -> None:
+        self._retry = None
+        self._news.set()

@@ -1,0 +1,76 @@
+"""Environments that callers of the API give: all of it to a container, to a program what is listed.
+
+A program runs as the gateway's own user, and a variable can be a command: ``LD_PRELOAD``,
+``PYTHONWARNINGS`` with ``BROWSER``, ``BASH_ENV``, ``PARTWAY_SCRIPT``. Which of them are harmless
+nobody can list but who knows the program, so a program is given none but those that the operator
+has listed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from partway.gateway.apis.control.errors import ValidationException
+from partway.gateway.fleet.endpoints import OneSource, Program
+from partway.gateway.fleet.launchers.programs import OF_THE_GATEWAY
+from partway.gateway.fleet.surfaces import PORT_VARIABLE
+
+#: The list that lets every variable through, for what the gateway's operator asks for.
+EVERY_VARIABLE: Final = ("*",)
+
+#: What the platform itself says to a container beside the port (clause 1.1-2).
+_PORT_RANGE: Final = "SAGEMAKER_SAFE_PORT_RANGE"
+
+#: What no list lets through: the gateway sets it, and nobody else.
+_NEVER: Final = OF_THE_GATEWAY | {_PORT_RANGE}
+
+
+def environment_of(
+    model: str, container: Mapping[str, Any], source: OneSource, listed: Iterable[str]
+) -> tuple[tuple[str, str], ...]:
+    """The variables that a container's definition gives to what runs it.
+
+    Args:
+        model: whose definition it is.
+        container: the definition.
+        source: what runs it.
+        listed: patterns of the variables that a program may be given: a name, or how names begin,
+            with a ``*`` at its end.
+
+    Raises:
+        ValidationException: it has one that may not be given; the message has no value.
+    """
+    environment: Mapping[str, str] = container.get("Environment", {})
+    of_the_gateway = _NEVER if isinstance(source, Program) else {PORT_VARIABLE}
+    if own := sorted(of_the_gateway & environment.keys()):
+        raise ValidationException(
+            f"The Environment has {own[0]}; it must be left to the gateway, which tells what it "
+            "starts by it, as where it is to listen."
+        )
+    if faulty := sorted(name for name, value in environment.items() if "\0" in value):
+        raise ValidationException(
+            f"The value of {faulty[0]} in the Environment has a zero byte; it must have none."
+        )
+    if isinstance(source, Program):
+        _check_listed(model, container["Image"], environment, tuple(listed))
+    return tuple(sorted(environment.items()))
+
+
+def _check_listed(
+    model: str, uri: str, environment: Iterable[str], listed: tuple[str, ...]
+) -> None:
+    for name in sorted(environment):
+        if not any(_fits(name, pattern) for pattern in listed):
+            raise ValidationException(
+                f"The Environment of the model {model!r} has {name}, and its Image {uri!r} is run "
+                "by a program of the gateway's machine, which is given only what the setting "
+                f"environment under [api] lists ({', '.join(listed) or 'nothing'}); {name} must "
+                "be listed there, or a container engine run the image."
+            )
+
+
+def _fits(name: str, pattern: str) -> bool:
+    if pattern.endswith("*"):
+        return name.startswith(pattern[:-1])
+    return name == pattern

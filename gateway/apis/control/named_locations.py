@@ -1,0 +1,46 @@
+"""Places of files that a request names: on S3, or on this machine where its operator allows it."""
+
+from __future__ import annotations
+
+from partway.gateway.apis.control.errors import ValidationException
+from partway.gateway.storage.places.local_roots import LocalRoots
+from partway.gateway.storage.places.locations import SCHEME, is_local, plain_path, split_url
+from partway.gateway.storage.places.place import StorageFailed
+
+
+def checked_place(
+    name: str, location: str, roots: LocalRoots, cannot: str, otherwise: str = ""
+) -> tuple[str, str] | None:
+    """The bucket and the key of a place; None for one on this machine.
+
+    Looks at no file.
+
+    Args:
+        name: of the member that names the place.
+        location: the place.
+        roots: below which it may be on this machine.
+        cannot: what cannot be done with a wrong one, for the message.
+        otherwise: what it must be, if not on S3, for the message.
+
+    Raises:
+        ValidationException: it cannot be used; the message says why.
+    """
+    if is_local(location):
+        if not roots.allow(location):
+            raise ValidationException(
+                f"The {name} {location!r} is a path of the gateway's machine; it must be below one "
+                f"of the {roots.setting} under [api] in the gateway's settings."
+            )
+        try:
+            plain_path(location.removesuffix("/"))
+        except ValueError as error:
+            raise ValidationException(f"The {name} cannot be {cannot}: {error}.") from None
+        return None
+    if not location.startswith(SCHEME):
+        raise ValidationException(
+            f"The {name} {location!r} cannot be {cannot}; it must be s3://BUCKET/PREFIX{otherwise}."
+        )
+    try:
+        return split_url(location)
+    except StorageFailed as error:
+        raise ValidationException(f"The {name} cannot be {cannot}: {error}.") from None

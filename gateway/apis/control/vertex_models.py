@@ -1,0 +1,64 @@
+"""Models of the API that are written for Vertex AI, as their Environment says.
+
+``AIP_PREDICT_ROUTE`` or ``AIP_HEALTH_ROUTE`` says that a container is one, and ``AIP_HTTP_PORT``
+where its image listens. Callers name paths and a port that way, and nothing else: what a container
+is told by these variables is the gateway's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from partway.gateway.apis.control.errors import ValidationException
+from partway.gateway.fleet.surfaces import (
+    HEALTH_ROUTE,
+    HTTP_PORT,
+    OF_VERTEX,
+    PORT,
+    PREDICT_ROUTE,
+    VertexContainer,
+)
+from partway.gateway.requests.prediction import ROUTE, is_route
+
+_SAID: Final = frozenset({HEALTH_ROUTE, PREDICT_ROUTE, HTTP_PORT})
+_PORTS: Final = range(1, 65_536)
+
+
+def vertex_of(container: Mapping[str, Any]) -> VertexContainer | None:
+    """What is asked of a container that is written for Vertex AI; None for any other.
+
+    Args:
+        container: the definition of it.
+
+    Raises:
+        ValidationException: a path or the port cannot be one, or a variable is there that is the
+            gateway's to set.
+    """
+    environment: Mapping[str, str] = container.get("Environment", {})
+    if not environment.keys() & {HEALTH_ROUTE, PREDICT_ROUTE}:
+        return None
+    for name in (HEALTH_ROUTE, PREDICT_ROUTE):
+        if name in environment and not is_route(environment[name]):
+            raise ValidationException(f"{name} in the Environment must be {ROUTE}.")
+    port = environment.get(HTTP_PORT, str(PORT))
+    if not (port.isascii() and port.isdecimal() and len(port) < 6 and int(port) in _PORTS):
+        raise ValidationException(
+            f"{HTTP_PORT} in the Environment must be a whole number from 1 to {_PORTS[-1]}."
+        )
+    if own := sorted((OF_VERTEX - _SAID) & environment.keys()):
+        raise ValidationException(
+            f"The Environment has {own[0]}; it must be left to the gateway, which tells a "
+            "container of Vertex AI's by it."
+        )
+    return VertexContainer(
+        environment.get(HEALTH_ROUTE, ""), environment.get(PREDICT_ROUTE, ""), int(port)
+    )
+
+
+def without_what_it_says(container: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The same definition, whose Environment has no more what :func:`vertex_of` has read."""
+    environment = {
+        name: value for name, value in container.get("Environment", {}).items() if name not in _SAID
+    }
+    return {**container, "Environment": environment}

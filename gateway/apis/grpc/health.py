@@ -1,0 +1,56 @@
+"""``grpc.health.v1.Health``: what ``/readyz`` says, to clients that ask by gRPC."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from types import ModuleType
+from typing import Final
+
+from partway.gateway.access.authentication import Identity
+from partway.gateway.apis.grpc.calls import CallAnswer, LoadedLater, parsed, unary
+from partway.gateway.http.exchange import TrailingExchange
+from partway.gateway.http.routes import Access, Route
+from partway.protocol.errors import UnknownEndpoint
+from partway.protocol.limits import KIB
+
+SERVICE: Final = "grpc.health.v1.Health"
+
+_MOST_BYTES: Final = KIB
+
+
+def _messages() -> ModuleType:
+    from partway.protocol.grpc import health
+
+    return health
+
+
+class HealthService:
+    """The call Check.
+
+    Args:
+        is_ready: whether new requests are taken.
+        services: those that are here, by their full names; all are as ready as the gateway.
+    """
+
+    def __init__(self, is_ready: Callable[[], bool], services: Collection[str]) -> None:
+        self._is_ready = is_ready
+        self._services = frozenset({"", SERVICE, *services})
+        self._schema = LoadedLater(_messages)
+
+    @property
+    def routes(self) -> tuple[Route, ...]:
+        """The call's route: it asks nobody who they are, as ``/readyz``."""
+        access = Access.ANYONE
+        return (unary(SERVICE, "Check", self.check, _MOST_BYTES, access=access, reserved=True),)
+
+    async def check(self, _call: TrailingExchange, _: Identity, message: bytes) -> CallAnswer:
+        """Answer whether a service serves."""
+        schema = await self._schema.get()
+        service = parsed(message, schema.HealthCheckRequest, lambda asked: asked.service)
+        if service not in self._services:
+            known = ", ".join(sorted(self._services - {""}))
+            raise UnknownEndpoint(
+                f"service: {service[:128]!r} was given; it must be empty, or one of {known}"
+            )
+        found = schema.SERVING if self._is_ready() else schema.NOT_SERVING
+        return CallAnswer(schema.HealthCheckResponse(status=found).SerializeToString())

@@ -1,0 +1,333 @@
+"""From objects to what runs: each endpoint is made what its objects say, and they what it is."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from partway.gateway.access.authentication import Identity
+from partway.gateway.apis.control.control_plane import ControlPlane
+from partway.gateway.apis.control.endpoint_reconciler import EndpointKeeper
+from partway.gateway.apis.control.errors import ValidationException
+from partway.gateway.apis.control.makers import kept_of_maker
+from partway.gateway.apis.control.resources import Kind, Resources
+from partway.gateway.apis.kubernetes.conditions import endpoint_status, model_status
+from partway.gateway.apis.kubernetes.custom_object import CustomObject
+from partway.gateway.apis.kubernetes.deployment_from_spec import (
+    WantedEndpoint,
+    endpoint_of,
+    wanted_endpoint,
+)
+from partway.gateway.apis.kubernetes.kinds import DEPLOYED_MODEL, ENDPOINT
+from partway.gateway.apis.kubernetes.limits import ENDPOINTS_AT_ONCE, RETRY_INTERVAL
+from partway.gateway.apis.kubernetes.object_status import (
+    ObservedEndpoint,
+    endpoint_readiness,
+    model_readiness,
+)
+from partway.gateway.apis.kubernetes.objects import CustomObjects
+from partway.gateway.apis.kubernetes.work_queue import WorkQueue
+from partway.gateway.clock import Clock
+from partway.gateway.fleet.routing import Router
+from partway.gateway.fleet.status import EndpointState
+from partway.log_lines import LogLine
+from partway.protocol.errors import ApiError
+
+log = logging.getLogger("partway.kubernetes")
+
+#: What is kept of models and configurations that custom resources have made.
+_MARK: Final = "custom_resource"
+
+#: Who asks the control plane; leave was asked for when the object was changed.
+_IDENTITY: Final = Identity("custom resources")
+
+_MODEL: Final[Kind] = "model"
+_CONFIG: Final[Kind] = "endpoint-config"
+
+
+def rfc3339(seconds: float) -> str:
+    """A time as Kubernetes writes it: to the second, in UTC."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+class EndpointController:
+    """Makes and changes endpoints of the API as objects say, and says in the objects how they are.
+
+    Where it is in the midst of something when the gateway is killed, the next one goes on: what is
+    to be is in the objects, and what is, in the API's resources.
+
+    Args:
+        objects: what is to be.
+        plane: makes and deletes resources.
+        resources: what there is.
+        keeper: says how endpoints are.
+        router: knows which instances take streams and requests.
+        clock: measures the time until something is tried again.
+        wall_clock: returns epoch seconds.
+        domain: behind the name of each endpoint, what it is asked by.
+    """
+
+    def __init__(
+        self,
+        objects: CustomObjects,
+        plane: ControlPlane,
+        resources: Resources,
+        keeper: EndpointKeeper,
+        router: Router,
+        clock: Clock,
+        wall_clock: Callable[[], float],
+        domain: str,
+    ) -> None:
+        self._objects = objects
+        self._plane = plane
+        self._resources = resources
+        self._keeper = keeper
+        self._router = router
+        self._wall_clock = wall_clock
+        self._domain = domain
+        self._queue = WorkQueue(self._work, ENDPOINTS_AT_ONCE, clock)
+        self._troubles: dict[str, str] = {}
+        #: What was last asked for, so that what has failed is not tried without end.
+        self._tried: dict[str, WantedEndpoint] = {}
+        self._known: set[str] = set()
+
+    def start(self) -> None:
+        """Look at all objects, and from now on at those that change."""
+        self._objects.on_change = self._object_changed
+        self._keeper.on_change = self._endpoint_changed
+        self._keeper.on_other_settings = self.look_at_all
+        self.look_at_all()
+
+    def look_at_all(self) -> None:
+        """Look at all endpoints again, as where other settings may let be what could not be."""
+        self._tried.clear()
+        for kind in (ENDPOINT, DEPLOYED_MODEL):
+            for each in self._objects.all(kind):
+                self._object_changed(each, each)
+        for kept in (_MODEL, _CONFIG):
+            for resource in self._resources.all(kept):
+                if _MARK in resource.kept:
+                    self._queue.add(resource.kept[_MARK])
+
+    async def aclose(self) -> None:
+        """Change nothing more."""
+        await self._queue.aclose()
+
+    def owns(self, kind: Kind, name: str) -> bool:
+        """Whether a resource is there that custom resources have made, and nobody else."""
+        found = self._resources.find(kind, name)
+        return found is not None and _MARK in found.kept
+
+    def endpoint_object(self, name: str) -> CustomObject | None:
+        """The Endpoint that says what an endpoint is to be; None if there is none."""
+        return next(iter(self._objects.of_endpoint(ENDPOINT, name)), None)
+
+    # --- What changes ----------------------------------------------------------------------------
+
+    def _object_changed(self, changed: CustomObject, before: CustomObject | None) -> None:
+        if before is not None and before.status != changed.status:
+            return  # which is said here, and asks for nothing
+        for each in (changed, *([before] if before else [])):
+            self._queue.add(endpoint_of(each))
+
+    def _endpoint_changed(self, name: str) -> None:
+        if name in self._known:
+            self._queue.add(name)
+
+    # --- One endpoint ----------------------------------------------------------------------------
+
+    async def _work(self, name: str) -> None:
+        """Have an endpoint be what its objects say, and note in them how it is."""
+        owner = self.endpoint_object(name)
+        wanted = None
+        if owner is not None and not owner.deleting:
+            wanted = wanted_endpoint(owner, self._objects.of_endpoint(DEPLOYED_MODEL, name))
+        try:
+            self._keeper.check_takes_changes()
+            await self._plane.whole(self._have(name, wanted))
+            self._troubles.pop(name, None)
+        except ValidationException as error:
+            self._troubles[name] = error.message
+        except ApiError as error:
+            self._troubles[name] = error.message
+            log.warning(
+                LogLine("a custom resource waits", endpoint=name, reason=error.for_operator)
+            )
+            self._queue.add_later(name, RETRY_INTERVAL)
+        await self._note(name, owner, wanted)
+
+    async def _have(self, name: str, wanted: WantedEndpoint | None) -> None:
+        seen = self._seen(name)
+        if wanted is None or not wanted.takes_traffic:
+            await self._have_none(name, seen)
+            return
+        self._known.add(name)
+        if name in self._keeper.of_settings:
+            raise ValidationException(
+                f"The endpoint {name} is of the gateway's settings, where it must be changed"
+            )
+        if seen is not None and not self.owns(_CONFIG, name):
+            raise ValidationException(
+                f"The endpoint {name} was created by the API; it must be deleted there first"
+            )
+        if seen is not None and seen.state is EndpointState.DELETING:
+            return  # it is looked at again when it is gone
+        await self._have_definitions(wanted)
+        if seen is None:
+            await self._ask("CreateEndpoint", EndpointName=name, EndpointConfigName=name)
+        else:
+            await self._change(wanted, seen)
+
+    async def _have_none(self, name: str, seen: ObservedEndpoint | None) -> None:
+        if not self.owns(_CONFIG, name):
+            return
+        if seen is None:
+            await self._ask("DeleteEndpointConfig", EndpointConfigName=name)
+            self._known.discard(name)
+        elif seen.state is not EndpointState.DELETING:
+            self._known.add(name)
+            await self._ask("DeleteEndpoint", EndpointName=name)
+
+    async def _have_definitions(self, wanted: WantedEndpoint) -> None:
+        """Have models and a configuration that say what is wanted; endpoints have copies."""
+        mark = {_MARK: wanted.name}
+        for name, members in wanted.models.items():
+            kept = {**mark, **kept_of_maker(wanted.makers[name])}
+            await self._have_resource(_MODEL, "Model", name, members, kept)
+        await self._have_resource(_CONFIG, "EndpointConfig", wanted.name, wanted.config, mark)
+
+    async def _have_resource(
+        self,
+        kind: Kind,
+        noun: str,
+        name: str,
+        members: Mapping[str, Any],
+        kept: Mapping[str, Any],
+    ) -> None:
+        found = self._resources.find(kind, name)
+        if found is not None:
+            if _MARK not in found.kept:
+                raise ValidationException(
+                    f"The {kind} {name} was created by the API; it must be deleted there first, or "
+                    "the object have another name"
+                )
+            if found.members == members:
+                return
+            await self._ask(f"Delete{noun}", **{f"{noun}Name": name})
+        await self._ask(f"Create{noun}", kept, **members)
+
+    async def _change(self, wanted: WantedEndpoint, seen: ObservedEndpoint) -> None:
+        name, plan = wanted.name, seen.plan
+        has_models, has_shares = wanted.has_models_of(plan), wanted.has_shares_of(plan)
+        if has_models and has_shares:
+            self._tried[name] = wanted
+            return
+        if seen.state is EndpointState.CREATING or (
+            seen.state is EndpointState.FAILED and seen.serving is None
+        ):
+            await self._ask("DeleteEndpoint", EndpointName=name)  # and it is created again
+            return
+        if seen.is_changing or self._tried.get(name) == wanted:
+            return
+        if has_models and set(wanted.shares) == set(plan.variant_names):
+            desired = [
+                {"VariantName": model, "DesiredWeight": float(share)}
+                for model, share in wanted.shares.items()
+            ]
+            await self._ask(
+                "UpdateEndpointWeightsAndCapacities",
+                EndpointName=name,
+                DesiredWeightsAndCapacities=desired,
+            )
+        else:
+            await self._ask(
+                "UpdateEndpoint",
+                EndpointName=name,
+                EndpointConfigName=name,
+                RetainAllVariantProperties=True,
+                ExcludeRetainedVariantProperties=[{"VariantPropertyType": "DesiredWeight"}],
+            )
+        self._tried[name] = wanted
+
+    async def _ask(
+        self, operation: str, kept: Mapping[str, Any] | None = None, /, **members: Any
+    ) -> None:
+        await self._plane.ask_for_callers(operation, members, _IDENTITY, kept or {})
+
+    def _seen(self, name: str) -> ObservedEndpoint | None:
+        resource = self._keeper.find(name)
+        if resource is None:
+            return None
+        return ObservedEndpoint.of(resource, self._keeper, self._router)
+
+    # --- What is said of it ----------------------------------------------------------------------
+
+    async def _note(
+        self, name: str, owner: CustomObject | None, wanted: WantedEndpoint | None
+    ) -> None:
+        """Write into the objects of an endpoint how it is, and remove those that are gone."""
+        seen, trouble = self._seen(name), self._troubles.get(name, "")
+        now = rfc3339(self._wall_clock())
+        try:
+            async with self._objects.changing():
+                owner = owner and self._objects.find(ENDPOINT, *owner.key)
+                if owner is not None:
+                    await self._note_endpoint(owner, wanted, seen, trouble, now)
+                for each in list(self._objects.of_endpoint(DEPLOYED_MODEL, name)):
+                    await self._note_model(each, wanted, seen, trouble, now)
+        except ApiError as error:
+            reason = error.for_operator
+            log.warning(LogLine("a custom resource is not noted", endpoint=name, reason=reason))
+            self._queue.add_later(name, RETRY_INTERVAL)
+
+    async def _note_endpoint(
+        self,
+        owner: CustomObject,
+        wanted: WantedEndpoint | None,
+        seen: ObservedEndpoint | None,
+        trouble: str,
+        now: str,
+    ) -> None:
+        name = endpoint_of(owner)
+        if owner.deleting:
+            if seen is None and not self.owns(_CONFIG, name):
+                await self._objects.remove(owner)
+            return
+        if wanted is None:
+            return
+        how = endpoint_readiness(wanted, seen, trouble)
+        status = endpoint_status(owner, how, f"{name}.{self._domain}", now)
+        if status != owner.status:
+            await self._objects.put(dataclasses.replace(owner, status=status))
+
+    async def _note_model(
+        self,
+        model: CustomObject,
+        wanted: WantedEndpoint | None,
+        seen: ObservedEndpoint | None,
+        trouble: str,
+        now: str,
+    ) -> None:
+        if model.deleting:
+            if not self._is_run(model, seen):
+                if self.owns(_MODEL, model.name):
+                    await self._ask("DeleteModel", ModelName=model.name)
+                await self._objects.remove(model)
+            return
+        if wanted is not None and model.name not in wanted.models:
+            return  # it is of another namespace
+        how = model_readiness(model.name, wanted, seen, trouble)
+        status = model_status(model, how, now)
+        if status != model.status:
+            await self._objects.put(dataclasses.replace(model, status=status))
+
+    def _is_run(self, model: CustomObject, seen: ObservedEndpoint | None) -> bool:
+        """Whether its endpoint still has instances of a DeployedModel, and will lose them."""
+        if seen is None or not seen.runs(model.name):
+            return False
+        tried = self._tried.get(endpoint_of(model))
+        is_over = tried is not None and model.name not in tried.models and not seen.is_changing
+        return not is_over and self.owns(_CONFIG, endpoint_of(model))

@@ -1,0 +1,157 @@
+"""What objects must be beside one another, and beside what there is of the API and the settings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from partway.gateway.apis.control.control_plane import ControlPlane
+from partway.gateway.apis.control.endpoint_plans import DeploymentPlan
+from partway.gateway.apis.control.endpoint_reconciler import EndpointKeeper
+from partway.gateway.apis.control.errors import ValidationException
+from partway.gateway.apis.control.resources import Resources
+from partway.gateway.apis.kubernetes.admission import AskedObject, details_of, invalid
+from partway.gateway.apis.kubernetes.controller import EndpointController
+from partway.gateway.apis.kubernetes.custom_object import CustomObject
+from partway.gateway.apis.kubernetes.deployment_from_spec import (
+    WantedEndpoint,
+    endpoint_of,
+    model_members,
+    shares_of,
+)
+from partway.gateway.apis.kubernetes.errors import ObjectConflict
+from partway.gateway.apis.kubernetes.kinds import DEPLOYED_MODEL, ENDPOINT, CustomKind
+from partway.gateway.apis.kubernetes.objects import CustomObjects
+from partway.gateway.apis.kubernetes.schemas import Cause
+
+_WHOLE: Final = 100
+
+
+class ObjectRules:
+    """Refuses objects that could not become what they say.
+
+    Args:
+        objects: those that there are.
+        plane: says what models may be.
+        resources: what there is of the API.
+        keeper: says which endpoints there are, and what of a model can be honoured.
+        controller: knows what custom resources have made.
+    """
+
+    def __init__(
+        self,
+        objects: CustomObjects,
+        plane: ControlPlane,
+        resources: Resources,
+        keeper: EndpointKeeper,
+        controller: EndpointController,
+    ) -> None:
+        self._objects = objects
+        self._plane = plane
+        self._resources = resources
+        self._keeper = keeper
+        self._controller = controller
+
+    async def check_spec(self, kind: CustomKind, namespace: str, asked: AskedObject) -> None:
+        """Refuse a spec that cannot be honoured, whatever else there is.
+
+        Looks at the file system where model data are on this machine.
+
+        Raises:
+            InvalidObject: the causes say what.
+        """
+        if kind is DEPLOYED_MODEL:
+            await self._check_model(kind, asked)
+        elif causes := list(_traffic_faults(namespace, asked.spec)):
+            raise invalid(kind, asked.name, causes)
+
+    async def _check_model(self, kind: CustomKind, asked: AskedObject) -> None:
+        members = model_members(asked.name, asked.spec)
+        wanted = WantedEndpoint(asked.name, {asked.name: members}, {asked.name: _WHOLE})
+        try:
+            await self._plane.checked("CreateModel", members)
+            plan = DeploymentPlan(wanted.config, wanted.models)
+            await self._keeper.planning.endpoint_of(asked.name, plan)
+        except ValidationException as error:
+            cause = {
+                "reason": "FieldValueInvalid",
+                "message": error.message,
+                "field": "spec.modelSpec",
+            }
+            raise invalid(kind, asked.name, [cause]) from None
+
+    def check_place(self, made: CustomObject, before: CustomObject | None) -> None:
+        """Refuse an object whose name, or whose endpoint's, is another's.
+
+        Called inside of ``CustomObjects.changing()``.
+
+        Args:
+            made: the object as it is to be.
+            before: as it is; None if there is none.
+
+        Raises:
+            ObjectConflict: somebody else has it; or the object is being deleted.
+            InvalidObject: the object is about another endpoint than it was.
+        """
+        details = details_of(made.kind, made.name)
+        what = f'{made.kind.plural}.{made.kind.group} "{made.name}"'
+        if before is not None:
+            if before.deleting:
+                raise ObjectConflict(f"{what} is being deleted; wait until it is gone", **details)
+            if endpoint_of(before) != endpoint_of(made):
+                member = "endpointPath" if made.kind is DEPLOYED_MODEL else "id"
+                cause = {
+                    "reason": "FieldValueInvalid",
+                    "message": "field is immutable: delete the object and create it anew",
+                    "field": f"spec.{member}",
+                }
+                raise invalid(made.kind, made.name, [cause])
+            return
+        if taken := self._taken_by(made):
+            raise ObjectConflict(f"{what} cannot be made: {taken}", **details)
+
+    def _taken_by(self, made: CustomObject) -> str:
+        """Who has the name that an object would give to something; empty if nobody has."""
+        name = endpoint_of(made)
+        if made.kind is DEPLOYED_MODEL:
+            for each in self._objects.all(DEPLOYED_MODEL):
+                if each.name == made.name:
+                    where = f"the namespace {each.namespace}"
+                    return f"{where} has one of its name, and names are shared"
+            is_there = self._resources.find("model", made.name) is not None
+            if is_there and not self._controller.owns("model", made.name):
+                return "a model of its name was created by the API"
+            return ""
+        for each in self._objects.of_endpoint(ENDPOINT, name):
+            return f"the endpoint {name} is that of {each.namespace}/{each.name}"
+        if name in self._keeper.of_settings:
+            return f"the endpoint {name} is of the gateway's settings"
+        for kind in ("endpoint", "endpoint-config"):
+            is_there = self._resources.find(kind, name) is not None
+            if is_there and not self._controller.owns("endpoint-config", name):
+                return f"the {kind} {name} was created by the API"
+        return ""
+
+
+def _traffic_faults(namespace: str, spec: Any) -> Iterator[Cause]:
+    """What is wrong with an Endpoint's destinations beside each other."""
+    destinations = spec["destinations"]
+    names = [each["serviceRef"]["name"] for each in destinations]
+    for number, each in enumerate(destinations):
+        path = f"spec.destinations[{number}]"
+        if each["serviceRef"].get("namespace", namespace) != namespace:
+            yield _fault(f"{path}.serviceRef.namespace", f"must be the Endpoint's own: {namespace}")
+        if names.index(names[number]) != number:
+            yield _fault(f"{path}.serviceRef.name", "must be in one destination only")
+    total = sum(shares_of(spec).values())
+    if total != _WHOLE and not any(names.count(each) > 1 for each in names):
+        yield _fault(
+            "spec.destinations",
+            f"the trafficPercentage of all must be {_WHOLE} together, not {total}",
+        )
+    if len({spec[each] for each in ("id", "userProvidedID") if each in spec}) > 1:
+        yield _fault("spec.userProvidedID", "must be the same as id")
+
+
+def _fault(path: str, message: str) -> Cause:
+    return {"reason": "FieldValueInvalid", "message": message, "field": path}

@@ -1,0 +1,133 @@
+"""From the specs of objects to models and configurations of the API."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from partway.gateway.apis.control.endpoint_plans import DeploymentPlan, Members
+from partway.gateway.apis.kubernetes.custom_object import CustomObject
+from partway.gateway.apis.kubernetes.schemas import ENDPOINT_PATH
+
+_ARCHIVE: Final = ".tar.gz"
+
+
+def endpoint_of(custom: CustomObject) -> str:
+    """The name of the endpoint that a DeployedModel or an Endpoint is about."""
+    if "endpointPath" in custom.spec:
+        match = ENDPOINT_PATH.fullmatch(custom.spec["endpointPath"])
+        assert match is not None, "it has been checked"
+        return match["endpoint"]
+    name: str = custom.spec.get("id") or custom.spec.get("userProvidedID") or custom.name
+    return name
+
+
+def model_members(name: str, spec: Mapping[str, Any]) -> dict[str, Any]:
+    """What CreateModel takes for a DeployedModel.
+
+    Args:
+        name: the object's.
+        spec: the object's, checked.
+    """
+    model = spec["modelSpec"]
+    container = model["modelContainerSpec"]
+    members: dict[str, Any] = {"Image": container["imageURI"]}
+    if place := model.get("artifactLocation"):
+        members |= _model_data(place)
+    if variables := container.get("env"):
+        members["Environment"] = {each["name"]: each.get("value", "") for each in variables}
+    return {"ModelName": name, "PrimaryContainer": members}
+
+
+def _model_data(place: str) -> dict[str, Any]:
+    if place.endswith(_ARCHIVE):
+        return {"ModelDataUrl": place}
+    source = {"S3Uri": place, "S3DataType": "S3Prefix", "CompressionType": "None"}
+    return {"ModelDataSource": {"S3DataSource": source}}
+
+
+@dataclass(frozen=True, slots=True)
+class WantedEndpoint:
+    """What an endpoint is to be.
+
+    Attributes:
+        name: the endpoint's.
+        models: what CreateModel takes for each of its DeployedModels, by their names.
+        shares: of the traffic, in percent, by the same names.
+        missing: names of destinations that are not there.
+        makers: the principals that made the DeployedModels, by the same names.
+    """
+
+    name: str
+    models: Mapping[str, Members] = field(repr=False)
+    shares: Mapping[str, int]
+    missing: tuple[str, ...] = ()
+    makers: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def takes_traffic(self) -> bool:
+        """Whether anything is there that gets traffic: else there is nothing to run."""
+        return any(self.shares.values())
+
+    @property
+    def config(self) -> Members:
+        """What CreateEndpointConfig takes for it."""
+        return {
+            "EndpointConfigName": self.name,
+            "ProductionVariants": [
+                {
+                    "VariantName": model,
+                    "ModelName": model,
+                    "InitialInstanceCount": 1,
+                    "InitialVariantWeight": float(share),
+                }
+                for model, share in self.shares.items()
+            ],
+        }
+
+    def has_models_of(self, plan: DeploymentPlan) -> bool:
+        """Whether a plan has the same containers, whatever their weights and numbers."""
+        return dict(plan.models) == dict(self.models)
+
+    def has_shares_of(self, plan: DeploymentPlan) -> bool:
+        """Whether a plan has the same weights."""
+        weights = {each["VariantName"]: plan.weight_of(each) for each in plan.variants}
+        return weights == dict(self.shares)
+
+
+def wanted_endpoint(endpoint: CustomObject, models: Iterable[CustomObject]) -> WantedEndpoint:
+    """What an Endpoint, with the DeployedModels that there are, asks for.
+
+    Those that it sends nothing run too if their ``endpointPath`` leads to it: so a model is up
+    before it gets traffic. Those whose path leads elsewhere are not its own.
+
+    Args:
+        endpoint: the Endpoint.
+        models: DeployedModels, those whose path leads to it among them.
+    """
+    name = endpoint_of(endpoint)
+    own = {
+        each.name: each
+        for each in models
+        if each.namespace == endpoint.namespace and endpoint_of(each) == name and not each.deleting
+    }
+    asked = shares_of(endpoint.spec)
+    shares = {model: share for model, share in asked.items() if model in own}
+    shares |= {model: 0 for model in sorted(own) if model not in shares}
+    return WantedEndpoint(
+        name,
+        {model: model_members(model, own[model].spec) for model in shares},
+        shares,
+        tuple(model for model in asked if model not in own),
+        {model: own[model].maker for model in shares},
+    )
+
+
+def shares_of(spec: Mapping[str, Any]) -> dict[str, int]:
+    """The names of an Endpoint's destinations, with their shares of the traffic in percent."""
+    destinations = spec["destinations"]
+    only = 100 if len(destinations) == 1 else 0
+    return {
+        each["serviceRef"]["name"]: each.get("trafficPercentage", only) for each in destinations
+    }

@@ -1,0 +1,77 @@
+"""Bodies of changes: whole objects and JSON merge patches (RFC 7386)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from partway.gateway.apis.aws_json.bodies import members_of
+from partway.gateway.apis.kubernetes.errors import PatchTypeUnsupported
+from partway.gateway.plain_text import cut, safe
+
+_JSON: Final = "application/json"
+_MERGE_PATCH: Final = "application/merge-patch+json"
+_SHOWN: Final = 64
+
+
+def read_object(content_type: str, body: bytes) -> dict[str, Any]:
+    """The object that a request's body is.
+
+    Raises:
+        PatchTypeUnsupported: it is not JSON, such as YAML, or Kubernetes' protobuf.
+        SerializationException: it cannot be read.
+    """
+    if _media_type(content_type) not in ("", _JSON):
+        raise _unsupported(content_type, _JSON)
+    return members_of(body)
+
+
+def read_merge_patch(content_type: str, body: bytes) -> dict[str, Any]:
+    """The merge patch that a request's body is.
+
+    Raises:
+        PatchTypeUnsupported: it is a patch of another type.
+        SerializationException: it cannot be read.
+    """
+    kind = _media_type(content_type)
+    match kind:
+        case "application/merge-patch+json":
+            return members_of(body)
+        case "application/json-patch+json":
+            raise PatchTypeUnsupported(
+                f"JSON patch ({kind}) is not supported: use kubectl patch --type=merge "
+                f"({_MERGE_PATCH})"
+            )
+        case "application/apply-patch+yaml" | "application/apply-patch+cbor":
+            raise PatchTypeUnsupported(
+                f"server-side apply ({kind}) is not supported: "
+                "use kubectl apply without --server-side"
+            )
+        case _:
+            raise _unsupported(content_type, _MERGE_PATCH)
+
+
+def merged(live: Any, patch: Any) -> Any:
+    """What RFC 7386 makes of a value; both have a bounded depth."""
+    if not isinstance(patch, dict):
+        return patch
+    result = dict(live) if isinstance(live, Mapping) else {}
+    for name, value in patch.items():
+        if value is None:
+            result.pop(name, None)
+        else:
+            result[name] = merged(result.get(name), value)
+    return result
+
+
+def _media_type(content_type: str) -> str:
+    """A media type without its parameters."""
+    return content_type.partition(";")[0].strip().lower()
+
+
+def _unsupported(content_type: str, supported: str) -> PatchTypeUnsupported:
+    shown = cut(safe(content_type), _SHOWN)
+    return PatchTypeUnsupported(
+        f"the body of the request was in an unknown format - accepted media types include: "
+        f"{supported}; Content-Type is {shown!r}"
+    )

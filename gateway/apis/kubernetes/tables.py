@@ -1,0 +1,110 @@
+"""Objects as ``kubectl get`` shows them: a Table, whose columns the server chooses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any, Final, Literal, TypeAlias
+
+from partway.gateway.apis.kubernetes.conditions import is_ready, reason_of
+from partway.gateway.apis.kubernetes.custom_object import CustomObject
+from partway.gateway.apis.kubernetes.deployment_from_spec import endpoint_of
+
+#: What of an object goes with its row.
+IncludeObject: TypeAlias = Literal["None", "Metadata", "Object"]
+
+_COLUMNS: Final[tuple[tuple[str, str, int, str], ...]] = (
+    ("Name", "name", 0, "The object's name."),
+    ("Endpoint", "", 0, "The endpoint that it is about."),
+    ("Ready", "", 0, "Whether it is ready."),
+    ("Reason", "", 0, "Why, in one word."),
+    ("Age", "", 0, "How long ago it was created."),
+)
+
+
+def table(
+    objects: Iterable[CustomObject],
+    version: str,
+    include: IncludeObject,
+    now: float,
+    metadata: Mapping[str, Any],
+    *,
+    with_columns: bool = True,
+) -> dict[str, Any]:
+    """Objects as a Table (``meta.k8s.io``).
+
+    Args:
+        objects: each becomes a row.
+        version: of the Table itself.
+        include: what of each object goes with its row.
+        now: epoch seconds, by which ages are told.
+        metadata: the list's own.
+        with_columns: whether to say which columns there are; a watch says it once.
+    """
+    head = table_head(version, metadata, with_columns=with_columns)
+    return {**head, "rows": [table_row(each, version, include, now) for each in objects]}
+
+
+def table_head(
+    version: str, metadata: Mapping[str, Any], *, with_columns: bool = True
+) -> dict[str, Any]:
+    """A Table without its rows; see :func:`table`."""
+    columns = [
+        {"name": name, "type": "string", "format": form, "description": what, "priority": priority}
+        for name, form, priority, what in _COLUMNS
+    ]
+    return {
+        "kind": "Table",
+        "apiVersion": f"meta.k8s.io/{version}",
+        "metadata": dict(metadata),
+        "columnDefinitions": columns if with_columns else [],
+    }
+
+
+def table_row(
+    each: CustomObject, version: str, include: IncludeObject, now: float
+) -> dict[str, Any]:
+    """An object as a row; see :func:`table`."""
+    cells = [
+        each.name,
+        endpoint_of(each),
+        str(is_ready(each)),
+        reason_of(each),
+        age(now - datetime.fromisoformat(each.created).timestamp()),
+    ]
+    row: dict[str, Any] = {"cells": cells}
+    if include == "Object":
+        row["object"] = each.shown()
+    elif include == "Metadata":
+        row["object"] = {
+            "kind": "PartialObjectMetadata",
+            "apiVersion": f"meta.k8s.io/{version}",
+            "metadata": each.metadata(),
+        }
+    return row
+
+
+def age(seconds: float) -> str:
+    """A duration as Kubernetes shows it: two units at most, the smaller where it matters."""
+    whole = max(0, int(seconds))
+    minutes, hours, days = whole // 60, whole // 3600, whole // 86400
+    if whole < 120:
+        return f"{whole}s"
+    if minutes < 10:
+        return _two(minutes, "m", whole % 60, "s")
+    if minutes < 180:
+        return f"{minutes}m"
+    if hours < 8:
+        return _two(hours, "h", minutes % 60, "m")
+    if hours < 48:
+        return f"{hours}h"
+    if days < 8:
+        return _two(days, "d", hours % 24, "h")
+    if days < 730:
+        return f"{days}d"
+    years = days // 365
+    return _two(years, "y", days % 365, "d") if years < 8 else f"{years}y"
+
+
+def _two(first: int, unit: str, second: int, smaller: str) -> str:
+    return f"{first}{unit}{second}{smaller}" if second else f"{first}{unit}"

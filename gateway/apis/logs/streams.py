@@ -1,0 +1,133 @@
+"""Log groups of endpoints and of jobs, and their streams, one a container that has printed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from partway.gateway.apis.logs.inputs import NoSuchLog
+from partway.gateway.arns import Arns
+from partway.gateway.fleet.log_names import container_of, group_of, log_arn, stream_name
+from partway.gateway.fleet.printed import Printed, printed_instances
+from partway.gateway.fleet.printed_files import INSTANCE_ID
+from partway.gateway.fleet.states import OVER
+from partway.gateway.fleet.status import EndpointStatus
+
+
+@dataclass(frozen=True, slots=True)
+class LogStreams:
+    """What there is to be read at one moment; its methods read files, and are for a thread.
+
+    Attributes:
+        folder: with what instances print; None where nothing is kept.
+        endpoints: the names of those that there are now.
+        living: the names of their endpoints, by the ids of containers that may print more.
+    """
+
+    folder: Path | None
+    endpoints: frozenset[str]
+    living: Mapping[str, str]
+
+    @classmethod
+    def of(cls, folder: Path | None, endpoints: Iterable[EndpointStatus]) -> LogStreams:
+        """What there is to be read while a fleet is as it says."""
+        there = tuple(endpoints)
+        living = {
+            container: endpoint.name
+            for endpoint in there
+            for variant in endpoint.variants
+            for instance in variant.instances
+            for container in instance.container_ids
+            if instance.state not in OVER
+        }
+        return cls(folder, frozenset(each.name for each in there), living)
+
+    def groups(self) -> dict[str, int | None]:
+        """The names of all log groups, and when each began, as far as that is known."""
+        began: dict[str, int | None] = {group_of(name): None for name in self.endpoints}
+        for instance, endpoint in self._printed().items():
+            found = self.times(instance)
+            group = group_of(endpoint)
+            if found is not None:
+                began[group] = min(found[0], began.get(group) or found[0])
+        return began
+
+    def streams(self, group: str) -> dict[str, str]:
+        """The names of a group's streams, and the instance of each; it may have to print yet.
+
+        Raises:
+            NoSuchLog: there is no such group.
+        """
+        found = {
+            stream_name(endpoint, instance): instance
+            for instance, endpoint in {**self.living, **self._printed()}.items()
+            if group_of(endpoint) == group
+        }
+        if not found and group not in map(group_of, self.endpoints):
+            raise NoSuchLog("group")
+        return found
+
+    def times(self, instance: str) -> tuple[int, int] | None:
+        """When an instance has first printed, and last; None if nothing of it is left."""
+        printed, _ = self.opened(instance)
+        if printed is None:
+            return None
+        with printed:
+            return printed.first_time, printed.last_time
+
+    def opened(self, instance: str) -> tuple[Printed | None, bool]:
+        """Open what an instance has printed; and whether it prints no more."""
+        if self.folder is None:
+            return None, True
+        return Printed.opened(self.folder, instance), instance not in self.living
+
+    def stream(self, group: str, name: str) -> tuple[Printed | None, bool]:
+        """Open a stream, None as long as it is empty; and whether its instance prints no more.
+
+        Raises:
+            NoSuchLog: there is no such group, or no such stream in it.
+        """
+        instance = container_of(name)
+        if INSTANCE_ID.fullmatch(instance):
+            printed, over = self.opened(instance)
+            if printed is not None:
+                endpoint = printed.endpoint
+                if group_of(endpoint) == group and stream_name(endpoint, instance) == name:
+                    return printed, over
+                printed.close()
+        if name in self.streams(group):
+            return None, False
+        raise NoSuchLog("stream")
+
+    def _printed(self) -> Mapping[str, str]:
+        return {} if self.folder is None else printed_instances(self.folder)
+
+
+def group_shown(arns: Arns, name: str, began: int | None) -> dict[str, Any]:
+    """A log group, as DescribeLogGroups has it."""
+    arn = arns.of(f"log-group:{name}", service="logs")
+    shown = {
+        "logGroupName": name,
+        "arn": f"{arn}:*",
+        "logGroupArn": arn,
+        "metricFilterCount": 0,
+        "storedBytes": 0,
+        "logGroupClass": "STANDARD",
+    }
+    return shown if began is None else {**shown, "creationTime": began}
+
+
+def stream_shown(arns: Arns, group: str, name: str, times: tuple[int, int]) -> dict[str, Any]:
+    """A log stream, as DescribeLogStreams has it; AWS says 0 bytes of all, too."""
+    first, last = times
+    return {
+        "logStreamName": name,
+        "creationTime": first,
+        "firstEventTimestamp": first,
+        "lastEventTimestamp": last,
+        "lastIngestionTime": last,
+        "arn": log_arn(arns, group, name),
+        "storedBytes": 0,
+    }

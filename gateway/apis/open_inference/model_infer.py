@@ -1,0 +1,113 @@
+"""The Open Inference Protocol's ModelInfer over HTTP: tensors to a container, and tensors back.
+
+A container that speaks the protocol itself gets a body as it is. All others take instances and
+answer predictions: :mod:`partway.gateway.apis.open_inference.mapped_inference`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from partway.gateway.access.authentication import Identity
+from partway.gateway.apis.prediction.errors import prediction_text
+from partway.gateway.apis.prediction.predict import check_version
+from partway.gateway.apis.prediction.routes import GRANTED_WITH, V2_INFER
+from partway.gateway.apis.prediction.workers import PredictionWorkers
+from partway.gateway.apis.runtime.invoke import pass_on
+from partway.gateway.http.exchange import Exchange
+from partway.gateway.http.request_payloads import StreamedPayload
+from partway.gateway.http.routes import Access, Route
+from partway.gateway.operations.invocation_headers import (
+    NO_PAGE,
+    OPEN_INFERENCE_HEADERS,
+    handed_back,
+    passed_on,
+)
+from partway.gateway.operations.invocations import Invocations
+from partway.gateway.requests.prediction import PredictionPolicy
+from partway.protocol.open_inference import HEADER_LENGTH
+
+if TYPE_CHECKING:
+    from partway.gateway.apis.open_inference.mapped_inference import MappedInference
+
+#: The protocol's own name of it, in gRPC.
+OPERATION: Final = "ModelInfer"
+
+_HANDED_BACK: Final = {name: name for name in ("Content-Type", "Content-Encoding", HEADER_LENGTH)}
+
+
+class OpenInference:
+    """The operation ModelInfer.
+
+    Args:
+        invocations: asks instances.
+        policy_of: how an endpoint's containers are asked.
+        workers: read and write long bodies.
+        most_bytes: of a request's body, packed or not, and of a container's answer.
+    """
+
+    def __init__(
+        self,
+        invocations: Invocations,
+        policy_of: Callable[[str], PredictionPolicy],
+        workers: PredictionWorkers,
+        most_bytes: int,
+    ) -> None:
+        self._invocations = invocations
+        self._workers = workers
+        self._mapped: MappedInference | None = None
+        self._policy_of = policy_of
+        self._most_bytes = most_bytes
+
+    @property
+    def routes(self) -> tuple[Route, ...]:
+        """The operation's one route."""
+        return (
+            Route(
+                *(OPERATION, frozenset({"POST"}), V2_INFER, self, Access.SIGNED_OR_BEARER),
+                payload=StreamedPayload(self._most_bytes),
+                errors=prediction_text,
+                granted_with=GRANTED_WITH,
+            ),
+        )
+
+    async def __call__(
+        self, exchange: Exchange, identity: Identity, named: Mapping[str, str]
+    ) -> None:
+        """Answer one request."""
+        check_version(named)
+        endpoint = named["endpoint"]
+        policy = self._policy_of(endpoint)
+        if policy.infer_route is not None:
+            await self._straight(exchange, identity, endpoint, policy.infer_route)
+        else:
+            mapped = await self._mapping()
+            await mapped.answer(exchange, identity, endpoint, policy)
+
+    async def _straight(
+        self, exchange: Exchange, identity: Identity, endpoint: str, route: str
+    ) -> None:
+        """Have a container answer that speaks the protocol itself."""
+        async with self._invocations.answered(
+            *(exchange, identity, endpoint, passed_on(exchange.headers, OPEN_INFERENCE_HEADERS)),
+            target=route,
+            most_bytes=self._most_bytes,
+        ) as invoked:
+            back = {**handed_back(invoked.head.headers, _HANDED_BACK), **NO_PAGE}
+            await pass_on(exchange, invoked, back, self._most_bytes)
+
+    async def _mapping(self) -> MappedInference:
+        """What answers for containers that take instances, read at the first such request."""
+        if self._mapped is None:
+            kind = await asyncio.to_thread(_mapped_inference)
+            self._mapped = kind(self._invocations, self._workers, self._most_bytes)
+        return self._mapped
+
+
+def _mapped_inference() -> type[MappedInference]:
+    # numpy: a tenth of a second, for those alone who are asked with tensors
+    from partway.gateway.apis.open_inference.mapped_inference import MappedInference
+
+    return MappedInference

@@ -1,0 +1,143 @@
+"""The document: each route with what is said of it, as OpenAPI 3.1.0 has it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from partway import __version__
+from partway.gateway.apis.openapi.descriptions import (
+    BY_TARGET,
+    DESCRIPTIONS,
+    ELSEWHERE,
+    REFUSING,
+    Description,
+)
+from partway.gateway.apis.openapi.sample_requests import path_of, sample_request
+from partway.gateway.apis.openapi.schemas import ERRORS, SCHEMAS, TEXT
+from partway.gateway.http.routes import Access, Route
+
+_IN_BRACES: Final = re.compile(r"\{(\w+)\}")
+
+_SECURITY: Final[Mapping[Access, list[Mapping[str, list[str]]]]] = {
+    Access.ANYONE: [],
+    Access.SIGNED: [{"signature": []}],
+    Access.SIGNED_OR_BEARER: [{"signature": []}, {"token": []}],
+}
+
+_SCHEMES: Final = {
+    "signature": {
+        "type": "apiKey",
+        "in": "header",
+        "name": "Authorization",
+        "description": "AWS's Signature Version 4, of the service `sagemaker`, or `logs`.",
+    },
+    "token": {
+        "type": "http",
+        "scheme": "bearer",
+        "description": "A token of the principals' file.",
+    },
+}
+
+_ABOUT: Final = (
+    "Without authentication (`--auth none`) nobody is asked who they are, and the control plane "
+    "answers this machine alone. gRPC is on the same ports, and so is an API for kubectl, which "
+    "describes itself at `/kubernetes/openapi/v3`. Each operation has a request for a shell: "
+    "`$GATEWAY` is this gateway's address, and `$TOKEN` a token of the principals' file."
+)
+
+
+def described(route: Route) -> list[Description]:
+    """What is said of a route; empty if nothing is."""
+    if route.target:
+        return [BY_TARGET]
+    return [
+        each
+        for each in DESCRIPTIONS
+        if each.name == route.name
+        and each.method.upper() in route.methods
+        and route.path.fullmatch(path_of(each))
+    ]
+
+
+def is_elsewhere(route: Route) -> bool:
+    """Whether a route has no place in the document."""
+    return route.name in REFUSING or route.errors.__name__ in ELSEWHERE
+
+
+def document(routes: Iterable[Route], *, asks: bool) -> dict[str, Any]:
+    """The document.
+
+    Args:
+        routes: of the gateway; those of which nothing is said are left out.
+        asks: whether the gateway asks who asks.
+    """
+    paths: dict[str, dict[str, Any]] = {}
+    targets = []
+    tags: dict[str, None] = {}
+    for route in routes:
+        if is_elsewhere(route):
+            continue
+        targets += [route.target] if route.target else []
+        for each in described(route):
+            tags[each.tag] = None
+            operation = _operation(route, each, asks=asks)
+            paths.setdefault(each.path, {}).setdefault(each.method, operation)
+    if targets:
+        paths[BY_TARGET.path][BY_TARGET.method]["parameters"] = [
+            {
+                "name": "X-Amz-Target",
+                "in": "header",
+                "required": True,
+                "schema": {"type": "string", "enum": sorted(targets)},
+            }
+        ]
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Partway",
+            "version": __version__,
+            "description": _ABOUT,
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "tags": [{"name": name} for name in tags],
+        "paths": paths,
+        "components": {"schemas": SCHEMAS, "responses": ERRORS, "securitySchemes": _SCHEMES},
+    }
+
+
+def _operation(route: Route, each: Description, *, asks: bool) -> dict[str, Any]:
+    operation: dict[str, Any] = {
+        "operationId": each.id or each.name,
+        "summary": each.summary,
+        "tags": [each.tag],
+        "security": _SECURITY[route.access] if asks else [],
+    }
+    if parameters := [*_parameters(each)]:
+        operation["parameters"] = parameters
+    if each.body:
+        operation["requestBody"] = {"required": True, "content": _content(each.body)}
+    answer: dict[str, Any] = {"description": "The answer."}
+    if each.answer:
+        answer["content"] = _content(each.answer)
+    sample = sample_request(each, route.access, asks=asks)
+    operation["x-codeSamples"] = [{"lang": "Shell", "source": sample}]
+    operation["responses"] = {
+        str(each.status): answer,
+        **{str(status): {"description": means} for status, means in each.also.items()},
+        "default": {"$ref": f"#/components/responses/{route.errors.__name__}"},
+    }
+    return operation
+
+
+def _parameters(each: Description) -> Iterator[Mapping[str, Any]]:
+    for name in _IN_BRACES.findall(each.path):
+        yield {"name": name, "in": "path", "required": True, "schema": TEXT}
+    for name, must_be in each.headers.items():
+        if name.lower() not in ("accept", "content-type", "authorization"):  # OpenAPI's own
+            yield {"name": name, "in": "header", "description": must_be, "schema": TEXT}
+
+
+def _content(of: Mapping[str, Any]) -> dict[str, Any]:
+    return {kind: {"schema": schema} if schema else {} for kind, schema in of.items()}

@@ -1,0 +1,253 @@
+"""rawPredict and streamRawPredict: any bytes to a container, and its own straight back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from typing import Final, NamedTuple
+
+from multidict import CIMultiDict
+
+from partway.gateway.access.authentication import Identity
+from partway.gateway.apis.prediction.errors import prediction_object
+from partway.gateway.apis.prediction.predictions import whole_answer
+from partway.gateway.apis.prediction.routes import (
+    GRANTED_WITH,
+    JSON,
+    STREAM_GRANTED_WITH,
+    answer_headers,
+    of_endpoint,
+    wants_http_body,
+)
+from partway.gateway.apis.prediction.workers import PredictionWorkers
+from partway.gateway.apis.runtime.invoke import pass_on
+from partway.gateway.apis.runtime.response_stream import relay_answer
+from partway.gateway.http.exchange import Exchange
+from partway.gateway.http.request_payloads import StreamedPayload
+from partway.gateway.http.routes import Access, Route
+from partway.gateway.operations.asking import Asking, Invoked
+from partway.gateway.operations.container_failures import model_error
+from partway.gateway.operations.invocation_headers import (
+    CONTENT_TYPE,
+    INVOKE_HEADERS,
+    NO_PAGE,
+    handed_back,
+    passed_on,
+)
+from partway.gateway.operations.invocations import Invocations
+from partway.gateway.operations.prepared_body import PreparedBody
+from partway.gateway.requests.prediction import PredictionPolicy
+from partway.gateway.streams.registry import Streams
+from partway.gateway.streams.response_relay import AnswerForm
+from partway.protocol.errors import InputValidationError
+from partway.protocol.http.content_codings import CONTENT_ENCODING, is_coded
+from partway.protocol.parts import StreamError
+from partway.protocol.prediction.http_body import HttpBody, read_http_body, write_http_body
+from partway.protocol.prediction.work_cost import json_cost
+
+OPERATION: Final = "RawPredict"
+STREAM_OPERATION: Final = "StreamRawPredict"
+
+_RULES: Final = {name: INVOKE_HEADERS[name] for name in (CONTENT_TYPE, CONTENT_ENCODING, "Accept")}
+_HANDED_BACK: Final[Mapping[str, str]] = {CONTENT_TYPE: CONTENT_TYPE}
+_OF_PLAIN: Final[Mapping[str, str]] = {CONTENT_ENCODING: CONTENT_ENCODING}
+
+
+class RawAsked(NamedTuple):
+    """What a client asks with.
+
+    Attributes:
+        asking: whose body a container gets.
+        headers: those that a container gets.
+        is_wrapped: whether bodies are within JSON, both ways.
+    """
+
+    asking: Asking
+    headers: Mapping[str, str]
+    is_wrapped: bool
+
+
+class RawPredict:
+    """The operations rawPredict and streamRawPredict.
+
+    Args:
+        invocations: asks instances.
+        streams: where a response that streams is admitted and kept, as any stream.
+        policy_of: how an endpoint's containers are asked.
+        workers: read long bodies.
+        most_bytes: of a request's body, and of an answer's that does not stream.
+    """
+
+    def __init__(
+        self,
+        invocations: Invocations,
+        streams: Streams,
+        policy_of: Callable[[str], PredictionPolicy],
+        workers: PredictionWorkers,
+        most_bytes: int,
+    ) -> None:
+        self._invocations = invocations
+        self._streams = streams
+        self._policy_of = policy_of
+        self._workers = workers
+        self._most_bytes = most_bytes
+
+    @property
+    def routes(self) -> tuple[Route, ...]:
+        """The routes of both."""
+        payload = StreamedPayload(self._most_bytes)
+        return tuple(
+            Route(
+                *(name, frozenset({"POST"}), of_endpoint(verb), operation),
+                access=Access.SIGNED_OR_BEARER,
+                payload=payload,
+                errors=prediction_object,
+                granted_with=granted_with,
+            )
+            for name, verb, operation, granted_with in (
+                (OPERATION, "rawPredict", self.raw, GRANTED_WITH),
+                (STREAM_OPERATION, "streamRawPredict", self.stream, STREAM_GRANTED_WITH),
+            )
+        )
+
+    async def raw(self, exchange: Exchange, identity: Identity, named: Mapping[str, str]) -> None:
+        """Answer with the container's body, as it is."""
+        asked = await self._asked(exchange, identity)
+        async with self.answered(asked, identity, named["endpoint"]) as invoked:
+            back = answer_head(named["parent"], invoked)
+            if not asked.is_wrapped:
+                back |= handed_back(invoked.head.headers, _OF_PLAIN)
+                await pass_on(exchange, invoked, back, self._most_bytes)
+                return
+            wrapped = write_http_body(await self.whole(exchange, identity, invoked))
+            exchange.respond(200, wrapped, {**back, **JSON})
+
+    async def stream(
+        self, exchange: Exchange, identity: Identity, named: Mapping[str, str]
+    ) -> None:
+        """Answer with the container's chunks, each at once."""
+        asked = await self._asked(exchange, identity)
+
+        def response(invoked: Invoked) -> tuple[Mapping[str, str], AnswerForm]:
+            back = answer_head(named["parent"], invoked)
+            if not asked.is_wrapped:
+                return back | handed_back(invoked.head.headers, _OF_PLAIN), Chunks()
+            check_chunks_uncoded(invoked)
+            return {**back, **JSON}, WrappedChunks(back.get("Content-Type", ""))
+
+        await self.relay(exchange, asked, identity, named["endpoint"], response)
+
+    # --- What every form of it is made of --------------------------------------------------------
+
+    def answered(
+        self, asked: RawAsked, identity: Identity, endpoint: str, *, as_stream: bool = False
+    ) -> AbstractAsyncContextManager[Invoked]:
+        """Ask an instance, as :meth:`Invocations.answered` does, for an answer of any form."""
+        return self._invocations.answered(
+            *(asked.asking, identity, endpoint, asked.headers),
+            as_stream=as_stream,
+            target=self._policy_of(endpoint).route,
+            most_bytes=self._most_bytes,
+        )
+
+    async def whole(self, exchange: Exchange, identity: Identity, invoked: Invoked) -> HttpBody:
+        """A container's answer, all of it, and its type."""
+        content_type = handed_back(invoked.head.headers, _HANDED_BACK).get("Content-Type", "")
+        share = self._workers.share_of(exchange, identity)
+        return HttpBody(
+            content_type, await whole_answer(exchange, invoked, self._most_bytes, share)
+        )
+
+    async def relay(
+        self,
+        exchange: Exchange,
+        asked: RawAsked,
+        identity: Identity,
+        endpoint: str,
+        response: Callable[[Invoked], tuple[Mapping[str, str], AnswerForm]],
+    ) -> None:
+        """Pass a container's answer on, each chunk at once; see :func:`relay_answer`."""
+        answered = self.answered(asked, identity, endpoint, as_stream=True)
+        await relay_answer(self._streams, exchange, identity, answered, response)
+
+    async def _asked(self, exchange: Exchange, identity: Identity) -> RawAsked:
+        if not wants_http_body(exchange.query):
+            return RawAsked(exchange, passed_on(exchange.headers, _RULES), is_wrapped=False)
+        try:
+            share = self._workers.share_of(exchange, identity)
+            wrapped = await share.decoded_body(self._most_bytes)
+            body = await share.run(json_cost(wrapped), read_http_body, wrapped)
+        except ValueError as fault:
+            raise InputValidationError(str(fault), "InvalidHttpBody") from None
+        return asked_with(exchange, body)
+
+
+def asked_with(exchange: Exchange, body: HttpBody) -> RawAsked:
+    """What a client asks with that has wrapped its body.
+
+    Raises:
+        InputValidationError: the body's type cannot be one.
+    """
+    # The container's answer may be of any type, whatever it is wrapped in.
+    headers = passed_on(CIMultiDict({"Content-Type": body.content_type}), _RULES)
+    return RawAsked(PreparedBody(exchange, body.data), headers, is_wrapped=True)
+
+
+def check_chunks_uncoded(invoked: Invoked) -> None:
+    """Refuse a coded answer whose chunks go into messages that have no member for a coding.
+
+    Raises:
+        ContainerError: the container's answer has a coding.
+    """
+    coding = invoked.head.headers.get(CONTENT_ENCODING, "")
+    if is_coded(coding):
+        raise model_error(
+            0,
+            f"the container's answer: its Content-Encoding is {coding[:64]!r}; it must have none, "
+            "since it is streamed in messages",
+            retries=False,
+        )
+
+
+class Chunks:
+    """A container's chunks as they are; where the answer breaks off, so does the response."""
+
+    def chunk(self, data: bytes) -> bytes:
+        """The chunk itself."""
+        return data
+
+    async def end(self, exchange: Exchange, error: StreamError | None) -> None:
+        """End the response, if the answer is whole."""
+        if error is None:
+            await exchange.end()
+
+
+class WrappedChunks:
+    """A container's chunks as an array of JSON, as clients of Google's read a stream.
+
+    Args:
+        content_type: the answer's.
+    """
+
+    def __init__(self, content_type: str) -> None:
+        self._content_type = content_type
+        self._before = b"["
+
+    def chunk(self, data: bytes) -> bytes:
+        """An element of the array."""
+        before, self._before = self._before, b",\n"
+        return before + write_http_body(HttpBody(self._content_type, data))
+
+    async def end(self, exchange: Exchange, error: StreamError | None) -> None:
+        """End the array, if the answer is whole."""
+        if error is None:
+            await exchange.end(b"[]" if self._before == b"[" else b"]")
+
+
+def answer_head(parent: str, invoked: Invoked) -> dict[str, str]:
+    """A response's head: the type of the container's answer, and who has given it."""
+    return {
+        **handed_back(invoked.head.headers, _HANDED_BACK),
+        **NO_PAGE,
+        **answer_headers(parent, invoked),
+    }

@@ -1,0 +1,261 @@
+"""The API's operations on transform jobs: CreateTransformJob and its neighbours (clause 5)."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from partway.gateway.access.authentication import Identity
+from partway.gateway.apis.aws_json.protocol import Answer, ControlOperation
+from partway.gateway.apis.control.async_rules import AsyncRules
+from partway.gateway.apis.control.catalogue import Catalogue
+from partway.gateway.apis.control.endpoint_plans import Members
+from partway.gateway.apis.control.errors import (
+    ResourceInUse,
+    ResourceLimitExceeded,
+    ValidationException,
+)
+from partway.gateway.apis.control.launch_quota import ContainerRoom
+from partway.gateway.apis.control.limits import MAX_RESOURCE_BYTES, MAX_RESOURCES
+from partway.gateway.apis.control.listing import Listed, page_of
+from partway.gateway.apis.control.makers import maker_of
+from partway.gateway.apis.control.model_data_permission import ModelDataLeave
+from partway.gateway.apis.control.named_locations import checked_place
+from partway.gateway.apis.control.operator_models import is_of_operator
+from partway.gateway.apis.control.planner import Planning
+from partway.gateway.apis.control.resources import Resource, Resources
+from partway.gateway.apis.control.tags import new_tags
+from partway.gateway.apis.transform_jobs.job_records import (
+    UNDER_WAY,
+    JobStatus,
+    TransformRecord,
+    described,
+    options_of,
+    plan_of,
+    summary_of,
+)
+from partway.gateway.apis.transform_jobs.job_runner import KIND, TransformKeeper
+from partway.gateway.quota import NOBODY, QuotaFull
+from partway.gateway.storage.places.locations import checked_arn, is_local
+from partway.gateway.transform.options import OptionsError
+
+#: Kinds of input that are read (``S3DataType``).
+_READ: Final = ("S3Prefix", "ManifestFile")
+
+
+class TransformOperations:
+    """The operations on transform jobs.
+
+    Args:
+        resources: models and jobs.
+        catalogue: finds them, in AWS's words.
+        keeper: runs jobs.
+        planning: says what instances are made of.
+        room: whether more containers may be launched.
+        rules: what may be said of where output belongs.
+        leave: says whether the makers of models may read the model data.
+        wall_clock: returns epoch seconds.
+    """
+
+    def __init__(
+        self,
+        resources: Resources,
+        catalogue: Catalogue,
+        keeper: TransformKeeper,
+        planning: Planning,
+        room: ContainerRoom,
+        rules: AsyncRules,
+        leave: ModelDataLeave,
+        wall_clock: Callable[[], float],
+    ) -> None:
+        self._resources = resources
+        self._catalogue = catalogue
+        self._keeper = keeper
+        self._planning = planning
+        self._room = room
+        self._rules = rules
+        self._leave = leave
+        self._wall_clock = wall_clock
+
+    @property
+    def operations(self) -> Mapping[str, ControlOperation]:
+        """The operations, by AWS's names of them."""
+        return {
+            "CreateTransformJob": self.create,
+            "DescribeTransformJob": self.describe,
+            "ListTransformJobs": self.list,
+            "StopTransformJob": self.stop,
+        }
+
+    async def create(self, members: Members, identity: Identity, _: str) -> Answer:
+        """Make a job, which begins when it is its turn."""
+        name = members["TransformJobName"]
+        arn = self._catalogue.allowed(identity, "CreateTransformJob", KIND, name)
+        tags = new_tags(members, identity, arn)
+        self._check_can_be_made(name, identity)
+        self._check(members, identity)
+        asked_for = {key: value for key, value in members.items() if key != "Tags"}
+        model = self._catalogue.existing_model(identity, members["ModelName"])
+        record = TransformRecord(
+            JobStatus.IN_PROGRESS,
+            identity.principal or "",
+            model.members,
+            model.kept if is_of_operator(model.kept) else {},
+            maker_of(model.kept),
+        )
+        await self._check_model(name, members, record)
+        async with self._catalogue.changing():
+            self._keeper.check_takes_jobs()
+            self._check_can_be_made(name, identity)
+            self._room.check_job(members, record)
+            await self._make_room()
+            now = self._now()
+            job = record.in_place_of(Resource(KIND, name, now, now, asked_for, tags), now)
+            size = len(json.dumps([job.members, tags, job.kept]))
+            if size > MAX_RESOURCE_BYTES:
+                raise ValidationException(
+                    f"The transform job has {size} bytes with its model; it must have at most "
+                    f"{MAX_RESOURCE_BYTES}."
+                )
+            await self._resources.put(job)
+            self._keeper.begin(job)
+        return {"TransformJobArn": arn}
+
+    async def describe(self, members: Members, identity: Identity, _: str) -> Answer:
+        """How a job is, and what it was made of."""
+        name = members["TransformJobName"]
+        arn = self._catalogue.allowed(identity, "DescribeTransformJob", KIND, name)
+        job = self._existing(name)
+        return described(job, self._keeper.record_of(job), arn)
+
+    async def list(self, members: Members, identity: Identity, _: str) -> Answer:
+        """Which jobs there are."""
+        identity.check("sagemaker:ListTransformJobs", "*")
+        listed = []
+        for job in self._resources.all(KIND):
+            record = self._keeper.record_of(job)
+            summary = summary_of(job, record, self._catalogue.arn(KIND, job.name))
+            times = job.created, job.modified
+            listed.append(Listed(job.name, *times, summary, str(record.status)))
+        return page_of("ListTransformJobs", "TransformJobSummaries", listed, members)
+
+    async def stop(self, members: Members, identity: Identity, _: str) -> Answer:
+        """Stop a job; what it has finished stays."""
+        name = members["TransformJobName"]
+        self._catalogue.allowed(identity, "StopTransformJob", KIND, name)
+        async with self._catalogue.changing():
+            job = self._existing(name)
+            status = self._keeper.record_of(job).status
+            if status not in UNDER_WAY:
+                raise ValidationException(
+                    f"The request was rejected because the transform job is in status {status}."
+                )
+            if status is not JobStatus.STOPPING:
+                record = dataclasses.replace(TransformRecord.of(job), status=JobStatus.STOPPING)
+                await self._resources.put(record.in_place_of(job, self._now()))
+                self._keeper.stop(job.name)
+        return None
+
+    # --- What is refused -------------------------------------------------------------------------
+
+    def _existing(self, name: str) -> Resource:
+        job = self._resources.find(KIND, name)
+        if job is None:
+            raise ValidationException(f"Could not find requested job with name: {name}")
+        return job
+
+    def _check_can_be_made(self, name: str, identity: Identity) -> None:
+        """Refuse a second job of a name, and one too many, of all or of who asks.
+
+        Raises:
+            ResourceInUse: there is one.
+            ResourceLimitExceeded: as many as may be wait or run, or half of them are theirs.
+        """
+        if self._resources.find(KIND, name) is not None:
+            raise ResourceInUse(
+                "Job name must be unique within an AWS account and region, and a job with this "
+                f"name already exists ({self._catalogue.arn(KIND, name)})"
+            )
+        try:
+            self._keeper.under_way.check(1, identity.principal or NOBODY)
+        except QuotaFull as full:
+            of_one, of_which = "", "them"
+            if full.owner != NOBODY:
+                of_one, of_which = " of one principal", "yours"
+            raise ResourceLimitExceeded(
+                f"The service limit 'Number of transform jobs under way{of_one}' is {full.most}, "
+                f"with current utilization of {full.most} and a request delta of 1; wait for one "
+                f"of {of_which} to end, or stop one."
+            ) from None
+
+    async def _make_room(self) -> None:
+        """Forget the job that was over first where there are as many as may be.
+
+        Called inside ``Resources.changing()``.
+        """
+        jobs = list(self._resources.all(KIND))
+        if len(jobs) < MAX_RESOURCES:
+            return
+        over = [each for each in jobs if self._keeper.record_of(each).ended is not None]
+        await self._resources.delete(min(over, key=lambda job: job.modified))
+
+    def _check(self, members: Members, identity: Identity) -> None:
+        """Refuse what no job can be asked for, or not by who asks.
+
+        Raises:
+            AccessDenied: they may not read there, or write there.
+            ValidationException: the message says what cannot be.
+        """
+        try:
+            self._keeper.processing_of(options_of(members))
+        except OptionsError as error:
+            raise ValidationException(f"{error}.") from None
+        source = members["TransformInput"]["DataSource"]["S3DataSource"]
+        if source["S3DataType"] not in _READ:
+            raise ValidationException(
+                f"S3DataType: {source['S3DataType']} was given; it must be {' or '.join(_READ)}."
+            )
+        checked_place("S3Uri", source["S3Uri"], self._planning.local_roots, "read")
+        _check_leave(identity, source["S3Uri"])
+        target = members["TransformOutput"]["S3OutputPath"]
+        self._rules.check_place("S3OutputPath", target)
+        identity.check("s3:PutObject", f"{checked_arn(target.removesuffix('/'))}/*")
+
+    async def _check_model(self, name: str, members: Members, record: TransformRecord) -> None:
+        """Refuse a model of which no instance can be made, or that no job can ask.
+
+        Raises:
+            ValidationException: the message says why.
+        """
+        if record.of_operator and members.get("Environment"):
+            # A program of theirs may be given any variable by them, and none by others.
+            raise ValidationException(
+                f"The model {members['ModelName']!r} is one that the gateway's operator has "
+                "deployed; a transform job of it must have no Environment of its own."
+            )
+        plan = plan_of(members, record)
+        if plan.names_containers:
+            raise ValidationException(
+                f"The Mode of the model {members['ModelName']!r} is Direct; it must be Serial: a "
+                "transform job cannot name a container."
+            )
+        self._leave.check_endpoint(await self._planning.endpoint_of(name, plan))
+
+    def _now(self) -> float:
+        return round(self._wall_clock(), 3)  # as AWS's: milliseconds
+
+
+def _check_leave(identity: Identity, location: str) -> None:
+    """Go on if somebody may read what is at a location, or all that is below it.
+
+    Of each file leave is asked for again when it is read.
+
+    Raises:
+        AccessDenied: they may not.
+    """
+    is_folder = location.endswith("/")
+    resource = checked_arn(location.rstrip("/") if is_local(location) else location)
+    if is_folder or not identity.may("s3:GetObject", resource):
+        identity.check("s3:GetObject", f"{resource.removesuffix('/')}/*")

@@ -1,1 +1,0 @@
-"""Requests that are answered later: journalled, queued, tried, and their answers put away."""

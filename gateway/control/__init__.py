@@ -1,1 +1,0 @@
-"""The control plane: models, endpoint configurations and endpoints, by SageMaker's API."""
