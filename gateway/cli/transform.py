@@ -20,12 +20,12 @@ from partway.gateway.plain_text import safe_lines
 from partway.gateway.waiting import before
 
 if TYPE_CHECKING:
+    from partway.gateway.batch.gateway_endpoint import GatewayModel
+    from partway.gateway.batch.job import TransformJob
+    from partway.gateway.batch.launched_instances import FleetModel
+    from partway.gateway.batch.options import TransformOptions
     from partway.gateway.cli.transform_shown import TransformShown
     from partway.gateway.fleet.endpoints import OneSource
-    from partway.gateway.transform.fleet_model import FleetModel
-    from partway.gateway.transform.gateway_model import GatewayModel
-    from partway.gateway.transform.job import TransformJob
-    from partway.gateway.transform.options import TransformOptions
 
     # argparse has no public name for what add_subparsers() returns.
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001
@@ -178,9 +178,9 @@ def _add_api(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command; returns 0 when every file is whole, 1 if one failed, 2 on bad usage."""
+    from partway.gateway.batch.model import ModelGone
+    from partway.gateway.batch.options import OptionsError
     from partway.gateway.storage.places.place import StorageFailed
-    from partway.gateway.transform.model import ModelGone
-    from partway.gateway.transform.options import OptionsError
 
     try:
         return run_loop(transform(options))
@@ -215,8 +215,8 @@ async def transform(options: argparse.Namespace) -> int:
 async def _transform(
     options: argparse.Namespace, asked: TransformOptions, hasten: list[FleetModel]
 ) -> int:
+    from partway.gateway.batch.execution_parameters import settled
     from partway.gateway.cli.transform_shown import TransformShown, summary
-    from partway.gateway.transform.execution_parameters import settled
 
     clock = LoopClock()
     job = _job(options, asked, clock)
@@ -243,8 +243,8 @@ def _asked(options: argparse.Namespace) -> TransformOptions:
         OptionsError: a value is none that the API takes, or two do not go together.
         TransformAskedWrongly: likewise, of what the API has not.
     """
+    from partway.gateway.batch.options import TransformOptions
     from partway.gateway.fleet.limits import MAX_INSTANCES
-    from partway.gateway.transform.options import TransformOptions
 
     if not 1 <= options.instances <= MAX_INSTANCES:
         raise TransformAskedWrongly(
@@ -278,9 +278,9 @@ def _asked(options: argparse.Namespace) -> TransformOptions:
 
 def _job(options: argparse.Namespace, asked: TransformOptions, clock: LoopClock) -> TransformJob:
     """The job; how its records are processed is said before anything is looked up."""
-    from partway.gateway.transform.data_processing import processing_of
-    from partway.gateway.transform.job import TransformJob
-    from partway.gateway.transform.places import MANIFEST, places
+    from partway.gateway.batch.command_locations import MANIFEST, places
+    from partway.gateway.batch.data_processing import processing_of
+    from partway.gateway.batch.job import TransformJob
 
     processing = processing_of(asked) if asked.processes else None
     inputs, outputs = places(
@@ -300,17 +300,17 @@ async def _model(
 ) -> AsyncIterator[FleetModel | GatewayModel]:
     """Whoever is asked, for as long as the block lasts."""
     if options.endpoint:
-        from partway.gateway.transform.gateway_model import GatewayModel
+        from partway.gateway.batch.gateway_endpoint import GatewayModel
 
         there = GatewayModel(options.gateway, options.endpoint, region(), os.environ, asked, clock)
         async with there as gateway:
             yield gateway
         return
+    from partway.gateway.batch.launched_instances import FleetModel
+    from partway.gateway.batch.model import ModelGone
     from partway.gateway.cli.transform_shown import FailuresShown
     from partway.gateway.fleet.endpoints import UNWATCHED, InstanceTimes, Variant
     from partway.gateway.fleet.provisions import Provisions
-    from partway.gateway.transform.fleet_model import FleetModel
-    from partway.gateway.transform.model import ModelGone
     from partway.log_lines import start_logging
 
     start_logging("warning", "text")

@@ -13,13 +13,13 @@ from rich.progress import Progress, ProgressColumn, Task
 from rich.progress_bar import ProgressBar
 from rich.text import Text
 
+from partway.gateway.batch.results import FileOutcome, FileState
+from partway.gateway.batch.results import Progress as JobProgress
 from partway.gateway.clock import Clock, Timer
 from partway.gateway.fleet.commands import NOT_EXPANDED
 from partway.gateway.fleet.instance import NOT_READY
 from partway.gateway.plain_text import safe_lines
 from partway.gateway.terminal import console_for, print_line
-from partway.gateway.transform.outcomes import FileOutcome, FileState
-from partway.gateway.transform.outcomes import Progress as JobProgress
 from partway.log_lines import LogLine
 from partway.protocol.limits import MIB
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from partway.protocol.formats.faults import Malformed, OverLimit
 from partway.protocol.formats.recordio import MAGIC, framed
 from partway.protocol.records import RecordBatch, assembled, splitter
-from tests.gateway.transform.jobs import tf_frame
+from tests.gateway.batch.jobs import tf_frame
 
 #: One record of b"abc", as tensorboard 2.21 writes it (tensorboard.summary.writer.record_writer).
 TF_ABC = bytes.fromhex("0300000000000000 b099490e 616263 6e57f121")

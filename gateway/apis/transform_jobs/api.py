@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from partway.gateway.apis.control.api import ControlApi
 from partway.gateway.apis.transform_jobs.job_runner import TransformKeeper
 from partway.gateway.apis.transform_jobs.operations import TransformOperations
+from partway.gateway.batch.job_locations import CallersPlaces
+from partway.gateway.batch.output_spool import outputs_quota
 from partway.gateway.service import Service
-from partway.gateway.transform.callers_places import CallersPlaces
-from partway.gateway.transform.gathering import outputs_quota
 
 if TYPE_CHECKING:
     from partway.gateway.gateway import Gateway

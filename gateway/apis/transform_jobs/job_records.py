@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from partway.gateway.apis.control.endpoint_plans import DeploymentPlan, Members
 from partway.gateway.apis.control.resources import Resource
+from partway.gateway.batch.options import EVERYTHING, TransformOptions
 from partway.gateway.plain_text import cut
-from partway.gateway.transform.options import EVERYTHING, TransformOptions
 
 #: The one variant of a job's instances, as logs have it.
 VARIANT: Final = "transform"

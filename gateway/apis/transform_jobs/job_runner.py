@@ -19,6 +19,16 @@ from partway.gateway.apis.transform_jobs.job_records import (
     options_of,
     plan_of,
 )
+from partway.gateway.batch.data_processing import DataProcessing, processing_of
+from partway.gateway.batch.execution_parameters import settled
+from partway.gateway.batch.finished_files import FinishedFiles
+from partway.gateway.batch.job import TransformJob
+from partway.gateway.batch.job_locations import CallersPlaces
+from partway.gateway.batch.launched_instances import FleetModel
+from partway.gateway.batch.model import ModelGone
+from partway.gateway.batch.options import OptionsError, TransformOptions
+from partway.gateway.batch.outputs import UnfinishedOutputs
+from partway.gateway.batch.results import Progress
 from partway.gateway.clock import Clock
 from partway.gateway.fleet.fleet import FleetStopping
 from partway.gateway.fleet.log_names import OF_JOBS
@@ -28,16 +38,6 @@ from partway.gateway.limits import SHARE_OF_ONE
 from partway.gateway.quota import Quota, QuotaLimits
 from partway.gateway.storage.places.place import StorageFailed
 from partway.gateway.storage.store.store import StoreError
-from partway.gateway.transform.callers_places import CallersPlaces
-from partway.gateway.transform.data_processing import DataProcessing, processing_of
-from partway.gateway.transform.execution_parameters import settled
-from partway.gateway.transform.finished_files import FinishedFiles
-from partway.gateway.transform.fleet_model import FleetModel
-from partway.gateway.transform.job import TransformJob
-from partway.gateway.transform.model import ModelGone
-from partway.gateway.transform.options import OptionsError, TransformOptions
-from partway.gateway.transform.outcomes import Progress
-from partway.gateway.transform.outputs import UnfinishedOutputs
 from partway.gateway.waiting import before, pause
 from partway.log_lines import LogLine
 from partway.protocol.errors import ApiError

@@ -37,9 +37,9 @@ from partway.gateway.apis.transform_jobs.job_records import (
     summary_of,
 )
 from partway.gateway.apis.transform_jobs.job_runner import KIND, TransformKeeper
+from partway.gateway.batch.options import OptionsError
 from partway.gateway.quota import NOBODY, QuotaFull
 from partway.gateway.storage.places.locations import checked_arn, is_local
-from partway.gateway.transform.options import OptionsError
 
 #: Kinds of input that are read (``S3DataType``).
 _READ: Final = ("S3Prefix", "ManifestFile")

@@ -13,9 +13,9 @@ from typing import get_args
 import psutil
 import pytest
 
+from partway.gateway.batch.options import CompressionType, JoinSource
 from partway.gateway.cli.main import main
 from partway.gateway.cli.transform import add_to
-from partway.gateway.transform.options import CompressionType, JoinSource
 from partway.protocol.records import AssembleWith, BatchStrategy, SplitType
 from tests.conftest import ROOT
 from tests.gateway.cli.invoking import Ended, environment
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.timeout(300)
 #: Nothing here takes this long, in seconds: containers are started.
 PATIENCE = 150
 
-CONTAINER = f"{sys.executable} {ROOT}/tests/gateway/transform/batch_container.py"
+CONTAINER = f"{sys.executable} {ROOT}/tests/gateway/batch/batch_container.py"
 
 
 def begun(*arguments, url="http://127.0.0.1:9"):

@@ -7,6 +7,7 @@ import logging
 
 import pytest
 
+from partway.gateway.batch.results import FileOutcome, FileState, Progress
 from partway.gateway.cli.transform_shown import (
     FailuresShown,
     TransformShown,
@@ -16,7 +17,6 @@ from partway.gateway.cli.transform_shown import (
 )
 from partway.gateway.fleet.commands import NOT_EXPANDED
 from partway.gateway.fleet.instance import NOT_READY
-from partway.gateway.transform.outcomes import FileOutcome, FileState, Progress
 from partway.log_lines import LogLine
 from tests.gateway.streams.fakes import FakeClock
 

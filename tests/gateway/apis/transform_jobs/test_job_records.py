@@ -15,7 +15,7 @@ from partway.gateway.apis.transform_jobs.job_records import (
     plan_of,
     summary_of,
 )
-from partway.gateway.transform.options import OptionsError, TransformOptions
+from partway.gateway.batch.options import OptionsError, TransformOptions
 from tests.gateway.apis.control.deployed import a_model
 from tests.gateway.apis.transform_jobs.transforming import a_job
 

@@ -19,6 +19,9 @@ from partway.gateway.apis.control.resources import Resource, Resources
 from partway.gateway.apis.transform_jobs.job_runner import TransformKeeper
 from partway.gateway.apis.transform_jobs.operations import TransformOperations
 from partway.gateway.arns import Arns
+from partway.gateway.batch.job_locations import CallersPlaces
+from partway.gateway.batch.limits import TRANSFORM_QUOTA
+from partway.gateway.batch.output_spool import outputs_quota
 from partway.gateway.clock import LoopClock
 from partway.gateway.fleet.endpoints import InstanceTimes, Program
 from partway.gateway.fleet.fleet import Fleet
@@ -29,9 +32,6 @@ from partway.gateway.settings import Settings
 from partway.gateway.storage.data_directory import DataDirectory
 from partway.gateway.storage.places.local_roots import LocalRoots
 from partway.gateway.storage.store.store import Store
-from partway.gateway.transform.callers_places import CallersPlaces
-from partway.gateway.transform.gathering import outputs_quota
-from partway.gateway.transform.limits import TRANSFORM_QUOTA
 from tests.conftest import ROOT
 from tests.gateway.apis.control.deployed import a_model
 from tests.gateway.apis.control.kept_endpoints import FullStore

@@ -1,0 +1,94 @@
+"""Requests of a job on connections of its own, each in its time."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias, TypeVar
+
+from partway.gateway.batch.limits import (
+    EXECUTION_PARAMETERS_BYTES,
+    EXECUTION_PARAMETERS_TIMEOUT,
+    FAILURE_BYTES,
+)
+from partway.gateway.batch.model import ModelAnswer, too_late
+from partway.gateway.clock import Clock
+from partway.gateway.http.content_codings import decoded_beginning
+from partway.gateway.requests.answers import AnswerHead
+from partway.gateway.requests.connections import ContainerConnections
+from partway.gateway.requests.container_answer import ContainerAnswer
+from partway.gateway.requests.container_requests import ContainerRequest, Destination
+from partway.gateway.requests.limits import REFUSAL_BODY_TIMEOUT
+from partway.protocol.http.content_codings import CONTENT_ENCODING
+
+_T = TypeVar("_T")
+
+#: What an answer of another status than 2xx means, by its head and the beginning of its body.
+Refusal: TypeAlias = Callable[[AnswerHead, bytes], Exception]
+
+
+class Exchanges:
+    """Asks, and has the answer taken; by few steps, since a job may have millions.
+
+    Args:
+        clock: measures the times.
+        seconds: for request and answer (``InvocationsTimeoutInSeconds``).
+    """
+
+    def __init__(self, clock: Clock, seconds: int) -> None:
+        self._connections = ContainerConnections(clock)
+        self._clock = clock
+        self._seconds = seconds
+
+    def close(self) -> None:
+        """Close what waits for its next request."""
+        self._connections.close()
+
+    async def ask(
+        self,
+        there: Destination,
+        request: ContainerRequest,
+        take: Callable[[ModelAnswer], Awaitable[_T]],
+        refusal: Refusal,
+        begun: Callable[[ContainerAnswer], object] = lambda _: None,
+    ) -> _T:
+        """Ask, and return what ``take`` makes of the answer.
+
+        Args:
+            there: where the request goes.
+            request: what is asked.
+            take: takes an answer of 2xx.
+            refusal: makes the error of another one.
+            begun: told of the answer when the request is on its way.
+
+        Raises:
+            AskFailed: the answer has not come in time.
+            ContainerError: there is no whole answer.
+        """
+        exchange = await self._connections.ask(there, request, self._seconds)
+        begun(exchange.answer)
+        late = self._clock.call_later(self._seconds, self._late, exchange.answer)
+        try:
+            async with exchange as answer:
+                head = await answer.head()
+                if 200 <= head.status < 300:
+                    return await take(answer)
+                said = await answer.so_far(FAILURE_BYTES, REFUSAL_BODY_TIMEOUT)
+                coding = head.headers.get(CONTENT_ENCODING, "")
+                raise refusal(head, decoded_beginning(said, coding, FAILURE_BYTES))
+        finally:
+            late.cancel()
+
+    async def look(self, there: Destination, target: str) -> tuple[int, bytes]:
+        """Ask by GET; returns the status, and the beginning of the body.
+
+        Raises:
+            ContainerError: there is no answer.
+        """
+        request = ContainerRequest(target, "", b"", method="GET")
+        seconds = EXECUTION_PARAMETERS_TIMEOUT
+        async with await self._connections.ask(there, request, seconds) as answer:
+            head = await answer.head()
+            return head.status, await answer.so_far(EXECUTION_PARAMETERS_BYTES, seconds)
+
+    def _late(self, answer: ContainerAnswer) -> None:
+        answer.fail(too_late(self._seconds))

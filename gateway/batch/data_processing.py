@@ -1,0 +1,221 @@
+"""DataProcessing: what of a record a container gets, and what of both is put out.
+
+``InputFilter`` → the container → ``JoinSource``, with the record as it was before the filter →
+``OutputFilter``. Pure: bytes of a request in, bytes of an answer out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from io import BytesIO
+from typing import Final
+
+from partway.gateway.batch.answer_types import AnswerTypes, WholeAnswer
+from partway.gateway.batch.json_paths import BadFilter, JsonPath
+from partway.gateway.batch.options import OptionsError, TransformOptions
+from partway.gateway.batch.record_forms import CSV, JSON_LINES, RecordForm, form_of
+from partway.protocol.formats.faults import Malformed
+from partway.protocol.records import RecordBatch, SplitType
+
+_LINE_ENDS: Final = b"\r\n"
+
+
+class DataProcessing:
+    """Filters and joins the records of one job's files, as :class:`Processing` says.
+
+    Records are lines; but what is ``application/json`` is one record where nothing splits it. An
+    empty line goes to the container as it is, and has no answer.
+
+    Args:
+        asked: how records are written.
+        answers: say how each answer is.
+        input_filter: of what a container gets.
+        output_filter: of what is put out.
+        joins: whether answers are joined with their records.
+        split: how files are cut into records.
+    """
+
+    def __init__(
+        self,
+        asked: RecordForm,
+        answers: AnswerTypes,
+        input_filter: JsonPath,
+        output_filter: JsonPath,
+        *,
+        joins: bool,
+        split: SplitType,
+    ) -> None:
+        self._asked = asked
+        self._answers = answers
+        self._input_filter = input_filter
+        self._output_filter = output_filter
+        self._joins = joins
+        self._split = split
+        self._asked_lines = split == "Line" or asked.has_lines
+
+    def asked(self, batch: RecordBatch) -> bytes:
+        """What a container gets; each line with the end that it had.
+
+        Raises:
+            Malformed: a record is not what its type says, or has not what the filter selects.
+        """
+        if self._input_filter.is_whole:
+            return batch.data
+        sent: list[bytes] = []
+        for number, line in _records(batch.data, lines=self._asked_lines):
+            text = line.rstrip(_LINE_ENDS)
+            if text.strip():
+                try:
+                    self._input_filter.check_size(len(text))
+                    text = self._asked.written(self._input_filter.selected(self._asked.read(text)))
+                except ValueError as error:
+                    raise self._fault(batch, number, error) from None
+            sent += text, line[len(line.rstrip(_LINE_ENDS)) :]
+        return b"".join(sent)
+
+    def answered(self, batch: RecordBatch, answer: WholeAnswer) -> bytes:
+        """What is put out for what a container has answered.
+
+        Returns:
+            A line for each record, with its end; without one where the answer is one JSON text.
+
+        Raises:
+            Malformed: an answer is not what its type says, or of a type that the job does not
+                expect; it has not what the filter selects; or there is not one for each record.
+        """
+        if not self._joins and self._output_filter.is_whole:
+            return answer.body
+        try:
+            form, has_header = self._answers.format(answer)
+        except ValueError as error:
+            raise Malformed(f"{batch.place(self._split)}: {error}") from None
+        asked = [
+            (number, line)
+            for number, line in _records(batch.data, lines=self._asked_lines)
+            if line.strip()
+        ]
+        # An answer to one record may be JSON of several lines.
+        is_one = self._joins and len(asked) == 1 and form is not CSV
+        lines = not is_one if self._joins else form.has_lines
+        answers = [line for _, line in _records(answer.body, lines=lines) if line.strip()]
+        if has_header:
+            del answers[:1]
+        if len(answers) == len(asked):
+            numbers = [number for number, _ in asked]
+        elif not self._joins:
+            numbers = [0] * len(answers)
+        else:
+            raise Malformed(
+                f"{batch.place(self._split)}: the container has answered {len(answers)} lines for "
+                f"{len(asked)} records; to be joined there must be one for each"
+            )
+        end = b"\n" if (self._asked_lines if self._joins else lines) else b""
+        put_out = []
+        for place, (number, one) in enumerate(zip(numbers, answers, strict=True)):
+            try:
+                self._output_filter.check_size(
+                    len(one) + (len(asked[place][1]) if self._joins else 0)
+                )
+                value = _read_answer(form, one.rstrip(_LINE_ENDS))
+                if self._joins:
+                    record = self._asked.read(asked[place][1].rstrip(_LINE_ENDS))
+                    value = self._asked.joined(record, value)
+                put_out.append(form.written(self._output_filter.selected(value)) + end)
+            except ValueError as error:
+                raise self._fault(batch, number, error) from None
+        return b"".join(put_out)
+
+    def _fault(self, batch: RecordBatch, number: int, error: ValueError) -> Malformed:
+        """What says which record of its file is to blame.
+
+        Args:
+            batch: the records.
+            number: which of them, from 0.
+            error: what was wrong.
+        """
+        record = batch.first + number
+        line = record + 1 if self._asked_lines else None
+        return Malformed(str(error), record=record, line=line)
+
+
+def processing_of(
+    options: TransformOptions, *, slices_include_end: bool = False
+) -> DataProcessing | None:
+    """What filters and joins the records of a job; None if nothing is to be.
+
+    Args:
+        options: what the job asks for.
+        slices_include_end: whether ``[0:2]`` of a filter has the element 2 too.
+
+    Raises:
+        OptionsError: that cannot be done; names the member.
+    """
+    input_filter = _path("InputFilter", options.input_filter, slices_include_end)
+    output_filter = _path("OutputFilter", options.output_filter, slices_include_end)
+    joins = options.join_source == "Input"
+    if input_filter.is_whole and output_filter.is_whole and not joins:
+        return None
+    if options.split_type not in ("None", "Line"):
+        raise OptionsError(
+            "SplitType",
+            f"{options.split_type} was given; records that are filtered or joined are lines: it "
+            "must be Line, or None",
+        )
+    accept = options.accept or options.content_type
+    asked, answered = form_of(options.content_type), form_of(accept)
+    if not input_filter.is_whole or joins:
+        _check_form("ContentType", options.content_type, asked, input_filter, "InputFilter")
+    member = "Accept" if options.accept else "ContentType"
+    if not output_filter.is_whole or joins:
+        _check_form(member, accept, answered, output_filter, "OutputFilter")
+    if joins and (asked is CSV) != (answered is CSV):
+        raise OptionsError(
+            "JoinSource",
+            f"records of {options.content_type} cannot be joined with answers of {accept}; "
+            "ContentType and Accept must both be text/csv, or neither",
+        )
+    return DataProcessing(
+        asked or JSON_LINES,  # where it is not read at all
+        AnswerTypes(member, accept, answered or JSON_LINES),
+        input_filter,
+        output_filter,
+        joins=joins,
+        split=options.split_type,
+    )
+
+
+def _path(member: str, text: str, slices_include_end: bool) -> JsonPath:
+    try:
+        return JsonPath.of(text, slices_include_end=slices_include_end)
+    except BadFilter as error:
+        raise OptionsError(member, str(error)) from None
+
+
+def _check_form(
+    type_member: str, given: str, form: RecordForm | None, path: JsonPath, path_member: str
+) -> None:
+    if form is None:
+        raise OptionsError(
+            type_member,
+            f"{repr(given) + ' was given' if given else 'nothing was given'}; what is filtered or "
+            "joined must be text/csv, application/json or application/jsonlines",
+        )
+    try:
+        form.check(path)
+    except ValueError as error:
+        raise OptionsError(path_member, str(error)) from None
+
+
+def _read_answer(form: RecordForm, answer: bytes) -> object:
+    try:
+        return form.read(answer)
+    except ValueError as error:
+        raise ValueError(f"what the container has answered to it: {error}") from None
+
+
+def _records(data: bytes, *, lines: bool) -> Iterator[tuple[int, bytes]]:
+    """The records of a request or an answer, each with its number and its end."""
+    if lines:
+        yield from enumerate(BytesIO(data))  # cuts behind LF alone
+    else:
+        yield 0, data

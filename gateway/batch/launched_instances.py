@@ -1,0 +1,291 @@
+"""A job's own instances: started for it by the fleet's launchers, ended with it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from dataclasses import replace
+from http import HTTPStatus
+from types import TracebackType
+from typing import Final, Self, TypeVar
+from uuid import uuid4
+
+from prometheus_client import CollectorRegistry
+
+from partway.gateway.access.authentication import ANYBODY
+from partway.gateway.arns import Arns
+from partway.gateway.batch.container_exchanges import Exchanges
+from partway.gateway.batch.execution_parameters import EXECUTION_PARAMETERS
+from partway.gateway.batch.limits import (
+    INSTANCE_TIMEOUT,
+    MAX_PAYLOAD_MB,
+)
+from partway.gateway.batch.model import (
+    AskFailed,
+    ModelAnswer,
+    ModelGone,
+    NoInstanceNow,
+    RequestBody,
+    refused,
+    too_late,
+)
+from partway.gateway.batch.options import TransformOptions
+from partway.gateway.clock import Clock
+from partway.gateway.fleet.endpoints import Endpoint, Place, Variant
+from partway.gateway.fleet.fleet import Fleet
+from partway.gateway.fleet.limits import START_TIMEOUT
+from partway.gateway.fleet.making import Means
+from partway.gateway.fleet.routing import Router
+from partway.gateway.fleet.status import EndpointState
+from partway.gateway.fleet.stream_policy import StreamPolicy
+from partway.gateway.http.connection_admission import uncounted
+from partway.gateway.operations.asking import AdmittedAlready
+from partway.gateway.operations.containers_asked import containers_asked
+from partway.gateway.operations.invocation import REQUEST_ID
+from partway.gateway.operations.invocations import Invocations
+from partway.gateway.requests.answers import AnswerHead
+from partway.gateway.requests.connections import ContainerConnections
+from partway.gateway.requests.container_requests import (
+    ContainerRequest,
+    Destination,
+    header_lines,
+)
+from partway.gateway.requests.metrics import RequestMetrics
+from partway.gateway.requests.prediction import INVOCATIONS
+from partway.gateway.requests.under_way import RequestsUnderWay
+from partway.gateway.waiting import time_limit
+from partway.protocol.errors import (
+    RETRY_HEADER,
+    ApiError,
+    ContainerBroke,
+    ContainerError,
+    ContainerUnreachable,
+    ServiceUnavailable,
+)
+from partway.protocol.limits import MIB
+
+#: What the fleet calls a job's instances, unless the job has a name.
+_NAME: Final = "transform"
+
+_T = TypeVar("_T")
+
+
+#: What the request's limit is longer by than the job's own, so that it is the job's that is said.
+_BEHIND: Final = 5.0
+
+
+def job_environment(options: TransformOptions) -> dict[str, str]:
+    """The variables by which a container knows that it is asked by a job, and how.
+
+    What the job does not say is for the container to say.
+    """
+    given = {
+        "SAGEMAKER_BATCH": "true",
+        "SAGEMAKER_MAX_PAYLOAD_IN_MB": options.max_payload_mb,
+        "SAGEMAKER_BATCH_STRATEGY": {
+            "MultiRecord": "MULTI_RECORD",
+            "SingleRecord": "SINGLE_RECORD",
+            None: None,
+        }[options.batch_strategy],
+        "SAGEMAKER_MAX_CONCURRENT_TRANSFORMS": options.max_concurrent or None,
+    }
+    return {name: str(value) for name, value in given.items() if value is not None}
+
+
+def for_job(variant: Variant, options: TransformOptions) -> Variant:
+    """Instances as a job has them: with its variables, of which the variant's own go first."""
+    environment = job_environment(options) | dict(variant.environment)
+    return replace(variant, environment=tuple(sorted(environment.items())))
+
+
+class FleetModel:
+    """Instances of a fleet of its own; a context, whose end is theirs.
+
+    Args:
+        variant: what the instances are, and how many.
+        options: of the job.
+        means: by what there are instances.
+        clock: measures the times.
+        name: what the fleet calls them, in logs and in the containers' labels.
+    """
+
+    def __init__(
+        self,
+        variant: Variant,
+        options: TransformOptions,
+        means: Means,
+        clock: Clock,
+        name: str = _NAME,
+    ) -> None:
+        self.instances = variant.instances
+        self._endpoint = Endpoint(name, StreamPolicy(), (for_job(variant, options),))
+        self._clock = clock
+        self._router = Router()
+        self.fleet = Fleet(self._router, means)
+        self._news = asyncio.Event()
+        self.fleet.on_change = lambda _: self._news.set()
+        self._exchanges = Exchanges(clock, options.invocation_timeout)
+        self._connections = ContainerConnections(clock)  # of instances of several containers
+        self._invocations = Invocations(
+            self._router,
+            self._connections,
+            RequestsUnderWay(1, 1, clock),  # a job has bounds of its own
+            RequestMetrics(CollectorRegistry()),
+            Arns("us-east-1", "000000000000"),
+            MAX_PAYLOAD_MB * MIB,
+        )
+        headers = {"Content-Type": options.content_type, "Accept": options.accept}
+        self._along = tuple((key, value) for key, value in headers.items() if value)
+        self._timeout = options.invocation_timeout
+
+    async def __aenter__(self) -> Self:
+        self.fleet.apply(self._endpoint)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._exchanges.close()
+        self._connections.close()
+        await self.fleet.stop()
+
+    async def there(self) -> None:
+        """Wait for an instance; see :class:`~.model.TransformModel`."""
+        try:
+            async with time_limit(self._clock, INSTANCE_TIMEOUT):
+                while not self._router.instances_of(self._endpoint.name):
+                    self._check_wanted()
+                    self._news.clear()
+                    await self._news.wait()
+        except TimeoutError:
+            raise ModelGone(f"no instance is in service after {INSTANCE_TIMEOUT:g} s") from None
+
+    async def started(self) -> None:
+        """Wait until as many instances are in service as there are to be, or no more will be.
+
+        Raises:
+            ModelGone: none will be.
+        """
+        await self.fleet.has_settled(START_TIMEOUT + INSTANCE_TIMEOUT)
+        self._check_wanted()
+
+    def _check_wanted(self) -> None:
+        status = self.fleet.status(self._endpoint.name)
+        if status is None or status.state is EndpointState.FAILED:
+            reason = "they were stopped" if status is None else status.reason
+            raise ModelGone(f"no instance is in service: {reason}")
+
+    async def parameters(self) -> bytes:
+        """What an instance says; see :class:`~.model.TransformModel`."""
+        await self.there()
+        try:
+            with self._router.lease(self._endpoint.name, is_stream=False) as lease:
+                place, *_ = containers_asked(lease.place, "")
+                there = self._destination(lease.instance.id, place)
+                status, said = await self._exchanges.look(there, EXECUTION_PARAMETERS)
+                return said if status == HTTPStatus.OK else b""
+        except ApiError as error:
+            raise ModelGone(f"{EXECUTION_PARAMETERS}: {error.for_operator}") from None
+
+    async def ask(self, body: RequestBody, take: Callable[[ModelAnswer], Awaitable[_T]]) -> _T:
+        """Ask an instance; see :class:`~.model.TransformModel`."""
+        try:
+            with self._router.lease(self._endpoint.name, is_stream=False) as lease:
+                if lease.place.containers:
+                    return await self._ask_several(body, take)
+                whole = body if isinstance(body, bytes) else body()
+                lines = header_lines((*self._along, _request_id()))
+                request = ContainerRequest(INVOCATIONS, lines, whole)
+                there = self._destination(lease.instance.id, lease.place)
+                try:
+                    return await self._exchanges.ask(
+                        *(there, request, take, _refusal),
+                        lambda answer: lease.ends_by(lambda: answer.fail(_stopped())),
+                    )
+                except ContainerUnreachable:
+                    lease.unreachable()
+                    raise
+        except ContainerError as error:
+            raise AskFailed(error.for_operator, passing=RETRY_HEADER not in error.headers) from None
+        except ServiceUnavailable as error:
+            raise NoInstanceNow(error.message) from None
+
+    async def _ask_several(
+        self, body: RequestBody, take: Callable[[ModelAnswer], Awaitable[_T]]
+    ) -> _T:
+        """Ask the containers of an instance, each with what the one before has answered."""
+        admitted = AdmittedAlready(MAX_PAYLOAD_MB * MIB, self._timeout + _BEHIND)
+        asking = _SeveralAsked(body)
+        try:
+            async with (
+                time_limit(self._clock, self._timeout),
+                self._invocations.answered(
+                    asking, ANYBODY, self._endpoint.name, dict(self._along), admitted=admitted
+                ) as invoked,
+            ):
+                return await take(invoked.answer)
+        except TimeoutError:
+            raise too_late(self._timeout) from None
+        except ContainerError as error:
+            raise _of_several(error) from None
+
+    def _destination(self, instance: str, place: Place) -> Destination:
+        tls = None if place.tls is None else place.tls.context()
+        return Destination(place.container, instance, place.policy.connect_timeout, tls)
+
+
+def _request_id() -> tuple[str, str]:
+    return REQUEST_ID, str(uuid4())
+
+
+def _refusal(head: AnswerHead, said: bytes) -> AskFailed:
+    return refused(head.status, said.decode("utf-8", "replace"))
+
+
+def _stopped() -> ContainerBroke:
+    return ContainerBroke("the instance was stopped before it had answered")
+
+
+def _of_several(error: ContainerError) -> AskFailed:
+    status, said = error.members["OriginalStatusCode"], str(error.members["OriginalMessage"])
+    if isinstance(status, int) and status:
+        return refused(status, said)
+    return AskFailed(said, passing=RETRY_HEADER not in error.headers)
+
+
+class _SeveralAsked:
+    """A request that no client sends, as instances are asked."""
+
+    def __init__(self, body: RequestBody) -> None:
+        self.peer = ""
+        self.visitor = uncounted()
+        self.request_id = str(uuid4())
+        self.stated_length = len(body) if isinstance(body, bytes) else None
+        self.noted: dict[str, str] = {}
+        self._body = body
+
+    @property
+    def gathered(self) -> bool:
+        """Whether the whole body is there."""
+        return isinstance(self._body, bytes)
+
+    def body_at_hand(self, limit: int) -> bytes | None:
+        """Return the whole body, if it is there."""
+        return self._body if isinstance(self._body, bytes) else None
+
+    async def body(self, limit: int) -> bytes:
+        """Return the whole body."""
+        assert isinstance(self._body, bytes), "it is gathered"
+        return self._body
+
+    def chunks(self, limit: int) -> AsyncGenerator[bytes, None]:
+        """Yield the body as it comes."""
+        assert not isinstance(self._body, bytes), "it is not gathered"
+        return self._body()
+
+    def let_go_of_body(self) -> None:
+        """Hold it no more; a further try brings it again."""
+        self._body = b""

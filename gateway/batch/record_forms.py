@@ -1,0 +1,150 @@
+"""How records that are filtered and joined are written: CSV, JSON, JSON Lines."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, Final
+
+import orjson
+
+from partway.gateway.batch.csv_rows import columns_of, line_of
+from partway.gateway.batch.json_paths import JsonPath
+from partway.protocol.formats.negotiation import media_type
+from partway.protocol.json.strict import NotJson, parsed
+
+#: What a joined record's answer is called, and a record that is no object (AWS's guide).
+OUTPUT: Final = "SageMakerOutput"
+INPUT: Final = "SageMakerInput"
+
+
+class RecordForm(ABC):
+    """How records are written.
+
+    Attributes:
+        has_lines: whether a record is always a line; else what is not split is one record.
+    """
+
+    def __init__(self, *, has_lines: bool) -> None:
+        self.has_lines = has_lines
+
+    @abstractmethod
+    def read(self, record: bytes) -> Any:
+        """A record as a value that paths select from.
+
+        Args:
+            record: without the end of its line.
+
+        Raises:
+            ValueError: it is not what its type says.
+        """
+
+    @abstractmethod
+    def written(self, value: Any) -> bytes:
+        """A value as a record, without the end of a line.
+
+        Raises:
+            ValueError: it cannot be one.
+        """
+
+    @abstractmethod
+    def joined(self, record: Any, answer: Any) -> Any:
+        """A record and its answer as one value.
+
+        Raises:
+            ValueError: they cannot be.
+        """
+
+    @abstractmethod
+    def check(self, path: JsonPath) -> None:
+        """Refuse a filter that selects nothing of any record.
+
+        Raises:
+            ValueError: the message says what it must select.
+        """
+
+
+class _Csv(RecordForm):
+    """Rows are arrays of columns, whose text is kept.
+
+    A joined one has the record's, then the answer's.
+    """
+
+    def read(self, record: bytes) -> list[bytes]:
+        return columns_of(record)
+
+    def written(self, value: Any) -> bytes:
+        columns = value if isinstance(value, list) else [value]
+        if not columns:
+            raise ValueError("no column is selected; one at least must be")
+        return line_of(columns)
+
+    def joined(self, record: Any, answer: Any) -> list[bytes]:
+        return [*record, *answer]
+
+    def check(self, path: JsonPath) -> None:
+        names = any(isinstance(each, str) for segment in path.segments for each in segment)
+        if names or len(path.segments) > 1:
+            raise ValueError(
+                f"{path.text!r} was given; of text/csv it must select columns, as $[0,2:] does"
+            )
+
+
+class _Json(RecordForm):
+    """Values of JSON, whose numbers keep their text.
+
+    An object that is joined gains SageMakerOutput; anything else becomes SageMakerInput beside it.
+    """
+
+    def read(self, record: bytes) -> Any:
+        try:
+            return parsed(record, _as_written)
+        except NotJson as error:
+            at = "" if error.at is None else f" at character {error.at + 1}"
+            raise ValueError(f"it is not JSON{at}: {error.why}") from None
+
+    def written(self, value: Any) -> bytes:
+        try:
+            return orjson.dumps(value)
+        except orjson.JSONEncodeError as error:
+            raise ValueError(f"it cannot be written as JSON in UTF-8: {error}") from None
+
+    def joined(self, record: Any, answer: Any) -> Mapping[str, Any]:
+        if not isinstance(record, dict):
+            return {INPUT: record, OUTPUT: answer}
+        if OUTPUT in record:
+            raise ValueError(
+                f"the record has a member {OUTPUT!r}, which its answer is to be; it must be named "
+                "otherwise"
+            )
+        return {**record, OUTPUT: answer}
+
+    def check(self, path: JsonPath) -> None:
+        """Any path may select something of JSON."""
+
+
+def _as_written(number: str) -> orjson.Fragment:
+    return orjson.Fragment(number)
+
+
+CSV: Final[RecordForm] = _Csv(has_lines=True)
+JSON: Final[RecordForm] = _Json(has_lines=False)
+JSON_LINES: Final[RecordForm] = _Json(has_lines=True)
+
+_FORMS: Final[Mapping[str, RecordForm]] = {
+    "text/csv": CSV,
+    "application/json": JSON,
+    "application/jsonlines": JSON_LINES,
+    "application/jsons": JSON_LINES,
+    "application/x-jsonlines": JSON_LINES,
+    "application/x-ndjson": JSON_LINES,
+}
+
+
+def form_of(content_type: str) -> RecordForm | None:
+    """How records of a media type are written; None if they are neither filtered nor joined.
+
+    A type that ends in ``+json`` is JSON too (RFC 6839 §3.1).
+    """
+    name = media_type(content_type).name
+    return JSON if name.endswith("+json") else _FORMS.get(name)

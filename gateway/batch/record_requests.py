@@ -1,0 +1,121 @@
+"""One request of a job: asked, and asked again where that may help."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeVar
+
+from partway.gateway.batch.answer_types import WholeAnswer
+from partway.gateway.batch.limits import ANSWER_BYTES, RETRY_FACTOR, RETRY_PAUSE
+from partway.gateway.batch.model import (
+    AskFailed,
+    ModelAnswer,
+    NoInstanceNow,
+    RequestBody,
+    TransformModel,
+)
+from partway.gateway.batch.options import TransformOptions
+from partway.gateway.clock import Clock
+from partway.gateway.requests.answers import AnswerHead
+from partway.gateway.waiting import pause
+from partway.protocol.http.content_codings import CONTENT_ENCODING, CodingFault, decoded, is_coded
+
+_T = TypeVar("_T")
+
+#: Characters of a coding's name that a message repeats.
+_SHOWN: Final = 64
+
+
+class Requests:
+    """Asks a model as a job's ``ModelClientConfig`` says.
+
+    Args:
+        model: who is asked.
+        options: of the job.
+        clock: measures the times.
+    """
+
+    def __init__(self, model: TransformModel, options: TransformOptions, clock: Clock) -> None:
+        self._model = model
+        self._retries = options.max_retries
+        self._clock = clock
+
+    async def whole(self, body: RequestBody) -> WholeAnswer:
+        """Ask, and return the whole answer.
+
+        Raises:
+            AskFailed: there is none, also not of the last try.
+            AskFailed: the answer's content coding cannot be undone.
+            ModelGone: nobody is there any more.
+        """
+        return await self.answered(body, _whole)
+
+    async def answered(self, body: RequestBody, take: Callable[[ModelAnswer], Awaitable[_T]]) -> _T:
+        """Ask, and have each answer taken, until one was whole.
+
+        Args:
+            body: of the request.
+            take: takes an answer; what it took of one that broke off before is to be dropped.
+
+        Returns:
+            What ``take`` returned.
+
+        Raises:
+            AskFailed: there is none, also not of the last try.
+            ModelGone: nobody is there any more.
+        """
+        tried = 0
+        while True:
+            try:
+                return await self._model.ask(body, take)
+            except NoInstanceNow:
+                await self._model.there()
+            except AskFailed as error:
+                if not error.passing or tried == self._retries:
+                    raise AskFailed(f"{error}{_tries(tried)}") from None
+                await pause(self._clock, RETRY_PAUSE * RETRY_FACTOR**tried)
+                tried += 1
+
+
+def check_uncoded(head: AnswerHead) -> None:
+    """Refuse a coded answer that is put out as it comes.
+
+    Raises:
+        AskFailed: the answer has a content coding.
+    """
+    coding = head.headers.get(CONTENT_ENCODING, "")
+    if is_coded(coding):
+        raise AskFailed(
+            f"the container's answer: its Content-Encoding is {coding[:_SHOWN]!r}; it must have "
+            "none where MaxPayloadInMB is 0"
+        )
+
+
+async def _whole(answer: ModelAnswer) -> WholeAnswer:
+    headers = (await answer.head()).headers
+    body = await _body(answer)
+    coding = headers.get(CONTENT_ENCODING, "")
+    if is_coded(coding):
+        try:
+            body = await asyncio.to_thread(decoded, body, coding, ANSWER_BYTES)
+        except CodingFault as fault:
+            raise AskFailed(f"the container's answer: {fault}") from None
+    return WholeAnswer(body, headers.get("Content-Type", ""))
+
+
+async def _body(answer: ModelAnswer) -> bytes:
+    said = await answer.read()
+    if not (more := await answer.read()):
+        return said  # nearly always
+    whole = bytearray(said)  # a list would hold an object for each byte that comes by itself
+    while more:
+        whole += more
+        if len(whole) > ANSWER_BYTES:
+            raise AskFailed(f"the container's answer has more than {ANSWER_BYTES} bytes")
+        more = await answer.read()
+    return bytes(whole)
+
+
+def _tries(tried: int) -> str:
+    return f" (the last of {tried + 1} tries)" if tried else ""
