@@ -21,14 +21,14 @@ from partway.gateway.apis.switched_off import routes_of_switched_off
 from partway.gateway.arns import Arns
 from partway.gateway.clock import LoopClock
 from partway.gateway.fleet.fleet import Fleet
-from partway.gateway.fleet.leftover_containers import (
+from partway.gateway.fleet.launchers.leftover_containers import (
     LeftoverContainers,
     NoPendingEndpoints,
     PendingEndpoints,
 )
 from partway.gateway.fleet.metrics import FleetMetrics
 from partway.gateway.fleet.provisions import Provisions
-from partway.gateway.fleet.routing import Router
+from partway.gateway.fleet.routing.router import Router
 from partway.gateway.fleet.status import EndpointStatus
 from partway.gateway.http.connection_admission import Crowd
 from partway.gateway.http.dispatcher import Dispatcher

@@ -60,9 +60,9 @@ from partway.gateway.endpoint_settings.tables import (
     InstanceTable,
     Name,
 )
-from partway.gateway.fleet.commands import program_of
-from partway.gateway.fleet.endpoints import Attached, Endpoint, InstanceTimes, Program
+from partway.gateway.fleet.endpoint import Attached, Endpoint, InstanceTimes, Program
 from partway.gateway.fleet.limits import MAX_LAUNCHED_CONTAINERS
+from partway.gateway.fleet.processes.commands import program_of
 from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.http.peers import network_of
 from partway.gateway.limits import (

@@ -77,7 +77,7 @@ from partway.gateway import settings
 from partway.gateway.clock import LoopClock
 from partway.gateway.fleet.fleet import Fleet
 from partway.gateway.fleet.provisions import Provisions
-from partway.gateway.fleet.routing import Router
+from partway.gateway.fleet.routing.router import Router
 from partway.gateway.operations.admin import AdminSocket
 from partway.gateway.streams.bidirectional import BidirectionalStream
 from partway.gateway.http.dispatcher import Dispatcher
@@ -109,21 +109,21 @@ print(*(name for name in sys.modules if name.startswith("partway.")))
 NOT_NEEDED = (
     "partway.gateway.configuration.toml_bounds",
     "partway.gateway.endpoint_settings.reading",
-    "partway.gateway.fleet.child",
+    "partway.gateway.fleet.processes.child",
     "partway.gateway.fleet.gpus",
     "partway.gateway.fleet.launched_provisions",
     "partway.gateway.fleet.launchers.containers",
     "partway.gateway.fleet.launchers.engine",
     "partway.gateway.fleet.launchers.process",
     "partway.gateway.fleet.launchers.program",
-    "partway.gateway.fleet.leash",
-    "partway.gateway.fleet.log_tail",
-    "partway.gateway.fleet.output",
-    "partway.gateway.fleet.printed",
-    "partway.gateway.fleet.process_table",
-    "partway.gateway.fleet.slow_start",
-    "partway.gateway.fleet.startup",
-    "partway.gateway.fleet.strays",
+    "partway.gateway.fleet.processes.leash",
+    "partway.gateway.fleet.output.log_tail",
+    "partway.gateway.fleet.output.capture",
+    "partway.gateway.fleet.output.reader",
+    "partway.gateway.fleet.processes.process_table",
+    "partway.gateway.fleet.health.slow_start",
+    "partway.gateway.fleet.health.startup_pace",
+    "partway.gateway.fleet.processes.strays",
     "partway.gateway.http.tls_port",
     "partway.gateway.storage.archives",
     "partway.gateway.storage.model_data",

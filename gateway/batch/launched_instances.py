@@ -31,11 +31,11 @@ from partway.gateway.batch.model import (
 )
 from partway.gateway.batch.options import TransformOptions
 from partway.gateway.clock import Clock
-from partway.gateway.fleet.endpoints import Endpoint, Place, Variant
+from partway.gateway.fleet.endpoint import Endpoint, Place, Variant
 from partway.gateway.fleet.fleet import Fleet
+from partway.gateway.fleet.instance_context import Means
 from partway.gateway.fleet.limits import START_TIMEOUT
-from partway.gateway.fleet.making import Means
-from partway.gateway.fleet.routing import Router
+from partway.gateway.fleet.routing.router import Router
 from partway.gateway.fleet.status import EndpointState
 from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.http.connection_admission import uncounted

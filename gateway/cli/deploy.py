@@ -20,7 +20,7 @@ from partway.gateway.cli.deployment_asked import AskedDeployment, EndpointSaid
 from partway.gateway.cli.endpoints_shown import ChangesSeen, table
 from partway.gateway.cli.gateway_asked import GatewayNotAsked, add_data_dir, find_gateway, say_why
 from partway.gateway.cli.process import INTERRUPTED, interrupted_by_sigterm
-from partway.gateway.fleet.commands import command_words, unexpanded_variables
+from partway.gateway.fleet.processes.commands import command_words, unexpanded_variables
 from partway.gateway.fleet.states import InstanceState
 from partway.gateway.fleet.status import EndpointState, EndpointStatus, InstanceStatus
 from partway.gateway.plain_text import safe_lines

@@ -18,9 +18,9 @@ from partway.gateway.cli.process import (
     stop_on_signals,
 )
 from partway.gateway.configuration.messages import SettingsError
-from partway.gateway.fleet.endpoints import places
+from partway.gateway.fleet.endpoint import places
 from partway.gateway.fleet.launchers.process import Command, free_port
-from partway.gateway.fleet.leash import Leash
+from partway.gateway.fleet.processes.leash import Leash
 from partway.gateway.gateway import Gateway
 from partway.gateway.settings import Settings
 from partway.gateway.workbench.dev.changes import Changes, WatchFailed

@@ -37,7 +37,7 @@ from partway.gateway.cli.serve_data import (
 )
 from partway.gateway.clock import Clock, LoopClock
 from partway.gateway.configuration.messages import SettingsError
-from partway.gateway.fleet.ping import tell_which_answer
+from partway.gateway.fleet.health.ping import tell_which_answer
 from partway.gateway.gateway import Gateway, Listening
 from partway.gateway.limits import (
     CERTIFICATE_LOCK_TIMEOUT,

@@ -12,7 +12,7 @@ from partway.gateway.access.principals import Principals, PrincipalsError
 from partway.gateway.apis.manifests import NAMES
 from partway.gateway.cli.missing_folders import missing_folders
 from partway.gateway.configuration.messages import SettingsError
-from partway.gateway.fleet.endpoints import (
+from partway.gateway.fleet.endpoint import (
     Attached,
     Containers,
     Endpoint,

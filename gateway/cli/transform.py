@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from partway.gateway.batch.launched_instances import FleetModel
     from partway.gateway.batch.options import TransformOptions
     from partway.gateway.cli.transform_shown import TransformShown
-    from partway.gateway.fleet.endpoints import OneSource
+    from partway.gateway.fleet.endpoint import OneSource
 
     # argparse has no public name for what add_subparsers() returns.
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001
@@ -309,7 +309,7 @@ async def _model(
     from partway.gateway.batch.launched_instances import FleetModel
     from partway.gateway.batch.model import ModelGone
     from partway.gateway.cli.transform_shown import FailuresShown
-    from partway.gateway.fleet.endpoints import UNWATCHED, InstanceTimes, Variant
+    from partway.gateway.fleet.endpoint import UNWATCHED, InstanceTimes, Variant
     from partway.gateway.fleet.provisions import Provisions
     from partway.log_lines import start_logging
 
@@ -338,9 +338,9 @@ def _source(options: argparse.Namespace) -> OneSource:
     Raises:
         TransformAskedWrongly: nothing can be started so, or asked there.
     """
-    from partway.gateway.fleet.commands import command_words, program_of
-    from partway.gateway.fleet.endpoints import Attached, container_address, is_tls
-    from partway.gateway.fleet.images import is_image, resolve_image
+    from partway.gateway.fleet.endpoint import Attached, container_address, is_tls
+    from partway.gateway.fleet.launchers.images import is_image, resolve_image
+    from partway.gateway.fleet.processes.commands import command_words, program_of
     from partway.gateway.tls.trust import Trust
 
     try:

@@ -9,8 +9,7 @@ from partway.gateway.configuration.messages import SettingsError, given
 from partway.gateway.configuration.reader import checked
 from partway.gateway.endpoint_settings.surroundings import Surroundings
 from partway.gateway.endpoint_settings.tables import Name, is_container_url
-from partway.gateway.fleet.commands import command_words, program_of
-from partway.gateway.fleet.endpoints import (
+from partway.gateway.fleet.endpoint import (
     Attached,
     Endpoint,
     Source,
@@ -18,7 +17,8 @@ from partway.gateway.fleet.endpoints import (
     container_address,
     is_tls,
 )
-from partway.gateway.fleet.images import ENGINE_SCHEME, is_image, resolve_image
+from partway.gateway.fleet.launchers.images import ENGINE_SCHEME, is_image, resolve_image
+from partway.gateway.fleet.processes.commands import command_words, program_of
 
 _FORMS: Final = (
     "a running container's URL, http://HOST:PORT or https://HOST:PORT; or a command that starts a "

@@ -21,8 +21,7 @@ from partway.gateway.endpoint_settings.tables import (
     EndpointTable,
     VariantKeys,
 )
-from partway.gateway.fleet.commands import program_of
-from partway.gateway.fleet.endpoints import (
+from partway.gateway.fleet.endpoint import (
     Attached,
     Containers,
     Endpoint,
@@ -34,8 +33,9 @@ from partway.gateway.fleet.endpoints import (
     container_address,
     is_tls,
 )
-from partway.gateway.fleet.images import resolve_image
+from partway.gateway.fleet.launchers.images import resolve_image
 from partway.gateway.fleet.limits import MAX_VARIANTS
+from partway.gateway.fleet.processes.commands import program_of
 from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.fleet.surfaces import OF_VERTEX, PORT_VARIABLE, VertexContainer
 from partway.gateway.tls.trust import Trust

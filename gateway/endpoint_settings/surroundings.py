@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from partway.gateway.fleet.endpoints import InstanceTimes, Program
+from partway.gateway.fleet.endpoint import InstanceTimes, Program
 from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.tls.trust import Trust
 

@@ -38,14 +38,13 @@ from partway.gateway.configuration.expected import (
     text,
     whole,
 )
-from partway.gateway.fleet.commands import check_words, command_words
-from partway.gateway.fleet.endpoints import (
+from partway.gateway.fleet.endpoint import (
     DEFAULT_VARIANT,
     Execution,
     Pull,
     container_address,
 )
-from partway.gateway.fleet.images import is_image
+from partway.gateway.fleet.launchers.images import is_image
 from partway.gateway.fleet.limits import (
     HEALTH_PING_INTERVAL,
     HEALTH_PINGS_MISSED,
@@ -57,6 +56,7 @@ from partway.gateway.fleet.limits import (
     START_TIMEOUT,
     STOP_GRACE,
 )
+from partway.gateway.fleet.processes.commands import check_words, command_words
 from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.fleet.surfaces import PORT, Platform
 from partway.gateway.requests.prediction import ContainerRoute, PredictionPolicy
@@ -144,7 +144,7 @@ _Seconds = Annotated[float, number(above=0, most=_DAY, unit="seconds")]
 class InstanceTable:
     """``[instance]``: what is set for the instances of all endpoints.
 
-    :class:`~partway.gateway.fleet.endpoints.InstanceTimes` says what each is.
+    :class:`~partway.gateway.fleet.endpoint.InstanceTimes` says what each is.
     """
 
     startup_timeout: _Seconds = START_TIMEOUT

@@ -9,10 +9,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 
 from partway.gateway.clock import Clock
 from partway.gateway.fleet.deployment import Deployment
-from partway.gateway.fleet.endpoints import Endpoint
-from partway.gateway.fleet.instance_maker import InstanceMaker
-from partway.gateway.fleet.making import Means
-from partway.gateway.fleet.routing import Router
+from partway.gateway.fleet.endpoint import Endpoint
+from partway.gateway.fleet.instance_context import Means
+from partway.gateway.fleet.instance_factory import InstanceMaker
+from partway.gateway.fleet.routing.router import Router
 from partway.gateway.fleet.status import EndpointState, EndpointStatus
 from partway.gateway.requests.prediction import PredictionPolicy
 from partway.gateway.waiting import time_limit

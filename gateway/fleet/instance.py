@@ -9,13 +9,13 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from partway.gateway.dialling import OutOfDescriptors
-from partway.gateway.fleet.endpoints import Attached, Place, Variant
-from partway.gateway.fleet.health import InstanceRules
+from partway.gateway.fleet.endpoint import Attached, Place, Variant
+from partway.gateway.fleet.health.ping_each import ping_each
+from partway.gateway.fleet.health.ping_pace import PingPace
+from partway.gateway.fleet.health.rules import InstanceRules
+from partway.gateway.fleet.instance_context import InstanceContext, Making
 from partway.gateway.fleet.launchers.launcher import LaunchError, RunningContainer
 from partway.gateway.fleet.limits import CUT_TIMEOUT
-from partway.gateway.fleet.making import InstanceContext, Making
-from partway.gateway.fleet.ping_each import ping_each
-from partway.gateway.fleet.ping_pace import PingPace
 from partway.gateway.fleet.states import OVER, Happening, InstanceState, StartFailure, after
 from partway.gateway.fleet.status import InstanceHealth, InstanceStatus
 from partway.gateway.waiting import before, first_of, time_limit

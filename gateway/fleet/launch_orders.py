@@ -8,8 +8,9 @@ from contextlib import nullcontext
 from dataclasses import replace
 
 from partway.gateway.fleet.container_ids import container_id
-from partway.gateway.fleet.container_outputs import ContainerOutputs
-from partway.gateway.fleet.endpoints import Attached, Containers, Endpoint, Place, Variant
+from partway.gateway.fleet.endpoint import Attached, Containers, Endpoint, Place, Variant
+from partway.gateway.fleet.health.slow_start import SlowStart
+from partway.gateway.fleet.instance_context import CapturedOutput, Making, Means
 from partway.gateway.fleet.launchers.containers import RunningContainers
 from partway.gateway.fleet.launchers.launcher import (
     LaunchError,
@@ -17,9 +18,8 @@ from partway.gateway.fleet.launchers.launcher import (
     RunningContainer,
     no_output,
 )
-from partway.gateway.fleet.making import CapturedOutput, Making, Means
-from partway.gateway.fleet.routing import InstanceLoad
-from partway.gateway.fleet.slow_start import SlowStart
+from partway.gateway.fleet.output.container_outputs import ContainerOutputs
+from partway.gateway.fleet.routing.router import InstanceLoad
 from partway.gateway.storage.model_data.model_data import HeldData, ModelDataError
 from partway.gateway.waiting import time_limit
 

@@ -12,14 +12,14 @@ from pathlib import Path
 from uuid import uuid4
 
 from partway.gateway.clock import Clock
-from partway.gateway.fleet.endpoints import Containers, Image, Program, Source
+from partway.gateway.fleet.endpoint import Containers, Image, Program, Source
 from partway.gateway.fleet.gpus import GpuShares
 from partway.gateway.fleet.launchers.containers import ContainersLauncher
 from partway.gateway.fleet.launchers.engine import EngineLauncher
 from partway.gateway.fleet.launchers.launcher import Launcher, LaunchError
 from partway.gateway.fleet.launchers.programs import ProgramLauncher
 from partway.gateway.fleet.limits import LEFTOVERS_LOOK_TIMEOUT, LEFTOVERS_TIMEOUT
-from partway.gateway.fleet.output import OutputFolder
+from partway.gateway.fleet.output.capture import OutputFolder
 from partway.gateway.storage.data_directory import DataDirectory
 from partway.gateway.storage.files import temporary_folder
 from partway.gateway.storage.model_data.model_data import HeldData, ModelData, ModelDataError

@@ -12,11 +12,11 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 from partway.gateway.clock import Clock
-from partway.gateway.fleet.endpoints import Attached, Source
+from partway.gateway.fleet.endpoint import Attached, Source
+from partway.gateway.fleet.health.ping_scheduler import Pinging
+from partway.gateway.fleet.instance_context import CapturedOutput, InstanceContext, Means
 from partway.gateway.fleet.launchers.attached import AttachLauncher
 from partway.gateway.fleet.launchers.launcher import Launcher
-from partway.gateway.fleet.making import CapturedOutput, InstanceContext, Means
-from partway.gateway.fleet.pinging import Pinging
 from partway.gateway.storage.data_directory import DataDirectory
 from partway.gateway.storage.limits import MODEL_DATA_QUOTA
 

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Final, Protocol, cast
 from urllib.parse import parse_qsl, unquote
 
 from partway.gateway.clock import Clock
-from partway.gateway.fleet.endpoints import check_name
+from partway.gateway.fleet.endpoint import check_name
 from partway.gateway.fleet.states import OVER
 from partway.gateway.fleet.status import EndpointStatus
 from partway.gateway.fleet.status_json import to_json

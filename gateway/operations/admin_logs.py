@@ -10,9 +10,9 @@ from typing import Self
 
 from partway.gateway.clock import Clock
 from partway.gateway.fleet.container_ids import instance_of
-from partway.gateway.fleet.log_tail import LogTail
-from partway.gateway.fleet.printed import last_printed
-from partway.gateway.fleet.printed_files import INSTANCE_ID, log_files
+from partway.gateway.fleet.output.log_files import INSTANCE_ID, log_files
+from partway.gateway.fleet.output.log_tail import LogTail
+from partway.gateway.fleet.output.reader import last_printed
 from partway.gateway.limits import (
     LOG_FOLLOW_INTERVAL,
     LOG_LINES,

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from partway.gateway.fleet.routing import Lease
+from partway.gateway.fleet.routing.router import Lease
 from partway.gateway.http.connection_admission import Visitor
 from partway.gateway.requests.answers import AnswerHead
 from partway.gateway.requests.container_answer import ContainerAnswer

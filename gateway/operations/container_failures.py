@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from partway.gateway.fleet.log_names import AskedNow
+from partway.gateway.fleet.output.log_names import AskedNow
 from partway.protocol.errors import (
     ContainerBroke,
     ContainerError,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Mapping
 from typing import Final
 
-from partway.gateway.fleet.endpoints import Place
-from partway.gateway.fleet.log_names import AskedNow
+from partway.gateway.fleet.endpoint import Place
+from partway.gateway.fleet.output.log_names import AskedNow
 from partway.gateway.operations.invocation_headers import (
     CONTENT_TYPE,
     CUSTOM_ATTRIBUTES,

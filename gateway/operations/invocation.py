@@ -16,10 +16,10 @@ from typing import Any, Final, NoReturn, Self
 
 from partway.gateway.access.authentication import Identity
 from partway.gateway.arns import Arns
-from partway.gateway.fleet.endpoints import Place
-from partway.gateway.fleet.log_names import AskedNow, name_its_log
-from partway.gateway.fleet.routing import Router
-from partway.gateway.fleet.sticky_sessions import StickySession
+from partway.gateway.fleet.endpoint import Place
+from partway.gateway.fleet.output.log_names import AskedNow, name_its_log
+from partway.gateway.fleet.routing.router import Router
+from partway.gateway.fleet.routing.sticky_sessions import StickySession
 from partway.gateway.http.content_codings import decoded_beginning
 from partway.gateway.http.peers import peer_of
 from partway.gateway.operations.asking import AdmittedAlready, Asking

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from partway.gateway.access.authentication import Identity
 from partway.gateway.arns import Arns
-from partway.gateway.fleet.routing import Router
-from partway.gateway.fleet.sticky_sessions import NO_SESSION, StickySession
+from partway.gateway.fleet.routing.router import Router
+from partway.gateway.fleet.routing.sticky_sessions import NO_SESSION, StickySession
 from partway.gateway.operations.asking import AdmittedAlready, Asking
 from partway.gateway.operations.invocation import Invocation, MeansOfAsking
 from partway.gateway.requests.connections import ContainerConnections

@@ -14,8 +14,8 @@ from partway.gateway.access.authentication import Identity
 from partway.gateway.arns import Arns
 from partway.gateway.clock import LoopClock
 from partway.gateway.dialling import Upgraded
-from partway.gateway.fleet.log_names import AskedNow, naming_its_log
-from partway.gateway.fleet.routing import Lease, Router
+from partway.gateway.fleet.output.log_names import AskedNow, naming_its_log
+from partway.gateway.fleet.routing.router import Lease, Router
 from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.http.exchange import Exchange
 from partway.gateway.http.request_payloads import DUPLEX_PAYLOAD

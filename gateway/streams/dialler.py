@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from partway.gateway.dialling import Upgraded
-from partway.gateway.fleet.endpoints import Place
+from partway.gateway.fleet.endpoint import Place
 from partway.gateway.streams.container_leg import dial
 
 

@@ -14,8 +14,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from partway.gateway.fleet import group
-from partway.gateway.fleet.endpoints import Endpoint, InstanceTimes, Program, Variant
+from partway.gateway.fleet import instance_group as group
+from partway.gateway.fleet.endpoint import Endpoint, InstanceTimes, Program, Variant
 from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.gateway import Gateway
 from partway.gateway.limits import CONTAINER_CONNECT_TIMEOUT
@@ -39,8 +39,8 @@ POLICY = StreamPolicy(connect_timeout=10, handshake_timeout=10)
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch):
     """What is started again is so at once, and pinged early."""
-    monkeypatch.setattr("partway.gateway.fleet.group.RESTART_SHORTEST", 0.05)
-    monkeypatch.setattr("partway.gateway.fleet.ping_pace.EXTRA_PING_AFTER", 0.05)
+    monkeypatch.setattr("partway.gateway.fleet.instance_group.RESTART_SHORTEST", 0.05)
+    monkeypatch.setattr("partway.gateway.fleet.health.ping_pace.EXTRA_PING_AFTER", 0.05)
 
 
 class Fleet:

@@ -20,10 +20,10 @@ from partway.gateway.apis.prediction.errors import grpc_status
 from partway.gateway.apis.prediction.routes import HOST_PREDICT
 from partway.gateway.client import ClientStream, PlatformStreamFailed, StreamRefused, connect
 from partway.gateway.clock import LoopClock
-from partway.gateway.fleet.endpoints import Attached, Program
+from partway.gateway.fleet.endpoint import Attached, Program
 from partway.gateway.fleet.launchers.attached import AttachLauncher
 from partway.gateway.fleet.launchers.programs import ProgramLauncher
-from partway.gateway.fleet.output import OutputFolder
+from partway.gateway.fleet.output.capture import OutputFolder
 from partway.gateway.fleet.provisions import Provisions
 from partway.gateway.gateway import Gateway
 from partway.gateway.http.routes import Access, Leave

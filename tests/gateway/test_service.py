@@ -12,7 +12,7 @@ from contextlib import suppress
 import pytest
 
 from partway.gateway.dialling import Address
-from partway.gateway.fleet.endpoints import Endpoint, Program, Variant
+from partway.gateway.fleet.endpoint import Endpoint, Program, Variant
 from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.gateway import Gateway
 from partway.gateway.service import Service

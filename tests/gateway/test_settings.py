@@ -14,7 +14,7 @@ from partway.gateway.apis.manifests import NAMES
 from partway.gateway.configuration.messages import SettingsError
 from partway.gateway.dialling import Address, is_loopback
 from partway.gateway.endpoint_settings.tables import InstanceTable
-from partway.gateway.fleet.endpoints import Endpoint, InstanceTimes, places
+from partway.gateway.fleet.endpoint import Endpoint, InstanceTimes, places
 from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.settings import VARIABLES, Settings, changed_policy, load
 from partway.gateway.tls.local_ca import LocalCa

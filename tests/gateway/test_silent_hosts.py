@@ -13,7 +13,7 @@ import pytest
 
 from partway.gateway.clock import LoopClock
 from partway.gateway.dialling import Address, Unreachable, reach
-from partway.gateway.fleet.ping import ping
+from partway.gateway.fleet.health.ping import ping
 from partway.gateway.silent_hosts import SilentHosts, TcpInfo, is_dead, silent_hosts
 from tests.wire.peers import eventually
 

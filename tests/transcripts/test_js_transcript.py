@@ -15,7 +15,7 @@ import pytest
 from hyperframe.frame import DataFrame, Frame, GoAwayFrame, HeadersFrame
 
 from partway.gateway.dialling import Address
-from partway.gateway.fleet.endpoints import Endpoint
+from partway.gateway.fleet.endpoint import Endpoint
 from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.gateway import Gateway
 from partway.gateway.settings import Settings

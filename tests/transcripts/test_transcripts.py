@@ -20,7 +20,7 @@ from hpack import Decoder
 from hyperframe.frame import DataFrame, Frame, HeadersFrame
 
 from partway.gateway.dialling import Address
-from partway.gateway.fleet.endpoints import Endpoint
+from partway.gateway.fleet.endpoint import Endpoint
 from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.gateway import Gateway
 from partway.gateway.settings import Settings

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from partway.gateway.dialling import Address
-from partway.gateway.fleet.endpoints import Endpoint
+from partway.gateway.fleet.endpoint import Endpoint
 from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.gateway import Gateway
 from partway.gateway.http.routes import Route

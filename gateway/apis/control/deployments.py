@@ -27,7 +27,7 @@ from partway.gateway.apis.control.operator_models import (
 )
 from partway.gateway.apis.control.redeployment import gone_with, kept_of_variant
 from partway.gateway.apis.control.resources import Kind, Resources
-from partway.gateway.fleet.endpoints import DEFAULT_VARIANT
+from partway.gateway.fleet.endpoint import DEFAULT_VARIANT
 from partway.gateway.fleet.status import EndpointState
 from partway.log_lines import LogLine
 from partway.protocol.errors import ApiError, InternalServerError

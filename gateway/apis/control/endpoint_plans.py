@@ -17,7 +17,7 @@ from partway.gateway.apis.control.errors import ValidationException
 from partway.gateway.apis.control.model_data_locations import model_data_of, named_places
 from partway.gateway.apis.control.operator_models import command_of
 from partway.gateway.apis.control.vertex_models import vertex_of, without_what_it_says
-from partway.gateway.fleet.endpoints import (
+from partway.gateway.fleet.endpoint import (
     Attached,
     Containers,
     Endpoint,
@@ -29,7 +29,7 @@ from partway.gateway.fleet.endpoints import (
     Program,
     Variant,
 )
-from partway.gateway.fleet.images import is_image, resolve_image
+from partway.gateway.fleet.launchers.images import is_image, resolve_image
 from partway.gateway.fleet.limits import MAX_ENDPOINT_CONTAINERS, MAX_INSTANCES
 from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.storage.places.local_roots import LocalRoots

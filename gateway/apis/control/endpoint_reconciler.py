@@ -18,7 +18,7 @@ from partway.gateway.apis.control.limits import PLANS_AT_ONCE, RESTORE_TIMEOUT
 from partway.gateway.apis.control.planner import Planning
 from partway.gateway.apis.control.resources import Resource, Resources
 from partway.gateway.clock import Clock
-from partway.gateway.fleet.endpoints import Endpoint
+from partway.gateway.fleet.endpoint import Endpoint
 from partway.gateway.fleet.fleet import Fleet, FleetStopping
 from partway.gateway.fleet.status import EndpointState, EndpointStatus
 from partway.gateway.settings import Settings

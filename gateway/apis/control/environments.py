@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from partway.gateway.apis.control.errors import ValidationException
-from partway.gateway.fleet.endpoints import OneSource, Program
+from partway.gateway.fleet.endpoint import OneSource, Program
 from partway.gateway.fleet.launchers.programs import OF_THE_GATEWAY
 from partway.gateway.fleet.surfaces import PORT_VARIABLE
 

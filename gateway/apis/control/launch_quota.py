@@ -11,7 +11,7 @@ from partway.gateway.apis.control.errors import ResourceLimitExceeded
 from partway.gateway.apis.control.planner import Planning
 from partway.gateway.apis.control.resources import Resources
 from partway.gateway.apis.transform_jobs.job_records import UNDER_WAY, TransformRecord, plan_of
-from partway.gateway.fleet.endpoints import Endpoint
+from partway.gateway.fleet.endpoint import Endpoint
 from partway.gateway.fleet.fleet import Fleet
 from partway.gateway.fleet.status import EndpointState
 

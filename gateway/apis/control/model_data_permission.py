@@ -15,7 +15,7 @@ from partway.gateway.access.makers_leave import MakersLeave
 from partway.gateway.apis.control.errors import ValidationException
 from partway.gateway.apis.control.model_data_locations import named_locations
 from partway.gateway.arns import Arns
-from partway.gateway.fleet.endpoints import Endpoint
+from partway.gateway.fleet.endpoint import Endpoint
 from partway.gateway.storage.model_data.sources import location_of
 from partway.gateway.storage.places.locations import arn_of_location
 

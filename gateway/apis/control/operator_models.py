@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from partway.gateway.apis.control.errors import ValidationException
-from partway.gateway.fleet.commands import check_words, program_of
-from partway.gateway.fleet.endpoints import Program
+from partway.gateway.fleet.endpoint import Program
+from partway.gateway.fleet.processes.commands import check_words, program_of
 
 #: What stands where the API asks for an Image. It is no image's name, so whoever copies it into a
 #: model of their own is refused, and no registry is asked for it.

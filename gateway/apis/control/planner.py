@@ -9,7 +9,7 @@ from pathlib import Path
 from partway.gateway.apis.control.endpoint_plans import ApiSurroundings, DeploymentPlan, planned
 from partway.gateway.apis.control.errors import ValidationException
 from partway.gateway.clock import Clock
-from partway.gateway.fleet.endpoints import Endpoint
+from partway.gateway.fleet.endpoint import Endpoint
 from partway.gateway.fleet.gpus import gpus_of_this_machine
 from partway.gateway.settings import Settings
 from partway.gateway.storage.file_threads import on_thread

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from partway.gateway.apis.control.endpoint_plans import DeploymentPlan, Members
-from partway.gateway.fleet.endpoints import DEFAULT_VARIANT
+from partway.gateway.fleet.endpoint import DEFAULT_VARIANT
 
 #: Of a variant: what is kept, made anew, or of no effect where there is one variant alone.
 _OF_VARIANT: Final = frozenset(

@@ -16,7 +16,7 @@ from partway.gateway.apis.kubernetes.conditions import (
     Readiness,
 )
 from partway.gateway.apis.kubernetes.deployment_from_spec import WantedEndpoint
-from partway.gateway.fleet.routing import Router
+from partway.gateway.fleet.routing.router import Router
 from partway.gateway.fleet.status import EndpointState
 
 

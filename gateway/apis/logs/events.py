@@ -15,7 +15,7 @@ from partway.gateway.apis.control.limits import (
     LOG_SCANNED_LINES,
 )
 from partway.gateway.fleet.limits import MAX_LOG_LINE
-from partway.gateway.fleet.printed import Printed
+from partway.gateway.fleet.output.reader import Printed
 from partway.protocol.limits import KIB
 
 #: Read at once.

@@ -39,7 +39,7 @@ from partway.gateway.apis.logs.inputs import (
 from partway.gateway.apis.logs.streams import LogStreams, group_shown, stream_shown
 from partway.gateway.arns import Arns
 from partway.gateway.clock import Clock
-from partway.gateway.fleet.log_names import log_arn
+from partway.gateway.fleet.output.log_names import log_arn
 from partway.gateway.fleet.status import EndpointStatus
 from partway.gateway.http.routes import Route
 from partway.gateway.quota import ANY_NUMBER, NOBODY, Quota, QuotaLimits

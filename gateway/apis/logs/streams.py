@@ -9,9 +9,9 @@ from typing import Any
 
 from partway.gateway.apis.logs.inputs import NoSuchLog
 from partway.gateway.arns import Arns
-from partway.gateway.fleet.log_names import container_of, group_of, log_arn, stream_name
-from partway.gateway.fleet.printed import Printed, printed_instances
-from partway.gateway.fleet.printed_files import INSTANCE_ID
+from partway.gateway.fleet.output.log_files import INSTANCE_ID
+from partway.gateway.fleet.output.log_names import container_of, group_of, log_arn, stream_name
+from partway.gateway.fleet.output.reader import Printed, printed_instances
 from partway.gateway.fleet.states import OVER
 from partway.gateway.fleet.status import EndpointStatus
 

@@ -24,7 +24,7 @@ from partway.gateway.apis.prediction.routes import (
     V2_SERVER,
     VERSION,
 )
-from partway.gateway.fleet.routing import Router
+from partway.gateway.fleet.routing.router import Router
 from partway.gateway.http.exchange import Exchange
 from partway.gateway.http.routes import READING, Access, Route
 from partway.gateway.requests.prediction import PredictionPolicy

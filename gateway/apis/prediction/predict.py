@@ -30,7 +30,7 @@ from partway.gateway.apis.prediction.routes import (
 )
 from partway.gateway.apis.prediction.workers import PredictionWorkers
 from partway.gateway.arns import Arns
-from partway.gateway.fleet.routing import RoutedVariant, RoutingTable
+from partway.gateway.fleet.routing.router import RoutedVariant, RoutingTable
 from partway.gateway.http.exchange import Exchange
 from partway.gateway.http.request_payloads import GatheredPayload
 from partway.gateway.http.routes import Access, Leave, Route

@@ -22,7 +22,7 @@ from partway.gateway.apis.prediction.routes import (
     VERSION,
     model_name,
 )
-from partway.gateway.fleet.routing import RoutedVariant, Router
+from partway.gateway.fleet.routing.router import RoutedVariant, Router
 from partway.gateway.http.exchange import Exchange
 from partway.gateway.http.routes import READING, Access, Route
 from partway.gateway.requests.prediction import PredictionPolicy

@@ -31,8 +31,8 @@ from partway.gateway.batch.outputs import UnfinishedOutputs
 from partway.gateway.batch.results import Progress
 from partway.gateway.clock import Clock
 from partway.gateway.fleet.fleet import FleetStopping
-from partway.gateway.fleet.log_names import OF_JOBS
-from partway.gateway.fleet.making import Means
+from partway.gateway.fleet.instance_context import Means
+from partway.gateway.fleet.output.log_names import OF_JOBS
 from partway.gateway.fleet.status import EndpointStatus
 from partway.gateway.limits import SHARE_OF_ONE
 from partway.gateway.quota import Quota, QuotaLimits

@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass, field
 
 from partway.gateway.dialling import Address
-from partway.gateway.fleet.endpoints import Attached
+from partway.gateway.fleet.endpoint import Attached
 from partway.gateway.fleet.launchers.launcher import LaunchError, Order
 
 
@@ -53,7 +53,7 @@ class AttachedContainer:
 
 
 class AttachLauncher:
-    """Gives each instance of an :class:`~partway.gateway.fleet.endpoints.Attached` its address."""
+    """Gives each instance of an :class:`~partway.gateway.fleet.endpoint.Attached` its address."""
 
     async def launch(self, order: Order) -> AttachedContainer:
         """Take the address that is the instance's by its number.

@@ -9,7 +9,7 @@ from typing import Any
 
 from partway.gateway.dialling import Address
 from partway.gateway.fleet.container_ids import hostname_of
-from partway.gateway.fleet.endpoints import Source
+from partway.gateway.fleet.endpoint import Source
 from partway.gateway.fleet.launchers.launcher import (
     Launcher,
     LaunchError,

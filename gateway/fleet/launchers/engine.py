@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Final
 from partway.gateway.clock import Clock, LoopClock
 from partway.gateway.dialling import Address
 from partway.gateway.fleet.container_ids import instance_of
-from partway.gateway.fleet.endpoints import Image
+from partway.gateway.fleet.endpoint import Image
 from partway.gateway.fleet.gpus import GpuShares
-from partway.gateway.fleet.images import SHIPPED, is_image
+from partway.gateway.fleet.health.startup_pace import pinged
 from partway.gateway.fleet.launchers.callers_folder import check_callers_folder
 from partway.gateway.fleet.launchers.engine_answers import (
     EngineAway,
@@ -40,9 +40,9 @@ from partway.gateway.fleet.launchers.engine_request import (
     container_request,
     made_of,
 )
+from partway.gateway.fleet.launchers.images import SHIPPED, is_image
 from partway.gateway.fleet.launchers.launcher import LaunchError, Order
 from partway.gateway.fleet.launchers.process import HOST
-from partway.gateway.fleet.startup import pinged
 from partway.gateway.fleet.states import StartFailure
 from partway.gateway.storage.file_threads import on_thread
 from partway.gateway.storage.limits import MODEL_DATA_LOOK_TIMEOUT

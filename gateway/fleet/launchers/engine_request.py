@@ -8,7 +8,7 @@ import json
 from collections.abc import Sequence
 from typing import Any, Final
 
-from partway.gateway.fleet.endpoints import Image, Variant
+from partway.gateway.fleet.endpoint import Image, Variant
 from partway.gateway.fleet.launchers.engine_image import ARTIFACTS
 from partway.gateway.fleet.launchers.launcher import Order
 from partway.gateway.fleet.launchers.process import HOST

@@ -15,20 +15,20 @@ from typing import Final
 
 from partway.gateway.clock import Clock, LoopClock, Timer
 from partway.gateway.dialling import Address
-from partway.gateway.fleet.child import Child
-from partway.gateway.fleet.commands import with_port
 from partway.gateway.fleet.launchers.launcher import LaunchError
 from partway.gateway.fleet.launchers.program_lookup import find_program, launch_error
-from partway.gateway.fleet.leash import Leash
 from partway.gateway.fleet.limits import (
     KILL_TIMEOUT,
     LAST_OUTPUT_TIMEOUT,
     START_TIMEOUT,
     STOP_GRACE,
 )
-from partway.gateway.fleet.output_pace import OutputPace
-from partway.gateway.fleet.process_table import listening_elsewhere, other_listener
-from partway.gateway.fleet.strays import Strays
+from partway.gateway.fleet.output.rate_limit import OutputPace
+from partway.gateway.fleet.processes.child import Child
+from partway.gateway.fleet.processes.commands import with_port
+from partway.gateway.fleet.processes.leash import Leash
+from partway.gateway.fleet.processes.process_table import listening_elsewhere, other_listener
+from partway.gateway.fleet.processes.strays import Strays
 from partway.gateway.fleet.surfaces import PORT_VARIABLE
 from partway.gateway.waiting import first_of, time_limit
 from partway.log_lines import LogLine

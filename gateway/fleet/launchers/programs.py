@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from partway.gateway.clock import Clock, LoopClock
-from partway.gateway.fleet.endpoints import Program
+from partway.gateway.fleet.endpoint import Program
 from partway.gateway.fleet.gpus import VISIBLE, GpuShares
 from partway.gateway.fleet.launchers.callers_folder import check_callers_folder
 from partway.gateway.fleet.launchers.empty_model import empty_model_dir
@@ -20,8 +20,8 @@ from partway.gateway.fleet.launchers.process import (
     launch,
 )
 from partway.gateway.fleet.launchers.program_lookup import launch_error
-from partway.gateway.fleet.leash import Leash
-from partway.gateway.fleet.process_table import MARK
+from partway.gateway.fleet.processes.leash import Leash
+from partway.gateway.fleet.processes.process_table import MARK
 from partway.gateway.fleet.surfaces import PORT_VARIABLE
 
 #: Says where the model is (clause 1.1-6).
@@ -32,7 +32,7 @@ OF_THE_GATEWAY: Final = frozenset({BIND_TO_HOST, PORT_VARIABLE, MODEL_DIR, VISIB
 
 
 class ProgramLauncher:
-    """Starts an instance of a :class:`~partway.gateway.fleet.endpoints.Program` as a process.
+    """Starts an instance of a :class:`~partway.gateway.fleet.endpoint.Program` as a process.
 
     The process has a port of its own (``SAGEMAKER_BIND_TO_PORT``), the variant's environment beside
     the gateway's, the model directory in ``SM_MODEL_DIR``, and as many GPUs of its own as it asks

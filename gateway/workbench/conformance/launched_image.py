@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from partway.gateway.dialling import Address
-from partway.gateway.fleet.endpoints import Image, Variant
+from partway.gateway.fleet.endpoint import Image, Variant
 from partway.gateway.fleet.launchers.engine import EngineLauncher
 from partway.gateway.fleet.launchers.engine_container import EngineContainer
 from partway.gateway.fleet.launchers.engine_image import ImageConfiguration

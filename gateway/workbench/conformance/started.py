@@ -16,7 +16,7 @@ from typing import Final
 from partway.gateway.dialling import Address
 from partway.gateway.fleet.launchers.empty_model import empty_model_dir
 from partway.gateway.fleet.launchers.process import ProcessEnd
-from partway.gateway.fleet.process_table import family
+from partway.gateway.fleet.processes.process_table import family
 from partway.gateway.plain_text import cut
 from partway.gateway.workbench.conformance.link import CONNECT_TIMEOUT
 

@@ -14,7 +14,7 @@ from partway.gateway.fleet.launchers.process import (
     launch,
 )
 from partway.gateway.fleet.launchers.programs import MODEL_DIR
-from partway.gateway.fleet.leash import Leash
+from partway.gateway.fleet.processes.leash import Leash
 from partway.gateway.workbench.conformance.started import Started
 
 

@@ -11,8 +11,8 @@ from functools import partial
 from typing import Final, TextIO
 
 from partway.gateway.fleet.launchers.process import Command, ContainerProcess, ProcessEnd, launch
-from partway.gateway.fleet.leash import Leash
 from partway.gateway.fleet.limits import START_TIMEOUT, STOP_GRACE
+from partway.gateway.fleet.processes.leash import Leash
 
 log = logging.getLogger("partway.dev")
 

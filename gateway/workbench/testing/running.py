@@ -31,7 +31,7 @@ from urllib.parse import quote, urlencode
 
 from partway.gateway.configuration.messages import SettingsError
 from partway.gateway.dialling import Address
-from partway.gateway.fleet.endpoints import Attached, Endpoint
+from partway.gateway.fleet.endpoint import Attached, Endpoint
 from partway.gateway.fleet.limits import MAX_INSTANCES
 from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.gateway import Gateway, Listening

@@ -13,7 +13,7 @@ from partway.gateway.batch.model import AskFailed, ModelGone, NoInstanceNow
 from partway.gateway.batch.options import TransformOptions
 from partway.gateway.clock import LoopClock
 from partway.gateway.dialling import Address
-from partway.gateway.fleet.endpoints import (
+from partway.gateway.fleet.endpoint import (
     UNWATCHED,
     Attached,
     Containers,
@@ -22,7 +22,7 @@ from partway.gateway.fleet.endpoints import (
     Variant,
 )
 from partway.gateway.fleet.provisions import Provisions
-from partway.gateway.fleet.routing import RoutedInstance, RoutedVariant
+from partway.gateway.fleet.routing.router import RoutedInstance, RoutedVariant
 from partway.gateway.fleet.stream_policy import StreamPolicy
 from tests.gateway.fleet.fakes import PROGRAM, FakeFleet, turns
 from tests.gateway.fleet.processes import eventually, soon

@@ -20,7 +20,7 @@ import psutil
 import pytest
 
 from partway.gateway.cli.main import main
-from partway.gateway.fleet import slow_start
+from partway.gateway.fleet.health import slow_start
 from partway.gateway.workbench.conformance.checks import startup
 from tests.conftest import ROOT
 from tests.gateway.workbench.conformance.archives import saved, written

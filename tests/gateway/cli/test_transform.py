@@ -274,7 +274,7 @@ def test_what_it_does_not_do(tmp_path, monkeypatch, capfd, more, status, said):
 def test_why_no_container_starts_is_said_once(tmp_path, monkeypatch, capfd):
     """However often it is tried, and whoever of the fleet tells of it."""
     for wait in ("RESTART_SHORTEST", "RESTART_LONGEST"):
-        monkeypatch.setattr(f"partway.gateway.fleet.group.{wait}", 0.01)
+        monkeypatch.setattr(f"partway.gateway.fleet.instance_group.{wait}", 0.01)
     files(tmp_path, a=b"1\n")
     program = f"{sys.executable} -S -c 'print(1 // 0)'"
     assert main(["transform", "--command", program, *flags(tmp_path)]) == 1

@@ -15,8 +15,8 @@ from partway.gateway.cli.transform_shown import (
     progress_line,
     summary,
 )
-from partway.gateway.fleet.commands import NOT_EXPANDED
 from partway.gateway.fleet.instance import NOT_READY
+from partway.gateway.fleet.processes.commands import NOT_EXPANDED
 from partway.log_lines import LogLine
 from tests.gateway.streams.fakes import FakeClock
 

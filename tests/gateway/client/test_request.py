@@ -22,7 +22,7 @@ from partway.gateway.client import (
 )
 from partway.gateway.client.request import request_for
 from partway.gateway.dialling import Address
-from partway.gateway.fleet.endpoints import Endpoint
+from partway.gateway.fleet.endpoint import Endpoint
 from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.gateway import Gateway
 from partway.gateway.settings import Settings

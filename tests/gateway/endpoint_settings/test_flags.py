@@ -10,7 +10,7 @@ from partway.gateway.configuration.messages import SettingsError
 from partway.gateway.dialling import Address
 from partway.gateway.endpoint_settings.flags import endpoint_of_flag
 from partway.gateway.endpoint_settings.surroundings import Surroundings
-from partway.gateway.fleet.endpoints import (
+from partway.gateway.fleet.endpoint import (
     Attached,
     Endpoint,
     Image,

@@ -9,7 +9,7 @@ import pytest
 
 from partway.gateway.configuration.messages import SettingsError
 from partway.gateway.dialling import Address
-from partway.gateway.fleet.endpoints import (
+from partway.gateway.fleet.endpoint import (
     Attached,
     Containers,
     Endpoint,

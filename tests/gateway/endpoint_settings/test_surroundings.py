@@ -6,7 +6,7 @@ import dataclasses
 
 from partway.gateway.endpoint_settings.surroundings import times_of
 from partway.gateway.endpoint_settings.tables import InstanceTable
-from partway.gateway.fleet.endpoints import InstanceTimes
+from partway.gateway.fleet.endpoint import InstanceTimes
 
 
 def test_settings_change_their_own_times():

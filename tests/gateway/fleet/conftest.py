@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from partway.gateway.fleet.leash import Leash
+from partway.gateway.fleet.processes.leash import Leash
 from partway.gateway.storage.data_directory import DataDirectory
 from tests.gateway.fleet.launchers.fake_engine import FakeEngine
 from tests.gateway.streams.fakes import FakeClock

@@ -9,12 +9,12 @@ from itertools import count
 from pathlib import Path
 
 from partway.gateway.dialling import Address
-from partway.gateway.fleet.endpoints import Containers, Endpoint, Program, Variant
+from partway.gateway.fleet.endpoint import Containers, Endpoint, Program, Variant
 from partway.gateway.fleet.fleet import Fleet
+from partway.gateway.fleet.instance_context import InstanceContext, Means
 from partway.gateway.fleet.launchers.containers import ContainersLauncher
 from partway.gateway.fleet.launchers.launcher import LaunchError
-from partway.gateway.fleet.making import InstanceContext, Means
-from partway.gateway.fleet.routing import Router
+from partway.gateway.fleet.routing.router import Router
 from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.storage.model_data.model_data import HeldData
 from tests.gateway.streams.fakes import FakeClock

@@ -8,7 +8,7 @@ import dataclasses
 import pytest
 
 from partway.gateway.dialling import Address
-from partway.gateway.fleet.endpoints import Endpoint
+from partway.gateway.fleet.endpoint import Endpoint
 from partway.gateway.fleet.fleet import FleetStopping, NoSuchEndpoint
 from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.protocol.errors import InputValidationError, ServiceUnavailable

@@ -11,9 +11,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from partway.gateway.fleet.routing.sticky_sessions import StickySession
 from partway.gateway.fleet.states import OVER, InstanceState
 from partway.gateway.fleet.status import EndpointState
-from partway.gateway.fleet.sticky_sessions import StickySession
 from partway.protocol.errors import ApiError
 from tests.gateway.fleet.fakes import FakeFleet, endpoint, turns, variant
 

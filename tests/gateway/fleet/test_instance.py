@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from partway.gateway.dialling import Address, OutOfDescriptors
-from partway.gateway.fleet.endpoints import (
+from partway.gateway.fleet.endpoint import (
     Attached,
     Containers,
     InstanceTimes,

@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 from partway.gateway.dialling import Address
-from partway.gateway.fleet.endpoints import (
+from partway.gateway.fleet.endpoint import (
     Attached,
     Containers,
     InstanceTimes,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from partway.gateway.clock import LoopClock
-from partway.gateway.fleet.endpoints import Image
+from partway.gateway.fleet.endpoint import Image
 from partway.gateway.fleet.launchers.engine_client import EngineClient
 from partway.gateway.fleet.launchers.engine_request import (
     GATEWAY_LABEL,

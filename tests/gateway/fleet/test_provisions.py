@@ -6,7 +6,7 @@ import pytest
 
 from partway.gateway.clock import LoopClock
 from partway.gateway.dialling import Address
-from partway.gateway.fleet.endpoints import Attached, Containers, OneContainer
+from partway.gateway.fleet.endpoint import Attached, Containers, OneContainer
 from partway.gateway.fleet.launchers.attached import AttachLauncher
 from partway.gateway.fleet.provisions import Provisions
 from tests.gateway.fleet.fakes import PROGRAM

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from partway.gateway.dialling import Address
-from partway.gateway.fleet.endpoints import (
+from partway.gateway.fleet.endpoint import (
     Attached,
     Containers,
     Endpoint,

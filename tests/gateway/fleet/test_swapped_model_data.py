@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from partway.gateway.clock import LoopClock
-from partway.gateway.fleet.endpoints import Program, Variant
+from partway.gateway.fleet.endpoint import Program, Variant
 from partway.gateway.fleet.launch_orders import LaunchOrders
 from partway.gateway.fleet.launchers.launcher import LaunchError
 from partway.gateway.fleet.provisions import Provisions
-from partway.gateway.fleet.routing import InstanceLoad
+from partway.gateway.fleet.routing.router import InstanceLoad
 from partway.gateway.storage.model_data import model_data
 from partway.gateway.storage.places.pinned_path import OpenFolder, PinnedPath
 from tests.gateway.fleet.fakes import endpoint

@@ -15,7 +15,7 @@ from types import SimpleNamespace
 import aiohttp
 import pytest
 
-from partway.gateway.fleet.printed_files import PrintedFiles
+from partway.gateway.fleet.output.log_files import PrintedFiles
 from partway.gateway.fleet.status import EndpointState
 from partway.gateway.fleet.status_json import from_json
 from partway.gateway.limits import LOG_FOLLOW_INTERVAL

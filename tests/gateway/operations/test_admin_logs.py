@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from partway.gateway.fleet.log_tail import LogTail
+from partway.gateway.fleet.output.log_tail import LogTail
 from partway.gateway.limits import LOG_FOLLOW_INTERVAL, MAX_LOGS_TOGETHER
 from partway.gateway.operations import admin_logs
 from partway.gateway.operations.admin_logs import LogsAsked, log_lines

@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack
 import pytest
 
 from partway.gateway.dialling import Address
-from partway.gateway.fleet.endpoints import (
+from partway.gateway.fleet.endpoint import (
     Attached,
     Containers,
     Endpoint,
@@ -19,7 +19,7 @@ from partway.gateway.fleet.endpoints import (
     Place,
     Variant,
 )
-from partway.gateway.fleet.routing import Lease
+from partway.gateway.fleet.routing.router import Lease
 from partway.gateway.fleet.status import EndpointState
 from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.operations.containers_asked import container_streamed, containers_asked

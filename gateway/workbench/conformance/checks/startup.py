@@ -9,9 +9,9 @@ from contextlib import AsyncExitStack
 from typing import Final
 
 from partway.gateway.dialling import Address
-from partway.gateway.fleet.commands import unexpanded_variables
 from partway.gateway.fleet.launchers.process import ProcessEnd
 from partway.gateway.fleet.limits import START_TIMEOUT
+from partway.gateway.fleet.processes.commands import unexpanded_variables
 from partway.gateway.workbench.conformance.check import Checks
 from partway.gateway.workbench.conformance.evidence import NotedExchange
 from partway.gateway.workbench.conformance.link import HttpAnswer, link_to

@@ -18,7 +18,7 @@ from partway.gateway.apis.asynchronous.notices import Notice
 from partway.gateway.apis.control.endpoint_reconciler import EndpointKeeper
 from partway.gateway.clock import LoopClock
 from partway.gateway.dialling import Address
-from partway.gateway.fleet.endpoints import Endpoint
+from partway.gateway.fleet.endpoint import Endpoint
 from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.operations.invocations import Invocations
 from partway.gateway.storage.data_directory import DataDirectory

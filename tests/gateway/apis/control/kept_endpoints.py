@@ -11,7 +11,7 @@ from partway.gateway.apis.control.endpoints import EndpointOperations
 from partway.gateway.apis.control.model_data_permission import ModelDataLeave
 from partway.gateway.apis.control.resources import Resource, Resources
 from partway.gateway.arns import Arns
-from partway.gateway.fleet.endpoints import Program
+from partway.gateway.fleet.endpoint import Program
 from partway.gateway.settings import Settings
 from partway.gateway.storage.store.memory import MemoryStore
 from partway.gateway.storage.store.store import StoreError

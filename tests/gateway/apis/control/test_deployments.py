@@ -14,7 +14,7 @@ from partway.gateway.apis.control.deployments import DeploymentAsked, Deployment
 from partway.gateway.apis.control.errors import ValidationException
 from partway.gateway.apis.control.operator_models import INSTEAD_OF_IMAGE, OperatorCommand
 from partway.gateway.arns import Arns
-from partway.gateway.fleet.endpoints import DEFAULT_VARIANT, Endpoint, Program, Variant
+from partway.gateway.fleet.endpoint import DEFAULT_VARIANT, Endpoint, Program, Variant
 from partway.gateway.fleet.fleet import FleetStopping
 from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.settings import Settings

@@ -8,7 +8,7 @@ import pytest
 
 from partway.gateway.apis.control.endpoint_plans import ApiSurroundings, planned
 from partway.gateway.apis.control.errors import ValidationException
-from partway.gateway.fleet.endpoints import (
+from partway.gateway.fleet.endpoint import (
     Containers,
     Image,
     InstanceTimes,

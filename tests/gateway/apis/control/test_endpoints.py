@@ -14,7 +14,7 @@ from partway.gateway.apis.control.errors import (
 )
 from partway.gateway.apis.control.makers import kept_of_maker
 from partway.gateway.apis.control.resources import Resource
-from partway.gateway.fleet.endpoints import Endpoint, Variant
+from partway.gateway.fleet.endpoint import Endpoint, Variant
 from partway.gateway.fleet.fleet import FleetStopping
 from partway.gateway.fleet.limits import SLOW_START_TOLD_AFTER
 from partway.gateway.fleet.stream_policy import StreamPolicy

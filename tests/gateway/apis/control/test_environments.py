@@ -6,7 +6,7 @@ import pytest
 
 from partway.gateway.apis.control.environments import environment_of
 from partway.gateway.apis.control.errors import ValidationException
-from partway.gateway.fleet.endpoints import Image, Program
+from partway.gateway.fleet.endpoint import Image, Program
 
 CHAT = Program(("chat", "serve"))
 ENGINE = Image("chat:1")

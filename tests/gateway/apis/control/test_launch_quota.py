@@ -10,7 +10,7 @@ import pytest
 from partway.gateway.apis.control.errors import ResourceLimitExceeded
 from partway.gateway.apis.control.resources import Resource
 from partway.gateway.dialling import Address
-from partway.gateway.fleet.endpoints import Attached, Endpoint, Program, Variant
+from partway.gateway.fleet.endpoint import Attached, Endpoint, Program, Variant
 from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.settings import Settings
 from tests.gateway.apis.control.deployed import a_config, a_variant

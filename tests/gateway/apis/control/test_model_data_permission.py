@@ -12,7 +12,7 @@ from partway.gateway.apis.control.model_data_permission import (
     check_may_read,
 )
 from partway.gateway.arns import Arns
-from partway.gateway.fleet.endpoints import Endpoint, Variant
+from partway.gateway.fleet.endpoint import Endpoint, Variant
 from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.protocol.errors import AccessDenied
 from tests.gateway.apis.conftest import Limited

@@ -12,8 +12,8 @@ from partway.gateway.apis.control.operator_models import (
     is_of_operator,
     kept_of,
 )
-from partway.gateway.fleet.endpoints import Program
-from partway.gateway.fleet.images import is_image
+from partway.gateway.fleet.endpoint import Program
+from partway.gateway.fleet.launchers.images import is_image
 
 HERE = Path("/home/me")
 

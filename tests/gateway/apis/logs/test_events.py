@@ -22,10 +22,10 @@ from partway.gateway.apis.logs.events import (
     page_of_several,
     span_of,
 )
-from partway.gateway.fleet import printed_files
 from partway.gateway.fleet.limits import MAX_LOG_LINE
-from partway.gateway.fleet.printed import Printed
-from partway.gateway.fleet.printed_files import PrintedFiles
+from partway.gateway.fleet.output import log_files as printed_files
+from partway.gateway.fleet.output.log_files import PrintedFiles
+from partway.gateway.fleet.output.reader import Printed
 
 ID = "echo-A-1"
 

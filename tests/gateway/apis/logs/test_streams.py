@@ -6,8 +6,8 @@ import pytest
 
 from partway.gateway.apis.logs.inputs import NoSuchLog
 from partway.gateway.apis.logs.streams import LogStreams
-from partway.gateway.fleet.log_names import GROUPS, JOBS_GROUP, OF_JOBS
-from partway.gateway.fleet.printed_files import PrintedFiles
+from partway.gateway.fleet.output.log_files import PrintedFiles
+from partway.gateway.fleet.output.log_names import GROUPS, JOBS_GROUP, OF_JOBS
 from partway.gateway.fleet.states import InstanceState
 from tests.gateway.fleet.statuses import a_variant, an_endpoint, an_instance
 

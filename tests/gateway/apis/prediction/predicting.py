@@ -13,7 +13,7 @@ from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
 from partway.gateway.dialling import Address
-from partway.gateway.fleet.endpoints import Endpoint
+from partway.gateway.fleet.endpoint import Endpoint
 from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.requests.prediction import PredictionPolicy
 from tests.gateway.requests.containers import HOST, PATIENCE, ScriptedContainer

@@ -8,7 +8,7 @@ import pytest
 
 from partway.gateway.access.authentication import ANYBODY
 from partway.gateway.apis.prediction.resources import PredictionResources, traffic_split
-from partway.gateway.fleet.routing import RoutedVariant, Router
+from partway.gateway.fleet.routing.router import RoutedVariant, Router
 from partway.gateway.requests.prediction import (
     PredictionPolicy,
     SignatureTable,

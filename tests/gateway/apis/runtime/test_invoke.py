@@ -15,7 +15,7 @@ from botocore.exceptions import (
 
 from partway.gateway.apis.common.requests_service import RequestsService
 from partway.gateway.dialling import Address
-from partway.gateway.fleet.endpoints import Attached, Endpoint, Variant
+from partway.gateway.fleet.endpoint import Attached, Endpoint, Variant
 from partway.gateway.fleet.launchers.process import free_port
 from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.limits import MAX_INVOCATION_BODY

@@ -152,7 +152,7 @@ async def test_the_end_of_a_range_is_in_it_where_the_settings_say_so(tmp_path, i
 
 
 async def test_a_model_that_does_not_start(tmp_path, monkeypatch):
-    from partway.gateway.fleet import group
+    from partway.gateway.fleet import instance_group as group
 
     monkeypatch.setattr(group, "RESTART_SHORTEST", 0.01)
     monkeypatch.setattr(group, "RESTART_LONGEST", 0.01)

@@ -23,11 +23,11 @@ from partway.gateway.batch.job_locations import CallersPlaces
 from partway.gateway.batch.limits import TRANSFORM_QUOTA
 from partway.gateway.batch.output_spool import outputs_quota
 from partway.gateway.clock import LoopClock
-from partway.gateway.fleet.endpoints import InstanceTimes, Program
+from partway.gateway.fleet.endpoint import InstanceTimes, Program
 from partway.gateway.fleet.fleet import Fleet
 from partway.gateway.fleet.limits import MAX_LAUNCHED_CONTAINERS
 from partway.gateway.fleet.provisions import Provisions
-from partway.gateway.fleet.routing import Router
+from partway.gateway.fleet.routing.router import Router
 from partway.gateway.settings import Settings
 from partway.gateway.storage.data_directory import DataDirectory
 from partway.gateway.storage.places.local_roots import LocalRoots

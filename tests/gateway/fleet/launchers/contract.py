@@ -28,7 +28,8 @@ import psutil
 import pytest
 
 from partway.gateway.clock import LoopClock
-from partway.gateway.fleet.endpoints import Source, Variant
+from partway.gateway.fleet.endpoint import Source, Variant
+from partway.gateway.fleet.health.startup_pace import pinged
 from partway.gateway.fleet.launchers.containers import RunningContainers
 from partway.gateway.fleet.launchers.launcher import (
     Launcher,
@@ -36,7 +37,6 @@ from partway.gateway.fleet.launchers.launcher import (
     Order,
     RunningContainer,
 )
-from partway.gateway.fleet.startup import pinged
 from tests.gateway.fleet.launchers.tried_container import LAST_WORDS
 from tests.gateway.fleet.processes import Output, eventually, soon
 

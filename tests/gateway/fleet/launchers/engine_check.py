@@ -22,11 +22,11 @@ import aiohttp
 import pytest
 
 from partway.gateway.clock import LoopClock
-from partway.gateway.fleet.endpoints import Image
+from partway.gateway.fleet.endpoint import Image
+from partway.gateway.fleet.health.startup_pace import pinged
 from partway.gateway.fleet.launchers.engine import EngineLauncher
 from partway.gateway.fleet.launchers.engine_image import LABEL
 from partway.gateway.fleet.launchers.launcher import LaunchError
-from partway.gateway.fleet.startup import pinged
 from tests.gateway.fleet.launchers.contract import (
     GRACE,
     TRIED,

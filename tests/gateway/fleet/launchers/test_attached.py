@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from partway.gateway.dialling import Address
-from partway.gateway.fleet.endpoints import Attached, Variant
+from partway.gateway.fleet.endpoint import Attached, Variant
 from partway.gateway.fleet.launchers.attached import AttachLauncher
 from partway.gateway.fleet.launchers.launcher import LaunchError, Order
 from tests.gateway.fleet.processes import soon

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from partway.gateway.fleet.container_ids import container_id
-from partway.gateway.fleet.endpoints import Program, Source
+from partway.gateway.fleet.endpoint import Program, Source
 from partway.gateway.fleet.launchers.containers import ContainersLauncher, RunningContainers
 from partway.gateway.fleet.launchers.launcher import Launcher, LaunchError, Order
 from partway.gateway.fleet.launchers.programs import ProgramLauncher

@@ -18,7 +18,7 @@ import pytest
 from partway.gateway.clock import LoopClock
 from partway.gateway.dialling import Address
 from partway.gateway.fleet.container_ids import container_id
-from partway.gateway.fleet.endpoints import Image, InstanceTimes
+from partway.gateway.fleet.endpoint import Image, InstanceTimes
 from partway.gateway.fleet.gpus import GpuShares
 from partway.gateway.fleet.launchers.engine import EngineLauncher
 from partway.gateway.fleet.launchers.engine_answers import NoEngine

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from partway.gateway.fleet.endpoints import Image, Variant
+from partway.gateway.fleet.endpoint import Image, Variant
 from partway.gateway.fleet.launchers.engine_answers import ListedContainer
 from partway.gateway.fleet.launchers.engine_leftovers import Leftover, Leftovers
 from partway.gateway.fleet.launchers.launcher import Order

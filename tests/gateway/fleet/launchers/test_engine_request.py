@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from partway.gateway.fleet.endpoints import Image, InstanceTimes, Variant
+from partway.gateway.fleet.endpoint import Image, InstanceTimes, Variant
 from partway.gateway.fleet.launchers.engine_request import (
     container_name,
     container_request,

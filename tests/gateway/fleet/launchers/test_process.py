@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from partway.gateway.dialling import Address
+from partway.gateway.fleet.health.startup_pace import pinged
 from partway.gateway.fleet.launchers.launcher import LaunchError
 from partway.gateway.fleet.launchers.process import (
     HOST,
@@ -23,14 +24,13 @@ from partway.gateway.fleet.launchers.process import (
     free_port,
     launch,
 )
-from partway.gateway.fleet.leash import Leash
 from partway.gateway.fleet.limits import (
     KILL_TIMEOUT,
     LAST_OUTPUT_TIMEOUT,
     START_TIMEOUT,
     STOP_GRACE,
 )
-from partway.gateway.fleet.startup import pinged
+from partway.gateway.fleet.processes.leash import Leash
 from tests.gateway.fleet.processes import Output, eventually, is_gone, soon, until_gone
 from tests.gateway.streams.fakes import FakeClock
 

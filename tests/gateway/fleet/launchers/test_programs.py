@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from partway.gateway.fleet.endpoints import Program, Source
+from partway.gateway.fleet.endpoint import Program, Source
 from partway.gateway.fleet.gpus import GpuShares
 from partway.gateway.fleet.launchers import process
 from partway.gateway.fleet.launchers.launcher import Launcher, LaunchError

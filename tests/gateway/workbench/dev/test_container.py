@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
-from partway.gateway.fleet.leash import Leash
+from partway.gateway.fleet.processes.leash import Leash
 from partway.gateway.workbench.dev import container as module
 from partway.gateway.workbench.dev.container import MAX_LINE, Container, _Output
 from tests.gateway.fleet.processes import soon, until_gone

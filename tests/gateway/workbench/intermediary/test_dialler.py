@@ -8,7 +8,7 @@ import json
 import pytest
 
 from partway.gateway.dialling import Address
-from partway.gateway.fleet.endpoints import Endpoint, Place
+from partway.gateway.fleet.endpoint import Endpoint, Place
 from partway.gateway.workbench.intermediary.dialler import InterposingDialler
 from partway.gateway.workbench.intermediary.faults import Refuse, Rule, Rules
 from partway.gateway.workbench.recording.recorder import Recorder

@@ -1,0 +1,1 @@
+"""Health checks: pings of instances, and conclusions from the answers."""

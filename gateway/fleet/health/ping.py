@@ -1,0 +1,195 @@
+"""Asking containers for ``/ping``: whether one is ready, and which endpoints' are at the start."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Iterable
+from typing import Final
+
+from partway.gateway.clock import Clock
+from partway.gateway.dialling import Address, OutOfDescriptors, Unreachable, ip_family, reach
+from partway.gateway.fleet.endpoint import Endpoint, Place, places
+from partway.gateway.fleet.health.ping_answer import NoAnswer, PingAnswer, cut
+from partway.gateway.fleet.health.ping_socket import ask_by_socket
+from partway.gateway.fleet.limits import PING_TIMEOUT, PINGS_AT_ONCE
+from partway.gateway.fleet.surfaces import PING
+from partway.gateway.limits import CONTAINER_CONNECT_TIMEOUT, CONTAINER_TLS_TIMEOUT
+from partway.gateway.waiting import time_limit
+from partway.log_lines import LogLine
+
+log = logging.getLogger("partway.fleet")
+
+_METHOD_NOT_ALLOWED: Final = 405
+
+
+async def ping(
+    address: Address,
+    clock: Clock,
+    tls: ssl.SSLContext | None = None,
+    *,
+    timeout: float = PING_TIMEOUT,
+    connect_timeout: float = CONTAINER_CONNECT_TIMEOUT,
+    route: str = PING,
+) -> str | None:
+    """Ask a container for ``/ping``, by GET or, where that is not allowed, by POST (clause 1.1-2).
+
+    Each ping is a connection of its own: to accept one in time is part of being ready. There may be
+    many a second, so that of an IP address without TLS, as all have that this gateway launches, is
+    a bare socket's.
+
+    Args:
+        address: the container's.
+        clock: measures the time.
+        tls: the client's side of TLS; None for cleartext.
+        timeout: seconds for the answer, be it to the one or to the other: whoever refuses GET late
+            has what is left of them for POST.
+        connect_timeout: seconds for the connection to be accepted.
+        route: the path at which it is asked.
+
+    Returns:
+        None if the answer's status was 200, else what was wrong.
+
+    Raises:
+        OutOfDescriptors: this process, or its machine, has no file descriptor left: nothing is
+            known of the container.
+    """
+    ends = clock.time() + timeout
+    try:
+        status = await _ask("GET", route, address, clock, tls, timeout, connect_timeout)
+        if status == _METHOD_NOT_ALLOWED:
+            left = max(0.0, ends - clock.time())
+            status = await _ask("POST", route, address, clock, tls, left, connect_timeout)
+    except OutOfDescriptors:
+        raise
+    except Unreachable as error:
+        return str(error)
+    except NoAnswer as error:
+        return f"{route} was not answered with valid HTTP: {error}"
+    except TimeoutError:
+        return f"{route} was not answered within {timeout:g} s"
+    return None if status == 200 else f"{route} was answered with status {status}"
+
+
+async def ping_place(place: Place, clock: Clock, timeout: float = PING_TIMEOUT) -> str | None:
+    """Ask the container of an instance for ``/ping``, with TLS where that is how it is reached.
+
+    Args:
+        place: where the instance is, and within which time its connections are accepted.
+        clock: measures the time.
+        timeout: seconds for the answer, as of :func:`ping`.
+
+    Returns:
+        None if the answer's status was 200, else what was wrong.
+
+    Raises:
+        OutOfDescriptors: as :func:`ping` does.
+    """
+    tls = None if place.tls is None else place.tls.context()
+    limit, route = place.policy.connect_timeout, place.surface.health
+    return await ping(
+        place.container, clock, tls, timeout=timeout, connect_timeout=limit, route=route
+    )
+
+
+async def _ask(
+    method: str,
+    route: str,
+    address: Address,
+    clock: Clock,
+    tls: ssl.SSLContext | None,
+    timeout: float,
+    connect_timeout: float,
+) -> int:
+    """The status of an answer; its body is not read, and the connection ends with it.
+
+    Raises:
+        TimeoutError: it did not come in time.
+        Unreachable: there is no connection.
+        NoAnswer: there is no answer of HTTP's.
+    """
+    length = "Content-Length: 0\r\n" if method == "POST" else ""
+    head = f"{method} {route} HTTP/1.1\r\nHost: {address}\r\n{length}Connection: close\r\n\r\n"
+    request = head.encode("ascii")
+    family = ip_family(address.host) if tls is None else None
+    if family is not None:
+        return await ask_by_socket(
+            family, address, request, clock, timeout=timeout, connect_timeout=connect_timeout
+        )
+    async with time_limit(clock, timeout):
+        transport, hearing = await reach(
+            address,
+            _Hearing,
+            timeout=connect_timeout,
+            tls=tls,
+            tls_timeout=CONTAINER_TLS_TIMEOUT,
+        )
+        try:
+            transport.write(request)
+            status = await hearing.status
+        finally:
+            transport.abort()
+    if isinstance(status, NoAnswer):
+        raise status
+    return status
+
+
+class _Hearing(asyncio.Protocol):
+    """A connection whose answer is heard.
+
+    Attributes:
+        status: the answer's, or what was wrong: no error, for whoever asked may have left.
+    """
+
+    def __init__(self) -> None:
+        self.status: asyncio.Future[int | NoAnswer] = asyncio.get_running_loop().create_future()
+        self._answer = PingAnswer()
+
+    def data_received(self, data: bytes) -> None:
+        if self.status.done():
+            return
+        try:
+            status = self._answer.take(data)
+        except NoAnswer as error:
+            self.status.set_result(error)
+        else:
+            if status is not None:
+                self.status.set_result(status)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if not self.status.done():
+            self.status.set_result(cut(exc))
+
+
+async def tell_which_answer(endpoints: Iterable[Endpoint], clock: Clock) -> None:
+    """Log of each endpoint whether its container answers, once, with what was wrong if not.
+
+    A container may come later, so this is for the operator to know and for nothing else.
+
+    Args:
+        endpoints: those that there are.
+        clock: measures the time of each ping.
+    """
+    turns = asyncio.Semaphore(PINGS_AT_ONCE)
+
+    async def tell(place: Place) -> None:
+        whose = {"endpoint": place.endpoint, "container": place.url}
+        async with turns:
+            try:
+                trouble = await ping_place(place, clock)
+            except OutOfDescriptors as error:
+                log.warning(LogLine("endpoint was not asked", **whose, reason=str(error)))
+                return
+            except Exception:  # one that nobody has thought of is not to silence the others' lines
+                log.exception(LogLine("endpoint was not asked", **whose))
+                return
+        if trouble is None:
+            log.info(LogLine("endpoint answers", **whose))
+        else:
+            log.warning(LogLine("endpoint does not answer", **whose, reason=trouble))
+
+    async with asyncio.TaskGroup() as asking:
+        for endpoint in endpoints:
+            for place in places(endpoint):
+                asking.create_task(tell(place))

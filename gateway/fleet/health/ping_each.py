@@ -1,0 +1,52 @@
+"""Asking an instance for ``/ping``, which may have several containers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Mapping
+
+from partway.gateway.dialling import OutOfDescriptors
+from partway.gateway.fleet.endpoint import Place
+from partway.gateway.fleet.instance_context import Pinger
+
+
+async def ping_each(
+    ping: Pinger, place: Place, seconds: float, but: Collection[str] = ()
+) -> Mapping[str, str | None]:
+    """Ask each container of an instance, all at once.
+
+    Args:
+        ping: asks one.
+        place: where the instance is.
+        seconds: for each answer.
+        but: the host names of those that are not asked.
+
+    Returns:
+        What was wrong with each by its host name, in their order, an only one's being empty; None
+        for one that has answered with 200.
+
+    Raises:
+        OutOfDescriptors: one of them could not be asked; nothing is known of the instance.
+    """
+    if not place.containers:
+        return {"": await ping(place, seconds)}
+
+    not_asked: OutOfDescriptors | None = None
+
+    async def asked(each: Place) -> str | None:
+        nonlocal not_asked
+        try:
+            return await ping(each, seconds)
+        except OutOfDescriptors as error:  # the others are waited for
+            not_asked = error
+            return None
+
+    async with asyncio.TaskGroup() as asking:
+        answers = {
+            each.hostname: asking.create_task(asked(each))
+            for each in place.containers
+            if each.hostname not in but
+        }
+    if not_asked is not None:
+        raise not_asked
+    return {hostname: answer.result() for hostname, answer in answers.items()}

@@ -1,0 +1,118 @@
+"""The start of a launched instance: until it is ready, and why it is not ready yet."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final
+
+from partway.gateway.clock import Clock
+from partway.gateway.dialling import OutOfDescriptors
+from partway.gateway.fleet.health.rules import worst
+from partway.gateway.fleet.health.startup_pace import ask_until_ready
+from partway.gateway.fleet.launchers.launcher import RunningContainer
+from partway.gateway.fleet.limits import (
+    SLOW_START_LOOK_AFTER,
+    SLOW_START_LOOK_INTERVAL,
+    SLOW_START_WARNING_AFTER,
+    SLOW_START_WARNING_INTERVAL,
+)
+from partway.gateway.waiting import pause
+from partway.log_lines import LogLine
+
+log = logging.getLogger("partway.fleet")
+
+#: Stands in a warning for the answer to the first ``/ping``.
+NO_ANSWER_YET: Final = "its first /ping has no answer yet"
+
+
+class SlowStart:
+    """The reason for which one instance is not ready, while it starts.
+
+    Args:
+        clock: measures the times.
+        warn: called with the seconds since the start and the reason, at each warning.
+    """
+
+    def __init__(self, clock: Clock, warn: Callable[[float, str], object]) -> None:
+        self._clock = clock
+        self._warn = warn
+        self._ping = ""
+        self._listening = ""
+
+    @property
+    def reason(self) -> str:
+        """Why it is not ready; empty where nothing is known, or nothing is wrong."""
+        return self._listening or self._ping
+
+    @property
+    def said(self) -> str:
+        """The reason; before the first answer, that there is no answer yet."""
+        return self.reason or NO_ANSWER_YET
+
+    async def until_ready(
+        self,
+        running: RunningContainer,
+        ping: Callable[[], Awaitable[Mapping[str, str | None]]],
+        instance: str,
+    ) -> None:
+        """Wait until all that was launched answers with 200 (clauses 1.1-2, 1.1-3).
+
+        Args:
+            running: what was launched.
+            ping: asks each container once; returns what was wrong by its host name, None for 200.
+            instance: the instance's id, for the log.
+
+        Raises:
+            LaunchError: another program answers at its address.
+        """
+
+        async def is_ready() -> bool:
+            try:
+                trouble = worst(await ping())
+            except OutOfDescriptors as error:
+                trouble = f"it could not be asked: {error}"
+            self.pinged(trouble)
+            return trouble is None
+
+        watching = asyncio.create_task(self._watch(running, instance))
+        try:
+            await ask_until_ready(is_ready, self._clock)
+        finally:
+            watching.cancel()
+            await asyncio.wait((watching,))
+        await running.verify()
+
+    async def _watch(self, running: RunningContainer, instance: str) -> None:
+        """Look for the reason of a slow start; a fault of the gateway ends the look alone."""
+        try:
+            await self.watch(running.listening_trouble)
+        except Exception:  # the instance may still become ready
+            log.exception(
+                LogLine("the gateway failed to look why an instance is slow", instance=instance)
+            )
+
+    def pinged(self, trouble: str | None) -> None:
+        """Take what was wrong with a ``/ping``; None for 200."""
+        if trouble != self._ping:  # what the last look has found may have changed with it
+            self._listening = ""
+        self._ping = trouble or ""
+
+    async def watch(self, listening_trouble: Callable[[], Awaitable[str]]) -> None:
+        """Look where its program listens, and warn, until this is cancelled.
+
+        Args:
+            listening_trouble: says that nothing listens on its port, and where its program listens
+                instead; see :meth:`~.launchers.launcher.RunningContainer.listening_trouble`.
+        """
+        began = self._clock.time()
+        warning_at = began + SLOW_START_WARNING_AFTER
+        await pause(self._clock, SLOW_START_LOOK_AFTER)
+        while True:
+            self._listening = await listening_trouble()
+            now = self._clock.time()
+            if now >= warning_at:
+                self._warn(now - began, self.said)
+                warning_at += SLOW_START_WARNING_INTERVAL
+            await pause(self._clock, min(SLOW_START_LOOK_INTERVAL, warning_at - now))

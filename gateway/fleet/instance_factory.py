@@ -1,0 +1,81 @@
+"""Makes the instances of one endpoint's version, attached or launched."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from partway.gateway.fleet.endpoint import Attached, Endpoint, Place, Variant
+from partway.gateway.fleet.instance import Instance
+from partway.gateway.fleet.instance_context import NO_OUTPUT, Making, Means
+from partway.gateway.fleet.launchers.launcher import Order, no_output
+from partway.gateway.fleet.routing.router import InstanceLoad, Router
+
+if TYPE_CHECKING:
+    from partway.gateway.fleet.launch_orders import LaunchOrders
+
+
+class InstanceMaker:
+    """Makes the instances of one version of an endpoint.
+
+    Args:
+        means: by what there are instances.
+        router: knows what is open on each.
+        endpoint: whose they are.
+    """
+
+    def __init__(self, means: Means, router: Router, endpoint: Endpoint) -> None:
+        self._means = means
+        self._router = router
+        self._endpoint = endpoint
+        self._orders: LaunchOrders | None = None
+
+    def __call__(
+        self, variant: Variant, number: int, on_change: Callable[[Instance], object]
+    ) -> Instance:
+        """Make one, which is its caller's to begin.
+
+        Args:
+            variant: what it is an instance of.
+            number: which of the variant's it is, from 0.
+            on_change: told when its state or its health is another, and when its life is over.
+        """
+        name = f"{self._endpoint.name}-{variant.name}-{secrets.token_hex(4)}"
+
+        def changed(instance: Instance) -> None:
+            if instance.over.is_set():
+                self._router.forget(name)
+            on_change(instance)
+
+        making = self._making(name, variant, number, self._router.load(name))
+        around = self._means.around
+        return Instance(name, self._endpoint.name, variant, number, making, around, changed)
+
+    def close(self) -> None:
+        """Give back what the instances have shared; none of them lives any more."""
+        if self._orders is not None:
+            self._orders.close()
+
+    def _making(self, name: str, variant: Variant, number: int, load: InstanceLoad) -> Making:
+        if isinstance(variant.source, Attached) and variant.model_data is None:
+            return self._attached(name, variant, number, load)
+        if self._orders is None:
+            from partway.gateway.fleet.launch_orders import LaunchOrders
+
+            self._orders = LaunchOrders(self._means, self._endpoint)
+        return self._orders.making(name, variant, number, load)
+
+    def _attached(self, name: str, variant: Variant, number: int, load: InstanceLoad) -> Making:
+        """Make an instance of its address alone: it needs no output and no model data."""
+
+        async def order() -> Order:
+            return Order(name, self._endpoint.name, variant, number, None, no_output)
+
+        return Making(
+            self._means.launcher(variant.source),
+            order,
+            lambda running: Place.of(self._endpoint, variant, running.address),
+            NO_OUTPUT,
+            load,
+        )

@@ -1,0 +1,1 @@
+"""Output of instances: captured, kept in files, and read again."""

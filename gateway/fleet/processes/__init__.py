@@ -1,0 +1,1 @@
+"""Processes of this machine: their start, their children, their end."""

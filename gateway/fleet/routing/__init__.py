@@ -1,0 +1,1 @@
+"""Routing: the instance that a stream or a request goes to."""

@@ -1,0 +1,431 @@
+"""Which instance a stream or request goes to: by a table that is a value, and by what is open."""
+
+from __future__ import annotations
+
+import math
+import random
+import time
+from bisect import bisect
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import accumulate
+from types import TracebackType
+from typing import Self, TypeAlias
+
+from partway.gateway.fleet.endpoint import Place, check_name
+from partway.gateway.fleet.routing.least_loaded import LeastLoaded
+from partway.gateway.fleet.routing.sticky_sessions import NO_SESSION, StickySession, StickySessions
+from partway.protocol.errors import InputValidationError, ServiceUnavailable, UnknownEndpoint
+
+
+@dataclass(frozen=True, slots=True)
+class RoutedInstance:
+    """An instance that takes streams and requests.
+
+    Attributes:
+        id: the instance's.
+        place: where it is.
+    """
+
+    id: str
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class RoutedVariant:
+    """A variant, with its instances that take streams and requests.
+
+    Attributes:
+        name: the variant's.
+        weight: of all weights, the share that comes here.
+        instances: may be none.
+        trouble: why there is none, for clients; empty while there are some.
+    """
+
+    name: str
+    weight: float
+    instances: tuple[RoutedInstance, ...]
+    trouble: str = ""
+
+
+#: Variants by the names of their endpoints. A value: another process can have it as it is.
+RoutingTable: TypeAlias = Mapping[str, tuple[RoutedVariant, ...]]
+
+
+class InstanceLoad:
+    """What is open on one instance.
+
+    Args:
+        instance: the instance's id.
+
+    Attributes:
+        leases: the places on it that are taken.
+        served: how many have been taken in all.
+        among: those by whose loads it is chosen; None while it is in no table.
+        on_idle: called when the last of them is given back.
+        on_unreachable: called when the instance did not take a connection.
+    """
+
+    __slots__ = ("among", "instance", "leases", "on_idle", "on_unreachable", "served")
+
+    def __init__(self, instance: str) -> None:
+        self.instance = instance
+        self.leases: set[Lease] = set()
+        self.served = 0
+        self.among: LeastLoaded[str] | None = None
+        self.on_idle: Callable[[], object] = lambda: None
+        self.on_unreachable: Callable[[], object] = lambda: None
+
+    def cut(self) -> None:
+        """End what is open: the instance's time to drain is over."""
+        for lease in list(self.leases):
+            lease.cut()
+
+    def take(self, lease: Lease) -> None:
+        """Note that a place is taken."""
+        leases = self.leases
+        leases.add(lease)
+        self.served += 1
+        if self.among is not None:
+            self.among.has(self.instance, len(leases))
+
+    def give_back(self, lease: Lease) -> None:
+        """Note that a place is given back; said again, it means nothing."""
+        leases = self.leases
+        if lease in leases:
+            leases.remove(lease)
+            if self.among is not None:
+                self.among.has(self.instance, len(leases))
+            if not leases:
+                self.on_idle()
+
+
+class Lease:
+    """One stream's or request's place on an instance, from the choice to the end.
+
+    A context: at its end the place is given back.
+
+    Attributes:
+        instance: the instance.
+        place: where it is.
+        variant: the name of the instance's variant.
+        is_stream: whether a stream has it, or a request.
+    """
+
+    __slots__ = (
+        "_is_cut",
+        "_load",
+        "_moved",
+        "_on_cut",
+        "_router",
+        "_session",
+        "_until",
+        "instance",
+        "is_stream",
+        "place",
+        "variant",
+    )
+
+    def __init__(
+        self,
+        router: Router,
+        chosen: _Chosen,
+        session: StickySession = NO_SESSION,
+        until: float = math.inf,
+        *,
+        is_stream: bool = True,
+    ) -> None:
+        self.is_stream = is_stream
+        self._session = session
+        self._until = until
+        self._router = router
+        self._on_cut: Callable[[], object] | None = None
+        self._is_cut = False
+        self._moved = False
+        self._take(chosen)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.give_back()
+
+    def give_back(self) -> None:
+        """Leave the place; said again, it means nothing."""
+        self._on_cut = None  # whoever has the lease is let go of
+        self._load.give_back(self)
+
+    def unreachable(self) -> None:
+        """Tell that the instance did not take a connection, so that it is looked after."""
+        self._load.on_unreachable()
+
+    def move(self) -> bool:
+        """Go to another instance, once, since this one did not take what came.
+
+        Returns:
+            Whether there was another one of the variant.
+        """
+        self.unreachable()
+        if self._moved:
+            return False
+        self._moved = True
+        other = self._router._other(self)  # noqa: SLF001
+        if other is None:
+            return False
+        self._load.give_back(self)
+        self._take(other)
+        return True
+
+    def answered(self) -> None:
+        """Have the rest of the session that this one belongs to come to this instance too.
+
+        Called once the instance has taken it: what it refuses costs nobody's session its place.
+        """
+        if self._session.id:
+            self.sticks(self._session, self._until)
+
+    def sticks(self, session: StickySession, until: float = math.inf) -> None:
+        """Have what belongs to a session go to this instance.
+
+        Args:
+            session: the session.
+            until: when the session expires, in epoch seconds.
+        """
+        self._router._remember(self, session, until)  # noqa: SLF001
+
+    def ends_by(self, end: Callable[[], object]) -> None:
+        """Have ``end`` called if the instance's time to drain is over before the lease's end."""
+        if self._is_cut:
+            end()
+        else:
+            self._on_cut = end
+
+    def cut(self) -> None:
+        """End what has the place, as soon as it says how."""
+        self._is_cut = True
+        end, self._on_cut = self._on_cut, None
+        if end is not None:
+            end()
+
+    def _take(self, chosen: _Chosen) -> None:
+        self.instance = chosen.instance
+        self.place: Place = chosen.instance.place
+        self.variant = chosen.variant
+        self._is_cut = False
+        # Kept, for the router forgets an instance that is over while places on it are still taken.
+        self._load = chosen.load
+        self._load.take(self)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Chosen:
+    variant: str
+    instance: RoutedInstance
+    load: InstanceLoad
+
+
+@dataclass(slots=True)
+class _Route:
+    """One endpoint, made ready to choose from."""
+
+    variants: tuple[RoutedVariant, ...]
+    #: The one that is chosen where there is only one; None where there are more, or none.
+    only: _Chosen | None = None
+    names: list[str] = field(default_factory=list)  # of those that have instances and a weight
+    marks: list[float] = field(default_factory=list)  # sums of their weights
+    by_variant: dict[str, LeastLoaded[str]] = field(default_factory=dict)
+    by_id: dict[str, _Chosen] = field(default_factory=dict)
+    sessions: StickySessions = field(default_factory=StickySessions)
+
+
+class Router:
+    """Chooses instances, by a table that others keep: first the variant, then who has least open.
+
+    Args:
+        rng: decides ties, and by weights.
+        wall_clock: returns epoch seconds, by which sessions expire.
+    """
+
+    def __init__(
+        self, rng: random.Random | None = None, wall_clock: Callable[[], float] = time.time
+    ) -> None:
+        self._wall_clock = wall_clock
+        self._rng = rng or random.Random()  # noqa: S311 (nobody gains by foretelling it)
+        self._snapshot: RoutingTable | None = None
+        self._routes: dict[str, _Route] = {}
+        self._loads: dict[str, InstanceLoad] = {}
+
+    @property
+    def table(self) -> RoutingTable:
+        """The table by which instances are chosen now; what changes from here on is not in it."""
+        if self._snapshot is None:
+            self._snapshot = {name: route.variants for name, route in self._routes.items()}
+        return self._snapshot
+
+    def variants(self, endpoint: str) -> tuple[RoutedVariant, ...]:
+        """The variants of an endpoint; none if it is not in the table."""
+        route = self._routes.get(endpoint)
+        return () if route is None else route.variants
+
+    def update(self, endpoint: str, variants: tuple[RoutedVariant, ...] | None) -> None:
+        """Choose among other variants of an endpoint from here on; leases stay where they are.
+
+        Costs the same however many other endpoints there are.
+
+        Args:
+            endpoint: its name.
+            variants: as they are now; None if the endpoint is gone.
+        """
+        before = self._routes.get(endpoint)
+        if before is not None:
+            if before.variants == variants:
+                return
+            for chosen in before.by_id.values():
+                chosen.load.among = None
+        if variants is None:
+            self._routes.pop(endpoint, None)
+        else:
+            self._routes[endpoint] = self._ready(variants, before)
+        self._snapshot = None
+
+    def instances_of(self, endpoint: str) -> int:
+        """How many instances of an endpoint take streams and requests now."""
+        return sum(len(each.instances) for each in self.variants(endpoint) if each.weight > 0)
+
+    def load(self, instance: str) -> InstanceLoad:
+        """What is open on an instance, which may have to be in the table yet."""
+        found = self._loads.get(instance)
+        if found is None:
+            found = self._loads[instance] = InstanceLoad(instance)
+        return found
+
+    def forget(self, instance: str) -> None:
+        """Drop what is known of an instance that is over."""
+        self._loads.pop(instance, None)
+
+    def check(self, endpoint: str) -> None:
+        """Refuse an endpoint that is not there.
+
+        Raises:
+            InputValidationError: no endpoint has the name, or it cannot be a name (4-6, 4-7).
+        """
+        self._route(endpoint)
+
+    def lease(
+        self,
+        endpoint: str,
+        variant: str = "",
+        session: StickySession = NO_SESSION,
+        *,
+        is_stream: bool = True,
+    ) -> Lease:
+        """Choose an instance.
+
+        Args:
+            endpoint: the endpoint's name.
+            variant: the only one that will do; empty for any, by their weights.
+            session: what belongs to one that an instance has answered before, as the lease was told
+                (:meth:`Lease.answered`), goes there again, if it is there.
+            is_stream: whether it is for a stream, or for a request.
+
+        Raises:
+            InputValidationError: no endpoint has the name, or it cannot be a name (4-6, 4-7); or
+                the endpoint has no such variant.
+            ServiceUnavailable: no instance takes any now.
+        """
+        route = self._routes.get(endpoint) or self._route(endpoint)
+        until = math.inf
+        known = None
+        if session.id and (sticks := route.sessions.get(session)) is not None:
+            sticks_to, until = sticks
+            known = route.by_id.get(sticks_to) if self._wall_clock() < until else None
+        if known is None or variant not in ("", known.variant):
+            known = (None if variant else route.only) or self._choose(endpoint, route, variant)
+            until = math.inf
+        return Lease(self, known, session, until, is_stream=is_stream)
+
+    def forget_session(self, endpoint: str, session: StickySession) -> None:
+        """Let a session that is over go to any instance, should its id be seen again."""
+        route = self._routes.get(endpoint)
+        if route is not None:
+            route.sessions.forget(session)
+
+    def _route(self, endpoint: str) -> _Route:
+        check_name(endpoint)
+        route = self._routes.get(endpoint)
+        if route is None:
+            raise UnknownEndpoint(f"there is no endpoint {endpoint!r}")
+        return route
+
+    def _choose(self, endpoint: str, route: _Route, variant: str) -> _Chosen:
+        if variant:
+            wanted = self._variant(route, variant)
+            if not wanted.instances:
+                raise _absent(endpoint, [wanted])
+        elif len(route.names) == 1:
+            variant = route.names[0]
+        elif not route.names:
+            raise _absent(endpoint, route.variants)
+        else:
+            mark = self._rng.random() * route.marks[-1]
+            variant = route.names[bisect(route.marks, mark, hi=len(route.marks) - 1)]
+        instance = route.by_variant[variant].choose()
+        assert instance is not None, "the variant has some"
+        return route.by_id[instance]
+
+    @staticmethod
+    def _variant(route: _Route, name: str) -> RoutedVariant:
+        for each in route.variants:
+            if each.name == name:
+                return each
+        known = ", ".join(repr(each.name) for each in route.variants)
+        raise InputValidationError(
+            f"the endpoint has no variant {name!r}; it has {known}", "VariantNotFound"
+        )
+
+    def _ready(self, variants: tuple[RoutedVariant, ...], before: _Route | None) -> _Route:
+        route = _Route(variants)
+        if before is not None:
+            route.sessions = before.sessions
+        for variant in variants:
+            least = route.by_variant[variant.name] = LeastLoaded(self._rng)
+            for instance in variant.instances:
+                load = self.load(instance.id)
+                # Of an only one it is the same how much is open on it.
+                load.among = least if len(variant.instances) > 1 else None
+                least.has(instance.id, len(load.leases))
+                route.by_id[instance.id] = _Chosen(variant.name, instance, load)
+        heard = [each for each in variants if each.instances and each.weight > 0]
+        route.names = [each.name for each in heard]
+        route.marks = list(accumulate(each.weight for each in heard))
+        if len(heard) == 1 and len(heard[0].instances) == 1:
+            route.only = route.by_id[heard[0].instances[0].id]
+        return route
+
+    # --- From a lease ----------------------------------------------------------------------------
+
+    def _remember(self, lease: Lease, session: StickySession, until: float) -> None:
+        route = self._routes.get(lease.place.endpoint)
+        if route is not None:
+            route.sessions.remember(session, lease.instance.id, until)
+
+    def _other(self, lease: Lease) -> _Chosen | None:
+        route = self._routes.get(lease.place.endpoint)
+        least = None if route is None else route.by_variant.get(lease.variant)
+        if route is None or least is None:
+            return None
+        other = least.choose(but=lease.instance.id)
+        return None if other is None else route.by_id[other]
+
+
+def _absent(endpoint: str, variants: Iterable[RoutedVariant]) -> ServiceUnavailable:
+    """No instance takes what came: clients hear why, and nothing of the machines."""
+    why = "; ".join(
+        f"variant {each.name!r}: {each.trouble or 'its weight is 0'}" for each in variants
+    )
+    return ServiceUnavailable(f"no instance of endpoint {endpoint!r} is in service: {why}")

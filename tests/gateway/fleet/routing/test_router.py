@@ -1,0 +1,239 @@
+"""partway.gateway.fleet.routing.router: which instance a stream or request goes to."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import pytest
+
+from partway.gateway.dialling import Address
+from partway.gateway.fleet.endpoint import Place
+from partway.gateway.fleet.routing.router import RoutedInstance, RoutedVariant, Router
+from partway.gateway.fleet.routing.sticky_sessions import StickySession
+from partway.gateway.fleet.stream_policy import StreamPolicy
+from partway.protocol.errors import InputValidationError, ServiceUnavailable
+
+POLICY = StreamPolicy()
+
+
+def variant(name, *ids, weight=1.0, trouble=""):
+    instances = tuple(
+        RoutedInstance(each, Place("e", Address("h", number), POLICY, name))
+        for number, each in enumerate(ids)
+    )
+    return RoutedVariant(name, weight, instances, trouble)
+
+
+def router(*variants):
+    made = Router(random.Random(3))
+    made.update("e", variants)
+    return made
+
+
+@pytest.mark.clause("4-6")
+@pytest.mark.parametrize("name", ["c", "E", "b1", "a" * 63, "a--b"])
+def test_an_unknown_endpoint_is_the_callers_mistake(name):
+    with pytest.raises(InputValidationError) as caught:
+        router(variant("A", "a")).check(name)
+    assert caught.value.status == 400
+    assert caught.value.members["ErrorCode"] == "EndpointNotFound"
+    assert repr(name) in caught.value.message
+
+
+def test_who_has_least_open_has_the_next():
+    on = router(variant("A", "a", "b", "c"))
+    leases = [on.lease("e") for _ in range(7)]
+    assert sorted(Counter(each.instance.id for each in leases).values()) == [2, 2, 3]
+    for each in leases:
+        if each.instance.id == "b":
+            each.__exit__(None, None, None)
+    assert {on.lease("e").instance.id for _ in range(2)} == {"b"}
+
+
+def test_a_place_is_given_back_once():
+    on = router(variant("A", "a"))
+    with on.lease("e") as lease:
+        assert on.load("a").leases == {lease}
+    lease.__exit__(None, None, None)
+    assert not on.load("a").leases
+    assert on.load("a").served == 1
+
+
+def test_variants_have_their_shares():
+    on = router(variant("A", "a", weight=3.0), variant("B", "b", weight=1.0))
+    seen = Counter(on.lease("e").variant for _ in range(4000))
+    assert seen["A"] == pytest.approx(3000, abs=120)
+
+
+def test_a_variant_that_is_asked_for_goes_before_weights():
+    on = router(variant("A", "a"), variant("B", "b", weight=0.0))
+    assert {on.lease("e").variant for _ in range(20)} == {"A"}
+    assert on.lease("e", "B").instance.id == "b"
+    with pytest.raises(InputValidationError, match="no variant 'C'; it has 'A', 'B'") as caught:
+        on.lease("e", "C")
+    assert caught.value.members["ErrorCode"] == "VariantNotFound"
+
+
+def test_a_variant_without_instances_has_no_share():
+    on = router(variant("A", trouble="its instances are being started"), variant("B", "b"))
+    assert {on.lease("e").variant for _ in range(20)} == {"B"}
+    with pytest.raises(ServiceUnavailable, match="variant 'A': its instances are being started"):
+        on.lease("e", "A")
+
+
+def test_where_there_is_nobody_the_reasons_are_told():
+    on = router(variant("A", trouble="its instances do not start"), variant("B", "b", weight=0))
+    with pytest.raises(ServiceUnavailable) as caught:
+        on.lease("e")
+    assert caught.value.status == 503
+    assert caught.value.message == (
+        "no instance of endpoint 'e' is in service: variant 'A': its instances do not start; "
+        "variant 'B': its weight is 0"
+    )
+
+
+def test_an_only_one_that_gets_company_is_known_by_what_is_open_on_it():
+    on = router(variant("A", "a"))
+    on.lease("e")
+    kept = on.lease("e")
+    on.update("e", (variant("A", "a", "b"),))
+    assert [on.lease("e").instance.id for _ in range(2)] == ["b", "b"]
+    kept.give_back()
+    assert on.lease("e").instance.id == "a"
+
+
+class TestMoving:
+    def test_once_and_to_another(self):
+        on = router(variant("A", "a", "b"), variant("B", "c"))
+        lease = on.lease("e", "A")
+        first = lease.instance.id
+        failed = []
+        on.load(first).on_unreachable = lambda: failed.append(first)
+        assert lease.move()
+        assert {first, lease.instance.id} == {"a", "b"}
+        assert failed == [first]
+        assert not on.load(first).leases
+        assert on.load(lease.instance.id).leases == {lease}
+        assert not lease.move()
+
+    def test_not_where_there_is_no_other(self):
+        on = router(variant("A", "a"), variant("B", "c"))
+        lease = on.lease("e", "A")
+        assert not lease.move()
+        assert on.load("a").leases == {lease}
+
+    def test_to_one_that_came_meanwhile(self):
+        on = router(variant("A", "a"))
+        lease = on.lease("e")
+        on.update("e", (variant("A", "b"),))
+        assert lease.move()
+        assert lease.instance.id == "b"
+        assert not on.load("a").leases
+
+
+class TestCutting:
+    def test_what_is_open_is_told_once(self):
+        on = router(variant("A", "a"))
+        lease, told = on.lease("e"), []
+        lease.ends_by(lambda: told.append("end"))
+        on.load("a").cut()
+        on.load("a").cut()
+        assert told == ["end"]
+
+    def test_what_has_not_said_how_is_told_when_it_does(self):
+        on = router(variant("A", "a"))
+        lease, told = on.lease("e"), []
+        on.load("a").cut()
+        lease.ends_by(lambda: told.append("end"))
+        assert told == ["end"]
+
+
+S = StickySession("owner", "s")
+
+
+def seen(on, session, variant=""):
+    """The instance that what belongs to a session goes to, and answers."""
+    with on.lease("e", variant, session) as lease:
+        lease.answered()
+        return lease.instance.id
+
+
+class TestSessions:
+    def test_the_same_session_has_the_same_instance(self):
+        on = router(variant("A", *"abcdefgh"))
+        first = seen(on, S)
+        assert {on.lease("e", session=S).instance.id for _ in range(20)} == {first}
+        others = [StickySession("owner", str(n)) for n in range(20)]
+        assert len({on.lease("e", session=each).instance.id for each in others}) > 1
+
+    def test_the_same_id_of_another_owner_is_another_session(self):
+        on = router(variant("A", "a", "b"))
+        on.lease("e", session=S).answered()
+        on.load("a").leases.clear()
+        assert on._routes["e"].sessions.get(S) is not None
+        assert on._routes["e"].sessions.get(S._replace(owner="other")) is None
+
+    def test_what_no_instance_has_answered_is_not_remembered(self):
+        on = router(variant("A", "a", "b"))
+        for _ in range(20):
+            on.lease("e", session=S)
+        on.lease("e").answered()
+        assert len(on._routes["e"].sessions) == 0
+
+    def test_another_one_when_that_is_gone(self):
+        on = router(variant("A", "a"))
+        seen(on, S)
+        on.update("e", (variant("A", "b"),))
+        assert on.lease("e", session=S).instance.id == "b"
+
+    def test_a_variant_goes_before_a_session(self):
+        on = router(variant("A", "a", weight=1.0), variant("B", "b", weight=0))
+        assert (seen(on, S), seen(on, S, "B")) == ("a", "b")
+
+    def test_one_that_the_instance_began(self):
+        on = router(variant("A", *"abcdefgh"))
+        lease = on.lease("e")
+        lease.sticks(S)
+        assert {on.lease("e", session=S).instance.id for _ in range(9)} == {lease.instance.id}
+
+    def test_one_that_has_expired_or_was_closed_may_go_anywhere(self):
+        now = 1000.0
+        on = Router(random.Random(1), lambda: now)
+        on.update("e", (variant("A", *"abcdefgh"),))
+        on.lease("e").sticks(S, 1060.0)
+        first = on.lease("e", session=S)
+        first.answered()
+        now = 1059.0
+        assert on.lease("e", session=S).instance.id == first.instance.id
+        now = 1060.0
+        again = on.lease("e", session=S)
+        assert again.instance.id != first.instance.id
+        again.answered()
+        assert on.lease("e", session=S).instance.id == again.instance.id
+        on.forget_session("e", S)
+        on.forget_session("nobody", S)
+        assert on.lease("e", session=S).instance.id != again.instance.id
+
+
+def test_a_table_that_was_taken_stays_as_it_was():
+    one, other = variant("A", "a"), variant("B", "b")
+    on = router(one)
+    before = on.table
+    assert before is on.table
+    on.update("e", (one,))  # nothing is otherwise
+    assert before is on.table
+    on.update("f", (other,))
+    assert (before, on.table) == ({"e": (one,)}, {"e": (one,), "f": (other,)})
+    assert (on.variants("f"), on.variants("g")) == ((other,), ())
+
+
+def test_another_table_leaves_open_places_where_they_are():
+    on = router(variant("A", "a", "b"))
+    lease = on.lease("e")
+    on.update("e", (variant("A", "a", "b", "c"),))
+    assert {on.lease("e").instance.id for _ in range(2)} == {"a", "b", "c"} - {lease.instance.id}
+    on.update("e", None)
+    lease.__exit__(None, None, None)
+    with pytest.raises(InputValidationError):
+        on.lease("e")
