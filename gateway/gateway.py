@@ -44,7 +44,7 @@ from partway.gateway.operations.status import Status
 from partway.gateway.process_metrics import ProcessMetrics
 from partway.gateway.quota import Quota, QuotaLimits
 from partway.gateway.service import Service
-from partway.gateway.settings import Settings
+from partway.gateway.settings.settings import Settings
 from partway.gateway.storage.disk_recovery import NEEDS_DISK, DiskRecovery, DiskStep
 from partway.gateway.storage.file_threads import on_thread
 from partway.gateway.storage.store.memory import MemoryStore

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from partway.gateway.http.routes import Route
-    from partway.gateway.settings import Settings
+    from partway.gateway.settings.settings import Settings
     from partway.gateway.storage.disk_recovery import DiskStep
 
 

@@ -9,7 +9,7 @@ import tomllib
 import pytest
 
 from partway.gateway.configuration.messages import SettingsError
-from partway.gateway.settings import load
+from partway.gateway.settings.settings import load
 from partway.gateway.tls.local_ca import default_directory
 from tests.conftest import ROOT
 from tests.dockerfiles import Instruction, Recipe, departures

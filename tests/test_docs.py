@@ -39,13 +39,13 @@ from partway.gateway.cli import (
     serve,
     transform,
 )
-from partway.gateway.endpoint_settings.tables import BESIDE, EndpointTable, VariantTable
 from partway.gateway.fleet.metrics import FleetMetrics
 from partway.gateway.fleet.states import InstanceState, diagram
 from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.process_metrics import ProcessMetrics
 from partway.gateway.requests.metrics import RequestMetrics
-from partway.gateway.settings import Settings, load
+from partway.gateway.settings.endpoint_tables import BESIDE, EndpointTable, VariantTable
+from partway.gateway.settings.settings import Settings, load
 from partway.gateway.streams.ends import Cause, Ending
 from partway.gateway.streams.metrics import Metrics
 from partway.gateway.streams.session import Counts

@@ -73,7 +73,7 @@ def test_a_module_that_is_not_there():
 #: one endpoint from its start to its end. Prints the names of our modules that are imported then.
 ATTACHED = """
 import asyncio, sys
-from partway.gateway import settings
+from partway.gateway.settings import settings
 from partway.gateway.clock import LoopClock
 from partway.gateway.fleet.fleet import Fleet
 from partway.gateway.fleet.provisions import Provisions
@@ -108,7 +108,7 @@ print(*(name for name in sys.modules if name.startswith("partway.")))
 #: and files of settings.
 NOT_NEEDED = (
     "partway.gateway.configuration.toml_bounds",
-    "partway.gateway.endpoint_settings.reading",
+    "partway.gateway.settings.endpoint_reader",
     "partway.gateway.fleet.processes.child",
     "partway.gateway.fleet.gpus",
     "partway.gateway.fleet.launched_provisions",

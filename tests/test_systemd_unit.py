@@ -8,7 +8,7 @@ import signal
 import pytest
 
 from partway.gateway.fleet.limits import KILL_TIMEOUT, OUTPUT_CLOSE_TIMEOUT, STOP_GRACE
-from partway.gateway.settings import Settings
+from partway.gateway.settings.settings import Settings
 from partway.gateway.storage.store.limits import STORE_CLOSE_TIMEOUT
 from tests.conftest import ROOT
 

@@ -9,7 +9,7 @@ import pytest
 
 from partway.container.cli.environment import VARIABLES as OF_CONTAINERS
 from partway.documentation import page
-from partway.gateway.settings import VARIABLES as OF_THE_GATEWAY
+from partway.gateway.settings.settings import VARIABLES as OF_THE_GATEWAY
 from partway.variables import unknown_variables
 from tests.container.cli.commands import PATIENCE, environment
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from partway.documentation import page
-from partway.gateway import settings
 from partway.gateway.cli import COMMANDS
 from partway.gateway.cli.process import (
     descriptors_of,
@@ -22,7 +21,8 @@ from partway.gateway.fleet.endpoint import places
 from partway.gateway.fleet.launchers.process import Command, free_port
 from partway.gateway.fleet.processes.leash import Leash
 from partway.gateway.gateway import Gateway
-from partway.gateway.settings import Settings
+from partway.gateway.settings import settings
+from partway.gateway.settings.settings import Settings
 from partway.gateway.workbench.dev.changes import Changes, WatchFailed
 from partway.gateway.workbench.dev.page import Page
 from partway.gateway.workbench.dev.supervisor import Supervisor

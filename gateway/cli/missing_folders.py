@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from partway.gateway.clock import Clock
-from partway.gateway.settings import Settings
+from partway.gateway.settings.settings import Settings
 from partway.gateway.storage.file_threads import on_thread
 from partway.gateway.storage.files import is_folder
 from partway.gateway.storage.limits import MODEL_DATA_LOOK_TIMEOUT

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, Final, TypeVar
 
 from partway.gateway.requests.limits import MAX_IDLE_CONNECTIONS
-from partway.gateway.settings import Settings
+from partway.gateway.settings.settings import Settings
 from partway.gateway.waiting import before
 from partway.log_lines import LogLine
 

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from partway.documentation import page
-from partway.gateway import settings
 from partway.gateway.access.authentication import AuthenticatorError
 from partway.gateway.cli import COMMANDS
 from partway.gateway.cli.missing_folders import tell_missing_folders
@@ -45,8 +44,9 @@ from partway.gateway.limits import (
     THREAD_SWITCH_INTERVAL,
 )
 from partway.gateway.operations.admin import AdminSocket
-from partway.gateway.reloading import Reloading
-from partway.gateway.settings import Settings
+from partway.gateway.settings import settings
+from partway.gateway.settings.settings import Settings
+from partway.gateway.settings_reload import Reloading
 from partway.gateway.storage.data_directory import (
     DataDirectory,
     DataDirectoryError,

@@ -12,7 +12,7 @@ from pathlib import Path
 from partway.gateway.apis.control import manifest as control
 from partway.gateway.clock import LoopClock
 from partway.gateway.operations.admin import AdminSocket
-from partway.gateway.settings import Settings
+from partway.gateway.settings.settings import Settings
 from partway.gateway.storage.data_directory import (
     DataDirectory,
     DataDirectoryError,

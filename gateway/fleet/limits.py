@@ -1,6 +1,6 @@
 """Every limit that the fleet alone has, named, with its unit and its precedent.
 
-Those an operator may change are defaults: ``partway.gateway.settings`` starts from them. Sizes are
+Those an operator may change are defaults: ``partway.gateway.settings.settings`` starts from them. Sizes are
 bytes, times are seconds. What the rest of the gateway has is in :mod:`partway.gateway.limits`.
 """
 

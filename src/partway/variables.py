@@ -56,7 +56,7 @@ def unknown_variables(environment: Mapping[str, str], own: Collection[str] = ())
 def _of_all() -> Iterator[frozenset[str]]:
     """The variables of the flags, of the gateway and of containers; each loaded when asked for."""
     yield _OF_FLAGS
-    from partway.gateway.settings import VARIABLES as OF_THE_GATEWAY
+    from partway.gateway.settings.settings import VARIABLES as OF_THE_GATEWAY
 
     yield OF_THE_GATEWAY
     from partway.container.cli.environment import VARIABLES as OF_CONTAINERS

@@ -27,7 +27,7 @@ from partway.gateway.fleet.output.capture import OutputFolder
 from partway.gateway.fleet.provisions import Provisions
 from partway.gateway.gateway import Gateway
 from partway.gateway.http.routes import Access, Leave
-from partway.gateway.settings import Settings
+from partway.gateway.settings.settings import Settings
 from partway.gateway.storage.store.memory import MemoryStore
 from partway.gateway.streams.bidirectional import BidirectionalStream
 from tests.frame_factory import TEXT, close, frame

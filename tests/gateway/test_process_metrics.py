@@ -16,7 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 import partway
 from partway.gateway import process_metrics
 from partway.gateway.process_metrics import ProcessMetrics
-from partway.gateway.settings import Settings
+from partway.gateway.settings.settings import Settings
 from tests.processes import running
 
 

@@ -16,7 +16,7 @@ from partway.gateway.fleet.endpoint import Endpoint, Program, Variant
 from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.gateway import Gateway
 from partway.gateway.service import Service
-from partway.gateway.settings import Settings
+from partway.gateway.settings.settings import Settings
 from tests.wire.peers import soon
 
 ENDS = ("close_to_new", "drain", "stop", "aclose")

@@ -22,7 +22,7 @@ from partway.gateway.dialling import Address
 from partway.gateway.fleet.endpoint import Endpoint
 from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.gateway import Gateway
-from partway.gateway.settings import Settings
+from partway.gateway.settings.settings import Settings
 from tests.frame_factory import CLOSE, close
 from tests.interop.aws_sdk import REGION
 from tests.interop.js_sdk import JsClient, JsStream, Recorder, installed

@@ -27,7 +27,7 @@ from partway.gateway.dialling import Address
 from partway.gateway.fleet.endpoint import Endpoint
 from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.gateway import Gateway
-from partway.gateway.settings import Settings
+from partway.gateway.settings.settings import Settings
 from partway.gateway.tls.local_ca import LocalCa, default_names
 from tests.frame_factory import BINARY, CLOSE, CONTINUATION, TEXT, close, frame
 from tests.interop.aws_sdk import REGION, Key, Sdk

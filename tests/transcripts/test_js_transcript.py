@@ -18,7 +18,7 @@ from partway.gateway.dialling import Address
 from partway.gateway.fleet.endpoint import Endpoint
 from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.gateway import Gateway
-from partway.gateway.settings import Settings
+from partway.gateway.settings.settings import Settings
 from partway.protocol.errors import InvalidSignature
 from partway.protocol.signatures.payload_hashes import payload_hash_of_stream
 from partway.protocol.signatures.verification import read_claim, verify

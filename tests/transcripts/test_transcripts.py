@@ -23,7 +23,7 @@ from partway.gateway.dialling import Address
 from partway.gateway.fleet.endpoint import Endpoint
 from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.gateway import Gateway
-from partway.gateway.settings import Settings
+from partway.gateway.settings.settings import Settings
 from partway.protocol.event_stream.part_headers import EventFault
 from partway.protocol.event_stream.reader import RequestEvents
 from partway.protocol.parts import InputEnd, PayloadPart

@@ -26,7 +26,7 @@ from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.gateway import Gateway
 from partway.gateway.http.http2.stream import Http2Stream
 from partway.gateway.limits import HTTP2_ENCODER_TABLE, HTTP2_MAX_UNSENT, METRICS_AGE
-from partway.gateway.settings import Settings
+from partway.gateway.settings.settings import Settings
 from partway.protocol import limits
 from partway.protocol.limits import KIB, MIB
 from partway.protocol.token_buckets import TokenBucket

@@ -21,7 +21,7 @@ from partway.gateway.apis.asynchronous.waiting_requests import WaitingLimits
 from partway.gateway.apis.asynchronous.worker import AsyncWorker
 from partway.gateway.clock import Clock
 from partway.gateway.operations.invocations import Invocations
-from partway.gateway.settings import Settings
+from partway.gateway.settings.settings import Settings
 from partway.gateway.storage.places.local_roots import LocalRoots
 from partway.gateway.storage.store.store import Store, StoreUnavailable
 

@@ -22,7 +22,7 @@ from partway.gateway.storage.places.local_roots import LocalRoots
 
 if TYPE_CHECKING:
     from partway.gateway.gateway import Gateway
-    from partway.gateway.settings import Settings
+    from partway.gateway.settings.settings import Settings
 
 
 class ControlApi(Service):

@@ -21,7 +21,7 @@ from partway.gateway.clock import Clock
 from partway.gateway.fleet.endpoint import Endpoint
 from partway.gateway.fleet.fleet import Fleet, FleetStopping
 from partway.gateway.fleet.status import EndpointState, EndpointStatus
-from partway.gateway.settings import Settings
+from partway.gateway.settings.settings import Settings
 from partway.gateway.waiting import time_limit
 from partway.log_lines import LogLine
 from partway.protocol.errors import ApiError

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from partway.gateway.apis.manifest import Manifest
-from partway.gateway.endpoint_settings.callers import OF_THE_PLATFORM
+from partway.gateway.settings.caller_permissions import OF_THE_PLATFORM
 
 
 @dataclass(frozen=True)

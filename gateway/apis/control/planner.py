@@ -11,7 +11,7 @@ from partway.gateway.apis.control.errors import ValidationException
 from partway.gateway.clock import Clock
 from partway.gateway.fleet.endpoint import Endpoint
 from partway.gateway.fleet.gpus import gpus_of_this_machine
-from partway.gateway.settings import Settings
+from partway.gateway.settings.settings import Settings
 from partway.gateway.storage.file_threads import on_thread
 from partway.gateway.storage.limits import MODEL_DATA_LOOK_TIMEOUT
 from partway.gateway.storage.places.local_roots import LocalRoots

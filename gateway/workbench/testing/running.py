@@ -35,7 +35,7 @@ from partway.gateway.fleet.endpoint import Attached, Endpoint
 from partway.gateway.fleet.limits import MAX_INSTANCES
 from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.gateway import Gateway, Listening
-from partway.gateway.settings import Settings, changed_policy
+from partway.gateway.settings.settings import Settings, changed_policy
 from partway.gateway.tls.context import server_context
 from partway.gateway.tls.local_ca import LocalCa
 from partway.gateway.workbench.intermediary.dialler import InterposingDialler

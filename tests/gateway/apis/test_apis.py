@@ -13,7 +13,7 @@ from partway.gateway.apis.manifests import MANIFESTS, NAMES
 from partway.gateway.apis.openapi.document import document
 from partway.gateway.gateway import Gateway
 from partway.gateway.http.routes import find
-from partway.gateway.settings import Settings
+from partway.gateway.settings.settings import Settings
 from partway.protocol.errors import NotFound
 
 OFF = "ApiSwitchedOff"
@@ -108,7 +108,7 @@ def test_one_that_is_off_is_not_imported():
     program = """
 import asyncio, sys
 from partway.gateway.gateway import Gateway
-from partway.gateway.settings import Settings
+from partway.gateway.settings.settings import Settings
 async def make():
     Gateway(Settings(apis=frozenset()))
 asyncio.run(make())

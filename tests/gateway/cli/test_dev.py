@@ -21,11 +21,11 @@ import pytest
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect as websocket
 
-from partway.gateway import settings
 from partway.gateway.cli.dev import develop
 from partway.gateway.cli.main import main
 from partway.gateway.client import ModelStreamFailed, PartwayError, PlatformStreamFailed, connect
 from partway.gateway.fleet.launchers.process import Command
+from partway.gateway.settings import settings
 from partway.gateway.workbench.dev.changes import Changes
 from tests.conftest import ROOT
 

@@ -8,7 +8,7 @@ import pytest
 
 from partway.gateway.cli.process import descriptors_of, raise_descriptor_limit
 from partway.gateway.requests.limits import MAX_IDLE_CONNECTIONS
-from partway.gateway.settings import Settings
+from partway.gateway.settings.settings import Settings
 
 
 def test_each_connection_is_a_descriptor():

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from partway.gateway.cli.serve_arguments import add_arguments
-from partway.gateway.settings import Settings
+from partway.gateway.settings.settings import Settings
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 
 from partway.gateway.cli.serve_data import opened_store
 from partway.gateway.clock import LoopClock
-from partway.gateway.settings import Settings
+from partway.gateway.settings.settings import Settings
 from partway.gateway.storage.data_directory import DataDirectory
 from partway.gateway.storage.store.sqlite import SqliteStore
 from partway.gateway.storage.store.store import Record

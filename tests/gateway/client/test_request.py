@@ -25,7 +25,7 @@ from partway.gateway.dialling import Address
 from partway.gateway.fleet.endpoint import Endpoint
 from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.gateway import Gateway
-from partway.gateway.settings import Settings
+from partway.gateway.settings.settings import Settings
 from partway.gateway.tls.context import TlsFiles, server_context
 from partway.protocol.signatures.verification import EventSigner
 from tests.frame_factory import TEXT, close, frame

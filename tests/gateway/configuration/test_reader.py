@@ -312,7 +312,7 @@ def test_any_value_is_taken_or_refused_with_the_one_exception(tmp_path_factory, 
 def test_nothing_of_pydantic_is_imported_before_a_value_is_checked():
     """It takes longer than all else that some commands do."""
     code = (
-        "import sys, partway.gateway.settings, partway.gateway.access.principals;"
+        "import sys, partway.gateway.settings.settings, partway.gateway.access.principals;"
         "import partway.gateway.workbench.intermediary.faults_file;"
         "import partway.gateway.workbench.testing.container_file;"
         "sys.exit(any(name.startswith('pydantic') for name in sys.modules))"
@@ -323,7 +323,7 @@ def test_nothing_of_pydantic_is_imported_before_a_value_is_checked():
 def test_flags_and_variables_are_checked_without_pydantic_but_for_its_core():
     """It takes a tenth of a gateway's start."""
     code = (
-        "import sys; from pathlib import Path; from partway.gateway.settings import load;"
+        "import sys; from pathlib import Path; from partway.gateway.settings.settings import load;"
         "load({'port': 0, 'data_dir': Path('/x'), 'auth': 'none', 'endpoints': ('a=b',)},"
         "     {'PARTWAY_LIFETIME': '2', 'PARTWAY_LOG_LEVEL': 'debug'});"
         "sys.exit('pydantic' in sys.modules)"

@@ -19,7 +19,7 @@ from partway.gateway.fleet.launchers.engine_request import (
 )
 from partway.gateway.fleet.provisions import Provisions
 from partway.gateway.gateway import Gateway
-from partway.gateway.settings import Settings
+from partway.gateway.settings.settings import Settings
 from tests.gateway.fleet.launchers.fake_engine import FakeEngine
 from tests.gateway.fleet.processes import eventually, soon
 from tests.gateway.streams.fakes import FakeClock

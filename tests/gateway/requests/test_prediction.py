@@ -12,7 +12,7 @@ from partway.gateway.requests.prediction import (
     TensorTable,
     is_route,
 )
-from partway.gateway.settings import load
+from partway.gateway.settings.settings import load
 
 
 @pytest.fixture(autouse=True)

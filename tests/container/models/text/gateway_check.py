@@ -13,7 +13,7 @@ from partway.gateway.dialling import Address
 from partway.gateway.fleet.endpoint import Endpoint
 from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.gateway import Gateway
-from partway.gateway.settings import Settings
+from partway.gateway.settings.settings import Settings
 from tests.container.models.text.tiny import make_chain
 
 #: Bytes of which none comes twice: each has one successor.

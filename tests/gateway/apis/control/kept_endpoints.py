@@ -12,7 +12,7 @@ from partway.gateway.apis.control.model_data_permission import ModelDataLeave
 from partway.gateway.apis.control.resources import Resource, Resources
 from partway.gateway.arns import Arns
 from partway.gateway.fleet.endpoint import Program
-from partway.gateway.settings import Settings
+from partway.gateway.settings.settings import Settings
 from partway.gateway.storage.store.memory import MemoryStore
 from partway.gateway.storage.store.store import StoreError
 from tests.gateway.apis.control.deployed import a_config, a_model, a_variant

@@ -10,7 +10,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from partway.gateway.gateway import Gateway
-from partway.gateway.settings import Settings
+from partway.gateway.settings.settings import Settings
 from partway.gateway.storage.store.memory import MemoryStore
 from partway.gateway.storage.store.store import StoreError
 from tests.gateway.apis.aws_client import ARN, PRINCIPALS, READING, sagemaker, send, signed

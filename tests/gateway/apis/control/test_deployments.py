@@ -17,7 +17,7 @@ from partway.gateway.arns import Arns
 from partway.gateway.fleet.endpoint import DEFAULT_VARIANT, Endpoint, Program, Variant
 from partway.gateway.fleet.fleet import FleetStopping
 from partway.gateway.fleet.stream_policy import StreamPolicy
-from partway.gateway.settings import Settings
+from partway.gateway.settings.settings import Settings
 from tests.gateway.apis.control.kept_endpoints import ApiGateway
 from tests.gateway.fleet.fakes import turns
 

@@ -18,7 +18,7 @@ from partway.gateway.fleet.endpoint import Endpoint, Variant
 from partway.gateway.fleet.fleet import FleetStopping
 from partway.gateway.fleet.limits import SLOW_START_TOLD_AFTER
 from partway.gateway.fleet.stream_policy import StreamPolicy
-from partway.gateway.settings import Settings
+from partway.gateway.settings.settings import Settings
 from partway.protocol.errors import AccessDenied
 from tests.gateway.apis.control.deployed import a_config, a_model, a_variant
 from tests.gateway.apis.control.kept_endpoints import CHAT, ApiGateway

@@ -12,7 +12,7 @@ from partway.gateway.apis.control.resources import Resource
 from partway.gateway.dialling import Address
 from partway.gateway.fleet.endpoint import Attached, Endpoint, Program, Variant
 from partway.gateway.fleet.stream_policy import StreamPolicy
-from partway.gateway.settings import Settings
+from partway.gateway.settings.settings import Settings
 from tests.gateway.apis.control.deployed import a_config, a_variant
 from tests.gateway.apis.control.kept_endpoints import CHAT, ApiGateway
 from tests.gateway.apis.transform_jobs.transforming import Jobs

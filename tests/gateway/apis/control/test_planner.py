@@ -12,7 +12,7 @@ from partway.gateway.apis.control import planner as planning_module
 from partway.gateway.apis.control.endpoint_plans import planned
 from partway.gateway.apis.control.errors import ValidationException
 from partway.gateway.apis.control.planner import Planning
-from partway.gateway.settings import Settings
+from partway.gateway.settings.settings import Settings
 from partway.gateway.storage.limits import MODEL_DATA_LOOK_TIMEOUT, WORK_STOP_TIMEOUT
 from partway.protocol.errors import ServiceUnavailable
 from tests.gateway.apis.control.deployed import a_config, a_model, a_plan

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from partway.gateway.apis.control.errors import ValidationException
-from partway.gateway.settings import Settings
+from partway.gateway.settings.settings import Settings
 from tests.gateway.apis.kubernetes.served import (
     ENDPOINTS,
     MERGE,

@@ -12,7 +12,7 @@ from partway.gateway.apis.openapi.descriptions import DESCRIPTIONS, ELSEWHERE
 from partway.gateway.apis.openapi.document import described, document, is_elsewhere
 from partway.gateway.gateway import Gateway
 from partway.gateway.http.routes import Access, Route
-from partway.gateway.settings import Settings
+from partway.gateway.settings.settings import Settings
 
 pytestmark = pytest.mark.usefixtures("anyio_backend")
 

@@ -28,7 +28,7 @@ from partway.gateway.fleet.fleet import Fleet
 from partway.gateway.fleet.limits import MAX_LAUNCHED_CONTAINERS
 from partway.gateway.fleet.provisions import Provisions
 from partway.gateway.fleet.routing.router import Router
-from partway.gateway.settings import Settings
+from partway.gateway.settings.settings import Settings
 from partway.gateway.storage.data_directory import DataDirectory
 from partway.gateway.storage.places.local_roots import LocalRoots
 from partway.gateway.storage.store.store import Store

@@ -10,7 +10,7 @@ from typing import Literal
 from partway.gateway.fleet.endpoint import Endpoint
 from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.gateway import Gateway
-from partway.gateway.settings import Settings
+from partway.gateway.settings.settings import Settings
 from partway.gateway.workbench.conformance.check import Check
 from partway.gateway.workbench.conformance.platform.checks import ALL
 from partway.gateway.workbench.conformance.platform.container import InstrumentedContainer

@@ -1,4 +1,4 @@
-"""partway.gateway.changed_settings: what of changed settings a gateway that runs can take."""
+"""partway.gateway.settings.changes: what of changed settings a gateway that runs can take."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from partway.gateway.changed_settings import SettingsChanges, compare
-from partway.gateway.settings import Settings, load
+from partway.gateway.settings.changes import SettingsChanges, compare
+from partway.gateway.settings.settings import Settings, load
 from partway.gateway.tls.local_ca import LocalCa
 
 BEFORE = """

@@ -1,4 +1,4 @@
-"""partway.gateway.settings: where a value comes from, and what is said of a wrong one."""
+"""partway.gateway.settings.settings: where a value comes from, and what is said of a wrong one."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from partway.gateway.apis.manifests import NAMES
 from partway.gateway.configuration.messages import SettingsError
 from partway.gateway.dialling import Address, is_loopback
-from partway.gateway.endpoint_settings.tables import InstanceTable
 from partway.gateway.fleet.endpoint import Endpoint, InstanceTimes, places
 from partway.gateway.fleet.stream_policy import StreamPolicy
-from partway.gateway.settings import VARIABLES, Settings, changed_policy, load
+from partway.gateway.settings.endpoint_tables import InstanceTable
+from partway.gateway.settings.settings import VARIABLES, Settings, changed_policy, load
 from partway.gateway.tls.local_ca import LocalCa
 from partway.gateway.tls.trust import Trust
 from partway.protocol.limits import MAX_PART_BYTES

@@ -1,4 +1,4 @@
-"""partway.gateway.endpoint_settings.tables: what is said of a value that is not what it must be."""
+"""partway.gateway.settings.endpoint_tables: what is said of a value that is not what it must be."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from partway.gateway.configuration.messages import SettingsError
-from partway.gateway.settings import load
+from partway.gateway.settings.settings import load
 from tests.gateway.configuration.documents import as_toml
 
 SECONDS = "a finite number of seconds above 0 and at most 86400"

@@ -1,11 +1,11 @@
-"""partway.gateway.endpoint_settings.callers: what the settings let callers of the API have."""
+"""partway.gateway.settings.caller_permissions: what the settings let callers of the API have."""
 
 from __future__ import annotations
 
 import pytest
 
 from partway.gateway.configuration.messages import SettingsError
-from partway.gateway.settings import load
+from partway.gateway.settings.settings import load
 
 
 @pytest.fixture

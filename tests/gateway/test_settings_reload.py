@@ -1,4 +1,4 @@
-"""partway.gateway.reloading: settings that change while the gateway runs."""
+"""partway.gateway.settings_reload: settings that change while the gateway runs."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import logging
 
 import pytest
 
-from partway.gateway import settings
 from partway.gateway.limits import SETTINGS_CHECK_INTERVAL
-from partway.gateway.reloading import Reloading
 from partway.gateway.service import Service
+from partway.gateway.settings import settings
+from partway.gateway.settings_reload import Reloading
 from tests.gateway.apis.control.kept_endpoints import ApiGateway
 from tests.gateway.fleet.fakes import endpoint, turns
 

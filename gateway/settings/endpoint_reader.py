@@ -11,16 +11,6 @@ from typing import Any, Final
 from partway.gateway.configuration.expected import keys_of
 from partway.gateway.configuration.messages import Place as Where
 from partway.gateway.configuration.reader import Document
-from partway.gateway.endpoint_settings.surroundings import Surroundings, times_of
-from partway.gateway.endpoint_settings.tables import (
-    BESIDE,
-    OF_PLATFORM,
-    SOURCES,
-    SOURCES_OF_ONE,
-    ContainerTable,
-    EndpointTable,
-    VariantKeys,
-)
 from partway.gateway.fleet.endpoint import (
     Attached,
     Containers,
@@ -38,6 +28,16 @@ from partway.gateway.fleet.limits import MAX_VARIANTS
 from partway.gateway.fleet.processes.commands import program_of
 from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.fleet.surfaces import OF_VERTEX, PORT_VARIABLE, VertexContainer
+from partway.gateway.settings.endpoint_context import Surroundings, times_of
+from partway.gateway.settings.endpoint_tables import (
+    BESIDE,
+    OF_PLATFORM,
+    SOURCES,
+    SOURCES_OF_ONE,
+    ContainerTable,
+    EndpointTable,
+    VariantKeys,
+)
 from partway.gateway.tls.trust import Trust
 
 _OF_STREAMS: Final = frozenset(keys_of(StreamPolicy) or ())

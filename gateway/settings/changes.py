@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from partway.gateway.fleet.endpoint import Endpoint
-from partway.gateway.settings import Settings
+from partway.gateway.settings.settings import Settings
 
 #: What can be taken: the endpoints, and what they and those of the API are made of.
 _TAKEN: Final = frozenset(

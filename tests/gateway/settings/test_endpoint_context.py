@@ -1,12 +1,12 @@
-"""partway.gateway.endpoint_settings.surroundings: times that settings change."""
+"""partway.gateway.settings.endpoint_context: times that settings change."""
 
 from __future__ import annotations
 
 import dataclasses
 
-from partway.gateway.endpoint_settings.surroundings import times_of
-from partway.gateway.endpoint_settings.tables import InstanceTable
 from partway.gateway.fleet.endpoint import InstanceTimes
+from partway.gateway.settings.endpoint_context import times_of
+from partway.gateway.settings.endpoint_tables import InstanceTable
 
 
 def test_settings_change_their_own_times():

@@ -7,8 +7,6 @@ from typing import Final
 
 from partway.gateway.configuration.messages import SettingsError, given
 from partway.gateway.configuration.reader import checked
-from partway.gateway.endpoint_settings.surroundings import Surroundings
-from partway.gateway.endpoint_settings.tables import Name, is_container_url
 from partway.gateway.fleet.endpoint import (
     Attached,
     Endpoint,
@@ -19,6 +17,8 @@ from partway.gateway.fleet.endpoint import (
 )
 from partway.gateway.fleet.launchers.images import ENGINE_SCHEME, is_image, resolve_image
 from partway.gateway.fleet.processes.commands import command_words, program_of
+from partway.gateway.settings.endpoint_context import Surroundings
+from partway.gateway.settings.endpoint_tables import Name, is_container_url
 
 _FORMS: Final = (
     "a running container's URL, http://HOST:PORT or https://HOST:PORT; or a command that starts a "

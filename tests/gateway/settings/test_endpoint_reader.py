@@ -1,4 +1,4 @@
-"""partway.gateway.endpoint_settings.reading: what tables come to, and what is refused."""
+"""partway.gateway.settings.endpoint_reader: what tables come to, and what is refused."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from partway.gateway.fleet.endpoint import (
 )
 from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.fleet.surfaces import VertexContainer
-from partway.gateway.settings import load
+from partway.gateway.settings.settings import load
 from partway.gateway.tls.trust import Trust
 
 

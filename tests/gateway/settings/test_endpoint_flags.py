@@ -1,4 +1,4 @@
-"""partway.gateway.endpoint_settings.flags: an endpoint of the command line."""
+"""partway.gateway.settings.endpoint_flags: an endpoint of the command line."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ import pytest
 
 from partway.gateway.configuration.messages import SettingsError
 from partway.gateway.dialling import Address
-from partway.gateway.endpoint_settings.flags import endpoint_of_flag
-from partway.gateway.endpoint_settings.surroundings import Surroundings
 from partway.gateway.fleet.endpoint import (
     Attached,
     Endpoint,
@@ -19,6 +17,8 @@ from partway.gateway.fleet.endpoint import (
     Variant,
 )
 from partway.gateway.fleet.stream_policy import StreamPolicy
+from partway.gateway.settings.endpoint_context import Surroundings
+from partway.gateway.settings.endpoint_flags import endpoint_of_flag
 from partway.gateway.tls.trust import Trust
 
 AROUND = Surroundings(

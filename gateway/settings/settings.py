@@ -43,23 +43,6 @@ from partway.gateway.configuration.expected import (
 from partway.gateway.configuration.messages import SettingsError, error_of
 from partway.gateway.configuration.reader import Document, checked, read_toml
 from partway.gateway.dialling import is_loopback
-from partway.gateway.endpoint_settings.callers import (
-    OF_THE_PLATFORM,
-    Topic,
-    Variables,
-    Webhook,
-    check_results,
-    check_roots,
-)
-from partway.gateway.endpoint_settings.flags import endpoint_of_flag
-from partway.gateway.endpoint_settings.surroundings import Surroundings, times_of
-from partway.gateway.endpoint_settings.tables import (
-    CommandWords,
-    EndpointTable,
-    ImageName,
-    InstanceTable,
-    Name,
-)
 from partway.gateway.fleet.endpoint import Attached, Endpoint, InstanceTimes, Program
 from partway.gateway.fleet.limits import MAX_LAUNCHED_CONTAINERS
 from partway.gateway.fleet.processes.commands import program_of
@@ -72,6 +55,23 @@ from partway.gateway.limits import (
     MAX_REQUESTS,
     MAX_STREAMS,
     SHARE_OF_ONE,
+)
+from partway.gateway.settings.caller_permissions import (
+    OF_THE_PLATFORM,
+    Topic,
+    Variables,
+    Webhook,
+    check_results,
+    check_roots,
+)
+from partway.gateway.settings.endpoint_context import Surroundings, times_of
+from partway.gateway.settings.endpoint_flags import endpoint_of_flag
+from partway.gateway.settings.endpoint_tables import (
+    CommandWords,
+    EndpointTable,
+    ImageName,
+    InstanceTable,
+    Name,
 )
 from partway.gateway.storage.files import user_data_folder
 from partway.gateway.storage.limits import MODEL_DATA_QUOTA
@@ -445,7 +445,7 @@ def _of_the_file(
     """
     endpoints: dict[str, Endpoint] = {}
     if file.endpoints:
-        from partway.gateway.endpoint_settings.reading import endpoints_of
+        from partway.gateway.settings.endpoint_reader import endpoints_of
 
         endpoints = endpoints_of(file.endpoints, document, around)
     crossed = list(_crossed(around.policy, endpoints.values()))
