@@ -19,7 +19,6 @@ from partway.gateway.access.authentication import Authenticator, NoAuthenticatio
 from partway.gateway.apis.manifests import MANIFESTS
 from partway.gateway.apis.switched_off import routes_of_switched_off
 from partway.gateway.arns import Arns
-from partway.gateway.clock import LoopClock
 from partway.gateway.fleet.fleet import Fleet
 from partway.gateway.fleet.launchers.leftover_containers import (
     LeftoverContainers,
@@ -40,8 +39,8 @@ from partway.gateway.http.peers import TrustedProxies
 from partway.gateway.http.routes import Route
 from partway.gateway.http.unauthenticated_clients import Strangers
 from partway.gateway.limits import SETTLING_TIMEOUT
+from partway.gateway.metrics.process_metrics import ProcessMetrics
 from partway.gateway.operations.status import Status
-from partway.gateway.process_metrics import ProcessMetrics
 from partway.gateway.quota import Quota, QuotaLimits
 from partway.gateway.service import Service
 from partway.gateway.settings.settings import Settings
@@ -52,6 +51,7 @@ from partway.gateway.storage.store.store import Store
 from partway.gateway.streams.bidirectional import BidirectionalStream
 from partway.gateway.streams.dialler import Dialler, dial_container
 from partway.gateway.streams.registry import Streams
+from partway.gateway.timing.clock import LoopClock
 
 if TYPE_CHECKING:
     from partway.gateway.operations.admin import AdministeredFleet

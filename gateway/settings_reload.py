@@ -8,13 +8,13 @@ import logging
 from collections.abc import Callable, Collection
 from pathlib import Path
 
-from partway.gateway.clock import Clock, Timer
 from partway.gateway.configuration.messages import SettingsError
 from partway.gateway.fleet.fleet import Fleet, FleetStopping
 from partway.gateway.limits import SETTINGS_CHECK_INTERVAL
 from partway.gateway.service import Service
 from partway.gateway.settings.changes import compare
 from partway.gateway.settings.settings import Settings
+from partway.gateway.timing.clock import Clock, Timer
 from partway.log_lines import LogLine
 
 log = logging.getLogger("partway.serve")

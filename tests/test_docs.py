@@ -42,7 +42,7 @@ from partway.gateway.cli import (
 from partway.gateway.fleet.metrics import FleetMetrics
 from partway.gateway.fleet.states import InstanceState, diagram
 from partway.gateway.fleet.stream_policy import StreamPolicy
-from partway.gateway.process_metrics import ProcessMetrics
+from partway.gateway.metrics.process_metrics import ProcessMetrics
 from partway.gateway.requests.metrics import RequestMetrics
 from partway.gateway.settings.endpoint_tables import BESIDE, EndpointTable, VariantTable
 from partway.gateway.settings.settings import Settings, load

@@ -74,7 +74,7 @@ def test_a_module_that_is_not_there():
 ATTACHED = """
 import asyncio, sys
 from partway.gateway.settings import settings
-from partway.gateway.clock import LoopClock
+from partway.gateway.timing.clock import LoopClock
 from partway.gateway.fleet.fleet import Fleet
 from partway.gateway.fleet.provisions import Provisions
 from partway.gateway.fleet.routing.router import Router

@@ -6,7 +6,7 @@ from collections.abc import Container, Iterable
 from typing import Final
 from urllib.parse import urlsplit
 
-from partway.gateway.dialling import is_loopback
+from partway.gateway.network.dialling import is_loopback
 from partway.protocol.errors import AccessDenied
 
 #: What proxies add (RFC 7239, RFC 9110 §7.6.3): who asks is behind them, wherever that may be.

@@ -13,13 +13,13 @@ from partway.gateway.batch.local_outputs import LocalOutputs
 from partway.gateway.batch.manifests import ManifestInputs
 from partway.gateway.batch.output_spool import Gathering
 from partway.gateway.batch.outputs import GatheredOutputs
-from partway.gateway.clock import Clock
 from partway.gateway.storage.places.folder_threads import FolderThreads
 from partway.gateway.storage.places.local_place import LocalPlace
 from partway.gateway.storage.places.local_roots import LocalRoots
 from partway.gateway.storage.places.locations import SCHEME
 from partway.gateway.storage.places.place import FilePlace, StorageFailed
 from partway.gateway.storage.places.places import Places
+from partway.gateway.timing.clock import Clock
 
 #: What the name of a manifest ends in, where nothing else says that it is one.
 MANIFEST: Final = ".manifest"

@@ -21,13 +21,13 @@ from partway.gateway.batch.model import (
 )
 from partway.gateway.batch.options import TransformOptions
 from partway.gateway.client.request import credentials_from_environment, request_for
-from partway.gateway.clock import Clock
 from partway.gateway.requests.answers import AnswerHead
 from partway.gateway.requests.container_requests import (
     ContainerRequest,
     Destination,
     header_lines,
 )
+from partway.gateway.timing.clock import Clock
 from partway.protocol.errors import NEVER, RETRY_HEADER, ApiError, ContainerError
 from partway.protocol.signatures.verification import SignableRequest, sign_request
 

@@ -8,7 +8,7 @@ from partway.gateway.batch.input_output import TransformInput, checked_name
 from partway.gateway.batch.limits import FILES_PER_TURN, MAX_FILES
 from partway.gateway.storage.places.locations import SCHEME, checked_arn
 from partway.gateway.storage.places.place import FilePlace, StorageFailed
-from partway.gateway.waiting import in_turns
+from partway.gateway.timing.deadlines import in_turns
 
 #: Whether somebody may do something: an action, and a resource's ARN.
 May = Callable[[str, str], bool]

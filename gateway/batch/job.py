@@ -14,9 +14,9 @@ from partway.gateway.batch.options import TransformOptions
 from partway.gateway.batch.processing import Processing
 from partway.gateway.batch.record_requests import Requests
 from partway.gateway.batch.results import FileOutcome, FileState, Progress
-from partway.gateway.clock import Clock
 from partway.gateway.storage.places.place import StorageFailed
-from partway.gateway.waiting import in_turns
+from partway.gateway.timing.clock import Clock
+from partway.gateway.timing.deadlines import in_turns
 
 
 class TransformJob:

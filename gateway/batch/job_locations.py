@@ -11,11 +11,11 @@ from partway.gateway.batch.limits import FILE_THREADS, FILE_TIMEOUT
 from partway.gateway.batch.manifests import ManifestInputs
 from partway.gateway.batch.output_spool import Gathering
 from partway.gateway.batch.outputs import GatheredOutputs
-from partway.gateway.clock import Clock
 from partway.gateway.quota import Quota
 from partway.gateway.storage.places.folder_threads import FolderThreads
 from partway.gateway.storage.places.local_roots import LocalRoots
 from partway.gateway.storage.places.places import Places
+from partway.gateway.timing.clock import Clock
 
 
 class CallersPlaces:

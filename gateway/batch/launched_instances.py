@@ -30,7 +30,6 @@ from partway.gateway.batch.model import (
     too_late,
 )
 from partway.gateway.batch.options import TransformOptions
-from partway.gateway.clock import Clock
 from partway.gateway.fleet.endpoint import Endpoint, Place, Variant
 from partway.gateway.fleet.fleet import Fleet
 from partway.gateway.fleet.instance_context import Means
@@ -53,7 +52,8 @@ from partway.gateway.requests.container_requests import (
 from partway.gateway.requests.metrics import RequestMetrics
 from partway.gateway.requests.prediction import INVOCATIONS
 from partway.gateway.requests.under_way import RequestsUnderWay
-from partway.gateway.waiting import time_limit
+from partway.gateway.timing.clock import Clock
+from partway.gateway.timing.deadlines import time_limit
 from partway.protocol.errors import (
     RETRY_HEADER,
     ApiError,

@@ -18,7 +18,7 @@ from partway.gateway.batch.limits import (
 )
 from partway.gateway.storage.places.locations import SCHEME, is_local
 from partway.gateway.storage.places.place import FilePlace, StorageFailed
-from partway.gateway.waiting import in_turns, side_by_side
+from partway.gateway.timing.deadlines import in_turns, side_by_side
 
 
 class ManifestError(ValueError):

@@ -16,9 +16,9 @@ from partway.gateway.batch.model import (
     TransformModel,
 )
 from partway.gateway.batch.options import TransformOptions
-from partway.gateway.clock import Clock
 from partway.gateway.requests.answers import AnswerHead
-from partway.gateway.waiting import pause
+from partway.gateway.timing.clock import Clock
+from partway.gateway.timing.deadlines import pause
 from partway.protocol.http.content_codings import CONTENT_ENCODING, CodingFault, decoded, is_coded
 
 _T = TypeVar("_T")

@@ -6,12 +6,12 @@ import logging
 from collections.abc import Iterator
 from contextlib import suppress
 
-from partway.gateway.clock import Clock
 from partway.gateway.settings.settings import Settings
 from partway.gateway.storage.file_threads import on_thread
 from partway.gateway.storage.files import is_folder
 from partway.gateway.storage.limits import MODEL_DATA_LOOK_TIMEOUT
-from partway.gateway.waiting import time_limit
+from partway.gateway.timing.clock import Clock
+from partway.gateway.timing.deadlines import time_limit
 from partway.log_lines import LogLine
 
 #: With what else the gateway says at its start.

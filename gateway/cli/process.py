@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 
 from partway.gateway.requests.limits import MAX_IDLE_CONNECTIONS
 from partway.gateway.settings.settings import Settings
-from partway.gateway.waiting import before
+from partway.gateway.timing.deadlines import before
 from partway.log_lines import LogLine
 
 log = logging.getLogger("partway.serve")

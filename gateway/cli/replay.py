@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 from partway.gateway.cli import COMMANDS
 from partway.gateway.cli.arguments import seconds
 from partway.gateway.cli.process import INTERRUPTED, until_signalled
-from partway.gateway.dialling import Address
 from partway.gateway.fleet.endpoint import container_address
 from partway.gateway.fleet.launchers.launcher import LaunchError
 from partway.gateway.fleet.processes.commands import command_words, unexpanded_variables
+from partway.gateway.network.dialling import Address
 from partway.gateway.operations.asked import Asked, container_target
 from partway.gateway.plain_text import safe
 from partway.gateway.terminal import console_for

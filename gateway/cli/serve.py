@@ -34,7 +34,6 @@ from partway.gateway.cli.serve_data import (
     opened_store,
     uses_store,
 )
-from partway.gateway.clock import Clock, LoopClock
 from partway.gateway.configuration.messages import SettingsError
 from partway.gateway.fleet.health.ping import tell_which_answer
 from partway.gateway.gateway import Gateway, Listening
@@ -56,8 +55,9 @@ from partway.gateway.storage.file_threads import on_thread
 from partway.gateway.storage.files import user_data_folder
 from partway.gateway.storage.store.store import StoreError
 from partway.gateway.streams.dialler import Dialler, dial_container
+from partway.gateway.timing.clock import Clock, LoopClock
+from partway.gateway.timing.deadlines import before
 from partway.gateway.tls.errors import TlsError, TlsUnavailable
-from partway.gateway.waiting import before
 from partway.log_lines import LogLine, say_failure, say_listening, start_logging
 
 log = logging.getLogger("partway.serve")

@@ -10,7 +10,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from partway.gateway.apis.control import manifest as control
-from partway.gateway.clock import LoopClock
 from partway.gateway.operations.admin import AdminSocket
 from partway.gateway.settings.settings import Settings
 from partway.gateway.storage.data_directory import (
@@ -23,6 +22,7 @@ from partway.gateway.storage.disk_refusals import is_disk_refusal
 from partway.gateway.storage.files import is_file_or_folder
 from partway.gateway.storage.store.memory import MemoryStore
 from partway.gateway.storage.store.store import Store, StoreError
+from partway.gateway.timing.clock import LoopClock
 from partway.log_lines import LogLine
 
 log = logging.getLogger("partway.serve")

@@ -7,10 +7,10 @@ import os
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from partway.gateway.clock import Clock
 from partway.gateway.configuration.messages import SettingsError
 from partway.gateway.limits import CERTIFICATE_LOCK_TIMEOUT
 from partway.gateway.settings.settings import Settings
+from partway.gateway.timing.clock import Clock
 from partway.gateway.tls.context import CertificateWatch, ReloadedContext, TlsFiles
 from partway.gateway.tls.errors import TlsUnavailable
 from partway.gateway.tls.local_ca import LocalCa, default_directory, default_names

@@ -15,9 +15,9 @@ from partway.gateway.cli import COMMANDS
 from partway.gateway.cli.arguments import add_gateway
 from partway.gateway.cli.environment import region
 from partway.gateway.cli.process import INTERRUPTED, run_loop, stop_on_signals
-from partway.gateway.clock import LoopClock
 from partway.gateway.plain_text import safe_lines
-from partway.gateway.waiting import before
+from partway.gateway.timing.clock import LoopClock
+from partway.gateway.timing.deadlines import before
 
 if TYPE_CHECKING:
     from partway.gateway.batch.gateway_endpoint import GatewayModel

@@ -18,8 +18,8 @@ from typing import Final, Self
 
 from partway.gateway.client.errors import PartwayError
 from partway.gateway.client.stream import ClientStream
-from partway.gateway.clock import Clock, LoopClock
-from partway.gateway.waiting import pause
+from partway.gateway.timing.clock import Clock, LoopClock
+from partway.gateway.timing.deadlines import pause
 from partway.log_lines import LogLine
 
 log = logging.getLogger("partway.client")

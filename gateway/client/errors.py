@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Final
 
-from partway.gateway.dialling import Unreachable, Untrusted
+from partway.gateway.network.dialling import Unreachable, Untrusted
 from partway.protocol.errors import NEVER, RETRY_HEADER
 
 #: Close codes after which the same stream may well succeed: the model's server goes away, is lost,

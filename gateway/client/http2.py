@@ -30,13 +30,13 @@ from partway.gateway.client.http2_request import RequestBody
 from partway.gateway.client.request import Headers, StreamRequest
 from partway.gateway.client.server_frames import BadFrames, ServerFrames
 from partway.gateway.client.wire import Wire, WireOwner
-from partway.gateway.dialling import Unreachable, reach
 from partway.gateway.limits import (
     HTTP2_CONNECTION_WINDOW,
     HTTP2_MAX_UNSENT,
     HTTP2_OPENING_WINDOW,
     HTTP2_STREAM_WINDOW,
 )
+from partway.gateway.network.dialling import Unreachable, reach
 from partway.protocol import limits
 from partway.protocol.event_stream.part_headers import EventFault
 from partway.protocol.event_stream.responses import ResponseEvents

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote, urlencode, urlsplit
 
-from partway.gateway.dialling import Address, client_tls
+from partway.gateway.network.dialling import Address, client_tls
 from partway.protocol import limits
 from partway.protocol.event_stream.writer import CONTENT_TYPE
 from partway.protocol.signatures.verification import (

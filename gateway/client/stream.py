@@ -16,14 +16,14 @@ from partway.gateway.client.errors import (
 )
 from partway.gateway.client.messages import MessageIterator, MessageReader
 from partway.gateway.client.wire import Wire
-from partway.gateway.clock import LoopClock
 from partway.gateway.limits import (
     CLIENT_MAX_MESSAGE,
     CLIENT_RECEIVE_HIGH_WATER,
     GATEWAY_PING_INTERVAL,
     GATEWAY_PINGS_UNANSWERED,
 )
-from partway.gateway.watch import PingWatch
+from partway.gateway.timing.clock import LoopClock
+from partway.gateway.timing.peer_watch import PingWatch
 from partway.protocol import limits
 from partway.protocol.parts import (
     CompletionState,

@@ -12,7 +12,7 @@ from partway.gateway.client.errors import (
 )
 from partway.gateway.client.request import StreamRequest
 from partway.gateway.client.wire import Wire, WireOwner
-from partway.gateway.dialling import Unreachable, Upgraded, dial
+from partway.gateway.network.dialling import Unreachable, Upgraded, dial
 from partway.protocol import limits
 from partway.protocol.connection import FrameConnection, Side
 from partway.protocol.parts import InputEnd, PayloadPart, StreamEvent

@@ -9,13 +9,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from partway.gateway.clock import Clock
 from partway.gateway.fleet.endpoint import Endpoint, Variant
 from partway.gateway.fleet.instance import Instance
 from partway.gateway.fleet.instance_group import Group, MakeInstance
 from partway.gateway.fleet.processes.commands import warn_of_variables
 from partway.gateway.fleet.routing.router import RoutedVariant
 from partway.gateway.fleet.status import EndpointState, EndpointStatus, VariantStatus
+from partway.gateway.timing.clock import Clock
 from partway.log_lines import LogLine, TextLines
 
 log = logging.getLogger("partway.fleet")

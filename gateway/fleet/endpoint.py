@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Final, Literal, Self, TypeAlias
 from urllib.parse import urlsplit
 
-from partway.gateway.dialling import HTTPS_PORT, Address
 from partway.gateway.fleet.limits import (
     HEALTH_PING_INTERVAL,
     HEALTH_PINGS_MISSED,
@@ -23,6 +22,7 @@ from partway.gateway.fleet.limits import (
 )
 from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.fleet.surfaces import SAGEMAKER, Surface, VertexContainer
+from partway.gateway.network.dialling import HTTPS_PORT, Address
 from partway.gateway.requests.prediction import PredictionPolicy
 from partway.gateway.storage.places.pinned_path import PinnedPath
 from partway.gateway.tls.trust import Trust

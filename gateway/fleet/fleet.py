@@ -7,7 +7,6 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 
-from partway.gateway.clock import Clock
 from partway.gateway.fleet.deployment import Deployment
 from partway.gateway.fleet.endpoint import Endpoint
 from partway.gateway.fleet.instance_context import Means
@@ -15,7 +14,8 @@ from partway.gateway.fleet.instance_factory import InstanceMaker
 from partway.gateway.fleet.routing.router import Router
 from partway.gateway.fleet.status import EndpointState, EndpointStatus
 from partway.gateway.requests.prediction import PredictionPolicy
-from partway.gateway.waiting import time_limit
+from partway.gateway.timing.clock import Clock
+from partway.gateway.timing.deadlines import time_limit
 from partway.log_lines import LogLine
 from partway.protocol.errors import InputValidationError, ServiceUnavailable
 

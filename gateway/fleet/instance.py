@@ -8,7 +8,6 @@ from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from partway.gateway.dialling import OutOfDescriptors
 from partway.gateway.fleet.endpoint import Attached, Place, Variant
 from partway.gateway.fleet.health.ping_each import ping_each
 from partway.gateway.fleet.health.ping_pace import PingPace
@@ -18,7 +17,8 @@ from partway.gateway.fleet.launchers.launcher import LaunchError, RunningContain
 from partway.gateway.fleet.limits import CUT_TIMEOUT
 from partway.gateway.fleet.states import OVER, Happening, InstanceState, StartFailure, after
 from partway.gateway.fleet.status import InstanceHealth, InstanceStatus
-from partway.gateway.waiting import before, first_of, time_limit
+from partway.gateway.network.dialling import OutOfDescriptors
+from partway.gateway.timing.deadlines import before, first_of, time_limit
 from partway.log_lines import LogLine, TextLines
 
 if TYPE_CHECKING:

@@ -6,10 +6,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
-from partway.gateway.clock import Clock
 from partway.gateway.fleet.endpoint import Place, Source
 from partway.gateway.fleet.launchers.launcher import Launcher, Order, RunningContainer
 from partway.gateway.fleet.routing.router import InstanceLoad
+from partway.gateway.timing.clock import Clock
 
 if TYPE_CHECKING:
     from partway.gateway.fleet.health.slow_start import SlowStart

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Final, Protocol
 
-from partway.gateway.clock import Clock, Timer
 from partway.gateway.fleet.endpoint import Variant
 from partway.gateway.fleet.instance import Instance
 from partway.gateway.fleet.limits import (
@@ -23,6 +22,7 @@ from partway.gateway.fleet.routing.router import RoutedInstance, RoutedVariant
 from partway.gateway.fleet.states import InstanceState, StartFailure
 from partway.gateway.fleet.status import VariantStatus
 from partway.gateway.fleet.stream_policy import StreamPolicy
+from partway.gateway.timing.clock import Clock, Timer
 from partway.log_lines import LogLine, TextLines
 
 log = logging.getLogger("partway.fleet")

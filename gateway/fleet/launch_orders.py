@@ -21,7 +21,7 @@ from partway.gateway.fleet.launchers.launcher import (
 from partway.gateway.fleet.output.container_outputs import ContainerOutputs
 from partway.gateway.fleet.routing.router import InstanceLoad
 from partway.gateway.storage.model_data.model_data import HeldData, ModelDataError
-from partway.gateway.waiting import time_limit
+from partway.gateway.timing.deadlines import time_limit
 
 
 class LaunchOrders:

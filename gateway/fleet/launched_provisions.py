@@ -11,7 +11,6 @@ from functools import partial
 from pathlib import Path
 from uuid import uuid4
 
-from partway.gateway.clock import Clock
 from partway.gateway.fleet.endpoint import Containers, Image, Program, Source
 from partway.gateway.fleet.gpus import GpuShares
 from partway.gateway.fleet.launchers.containers import ContainersLauncher
@@ -24,7 +23,8 @@ from partway.gateway.storage.data_directory import DataDirectory
 from partway.gateway.storage.files import temporary_folder
 from partway.gateway.storage.model_data.model_data import HeldData, ModelData, ModelDataError
 from partway.gateway.storage.places.pinned_path import PinnedPath
-from partway.gateway.waiting import time_limit
+from partway.gateway.timing.clock import Clock
+from partway.gateway.timing.deadlines import time_limit
 from partway.log_lines import LogLine
 
 log = logging.getLogger("partway.fleet")

@@ -8,9 +8,9 @@ from collections.abc import Callable, Collection, Iterable
 from prometheus_client import CollectorRegistry, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from partway.gateway.endpoint_series import SeriesOfEndpoints
 from partway.gateway.fleet.states import InstanceState
 from partway.gateway.fleet.status import EndpointStatus
+from partway.gateway.metrics.endpoint_series import SeriesOfEndpoints
 
 #: Bounds, in seconds: a process answers in a tenth of a second, a large model in minutes, and the
 #: platform waits for eight of them (clause 1.1-3).

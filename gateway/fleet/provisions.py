@@ -11,7 +11,6 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
-from partway.gateway.clock import Clock
 from partway.gateway.fleet.endpoint import Attached, Source
 from partway.gateway.fleet.health.ping_scheduler import Pinging
 from partway.gateway.fleet.instance_context import CapturedOutput, InstanceContext, Means
@@ -19,6 +18,7 @@ from partway.gateway.fleet.launchers.attached import AttachLauncher
 from partway.gateway.fleet.launchers.launcher import Launcher
 from partway.gateway.storage.data_directory import DataDirectory
 from partway.gateway.storage.limits import MODEL_DATA_QUOTA
+from partway.gateway.timing.clock import Clock
 
 if TYPE_CHECKING:
     from partway.gateway.fleet.launched_provisions import LaunchedProvisions

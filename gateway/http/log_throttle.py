@@ -12,9 +12,9 @@ import logging
 from dataclasses import dataclass
 from typing import Final
 
-from partway.gateway.clock import Clock, Timer
 from partway.gateway.http.peers import peer_of
 from partway.gateway.limits import REPEATED_KINDS, REPEATED_LINES, REPEATED_SECONDS
+from partway.gateway.timing.clock import Clock, Timer
 from partway.log_lines import LogLine, Value
 
 #: Loggers whose lines on connections and requests say whose they are, as ``peer``.

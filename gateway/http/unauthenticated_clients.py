@@ -7,7 +7,6 @@ import logging
 from collections import OrderedDict
 from collections.abc import Callable
 
-from partway.gateway.clock import Clock, Timer
 from partway.gateway.http.peers import peer_of
 from partway.gateway.limits import (
     STRANGER_ADDRESSES,
@@ -19,6 +18,7 @@ from partway.gateway.limits import (
     STRANGER_SHARE,
     STRANGER_TLS,
 )
+from partway.gateway.timing.clock import Clock, Timer
 from partway.log_lines import LogLine
 from partway.protocol.token_buckets import Allowance, TokenBucket
 

@@ -24,7 +24,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol, cast
 from urllib.parse import parse_qsl, unquote
 
-from partway.gateway.clock import Clock
 from partway.gateway.fleet.endpoint import check_name
 from partway.gateway.fleet.states import OVER
 from partway.gateway.fleet.status import EndpointStatus
@@ -39,7 +38,8 @@ from partway.gateway.limits import (
 )
 from partway.gateway.storage.data_directory import socket_name
 from partway.gateway.storage.store.store import BackupError, StoreError
-from partway.gateway.waiting import time_limit
+from partway.gateway.timing.clock import Clock
+from partway.gateway.timing.deadlines import time_limit
 from partway.log_lines import LogLine
 from partway.protocol.errors import (
     AccessDenied,

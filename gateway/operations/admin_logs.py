@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from partway.gateway.clock import Clock
 from partway.gateway.fleet.container_ids import instance_of
 from partway.gateway.fleet.output.log_files import INSTANCE_ID, log_files
 from partway.gateway.fleet.output.log_tail import LogTail
@@ -20,7 +19,8 @@ from partway.gateway.limits import (
     MAX_LOGS_TOGETHER,
 )
 from partway.gateway.plain_text import cut, safe
-from partway.gateway.waiting import set_or_over
+from partway.gateway.timing.clock import Clock
+from partway.gateway.timing.deadlines import set_or_over
 from partway.protocol.errors import InputValidationError
 
 

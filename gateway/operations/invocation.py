@@ -43,7 +43,7 @@ from partway.gateway.requests.container_requests import ContainerRequest, Destin
 from partway.gateway.requests.limits import REFUSAL_BODY_TIMEOUT, WHOLE_CHUNK_BYTES
 from partway.gateway.requests.metrics import RequestMetrics
 from partway.gateway.requests.under_way import RequestsUnderWay
-from partway.gateway.waiting import RunningTask, TimeLimit
+from partway.gateway.timing.deadlines import RunningTask, TimeLimit
 from partway.protocol.errors import (
     ApiError,
     ContainerError,

@@ -11,10 +11,9 @@ import time
 from types import TracebackType
 from typing import cast
 
-from partway.gateway.clock import Clock, LoopClock, Timer
-from partway.gateway.dialling import OutOfDescriptors, Unreachable, reach
 from partway.gateway.limits import CONTAINER_TLS_TIMEOUT, INVOCATION_TIMEOUT
-from partway.gateway.many_timers import ManyTimers
+from partway.gateway.network.dialling import OutOfDescriptors, Unreachable, reach
+from partway.gateway.network.silent_hosts import silent_hosts
 from partway.gateway.requests.container_answer import ContainerAnswer
 from partway.gateway.requests.container_requests import ContainerRequest, Destination
 from partway.gateway.requests.limits import (
@@ -23,7 +22,8 @@ from partway.gateway.requests.limits import (
     MAX_IDLE_OF_CONTAINER,
     WHOLE_CHUNK_BYTES,
 )
-from partway.gateway.silent_hosts import silent_hosts
+from partway.gateway.timing.clock import Clock, LoopClock, Timer
+from partway.gateway.timing.many_timers import ManyTimers
 from partway.protocol.errors import ContainerBroke, ContainerUnreachable, ServiceUnavailable
 from partway.protocol.limits import JOIN_UP_TO, WRITE_HIGH_WATER
 from partway.protocol.prompt_acks import acknowledge, prompt_acks

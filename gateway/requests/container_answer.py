@@ -7,14 +7,14 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
 from typing import Final, Protocol
 
-from partway.gateway.many_timers import Line, ManyTimers
 from partway.gateway.requests.answers import AnswerBroken, AnswerHead, AnswerParser, AnswerPiece
 from partway.gateway.requests.limits import (
     ANSWER_CHUNKS_PER_TURN,
     ANSWER_PIECES_PER_TURN,
     ANSWER_TURN_BYTES,
 )
-from partway.gateway.waiting import time_limit
+from partway.gateway.timing.deadlines import time_limit
+from partway.gateway.timing.many_timers import Line, ManyTimers
 from partway.protocol.errors import (
     ContainerBroke,
     ContainerError,

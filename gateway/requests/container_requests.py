@@ -8,8 +8,8 @@ from collections.abc import AsyncGenerator, Iterable
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from partway.gateway.dialling import HTTPS_PORT, Address
 from partway.gateway.limits import CONTAINER_CONNECT_TIMEOUT
+from partway.gateway.network.dialling import HTTPS_PORT, Address
 from partway.protocol.errors import InputValidationError
 
 #: Of a header's value: visible ASCII, spaces and tabs (RFC 9110 §5.5, without what is obsolete).

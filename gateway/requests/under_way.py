@@ -6,9 +6,9 @@ import asyncio
 from functools import lru_cache
 from typing import Final
 
-from partway.gateway.clock import Clock, LoopClock
 from partway.gateway.quota import NOBODY, Quota, QuotaFull, QuotaLimits
-from partway.gateway.waiting import first_of
+from partway.gateway.timing.clock import Clock, LoopClock
+from partway.gateway.timing.deadlines import first_of
 from partway.protocol.errors import ServiceUnavailable
 
 #: Senders whose names are remembered: each request asks for its own.

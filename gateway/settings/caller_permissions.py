@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from partway.gateway.configuration.expected import text
 from partway.gateway.configuration.messages import SettingsError
-from partway.gateway.dialling import is_loopback
+from partway.gateway.network.dialling import is_loopback
 from partway.gateway.storage.files import others_may
 
 #: What SageMaker's own containers read, and no command: unless the settings say otherwise.

@@ -42,7 +42,6 @@ from partway.gateway.configuration.expected import (
 )
 from partway.gateway.configuration.messages import SettingsError, error_of
 from partway.gateway.configuration.reader import Document, checked, read_toml
-from partway.gateway.dialling import is_loopback
 from partway.gateway.fleet.endpoint import Attached, Endpoint, InstanceTimes, Program
 from partway.gateway.fleet.limits import MAX_LAUNCHED_CONTAINERS
 from partway.gateway.fleet.processes.commands import program_of
@@ -56,6 +55,7 @@ from partway.gateway.limits import (
     MAX_STREAMS,
     SHARE_OF_ONE,
 )
+from partway.gateway.network.dialling import is_loopback
 from partway.gateway.settings.caller_permissions import (
     OF_THE_PLATFORM,
     Topic,

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from partway.gateway.clock import Clock
 from partway.gateway.limits import DISK_RETRY_INTERVAL
 from partway.gateway.storage.disk_refusals import DiskRefusal, free_room
-from partway.gateway.waiting import pause
+from partway.gateway.timing.clock import Clock
+from partway.gateway.timing.deadlines import pause
 from partway.log_lines import LogLine
 
 log = logging.getLogger("partway.disk")

@@ -13,9 +13,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, Protocol, TypeVar
 
-from partway.gateway.clock import Clock
 from partway.gateway.storage.limits import WORK_STOP_TIMEOUT, WORKING_THREADS
-from partway.gateway.waiting import set_or_over, time_limit
+from partway.gateway.timing.clock import Clock
+from partway.gateway.timing.deadlines import set_or_over, time_limit
 
 _T = TypeVar("_T")
 

@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from partway.gateway.access.authentication import Identity
 from partway.gateway.arns import Arns
-from partway.gateway.clock import LoopClock
-from partway.gateway.dialling import Upgraded
 from partway.gateway.fleet.output.log_names import AskedNow, naming_its_log
 from partway.gateway.fleet.routing.router import Lease, Router
 from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.http.exchange import Exchange
 from partway.gateway.http.request_payloads import DUPLEX_PAYLOAD
 from partway.gateway.http.routes import Access, Route
+from partway.gateway.network.dialling import Upgraded
 from partway.gateway.operations.asked import check_names, container_target
 from partway.gateway.operations.containers_asked import container_streamed
 from partway.gateway.streams.container_leg import WebSocketContainerLeg
@@ -28,6 +27,7 @@ from partway.gateway.streams.event_stream_front import EventStreamFront
 from partway.gateway.streams.registry import Streams
 from partway.gateway.streams.session import Session
 from partway.gateway.streams.websocket_front import WebSocketFront
+from partway.gateway.timing.clock import LoopClock
 from partway.protocol.errors import ContainerUnreachable
 from partway.protocol.websocket.handshake import INPUT_END_HEADER, is_upgrade
 

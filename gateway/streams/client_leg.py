@@ -9,13 +9,13 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 
-from partway.gateway.clock import Clock
 from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.streams.ends import Cause, ClientFault, Ending
 from partway.gateway.streams.legs import ClientLeg
 from partway.gateway.streams.steps import Steps
 from partway.gateway.streams.websocket_leg import WebSocketLeg
-from partway.gateway.watch import PingWatch
+from partway.gateway.timing.clock import Clock
+from partway.gateway.timing.peer_watch import PingWatch
 from partway.protocol.connection import FrameConnection, Side
 from partway.protocol.limits import JSON_AT_ONCE, envelope_bytes
 from partway.protocol.parts import (

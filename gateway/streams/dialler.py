@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from partway.gateway.dialling import Upgraded
 from partway.gateway.fleet.endpoint import Place
+from partway.gateway.network.dialling import Upgraded
 from partway.gateway.streams.container_leg import dial
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from partway.gateway.clock import Clock
 from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.http.content_codings import check_uncoded
 from partway.gateway.http.duplex import Duplex
@@ -12,6 +11,7 @@ from partway.gateway.http.exchange import Exchange
 from partway.gateway.operations.asked import Asked, asked_by_headers
 from partway.gateway.streams.event_stream_leg import EventStreamClientLeg
 from partway.gateway.streams.legs import ClientLeg
+from partway.gateway.timing.clock import Clock
 from partway.protocol.errors import InputValidationError
 from partway.protocol.event_stream.reader import Check
 from partway.protocol.event_stream.writer import CONTENT_TYPE

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from partway.gateway.clock import Clock
 from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.http.duplex import Duplex, Parting
 from partway.gateway.streams.ends import Cause, ClientFault, Ending
 from partway.gateway.streams.legs import ClientLeg, LegOwner
-from partway.gateway.watch import PingWatch
+from partway.gateway.timing.clock import Clock
+from partway.gateway.timing.peer_watch import PingWatch
 from partway.protocol.event_stream.part_headers import INVALID_SIGNATURE, EventFault
 from partway.protocol.event_stream.reader import Check, RequestEvents
 from partway.protocol.event_stream.writer import encode_error, encode_part

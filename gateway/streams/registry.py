@@ -8,14 +8,14 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
-from partway.gateway.clock import Clock, LoopClock, Timer
 from partway.gateway.limits import STANDING_CHECK_INTERVAL
-from partway.gateway.many_timers import ManyTimers
 from partway.gateway.quota import NOBODY, Quota, QuotaFull, QuotaLimits
 from partway.gateway.streams.ends import ClientFault
 from partway.gateway.streams.metrics import Metrics
 from partway.gateway.streams.open_stream import OpenStream
-from partway.gateway.waiting import RunningTask
+from partway.gateway.timing.clock import Clock, LoopClock, Timer
+from partway.gateway.timing.deadlines import RunningTask
+from partway.gateway.timing.many_timers import ManyTimers
 from partway.log_lines import LogLine
 from partway.protocol.draining import Departures
 from partway.protocol.errors import ServiceUnavailable

@@ -6,13 +6,13 @@ import logging
 from typing import Final, Protocol
 
 from partway.gateway.http.exchange import Exchange
-from partway.gateway.many_timers import ManyTimers
 from partway.gateway.requests.answers import AnswerPiece
 from partway.gateway.streams import ends
 from partway.gateway.streams.ends import Cause, ClientFault, Ending
 from partway.gateway.streams.event_stream_leg import NOT_TAKEN
 from partway.gateway.streams.session import Counts
-from partway.gateway.waiting import TimeLimit
+from partway.gateway.timing.deadlines import TimeLimit
+from partway.gateway.timing.many_timers import ManyTimers
 from partway.log_lines import LogLine
 from partway.protocol.errors import ApiError, ContainerBroke, ContainerLate
 from partway.protocol.event_stream.response_parts import encode_chunk

@@ -15,13 +15,13 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from partway.gateway.clock import Clock, Timer
 from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.streams import ends
 from partway.gateway.streams.ends import Cause, ClientFault, Ending
 from partway.gateway.streams.legs import ClientLeg, ContainerLeg
 from partway.gateway.streams.silence import SilenceWatch
-from partway.gateway.watch import StallWatch, Wait
+from partway.gateway.timing.clock import Clock, Timer
+from partway.gateway.timing.peer_watch import StallWatch, Wait
 from partway.log_lines import LogLine
 from partway.protocol.parts import CompletionState, PayloadPart
 from partway.protocol.websocket.close_codes import Close

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from partway.gateway.clock import Clock, Timer
+from partway.gateway.timing.clock import Clock, Timer
 
 
 class Steps:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from urllib.parse import parse_qsl
 
-from partway.gateway.clock import Clock
 from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.http.exchange import Exchange, UpgradableExchange
 from partway.gateway.operations.asked import Asked, asked_by_headers
 from partway.gateway.streams.client_leg import LEGS, RAW
 from partway.gateway.streams.legs import ClientLeg
+from partway.gateway.timing.clock import Clock
 from partway.protocol.errors import InputValidationError, UpgradeRefused
 from partway.protocol.websocket.handshake import (
     UpgradeError,

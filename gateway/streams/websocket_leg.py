@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from abc import abstractmethod
 
-from partway.gateway.clock import Clock
 from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.streams.legs import Leg, LegOwner
-from partway.gateway.watch import PingWatch
+from partway.gateway.timing.clock import Clock
+from partway.gateway.timing.peer_watch import PingWatch
 from partway.protocol.connection import FrameConnection, FrameHandler, Side
 from partway.protocol.websocket.frames import Frame
 

@@ -16,9 +16,9 @@ from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 
-from partway.gateway.clock import Clock, Timer
 from partway.gateway.limits import CERTIFICATE_CHECK_INTERVAL, CERTIFICATE_RENEWAL_INTERVAL
 from partway.gateway.storage.files import others_may
+from partway.gateway.timing.clock import Clock, Timer
 from partway.gateway.tls.errors import TlsError
 from partway.log_lines import LogLine
 

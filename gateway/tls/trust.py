@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from partway.gateway.dialling import client_tls
+from partway.gateway.network.dialling import client_tls
 from partway.gateway.tls.errors import TlsError
 
 

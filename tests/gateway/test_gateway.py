@@ -19,7 +19,6 @@ from partway.gateway.apis.control.errors import ValidationException
 from partway.gateway.apis.prediction.errors import grpc_status
 from partway.gateway.apis.prediction.routes import HOST_PREDICT
 from partway.gateway.client import ClientStream, PlatformStreamFailed, StreamRefused, connect
-from partway.gateway.clock import LoopClock
 from partway.gateway.fleet.endpoint import Attached, Program
 from partway.gateway.fleet.launchers.attached import AttachLauncher
 from partway.gateway.fleet.launchers.programs import ProgramLauncher
@@ -30,6 +29,7 @@ from partway.gateway.http.routes import Access, Leave
 from partway.gateway.settings.settings import Settings
 from partway.gateway.storage.store.memory import MemoryStore
 from partway.gateway.streams.bidirectional import BidirectionalStream
+from partway.gateway.timing.clock import LoopClock
 from tests.frame_factory import TEXT, close, frame
 from tests.gateway.apis.control.deployed import a_model, a_plan
 from tests.wire.peers import (

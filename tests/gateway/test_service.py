@@ -11,10 +11,10 @@ from contextlib import suppress
 
 import pytest
 
-from partway.gateway.dialling import Address
 from partway.gateway.fleet.endpoint import Endpoint, Program, Variant
 from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.gateway import Gateway
+from partway.gateway.network.dialling import Address
 from partway.gateway.service import Service
 from partway.gateway.settings.settings import Settings
 from tests.wire.peers import soon

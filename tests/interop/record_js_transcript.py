@@ -18,10 +18,10 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
-from partway.gateway.dialling import Address
 from partway.gateway.fleet.endpoint import Endpoint
 from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.gateway import Gateway
+from partway.gateway.network.dialling import Address
 from partway.gateway.settings.settings import Settings
 from tests.frame_factory import CLOSE, close
 from tests.interop.aws_sdk import REGION

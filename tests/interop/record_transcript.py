@@ -23,10 +23,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from partway.gateway.dialling import Address
 from partway.gateway.fleet.endpoint import Endpoint
 from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.gateway import Gateway
+from partway.gateway.network.dialling import Address
 from partway.gateway.settings.settings import Settings
 from partway.gateway.tls.local_ca import LocalCa, default_names
 from tests.frame_factory import BINARY, CLOSE, CONTINUATION, TEXT, close, frame

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 from hyperframe.frame import DataFrame, Frame, GoAwayFrame, HeadersFrame
 
-from partway.gateway.dialling import Address
 from partway.gateway.fleet.endpoint import Endpoint
 from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.gateway import Gateway
+from partway.gateway.network.dialling import Address
 from partway.gateway.settings.settings import Settings
 from partway.protocol.errors import InvalidSignature
 from partway.protocol.signatures.payload_hashes import payload_hash_of_stream

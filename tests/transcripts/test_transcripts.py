@@ -19,10 +19,10 @@ import pytest
 from hpack import Decoder
 from hyperframe.frame import DataFrame, Frame, HeadersFrame
 
-from partway.gateway.dialling import Address
 from partway.gateway.fleet.endpoint import Endpoint
 from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.gateway import Gateway
+from partway.gateway.network.dialling import Address
 from partway.gateway.settings.settings import Settings
 from partway.protocol.event_stream.part_headers import EventFault
 from partway.protocol.event_stream.reader import RequestEvents

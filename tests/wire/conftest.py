@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from partway.gateway.dialling import Address
 from partway.gateway.fleet.endpoint import Endpoint
 from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.gateway import Gateway
 from partway.gateway.http.routes import Route
+from partway.gateway.network.dialling import Address
 from partway.gateway.settings.settings import Settings
 from partway.gateway.storage.data_directory import DataDirectory
 from partway.gateway.storage.store.store import Store

@@ -10,8 +10,8 @@ import pytest
 
 from partway.container.models.echo import Echo
 from partway.container.testing import serving
-from partway.gateway.dialling import Address
 from partway.gateway.fleet.endpoint import Endpoint
+from partway.gateway.network.dialling import Address
 from tests.wire.conftest import PATIENT
 from tests.wire.mutated_aws_requests import Asked, mutations, recorded
 from tests.wire.peers import Response

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from partway.gateway.dialling import Address
+from partway.gateway.network.dialling import Address
 from partway.gateway.tls.context import server_context
 from partway.gateway.tls.local_ca import LocalCa
 from partway.gateway.tls.trust import Trust
@@ -156,7 +156,7 @@ async def test_a_handshake_has_its_own_time(gateway_for, files, monkeypatch):
         reached.append((timeout, tls_timeout))
         raise ConnectionError
 
-    monkeypatch.setattr("partway.gateway.dialling.reach", reach)
+    monkeypatch.setattr("partway.gateway.network.dialling.reach", reach)
     for trust in (None, Trust()):
         gateway = await gateway_for(address=Address("127.0.0.1", 9), container_tls=trust)
         await gateway.request(upgrade_request())

@@ -8,9 +8,9 @@ import socket
 
 import pytest
 
-from partway.gateway.dialling import Address
 from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.limits import REPEATED_LINES
+from partway.gateway.network.dialling import Address
 from tests.frame_factory import close
 from tests.wire.peers import (
     RAW,

@@ -21,8 +21,8 @@ from weakref import WeakSet
 
 import pytest
 
-from partway.gateway.dialling import Address
 from partway.gateway.fleet.stream_policy import StreamPolicy
+from partway.gateway.network.dialling import Address
 from partway.gateway.streams.session import Session
 from partway.protocol.connection import FrameConnection
 from partway.protocol.limits import KIB, MIB

@@ -25,12 +25,12 @@ from partway.gateway.apis.asynchronous.requests import (
 )
 from partway.gateway.apis.asynchronous.spool import Spool
 from partway.gateway.apis.asynchronous.spool_room import SpoolFull
-from partway.gateway.clock import Clock
 from partway.gateway.http.connection_admission import uncounted
 from partway.gateway.operations.asking import AdmittedAlready, Invoked
 from partway.gateway.operations.invocations import Invocations
 from partway.gateway.storage.places.place import StorageFailed
-from partway.gateway.waiting import time_limit
+from partway.gateway.timing.clock import Clock
+from partway.gateway.timing.deadlines import time_limit
 from partway.protocol.errors import (
     ApiError,
     ContainerError,

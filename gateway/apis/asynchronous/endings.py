@@ -23,11 +23,11 @@ from partway.gateway.apis.asynchronous.requests import (
     AttemptFailed,
     FailureCause,
 )
-from partway.gateway.clock import Clock
 from partway.gateway.plain_text import cut
 from partway.gateway.storage.places.place import StorageFailed
 from partway.gateway.storage.store.store import Record, Removal
-from partway.gateway.waiting import pause
+from partway.gateway.timing.clock import Clock
+from partway.gateway.timing.deadlines import pause
 from partway.log_lines import LogLine
 from partway.protocol.limits import LOGGED_CHARACTERS
 

@@ -15,9 +15,9 @@ from partway.gateway.apis.asynchronous.limits import (
     JOURNAL_RETRY_INTERVAL,
     JOURNAL_WRITE_TIMEOUT,
 )
-from partway.gateway.clock import Clock, Timer
 from partway.gateway.storage.store.store import Body, Record, Removal, Store, StoreError
-from partway.gateway.waiting import time_limit
+from partway.gateway.timing.clock import Clock, Timer
+from partway.gateway.timing.deadlines import time_limit
 from partway.log_lines import LogLine
 
 _T = TypeVar("_T")

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from partway.gateway.apis.asynchronous.limits import FILE_TIMEOUT, FOLDER_THREADS, INPUT_BYTES
 from partway.gateway.apis.asynchronous.requests import AsyncAnswer
-from partway.gateway.clock import Clock
 from partway.gateway.storage.places.local_roots import LocalRoots
 from partway.gateway.storage.places.place import FilePlace, FoundFile, StorageFailed
 from partway.gateway.storage.places.places import Places
+from partway.gateway.timing.clock import Clock
 
 
 @dataclass(frozen=True, slots=True)

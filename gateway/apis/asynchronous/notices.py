@@ -29,9 +29,9 @@ from partway.gateway.apis.asynchronous.requests import (
     AttemptFailed,
     FailureCause,
 )
-from partway.gateway.clock import Clock
 from partway.gateway.quota import Quota, QuotaFull, QuotaLimits
-from partway.gateway.waiting import pause
+from partway.gateway.timing.clock import Clock
+from partway.gateway.timing.deadlines import pause
 from partway.log_lines import LogLine
 
 if TYPE_CHECKING:

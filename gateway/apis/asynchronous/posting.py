@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import aiohttp
 
 from partway.gateway.apis.asynchronous.limits import NOTICE_TIMEOUT
-from partway.gateway.clock import Clock
-from partway.gateway.waiting import time_limit
+from partway.gateway.timing.clock import Clock
+from partway.gateway.timing.deadlines import time_limit
 
 
 class Posting:

@@ -19,11 +19,11 @@ from partway.gateway.apis.asynchronous.requests import AsyncRequest
 from partway.gateway.apis.asynchronous.spool import Spool
 from partway.gateway.apis.asynchronous.waiting_requests import WaitingLimits
 from partway.gateway.apis.asynchronous.worker import AsyncWorker
-from partway.gateway.clock import Clock
 from partway.gateway.operations.invocations import Invocations
 from partway.gateway.settings.settings import Settings
 from partway.gateway.storage.places.local_roots import LocalRoots
 from partway.gateway.storage.store.store import Store, StoreUnavailable
+from partway.gateway.timing.clock import Clock
 
 
 class AsyncService:

@@ -16,9 +16,9 @@ from partway.gateway.apis.asynchronous.limits import (
 )
 from partway.gateway.apis.asynchronous.requests import AsyncRequest
 from partway.gateway.apis.asynchronous.spool_room import SpoolFull, SpoolRoom, SpoolShare
-from partway.gateway.clock import Clock
 from partway.gateway.storage.file_threads import BoundedThreads, Wanted, WorkStopped
 from partway.gateway.storage.files import free_and_reserved
+from partway.gateway.timing.clock import Clock
 
 _T = TypeVar("_T")
 

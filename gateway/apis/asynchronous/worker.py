@@ -30,9 +30,9 @@ from partway.gateway.apis.asynchronous.running_requests import RunningRequests
 from partway.gateway.apis.asynchronous.spool import Spool
 from partway.gateway.apis.asynchronous.spool_room import SpoolFull
 from partway.gateway.apis.asynchronous.waiting_requests import WaitingLimits, WaitingRequests
-from partway.gateway.clock import Clock, Timer
 from partway.gateway.storage.store.store import Record, StoreError
-from partway.gateway.waiting import first_of, set_or_over
+from partway.gateway.timing.clock import Clock, Timer
+from partway.gateway.timing.deadlines import first_of, set_or_over
 from partway.log_lines import LogLine
 from partway.protocol.errors import ApiError, InternalServerError, ServiceUnavailable
 

@@ -26,10 +26,10 @@ from partway.gateway.apis.control.resources import Resources
 from partway.gateway.apis.control.tags import TagOperations
 from partway.gateway.apis.control.uncancelled import UnbrokenWork
 from partway.gateway.arns import Arns
-from partway.gateway.clock import Clock
 from partway.gateway.http.routes import Route
 from partway.gateway.storage.places import locations
 from partway.gateway.storage.store.store import StoreUnavailable
+from partway.gateway.timing.clock import Clock
 
 #: SageMaker's API, as targets and as botocore's files have it.
 _TARGETS: Final = "SageMaker"

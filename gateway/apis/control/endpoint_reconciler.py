@@ -17,12 +17,12 @@ from partway.gateway.apis.control.launch_quota import ContainerRoom
 from partway.gateway.apis.control.limits import PLANS_AT_ONCE, RESTORE_TIMEOUT
 from partway.gateway.apis.control.planner import Planning
 from partway.gateway.apis.control.resources import Resource, Resources
-from partway.gateway.clock import Clock
 from partway.gateway.fleet.endpoint import Endpoint
 from partway.gateway.fleet.fleet import Fleet, FleetStopping
 from partway.gateway.fleet.status import EndpointState, EndpointStatus
 from partway.gateway.settings.settings import Settings
-from partway.gateway.waiting import time_limit
+from partway.gateway.timing.clock import Clock
+from partway.gateway.timing.deadlines import time_limit
 from partway.log_lines import LogLine
 from partway.protocol.errors import ApiError
 

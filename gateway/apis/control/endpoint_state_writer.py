@@ -7,8 +7,8 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from partway.gateway.apis.control.limits import STORE_RETRY_INTERVAL
-from partway.gateway.clock import Clock, Timer
 from partway.gateway.storage.store.store import StoreError
+from partway.gateway.timing.clock import Clock, Timer
 from partway.log_lines import LogLine
 
 log = logging.getLogger("partway.control")

@@ -8,14 +8,14 @@ from pathlib import Path
 
 from partway.gateway.apis.control.endpoint_plans import ApiSurroundings, DeploymentPlan, planned
 from partway.gateway.apis.control.errors import ValidationException
-from partway.gateway.clock import Clock
 from partway.gateway.fleet.endpoint import Endpoint
 from partway.gateway.fleet.gpus import gpus_of_this_machine
 from partway.gateway.settings.settings import Settings
 from partway.gateway.storage.file_threads import on_thread
 from partway.gateway.storage.limits import MODEL_DATA_LOOK_TIMEOUT
 from partway.gateway.storage.places.local_roots import LocalRoots
-from partway.gateway.waiting import time_limit
+from partway.gateway.timing.clock import Clock
+from partway.gateway.timing.deadlines import time_limit
 from partway.protocol.errors import ServiceUnavailable
 
 

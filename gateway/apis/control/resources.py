@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Final, Literal, TypeAlias
 
 from partway.gateway.apis.control.limits import CHANGE_WAIT_TIMEOUT
-from partway.gateway.clock import Clock
 from partway.gateway.storage.store.store import Record, Removal, Store, StoreError, StoreUnavailable
-from partway.gateway.waiting import held_in_time
+from partway.gateway.timing.clock import Clock
+from partway.gateway.timing.deadlines import held_in_time
 
 #: What there is of resources, as it is in their ARNs.
 Kind: TypeAlias = Literal["model", "endpoint-config", "endpoint", "transform-job"]

@@ -8,9 +8,9 @@ from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 from partway.gateway.apis.control.limits import CHANGE_END_TIMEOUT, MAX_CHANGES
-from partway.gateway.clock import Clock
 from partway.gateway.http.audit import ChangeGoesOn
-from partway.gateway.waiting import time_limit
+from partway.gateway.timing.clock import Clock
+from partway.gateway.timing.deadlines import time_limit
 from partway.log_lines import LogLine
 from partway.protocol.errors import ApiError, InternalServerError, ServiceUnavailable
 

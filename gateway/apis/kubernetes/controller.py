@@ -30,9 +30,9 @@ from partway.gateway.apis.kubernetes.object_status import (
 )
 from partway.gateway.apis.kubernetes.objects import CustomObjects
 from partway.gateway.apis.kubernetes.work_queue import WorkQueue
-from partway.gateway.clock import Clock
 from partway.gateway.fleet.routing.router import Router
 from partway.gateway.fleet.status import EndpointState
+from partway.gateway.timing.clock import Clock
 from partway.log_lines import LogLine
 from partway.protocol.errors import ApiError
 

@@ -32,12 +32,12 @@ from partway.gateway.apis.kubernetes.schemas import LABEL
 from partway.gateway.apis.kubernetes.selectors import selector_of
 from partway.gateway.apis.kubernetes.tables import IncludeObject, table, table_head, table_row
 from partway.gateway.apis.kubernetes.watches import WatchAsked, Watches
-from partway.gateway.clock import Clock
 from partway.gateway.http.content_codings import decoded_body
 from partway.gateway.http.exchange import Exchange
 from partway.gateway.http.request_payloads import GatheredPayload
 from partway.gateway.http.routes import READING, Access, Leave, Operation, Route
 from partway.gateway.plain_text import cut, safe
+from partway.gateway.timing.clock import Clock
 
 _KIND: Final = rf"/apis/(?P<group>[a-z0-9.-]{{1,253}})/{VERSION}"
 _NAMESPACE: Final = r"/namespaces/(?P<namespace>[^/]{1,253})"

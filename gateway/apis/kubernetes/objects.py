@@ -17,9 +17,9 @@ from partway.gateway.apis.kubernetes.deployment_from_spec import endpoint_of
 from partway.gateway.apis.kubernetes.errors import InvalidObject, TooManyRequests
 from partway.gateway.apis.kubernetes.kinds import KINDS, CustomKind
 from partway.gateway.apis.kubernetes.limits import MAX_OBJECT_BYTES, MAX_OBJECTS
-from partway.gateway.clock import Clock
 from partway.gateway.storage.store.store import Record, Removal, Store, StoreError
-from partway.gateway.waiting import held_in_time
+from partway.gateway.timing.clock import Clock
+from partway.gateway.timing.deadlines import held_in_time
 
 #: What a record's kind begins with.
 _RECORDS: Final = "kubernetes-"

@@ -22,10 +22,10 @@ from partway.gateway.apis.kubernetes.limits import (
 )
 from partway.gateway.apis.kubernetes.objects import CustomObjects
 from partway.gateway.apis.kubernetes.selectors import Selector
-from partway.gateway.clock import Clock
 from partway.gateway.http.exchange import Exchange
 from partway.gateway.quota import NOBODY, Quota, QuotaFull, QuotaLimits
-from partway.gateway.waiting import set_or_over
+from partway.gateway.timing.clock import Clock
+from partway.gateway.timing.deadlines import set_or_over
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
-from partway.gateway.clock import Clock, Timer
+from partway.gateway.timing.clock import Clock, Timer
 from partway.log_lines import LogLine
 
 log = logging.getLogger("partway.kubernetes")

@@ -38,13 +38,13 @@ from partway.gateway.apis.logs.inputs import (
 )
 from partway.gateway.apis.logs.streams import LogStreams, group_shown, stream_shown
 from partway.gateway.arns import Arns
-from partway.gateway.clock import Clock
 from partway.gateway.fleet.output.log_names import log_arn
 from partway.gateway.fleet.status import EndpointStatus
 from partway.gateway.http.routes import Route
 from partway.gateway.quota import ANY_NUMBER, NOBODY, Quota, QuotaLimits
 from partway.gateway.storage.file_threads import Wanted, on_thread
-from partway.gateway.waiting import time_limit
+from partway.gateway.timing.clock import Clock
+from partway.gateway.timing.deadlines import time_limit
 
 #: CloudWatch Logs, as targets, signatures and actions have it.
 _TARGETS: Final = "Logs_20140328"

@@ -29,7 +29,6 @@ from partway.gateway.batch.model import ModelGone
 from partway.gateway.batch.options import OptionsError, TransformOptions
 from partway.gateway.batch.outputs import UnfinishedOutputs
 from partway.gateway.batch.results import Progress
-from partway.gateway.clock import Clock
 from partway.gateway.fleet.fleet import FleetStopping
 from partway.gateway.fleet.instance_context import Means
 from partway.gateway.fleet.output.log_names import OF_JOBS
@@ -38,7 +37,8 @@ from partway.gateway.limits import SHARE_OF_ONE
 from partway.gateway.quota import Quota, QuotaLimits
 from partway.gateway.storage.places.place import StorageFailed
 from partway.gateway.storage.store.store import StoreError
-from partway.gateway.waiting import before, pause
+from partway.gateway.timing.clock import Clock
+from partway.gateway.timing.deadlines import before, pause
 from partway.log_lines import LogLine
 from partway.protocol.errors import ApiError
 

@@ -8,15 +8,21 @@ import ssl
 from collections.abc import Iterable
 from typing import Final
 
-from partway.gateway.clock import Clock
-from partway.gateway.dialling import Address, OutOfDescriptors, Unreachable, ip_family, reach
 from partway.gateway.fleet.endpoint import Endpoint, Place, places
 from partway.gateway.fleet.health.ping_answer import NoAnswer, PingAnswer, cut
 from partway.gateway.fleet.health.ping_socket import ask_by_socket
 from partway.gateway.fleet.limits import PING_TIMEOUT, PINGS_AT_ONCE
 from partway.gateway.fleet.surfaces import PING
 from partway.gateway.limits import CONTAINER_CONNECT_TIMEOUT, CONTAINER_TLS_TIMEOUT
-from partway.gateway.waiting import time_limit
+from partway.gateway.network.dialling import (
+    Address,
+    OutOfDescriptors,
+    Unreachable,
+    ip_family,
+    reach,
+)
+from partway.gateway.timing.clock import Clock
+from partway.gateway.timing.deadlines import time_limit
 from partway.log_lines import LogLine
 
 log = logging.getLogger("partway.fleet")

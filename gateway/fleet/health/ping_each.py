@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Mapping
 
-from partway.gateway.dialling import OutOfDescriptors
 from partway.gateway.fleet.endpoint import Place
 from partway.gateway.fleet.instance_context import Pinger
+from partway.gateway.network.dialling import OutOfDescriptors
 
 
 async def ping_each(

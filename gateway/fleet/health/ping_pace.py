@@ -7,8 +7,8 @@ import math
 import random
 from typing import Final
 
-from partway.gateway.clock import Clock, Timer
 from partway.gateway.fleet.limits import EXTRA_PING_AFTER
+from partway.gateway.timing.clock import Clock, Timer
 
 #: The first wait is this share of the interval, or more, and each one behind it that (rule 1).
 _EARLIEST_FIRST: Final = 0.5

@@ -5,8 +5,6 @@ from __future__ import annotations
 import logging
 import math
 
-from partway.gateway.clock import Clock
-from partway.gateway.dialling import OutOfDescriptors
 from partway.gateway.fleet.endpoint import Place
 from partway.gateway.fleet.health.ping import ping_place
 from partway.gateway.fleet.health.ping_quota import PingRoom
@@ -15,7 +13,9 @@ from partway.gateway.fleet.limits import (
     HEALTH_PINGS_PER_TURN,
     UNPINGED_LINE_INTERVAL,
 )
-from partway.gateway.loop_turns import LoopTurns
+from partway.gateway.network.dialling import OutOfDescriptors
+from partway.gateway.timing.clock import Clock
+from partway.gateway.timing.loop_turns import LoopTurns
 from partway.log_lines import LogLine
 
 log = logging.getLogger("partway.fleet")

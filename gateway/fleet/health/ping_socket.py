@@ -8,10 +8,10 @@ import os
 import socket
 from typing import Final
 
-from partway.gateway.clock import Clock
-from partway.gateway.dialling import Address, not_accepted, not_connected
 from partway.gateway.fleet.health.ping_answer import NoAnswer, PingAnswer, cut
-from partway.gateway.silent_hosts import SILENCE, silent_hosts
+from partway.gateway.network.dialling import Address, not_accepted, not_connected
+from partway.gateway.network.silent_hosts import SILENCE, silent_hosts
+from partway.gateway.timing.clock import Clock
 from partway.protocol.limits import KIB
 
 #: What is read at once: most answers are all read then, and end without a reset.

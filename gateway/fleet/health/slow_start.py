@@ -7,8 +7,6 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
-from partway.gateway.clock import Clock
-from partway.gateway.dialling import OutOfDescriptors
 from partway.gateway.fleet.health.rules import worst
 from partway.gateway.fleet.health.startup_pace import ask_until_ready
 from partway.gateway.fleet.launchers.launcher import RunningContainer
@@ -18,7 +16,9 @@ from partway.gateway.fleet.limits import (
     SLOW_START_WARNING_AFTER,
     SLOW_START_WARNING_INTERVAL,
 )
-from partway.gateway.waiting import pause
+from partway.gateway.network.dialling import OutOfDescriptors
+from partway.gateway.timing.clock import Clock
+from partway.gateway.timing.deadlines import pause
 from partway.log_lines import LogLine
 
 log = logging.getLogger("partway.fleet")

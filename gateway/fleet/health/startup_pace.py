@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from partway.gateway.clock import Clock
-from partway.gateway.dialling import Address, OutOfDescriptors
 from partway.gateway.fleet.health.ping import ping
 from partway.gateway.fleet.limits import (
     STARTUP_PING_LONGEST,
@@ -13,7 +11,9 @@ from partway.gateway.fleet.limits import (
     STARTUP_PING_SHORTEST,
 )
 from partway.gateway.fleet.surfaces import PING
-from partway.gateway.waiting import pause
+from partway.gateway.network.dialling import Address, OutOfDescriptors
+from partway.gateway.timing.clock import Clock
+from partway.gateway.timing.deadlines import pause
 
 
 async def ask_until_ready(is_ready: Callable[[], Awaitable[bool]], clock: Clock) -> None:

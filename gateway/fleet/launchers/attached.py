@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 
-from partway.gateway.dialling import Address
 from partway.gateway.fleet.endpoint import Attached
 from partway.gateway.fleet.launchers.launcher import LaunchError, Order
+from partway.gateway.network.dialling import Address
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from partway.gateway.clock import Clock
 from partway.gateway.fleet.launchers.launcher import LaunchError
 from partway.gateway.storage.file_threads import on_thread
 from partway.gateway.storage.limits import MODEL_DATA_LOOK_TIMEOUT
 from partway.gateway.storage.places.pinned_path import OpenFolder, PathChanged
-from partway.gateway.waiting import time_limit
+from partway.gateway.timing.clock import Clock
+from partway.gateway.timing.deadlines import time_limit
 
 
 async def check_callers_folder(folder: OpenFolder | None, clock: Clock) -> None:

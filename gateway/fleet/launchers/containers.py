@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from partway.gateway.dialling import Address
 from partway.gateway.fleet.container_ids import hostname_of
 from partway.gateway.fleet.endpoint import Source
 from partway.gateway.fleet.launchers.launcher import (
@@ -16,6 +15,7 @@ from partway.gateway.fleet.launchers.launcher import (
     Order,
     RunningContainer,
 )
+from partway.gateway.network.dialling import Address
 
 
 @dataclass(frozen=True, slots=True)

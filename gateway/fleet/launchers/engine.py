@@ -11,8 +11,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from partway.gateway.clock import Clock, LoopClock
-from partway.gateway.dialling import Address
 from partway.gateway.fleet.container_ids import instance_of
 from partway.gateway.fleet.endpoint import Image
 from partway.gateway.fleet.gpus import GpuShares
@@ -44,9 +42,11 @@ from partway.gateway.fleet.launchers.images import SHIPPED, is_image
 from partway.gateway.fleet.launchers.launcher import LaunchError, Order
 from partway.gateway.fleet.launchers.process import HOST
 from partway.gateway.fleet.states import StartFailure
+from partway.gateway.network.dialling import Address
 from partway.gateway.storage.file_threads import on_thread
 from partway.gateway.storage.limits import MODEL_DATA_LOOK_TIMEOUT
-from partway.gateway.waiting import time_limit
+from partway.gateway.timing.clock import Clock, LoopClock
+from partway.gateway.timing.deadlines import time_limit
 from partway.log_lines import LogLine
 
 if TYPE_CHECKING:

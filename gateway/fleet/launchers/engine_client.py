@@ -18,8 +18,6 @@ from urllib.parse import urlsplit
 import aiohttp
 from aiodocker import Docker, DockerError
 
-from partway.gateway.clock import Clock
-from partway.gateway.dialling import NO_DESCRIPTOR
 from partway.gateway.fleet.launchers.engine_answers import (
     MAX_SHOWN,
     NOT_FOUND,
@@ -39,8 +37,10 @@ from partway.gateway.fleet.limits import (
     PULL_SILENCE,
     PULL_TIMEOUT,
 )
+from partway.gateway.network.dialling import NO_DESCRIPTOR
 from partway.gateway.plain_text import cut, safe
-from partway.gateway.waiting import time_limit
+from partway.gateway.timing.clock import Clock
+from partway.gateway.timing.deadlines import time_limit
 
 if TYPE_CHECKING:
     from aiodocker.containers import DockerContainer

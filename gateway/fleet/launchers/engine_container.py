@@ -10,8 +10,6 @@ from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from partway.gateway.clock import Clock
-from partway.gateway.dialling import Address
 from partway.gateway.fleet.launchers.engine_answers import (
     NOT_FOUND,
     EngineAway,
@@ -28,7 +26,9 @@ from partway.gateway.fleet.limits import (
     OUTPUT_BURST,
     OUTPUT_RATE,
 )
-from partway.gateway.waiting import pause, set_or_over, time_limit
+from partway.gateway.network.dialling import Address
+from partway.gateway.timing.clock import Clock
+from partway.gateway.timing.deadlines import pause, set_or_over, time_limit
 from partway.log_lines import LogLine
 from partway.protocol.token_buckets import Allowance
 

@@ -8,14 +8,14 @@ from collections.abc import Callable, Collection
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from partway.gateway.clock import Clock
 from partway.gateway.fleet.launchers.engine_answers import (
     EngineAway,
     EngineRefusal,
 )
 from partway.gateway.fleet.launchers.engine_container import growing_waits
 from partway.gateway.fleet.limits import ENGINE_REMOVAL_TIMEOUT, ENGINE_REMOVAL_TRIES, KILL_TIMEOUT
-from partway.gateway.waiting import pause, time_limit
+from partway.gateway.timing.clock import Clock
+from partway.gateway.timing.deadlines import pause, time_limit
 from partway.log_lines import LogLine
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from partway.gateway.dialling import Address
 from partway.gateway.fleet.endpoint import Variant
 from partway.gateway.fleet.states import StartFailure
+from partway.gateway.network.dialling import Address
 from partway.gateway.storage.places.pinned_path import OpenFolder
 
 

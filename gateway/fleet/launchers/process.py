@@ -13,8 +13,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from partway.gateway.clock import Clock, LoopClock, Timer
-from partway.gateway.dialling import Address
 from partway.gateway.fleet.launchers.launcher import LaunchError
 from partway.gateway.fleet.launchers.program_lookup import find_program, launch_error
 from partway.gateway.fleet.limits import (
@@ -30,7 +28,9 @@ from partway.gateway.fleet.processes.leash import Leash
 from partway.gateway.fleet.processes.process_table import listening_elsewhere, other_listener
 from partway.gateway.fleet.processes.strays import Strays
 from partway.gateway.fleet.surfaces import PORT_VARIABLE
-from partway.gateway.waiting import first_of, time_limit
+from partway.gateway.network.dialling import Address
+from partway.gateway.timing.clock import Clock, LoopClock, Timer
+from partway.gateway.timing.deadlines import first_of, time_limit
 from partway.log_lines import LogLine
 
 log = logging.getLogger("partway.fleet")

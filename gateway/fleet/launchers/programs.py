@@ -6,7 +6,6 @@ import tempfile
 from collections.abc import Mapping
 from typing import Final
 
-from partway.gateway.clock import Clock, LoopClock
 from partway.gateway.fleet.endpoint import Program
 from partway.gateway.fleet.gpus import VISIBLE, GpuShares
 from partway.gateway.fleet.launchers.callers_folder import check_callers_folder
@@ -23,6 +22,7 @@ from partway.gateway.fleet.launchers.program_lookup import launch_error
 from partway.gateway.fleet.processes.leash import Leash
 from partway.gateway.fleet.processes.process_table import MARK
 from partway.gateway.fleet.surfaces import PORT_VARIABLE
+from partway.gateway.timing.clock import Clock, LoopClock
 
 #: Says where the model is (clause 1.1-6).
 MODEL_DIR: Final = "SM_MODEL_DIR"

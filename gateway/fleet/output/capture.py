@@ -18,7 +18,6 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Final, TypeAlias
 
-from partway.gateway.clock import Clock, LoopClock, Timer
 from partway.gateway.fleet.limits import (
     LAST_LINE_CHARACTERS,
     LAST_LINES,
@@ -36,7 +35,8 @@ from partway.gateway.fleet.output.log_files import (
     times_files,
 )
 from partway.gateway.plain_text import cut, safe
-from partway.gateway.waiting import time_limit
+from partway.gateway.timing.clock import Clock, LoopClock, Timer
+from partway.gateway.timing.deadlines import time_limit
 from partway.log_lines import LogLine
 
 log = logging.getLogger("partway.fleet")

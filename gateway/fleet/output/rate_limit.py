@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from partway.gateway.clock import Clock, Timer
 from partway.gateway.fleet.limits import OUTPUT_BURST, OUTPUT_RATE
+from partway.gateway.timing.clock import Clock, Timer
 from partway.protocol.token_buckets import Allowance
 
 

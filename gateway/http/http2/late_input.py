@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from partway.gateway.clock import Clock, Timer
 from partway.gateway.http.http2.lifetime import Connections
 from partway.gateway.limits import (
     HTTP2_LATE_BYTES,
@@ -16,6 +15,7 @@ from partway.gateway.limits import (
     HTTP2_LATE_TIMEOUT,
     HTTP2_OPENING_WINDOW,
 )
+from partway.gateway.timing.clock import Clock, Timer
 
 #: Credit is given back in steps of this size, as on streams that are open.
 _CREDIT_STEP = HTTP2_OPENING_WINDOW // 2

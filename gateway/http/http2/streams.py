@@ -21,7 +21,6 @@ from h2.events import (
 from h2.exceptions import ProtocolError
 from h2.settings import SettingCodes
 
-from partway.gateway.clock import Clock
 from partway.gateway.http.duplex import Parting
 from partway.gateway.http.http2.exchange import Http2Exchange
 from partway.gateway.http.http2.late_input import LateInput
@@ -32,6 +31,7 @@ from partway.gateway.http.http2.stream import Http2Stream
 from partway.gateway.limits import (
     HTTP2_ENCODER_TABLE,
 )
+from partway.gateway.timing.clock import Clock
 from partway.log_lines import LogLine
 from partway.protocol.http2.frames import rst_stream
 from partway.protocol.http2.gate import FrameGate

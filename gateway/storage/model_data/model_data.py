@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
-from partway.gateway.clock import Clock, LoopClock
 from partway.gateway.storage.archives.heads import ArchiveError
 from partway.gateway.storage.disk_refusals import FULL, is_disk_refusal
 from partway.gateway.storage.file_threads import Wanted, WritingThreads, on_thread
@@ -57,7 +56,8 @@ from partway.gateway.storage.model_data.sources import (
 from partway.gateway.storage.places.locations import SCHEME
 from partway.gateway.storage.places.pinned_path import OpenFolder, PathChanged, PinnedPath
 from partway.gateway.storage.places.place import StorageFailed
-from partway.gateway.waiting import in_turns, time_limit
+from partway.gateway.timing.clock import Clock, LoopClock
+from partway.gateway.timing.deadlines import in_turns, time_limit
 from partway.log_lines import LogLine
 
 log = logging.getLogger("partway.model_data")

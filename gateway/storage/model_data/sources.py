@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from partway.gateway.clock import Clock
 from partway.gateway.storage.file_threads import Wanted, WritingThreads, make_read_only, on_thread
 from partway.gateway.storage.limits import (
     MODEL_DATA_DEPTH,
@@ -32,7 +31,8 @@ from partway.gateway.storage.places.locations import SCHEME, split_url
 from partway.gateway.storage.places.pinned_path import OpenFolder, PinnedPath
 from partway.gateway.storage.places.place import FoundFile, StorageFailed
 from partway.gateway.storage.places.s3_place import S3Place
-from partway.gateway.waiting import side_by_side
+from partway.gateway.timing.clock import Clock
+from partway.gateway.timing.deadlines import side_by_side
 
 _SUFFIX: Final = ".tar.gz"
 _WHAT: Final = (

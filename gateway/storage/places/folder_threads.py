@@ -7,9 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, TypeVar
 
-from partway.gateway.clock import Clock
 from partway.gateway.storage.file_threads import BoundedThreads, NoThreadFree, Wanted
 from partway.gateway.storage.places.place import StorageFailed
+from partway.gateway.timing.clock import Clock
 
 _T = TypeVar("_T")
 

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from partway.gateway.clock import Clock
 from partway.gateway.storage.limits import KNOWN_BUCKETS
 from partway.gateway.storage.places.folder_threads import FolderThreads
 from partway.gateway.storage.places.local_place import LocalPlace
 from partway.gateway.storage.places.local_roots import LocalRoots
 from partway.gateway.storage.places.locations import is_local, split_url
 from partway.gateway.storage.places.place import FilePlace
+from partway.gateway.timing.clock import Clock
 
 if TYPE_CHECKING:
     from partway.gateway.storage.places.s3_place import S3Place

@@ -18,8 +18,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final, TypeVar
 from urllib.parse import urlsplit
 
-from partway.gateway.clock import Clock
-from partway.gateway.dialling import is_loopback
+from partway.gateway.network.dialling import is_loopback
 from partway.gateway.storage.limits import (
     OBJECT_CONNECT_TIMEOUT,
     OBJECT_PARTS_AT_ONCE,
@@ -30,7 +29,8 @@ from partway.gateway.storage.limits import (
 )
 from partway.gateway.storage.places.locations import SCHEME
 from partway.gateway.storage.places.place import Content, FoundFile, StorageFailed
-from partway.gateway.waiting import time_limit
+from partway.gateway.timing.clock import Clock
+from partway.gateway.timing.deadlines import time_limit
 
 if TYPE_CHECKING:
     from obstore import GetOptions, ObjectMeta

@@ -10,14 +10,14 @@ from contextlib import suppress
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
-from partway.gateway.clock import Clock
 from partway.gateway.storage.store.limits import (
     STORE_BEGIN_TIMEOUT,
     STORE_CLOSE_TIMEOUT,
     STORE_WAITING,
 )
 from partway.gateway.storage.store.store import StoreError
-from partway.gateway.waiting import time_limit
+from partway.gateway.timing.clock import Clock
+from partway.gateway.timing.deadlines import time_limit
 
 _T = TypeVar("_T")
 

@@ -9,7 +9,6 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Self
 
-from partway.gateway.clock import Clock
 from partway.gateway.storage.store.backups import snapshot, snapshot_of_stopped
 from partway.gateway.storage.store.database import open_database, open_for_reading, transaction
 from partway.gateway.storage.store.disk_thread import DiskThread
@@ -24,6 +23,7 @@ from partway.gateway.storage.store.room import (
 )
 from partway.gateway.storage.store.sqlite_errors import said_by_sqlite
 from partway.gateway.storage.store.store import Record, Removal, StoreError, StoreUnavailable
+from partway.gateway.timing.clock import Clock
 from partway.log_lines import LogLine
 
 log = logging.getLogger("partway.store")

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from partway.gateway.configuration.messages import SettingsError, each_line
-from partway.gateway.dialling import Address
 from partway.gateway.fleet.endpoint import container_address
 from partway.gateway.fleet.launchers.launcher import LaunchError
 from partway.gateway.fleet.processes.commands import command_words
+from partway.gateway.network.dialling import Address
 from partway.gateway.operations.asked import Asked, container_target
 from partway.gateway.storage.archives.heads import ArchiveError
 from partway.gateway.storage.files import is_file_or_folder, is_folder

@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from partway.gateway.dialling import Address
 from partway.gateway.fleet.endpoint import Image, Variant
 from partway.gateway.fleet.launchers.engine import EngineLauncher
 from partway.gateway.fleet.launchers.engine_container import EngineContainer
 from partway.gateway.fleet.launchers.engine_image import ImageConfiguration
 from partway.gateway.fleet.launchers.launcher import Order
+from partway.gateway.network.dialling import Address
 from partway.gateway.workbench.conformance.link import CONNECT_TIMEOUT
 from partway.gateway.workbench.conformance.started import Footprint, Started
 

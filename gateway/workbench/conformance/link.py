@@ -11,7 +11,7 @@ from typing import Final
 
 import h11
 
-from partway.gateway.dialling import Address
+from partway.gateway.network.dialling import Address
 from partway.gateway.workbench.conformance.evidence import NotedExchange, shown
 from partway.gateway.workbench.conformance.verdict import Broken
 

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from partway.gateway.dialling import Address
 from partway.gateway.fleet.launchers.empty_model import empty_model_dir
 from partway.gateway.fleet.launchers.process import ProcessEnd
 from partway.gateway.fleet.processes.process_table import family
+from partway.gateway.network.dialling import Address
 from partway.gateway.plain_text import cut
 from partway.gateway.workbench.conformance.link import CONNECT_TIMEOUT
 

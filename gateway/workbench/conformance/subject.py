@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from partway.gateway.dialling import Address
 from partway.gateway.fleet.launchers.process import (
     Command,
     ContainerProcess,
@@ -15,6 +14,7 @@ from partway.gateway.fleet.launchers.process import (
 )
 from partway.gateway.fleet.launchers.programs import MODEL_DIR
 from partway.gateway.fleet.processes.leash import Leash
+from partway.gateway.network.dialling import Address
 from partway.gateway.workbench.conformance.started import Started
 
 

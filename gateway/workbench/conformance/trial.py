@@ -11,10 +11,10 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from partway.gateway.clock import LoopClock
 from partway.gateway.fleet.health.slow_start import SlowStart
 from partway.gateway.fleet.launchers.process import ProcessEnd
 from partway.gateway.fleet.limits import START_TIMEOUT
+from partway.gateway.timing.clock import LoopClock
 from partway.gateway.workbench.conformance.evidence import NotedExchange, shown
 from partway.gateway.workbench.conformance.link import PATIENCE, HttpAnswer, Link, ask, link_to
 from partway.gateway.workbench.conformance.peer import Closed, NotGranted, Peer, upgrade

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from partway.gateway.fleet.launchers.process import Command
 from partway.gateway.fleet.processes.leash import Leash
-from partway.gateway.waiting import first_of
+from partway.gateway.timing.deadlines import first_of
 from partway.gateway.workbench.dev.changes import Changes
 from partway.gateway.workbench.dev.container import Container
 

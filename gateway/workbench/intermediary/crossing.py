@@ -7,9 +7,9 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from partway.gateway.dialling import Address, Unreachable, reach
 from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.limits import CONTAINER_TLS_TIMEOUT
+from partway.gateway.network.dialling import Address, Unreachable, reach
 from partway.gateway.tls.trust import Trust
 from partway.gateway.workbench.intermediary import heads
 from partway.gateway.workbench.intermediary.faults import Fault, Refuse, Rules

@@ -7,8 +7,8 @@ import dataclasses
 from types import TracebackType
 from typing import Final, Self
 
-from partway.gateway.dialling import Address, Upgraded
 from partway.gateway.fleet.endpoint import Place
+from partway.gateway.network.dialling import Address, Upgraded
 from partway.gateway.streams.dialler import dial_container
 from partway.gateway.workbench.intermediary.faults import Rules
 from partway.gateway.workbench.intermediary.observer import Observe

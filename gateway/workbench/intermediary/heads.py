@@ -7,7 +7,7 @@ from http import HTTPStatus
 
 import h11
 
-from partway.gateway.dialling import Address
+from partway.gateway.network.dialling import Address
 from partway.gateway.streams.container_leg import REQUEST_ID
 from partway.gateway.workbench.intermediary.observer import UpgradeAnswer, UpgradeRequest
 from partway.protocol.limits import HANDSHAKE_HEAD_BYTES, REFUSAL_BODY_BYTES

@@ -9,8 +9,8 @@ from contextlib import suppress
 from functools import partial
 from typing import Final
 
-from partway.gateway.dialling import Address
 from partway.gateway.fleet.stream_policy import StreamPolicy
+from partway.gateway.network.dialling import Address
 from partway.gateway.tls.trust import Trust
 from partway.gateway.workbench.intermediary.crossing import Between, Crossing
 from partway.gateway.workbench.intermediary.faults import Rules

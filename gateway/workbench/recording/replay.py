@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final
 
-from partway.gateway.dialling import Address, Unreachable, dial
 from partway.gateway.limits import CONTAINER_HANDSHAKE_TIMEOUT, STREAM_LIFETIME
+from partway.gateway.network.dialling import Address, Unreachable, dial
 from partway.gateway.streams.container_leg import REQUEST_ID
 from partway.gateway.workbench.intermediary.observer import Sender
 from partway.gateway.workbench.recording.comparison import Answers, TimedReply

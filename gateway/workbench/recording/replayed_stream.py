@@ -7,10 +7,10 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
-from partway.gateway.clock import LoopClock
-from partway.gateway.dialling import Upgraded
 from partway.gateway.limits import CONTAINER_PING_INTERVAL, CONTAINER_PINGS_UNANSWERED
-from partway.gateway.watch import PingWatch
+from partway.gateway.network.dialling import Upgraded
+from partway.gateway.timing.clock import LoopClock
+from partway.gateway.timing.peer_watch import PingWatch
 from partway.gateway.workbench.recording.comparison import TimedReply
 from partway.gateway.workbench.recording.recording import Joining
 from partway.protocol.connection import FrameConnection, FrameHandler, Side

@@ -7,13 +7,13 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
-from partway.gateway.dialling import Address
 from partway.gateway.fleet.health.startup_pace import pinged
 from partway.gateway.fleet.launchers.empty_model import empty_model_dir
 from partway.gateway.fleet.launchers.launcher import LaunchError
 from partway.gateway.fleet.launchers.process import Command, free_port, launch
 from partway.gateway.fleet.launchers.programs import MODEL_DIR
 from partway.gateway.fleet.processes.leash import Leash
+from partway.gateway.network.dialling import Address
 
 
 @asynccontextmanager

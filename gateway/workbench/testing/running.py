@@ -30,11 +30,11 @@ from typing import Any, Final, Self
 from urllib.parse import quote, urlencode
 
 from partway.gateway.configuration.messages import SettingsError
-from partway.gateway.dialling import Address
 from partway.gateway.fleet.endpoint import Attached, Endpoint
 from partway.gateway.fleet.limits import MAX_INSTANCES
 from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.gateway import Gateway, Listening
+from partway.gateway.network.dialling import Address
 from partway.gateway.settings.settings import Settings, changed_policy
 from partway.gateway.tls.context import server_context
 from partway.gateway.tls.local_ca import LocalCa

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 
 from multidict import CIMultiDict, CIMultiDictProxy
 
-from partway.gateway.dialling import Address
 from partway.gateway.http.exchange import Exchange, UpgradableExchange
 from partway.gateway.http.http1.server import Http1Server
+from partway.gateway.network.dialling import Address
 from partway.gateway.workbench.testing.requests import ReceivedRequest, answer_request
 from partway.gateway.workbench.testing.script import (
     CloseWith,

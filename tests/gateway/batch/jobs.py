@@ -15,8 +15,8 @@ from partway.gateway.batch.execution_parameters import settled
 from partway.gateway.batch.job import TransformJob
 from partway.gateway.batch.options import TransformOptions
 from partway.gateway.batch.results import FileState, Progress
-from partway.gateway.clock import LoopClock
 from partway.gateway.requests.answers import AnswerHead
+from partway.gateway.timing.clock import LoopClock
 
 
 class SaidModel:

@@ -8,8 +8,8 @@ import pytest
 
 from partway.gateway.batch import inputs as inputs_module
 from partway.gateway.batch.command_locations import places
-from partway.gateway.clock import LoopClock
 from partway.gateway.storage.places.place import StorageFailed
+from partway.gateway.timing.clock import LoopClock
 
 pytestmark = pytest.mark.usefixtures("anyio_backend")
 

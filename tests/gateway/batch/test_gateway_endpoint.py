@@ -9,7 +9,7 @@ import pytest
 from partway.gateway.batch.gateway_endpoint import GatewayModel
 from partway.gateway.batch.model import AskFailed, ModelGone
 from partway.gateway.batch.options import TransformOptions
-from partway.gateway.clock import LoopClock
+from partway.gateway.timing.clock import LoopClock
 from tests.gateway.fleet.processes import soon
 from tests.gateway.requests.containers import HOST, OK, ScriptedContainer
 

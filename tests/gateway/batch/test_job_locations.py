@@ -16,10 +16,10 @@ from partway.gateway.batch.job_locations import CallersPlaces
 from partway.gateway.batch.limits import TRANSFORM_QUOTA
 from partway.gateway.batch.output_spool import outputs_quota
 from partway.gateway.batch.outputs import UnfinishedOutputs
-from partway.gateway.clock import LoopClock
 from partway.gateway.storage.limits import READ_BYTES
 from partway.gateway.storage.places.local_roots import LocalRoots
 from partway.gateway.storage.places.place import StorageFailed
+from partway.gateway.timing.clock import LoopClock
 from tests.gateway.object_server import KEY_ID, serving_objects
 
 

@@ -13,8 +13,8 @@ from partway.gateway.batch.execution_parameters import settled
 from partway.gateway.batch.job import TransformJob
 from partway.gateway.batch.options import TransformOptions
 from partway.gateway.batch.results import FileState
-from partway.gateway.clock import LoopClock
 from partway.gateway.storage.places.place import StorageFailed
+from partway.gateway.timing.clock import LoopClock
 from tests.gateway.batch.jobs import SaidModel
 from tests.gateway.object_server import serving_objects
 

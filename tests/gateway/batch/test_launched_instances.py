@@ -11,8 +11,6 @@ from partway.gateway.batch.launched_instances import FleetModel, job_environment
 from partway.gateway.batch.limits import INSTANCE_TIMEOUT
 from partway.gateway.batch.model import AskFailed, ModelGone, NoInstanceNow
 from partway.gateway.batch.options import TransformOptions
-from partway.gateway.clock import LoopClock
-from partway.gateway.dialling import Address
 from partway.gateway.fleet.endpoint import (
     UNWATCHED,
     Attached,
@@ -24,6 +22,8 @@ from partway.gateway.fleet.endpoint import (
 from partway.gateway.fleet.provisions import Provisions
 from partway.gateway.fleet.routing.router import RoutedInstance, RoutedVariant
 from partway.gateway.fleet.stream_policy import StreamPolicy
+from partway.gateway.network.dialling import Address
+from partway.gateway.timing.clock import LoopClock
 from tests.gateway.fleet.fakes import PROGRAM, FakeFleet, turns
 from tests.gateway.fleet.processes import eventually, soon
 from tests.gateway.requests.containers import HOST, OK, ScriptedContainer

@@ -8,9 +8,9 @@ import pytest
 
 from partway.gateway.batch import local_outputs
 from partway.gateway.batch.local_outputs import LocalOutputs, PartFile
-from partway.gateway.clock import LoopClock
 from partway.gateway.storage.places.folder_threads import FolderThreads
 from partway.gateway.storage.places.place import StorageFailed
+from partway.gateway.timing.clock import LoopClock
 
 pytestmark = pytest.mark.usefixtures("anyio_backend", "no_leaks")
 

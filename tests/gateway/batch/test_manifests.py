@@ -9,8 +9,8 @@ import pytest
 
 from partway.gateway.batch.command_locations import places
 from partway.gateway.batch.manifests import ManifestError, read_manifest
-from partway.gateway.clock import LoopClock
 from partway.gateway.storage.places.place import StorageFailed
+from partway.gateway.timing.clock import LoopClock
 from tests.gateway.object_server import serving_objects
 
 pytestmark = pytest.mark.usefixtures("anyio_backend")

@@ -9,10 +9,10 @@ import pytest
 
 from partway.gateway.batch.limits import READ_BYTES
 from partway.gateway.batch.output_spool import Gathering, outputs_quota
-from partway.gateway.clock import LoopClock
 from partway.gateway.storage import files
 from partway.gateway.storage.places.folder_threads import FolderThreads
 from partway.gateway.storage.places.place import StorageFailed
+from partway.gateway.timing.clock import LoopClock
 from partway.protocol.limits import MIB
 
 pytestmark = pytest.mark.usefixtures("anyio_backend")

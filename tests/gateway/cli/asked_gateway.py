@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from partway.gateway.clock import LoopClock
 from partway.gateway.operations.admin import AdminSocket
 from partway.gateway.storage.data_directory import DataDirectory
 from partway.gateway.storage.store.memory import MemoryStore
+from partway.gateway.timing.clock import LoopClock
 from tests.conftest import ROOT
 from tests.gateway.cli.invoking import Ended
 from tests.gateway.operations.fake_deployments import FakeDeployments

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from partway.gateway.cli.serve_data import opened_store
-from partway.gateway.clock import LoopClock
 from partway.gateway.settings.settings import Settings
 from partway.gateway.storage.data_directory import DataDirectory
 from partway.gateway.storage.store.sqlite import SqliteStore
 from partway.gateway.storage.store.store import Record
+from partway.gateway.timing.clock import LoopClock
 
 WITHOUT_CONTROL = Settings(apis=frozenset({"runtime", "logs"}))
 

@@ -18,7 +18,7 @@ from partway.gateway.client import (
     connect,
 )
 from partway.gateway.client.backoff import Reconnecting, reconnecting
-from partway.gateway.waiting import pause
+from partway.gateway.timing.deadlines import pause
 from tests.frame_factory import TEXT, close, frame
 from tests.gateway.client.peers import until, url_of
 from tests.gateway.streams.fakes import FakeClock

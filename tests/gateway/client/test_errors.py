@@ -19,8 +19,8 @@ from partway.gateway.client import (
     connect,
 )
 from partway.gateway.client.errors import refused, unreachable
-from partway.gateway.dialling import Address, Untrusted
 from partway.gateway.fleet.stream_policy import StreamPolicy
+from partway.gateway.network.dialling import Address, Untrusted
 from tests.frame_factory import close
 from tests.gateway.client.peers import http, refused_by, replying, url_of
 from tests.wire.peers import ENDPOINT, soon

@@ -21,10 +21,10 @@ from partway.gateway.client import (
     credentials_from_environment,
 )
 from partway.gateway.client.request import request_for
-from partway.gateway.dialling import Address
 from partway.gateway.fleet.endpoint import Endpoint
 from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.gateway import Gateway
+from partway.gateway.network.dialling import Address
 from partway.gateway.settings.settings import Settings
 from partway.gateway.tls.context import TlsFiles, server_context
 from partway.protocol.signatures.verification import EventSigner

@@ -181,7 +181,7 @@ async def test_nobody_there(transport):
 def test_a_name_server_that_does_not_answer_is_not_waited_for(monkeypatch):
     answered = threading.Event()
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: answered.wait() and [])
-    monkeypatch.setattr("partway.gateway.dialling.CONTAINER_RESOLVE_TIMEOUT", 0.01)
+    monkeypatch.setattr("partway.gateway.network.dialling.CONTAINER_RESOLVE_TIMEOUT", 0.01)
     monkeypatch.setattr("partway.gateway.client.sync._RESOLVER_PATIENCE", 0.01)
     try:
         with (

@@ -8,7 +8,6 @@ from collections import deque
 from itertools import count
 from pathlib import Path
 
-from partway.gateway.dialling import Address
 from partway.gateway.fleet.endpoint import Containers, Endpoint, Program, Variant
 from partway.gateway.fleet.fleet import Fleet
 from partway.gateway.fleet.instance_context import InstanceContext, Means
@@ -16,6 +15,7 @@ from partway.gateway.fleet.launchers.containers import ContainersLauncher
 from partway.gateway.fleet.launchers.launcher import LaunchError
 from partway.gateway.fleet.routing.router import Router
 from partway.gateway.fleet.stream_policy import StreamPolicy
+from partway.gateway.network.dialling import Address
 from partway.gateway.storage.model_data.model_data import HeldData
 from tests.gateway.streams.fakes import FakeClock
 

@@ -6,7 +6,6 @@ import dataclasses
 
 import pytest
 
-from partway.gateway.dialling import Address
 from partway.gateway.fleet.endpoint import (
     Endpoint,
     check_name,
@@ -15,6 +14,7 @@ from partway.gateway.fleet.endpoint import (
     places,
 )
 from partway.gateway.fleet.stream_policy import StreamPolicy
+from partway.gateway.network.dialling import Address
 from partway.gateway.tls.trust import Trust
 from partway.protocol.errors import InputValidationError
 

@@ -7,10 +7,10 @@ import dataclasses
 
 import pytest
 
-from partway.gateway.dialling import Address
 from partway.gateway.fleet.endpoint import Endpoint
 from partway.gateway.fleet.fleet import FleetStopping, NoSuchEndpoint
 from partway.gateway.fleet.stream_policy import StreamPolicy
+from partway.gateway.network.dialling import Address
 from partway.protocol.errors import InputValidationError, ServiceUnavailable
 from tests.gateway.fleet.fakes import endpoint, turns
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from partway.gateway.dialling import Address, OutOfDescriptors
 from partway.gateway.fleet.endpoint import (
     Attached,
     Containers,
@@ -13,6 +12,7 @@ from partway.gateway.fleet.endpoint import (
     Variant,
 )
 from partway.gateway.fleet.surfaces import VertexContainer
+from partway.gateway.network.dialling import Address, OutOfDescriptors
 from partway.protocol.errors import ServiceUnavailable
 from tests.gateway.fleet.fakes import PROGRAM, endpoint, turns
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from partway.gateway.dialling import Address
 from partway.gateway.fleet.endpoint import Attached, Variant
+from partway.gateway.network.dialling import Address
 from partway.gateway.tls.trust import Trust
 from tests.gateway.fleet.fakes import endpoint
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from partway.gateway.dialling import Address
 from partway.gateway.fleet.endpoint import (
     Attached,
     Containers,
@@ -13,6 +12,7 @@ from partway.gateway.fleet.endpoint import (
     OneContainer,
     Variant,
 )
+from partway.gateway.network.dialling import Address
 from partway.gateway.storage.model_data.model_data import ModelDataError
 from tests.gateway.fleet.fakes import PROGRAM, endpoint, turns
 

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from partway.gateway.clock import LoopClock
 from partway.gateway.fleet.endpoint import Image
 from partway.gateway.fleet.launchers.engine_client import EngineClient
 from partway.gateway.fleet.launchers.engine_request import (
@@ -20,6 +19,7 @@ from partway.gateway.fleet.launchers.engine_request import (
 from partway.gateway.fleet.provisions import Provisions
 from partway.gateway.gateway import Gateway
 from partway.gateway.settings.settings import Settings
+from partway.gateway.timing.clock import LoopClock
 from tests.gateway.fleet.launchers.fake_engine import FakeEngine
 from tests.gateway.fleet.processes import eventually, soon
 from tests.gateway.streams.fakes import FakeClock

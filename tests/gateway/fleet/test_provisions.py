@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from partway.gateway.clock import LoopClock
-from partway.gateway.dialling import Address
 from partway.gateway.fleet.endpoint import Attached, Containers, OneContainer
 from partway.gateway.fleet.launchers.attached import AttachLauncher
 from partway.gateway.fleet.provisions import Provisions
+from partway.gateway.network.dialling import Address
+from partway.gateway.timing.clock import LoopClock
 from tests.gateway.fleet.fakes import PROGRAM
 from tests.gateway.fleet.processes import soon
 

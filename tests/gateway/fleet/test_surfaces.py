@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from partway.gateway.dialling import Address
 from partway.gateway.fleet.endpoint import (
     Attached,
     Containers,
@@ -14,6 +13,7 @@ from partway.gateway.fleet.endpoint import (
 )
 from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.fleet.surfaces import OF_VERTEX, Surface, VertexContainer
+from partway.gateway.network.dialling import Address
 from tests.gateway.fleet.fakes import PROGRAM
 
 HERE = Attached((Address("127.0.0.1", 1),))

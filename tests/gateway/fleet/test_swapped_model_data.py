@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from partway.gateway.clock import LoopClock
 from partway.gateway.fleet.endpoint import Program, Variant
 from partway.gateway.fleet.launch_orders import LaunchOrders
 from partway.gateway.fleet.launchers.launcher import LaunchError
@@ -17,6 +16,7 @@ from partway.gateway.fleet.provisions import Provisions
 from partway.gateway.fleet.routing.router import InstanceLoad
 from partway.gateway.storage.model_data import model_data
 from partway.gateway.storage.places.pinned_path import OpenFolder, PinnedPath
+from partway.gateway.timing.clock import LoopClock
 from tests.gateway.fleet.fakes import endpoint
 from tests.gateway.fleet.model_archives import packed
 from tests.gateway.fleet.processes import soon

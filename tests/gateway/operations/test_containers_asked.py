@@ -9,7 +9,6 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from partway.gateway.dialling import Address
 from partway.gateway.fleet.endpoint import (
     Attached,
     Containers,
@@ -22,6 +21,7 @@ from partway.gateway.fleet.endpoint import (
 from partway.gateway.fleet.routing.router import Lease
 from partway.gateway.fleet.status import EndpointState
 from partway.gateway.fleet.stream_policy import StreamPolicy
+from partway.gateway.network.dialling import Address
 from partway.gateway.operations.containers_asked import container_streamed, containers_asked
 from partway.protocol.errors import InputValidationError
 from tests.gateway.conftest import container, gateway_for

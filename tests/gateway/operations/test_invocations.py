@@ -12,13 +12,13 @@ from prometheus_client.exposition import generate_latest
 
 from partway.gateway.access.authentication import ANYBODY, Identity
 from partway.gateway.apis.common.requests_service import RequestsService
-from partway.gateway.dialling import Address
 from partway.gateway.fleet.endpoint import Attached, Endpoint, Variant
 from partway.gateway.fleet.launchers.process import free_port
 from partway.gateway.fleet.routing.router import Router
 from partway.gateway.fleet.routing.sticky_sessions import NO_SESSION
 from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.http.exchange import Exchange
+from partway.gateway.network.dialling import Address
 from partway.gateway.operations.invocation import Invocation, model_error
 from partway.gateway.operations.invocations import Invocations, session_key
 from tests.gateway.conftest import container, gateway_for

@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from partway.gateway.dialling import Address
 from partway.gateway.fleet.launchers.process import free_port
+from partway.gateway.network.dialling import Address
 from partway.gateway.requests.connections import ContainerConnection, ContainerConnections
 from partway.gateway.requests.container_answer import ContainerAnswer
 from partway.gateway.requests.container_requests import Destination

@@ -8,7 +8,6 @@ import struct
 
 import pytest
 
-from partway.gateway.many_timers import ManyTimers
 from partway.gateway.requests.answers import AnswerParser, AnswerPiece
 from partway.gateway.requests.connections import ContainerConnections
 from partway.gateway.requests.container_answer import ContainerAnswer
@@ -17,6 +16,7 @@ from partway.gateway.requests.limits import (
     ANSWER_TURN_BYTES,
     WHOLE_CHUNK_BYTES,
 )
+from partway.gateway.timing.many_timers import ManyTimers
 from partway.protocol.errors import ContainerBroke, ContainerLate, InputValidationError
 from partway.protocol.limits import (
     HTTP1_BYTES_PER_TURN,

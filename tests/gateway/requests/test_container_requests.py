@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from partway.gateway.dialling import Address
+from partway.gateway.network.dialling import Address
 from partway.gateway.requests.container_requests import (
     ContainerRequest,
     Destination,

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from partway.gateway.configuration.messages import SettingsError
-from partway.gateway.dialling import Address
 from partway.gateway.fleet.endpoint import (
     Attached,
     Endpoint,
@@ -17,6 +16,7 @@ from partway.gateway.fleet.endpoint import (
     Variant,
 )
 from partway.gateway.fleet.stream_policy import StreamPolicy
+from partway.gateway.network.dialling import Address
 from partway.gateway.settings.endpoint_context import Surroundings
 from partway.gateway.settings.endpoint_flags import endpoint_of_flag
 from partway.gateway.tls.trust import Trust

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from partway.gateway.configuration.messages import SettingsError
-from partway.gateway.dialling import Address
 from partway.gateway.fleet.endpoint import (
     Attached,
     Containers,
@@ -21,6 +20,7 @@ from partway.gateway.fleet.endpoint import (
 )
 from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.fleet.surfaces import VertexContainer
+from partway.gateway.network.dialling import Address
 from partway.gateway.settings.settings import load
 from partway.gateway.tls.trust import Trust
 

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 
 from partway.gateway.apis.manifests import NAMES
 from partway.gateway.configuration.messages import SettingsError
-from partway.gateway.dialling import Address, is_loopback
 from partway.gateway.fleet.endpoint import Endpoint, InstanceTimes, places
 from partway.gateway.fleet.stream_policy import StreamPolicy
+from partway.gateway.network.dialling import Address, is_loopback
 from partway.gateway.settings.endpoint_tables import InstanceTable
 from partway.gateway.settings.settings import VARIABLES, Settings, changed_policy, load
 from partway.gateway.tls.local_ca import LocalCa

@@ -10,7 +10,6 @@ import threading
 
 import pytest
 
-from partway.gateway.clock import LoopClock
 from partway.gateway.storage import file_threads
 from partway.gateway.storage.file_threads import (
     BoundedThreads,
@@ -23,6 +22,7 @@ from partway.gateway.storage.file_threads import (
     remove_tree,
 )
 from partway.gateway.storage.limits import WORK_STOP_TIMEOUT
+from partway.gateway.timing.clock import LoopClock
 from tests.conftest import ROOT
 from tests.gateway.fleet.processes import eventually
 from tests.gateway.streams.fakes import FakeClock
@@ -118,7 +118,7 @@ async def test_threads_that_have_ended_are_not_at_work():
 _HANGS = """
 import asyncio, os, sys
 import uvloop
-from partway.gateway.clock import LoopClock
+from partway.gateway.timing.clock import LoopClock
 from partway.gateway.storage import file_threads
 
 async def main():

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from partway.gateway.dialling import Upgraded
 from partway.gateway.fleet.stream_policy import StreamPolicy
+from partway.gateway.network.dialling import Upgraded
 from partway.gateway.streams.container_leg import WebSocketContainerLeg
 from partway.gateway.streams.ends import Cause, ClientFault
 from partway.gateway.streams.session import Session, State

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from partway.gateway.dialling import Address
 from partway.gateway.fleet.endpoint import Place
 from partway.gateway.fleet.stream_policy import StreamPolicy
+from partway.gateway.network.dialling import Address
 from partway.gateway.streams.dialler import dial_container
 from partway.protocol.errors import ContainerError
 from tests.wire.conftest import PATIENT

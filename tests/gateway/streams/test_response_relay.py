@@ -7,10 +7,10 @@ import json
 
 import pytest
 
-from partway.gateway.many_timers import ManyTimers
 from partway.gateway.requests.answers import AnswerPiece
 from partway.gateway.streams.ends import Cause, ClientFault
 from partway.gateway.streams.response_relay import ResponseRelay
+from partway.gateway.timing.many_timers import ManyTimers
 from partway.protocol.errors import ClientLeft, ContainerBroke, ContainerLate, RequestTimeout
 from tests import event_factory as raw
 from tests.gateway.http.test_exchange import Recorded

@@ -8,10 +8,10 @@ import time
 from contextlib import AsyncExitStack
 from typing import Final
 
-from partway.gateway.dialling import Address
 from partway.gateway.fleet.launchers.process import ProcessEnd
 from partway.gateway.fleet.limits import START_TIMEOUT
 from partway.gateway.fleet.processes.commands import unexpanded_variables
+from partway.gateway.network.dialling import Address
 from partway.gateway.workbench.conformance.check import Checks
 from partway.gateway.workbench.conformance.evidence import NotedExchange
 from partway.gateway.workbench.conformance.link import HttpAnswer, link_to

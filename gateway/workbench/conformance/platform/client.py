@@ -21,7 +21,7 @@ from partway.gateway.client import (
     PlatformStreamFailed,
 )
 from partway.gateway.client.request import StreamRequest
-from partway.gateway.dialling import Unreachable, dial
+from partway.gateway.network.dialling import Unreachable, dial
 from partway.gateway.workbench.conformance.evidence import NotedExchange, shown
 from partway.gateway.workbench.conformance.peer import frame_bytes
 from partway.gateway.workbench.conformance.verdict import Broken

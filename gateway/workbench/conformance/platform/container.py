@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, Self
 
-from partway.gateway.dialling import Address
+from partway.gateway.network.dialling import Address
 from partway.gateway.workbench.conformance.evidence import NotedExchange
 from partway.gateway.workbench.conformance.peer import frame_bytes
 from partway.gateway.workbench.conformance.platform.frames import FrameReader, SeenFrame

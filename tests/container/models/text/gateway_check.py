@@ -9,10 +9,10 @@ import pytest
 from partway.container.models.text.model import Text
 from partway.container.models.text.settings import Sample
 from partway.gateway.client import CompletionState, DataType, connect
-from partway.gateway.dialling import Address
 from partway.gateway.fleet.endpoint import Endpoint
 from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.gateway import Gateway
+from partway.gateway.network.dialling import Address
 from partway.gateway.settings.settings import Settings
 from tests.container.models.text.tiny import make_chain
 

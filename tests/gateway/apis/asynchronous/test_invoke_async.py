@@ -16,14 +16,14 @@ from partway.gateway.apis.asynchronous.journal import NOTICE
 from partway.gateway.apis.asynchronous.limits import INLINE_BYTES, PIECE_BYTES, TRIES
 from partway.gateway.apis.asynchronous.notices import Notice
 from partway.gateway.apis.control.endpoint_reconciler import EndpointKeeper
-from partway.gateway.clock import LoopClock
-from partway.gateway.dialling import Address
 from partway.gateway.fleet.endpoint import Endpoint
 from partway.gateway.fleet.stream_policy import StreamPolicy
+from partway.gateway.network.dialling import Address
 from partway.gateway.operations.invocations import Invocations
 from partway.gateway.storage.data_directory import DataDirectory
 from partway.gateway.storage.store.sqlite import SqliteStore
 from partway.gateway.storage.store.store import Record
+from partway.gateway.timing.clock import LoopClock
 from partway.protocol.errors import InputValidationError
 from tests.gateway.apis.asynchronous.test_notices import TOPIC, hooked
 from tests.gateway.apis.aws_client import aws

@@ -14,11 +14,11 @@ from partway.gateway.apis.asynchronous.limits import (
     JOURNAL_WRITE_TIMEOUT,
 )
 from partway.gateway.apis.asynchronous.requests import AsyncRequest
-from partway.gateway.clock import LoopClock
 from partway.gateway.storage.store.limits import STORE_WAITING
 from partway.gateway.storage.store.memory import MemoryStore
 from partway.gateway.storage.store.sqlite import SqliteStore
 from partway.gateway.storage.store.store import Record, Removal, StoreError
+from partway.gateway.timing.clock import LoopClock
 from tests.gateway.apis.asynchronous.a_request import a_request
 from tests.gateway.fleet.processes import eventually
 from tests.gateway.streams.fakes import FakeClock

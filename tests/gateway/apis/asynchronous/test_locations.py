@@ -14,11 +14,11 @@ from partway.gateway.apis.asynchronous import locations as module
 from partway.gateway.apis.asynchronous.limits import FILE_TIMEOUT, FOLDER_THREADS
 from partway.gateway.apis.asynchronous.locations import Locations
 from partway.gateway.apis.asynchronous.requests import AsyncAnswer
-from partway.gateway.clock import LoopClock
 from partway.gateway.storage.limits import READ_BYTES, WORK_STOP_TIMEOUT
 from partway.gateway.storage.places import places as places_module
 from partway.gateway.storage.places.local_roots import LocalRoots
 from partway.gateway.storage.places.place import StorageFailed
+from partway.gateway.timing.clock import LoopClock
 from tests.gateway.fleet.processes import eventually
 from tests.gateway.object_server import serving_objects
 from tests.gateway.streams.fakes import FakeClock

@@ -14,7 +14,7 @@ from partway.gateway.apis.asynchronous import notices as module
 from partway.gateway.apis.asynchronous.limits import NOTICE_PAUSES, NOTICE_TRIES, NOTICES_AT_ONCE
 from partway.gateway.apis.asynchronous.notices import Notice, Notices, notice_of
 from partway.gateway.apis.asynchronous.requests import AsyncAnswer, AttemptFailed, FailureCause
-from partway.gateway.clock import LoopClock
+from partway.gateway.timing.clock import LoopClock
 from tests.gateway.apis.asynchronous.a_request import a_request, leave_of
 from tests.gateway.fleet.processes import eventually
 

@@ -9,9 +9,9 @@ import pytest
 
 from partway.gateway.apis.control.errors import ResourceLimitExceeded
 from partway.gateway.apis.control.resources import Resource
-from partway.gateway.dialling import Address
 from partway.gateway.fleet.endpoint import Attached, Endpoint, Program, Variant
 from partway.gateway.fleet.stream_policy import StreamPolicy
+from partway.gateway.network.dialling import Address
 from partway.gateway.settings.settings import Settings
 from tests.gateway.apis.control.deployed import a_config, a_variant
 from tests.gateway.apis.control.kept_endpoints import CHAT, ApiGateway

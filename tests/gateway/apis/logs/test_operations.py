@@ -18,12 +18,12 @@ from partway.gateway.apis.logs import operations as logs
 from partway.gateway.apis.logs.inputs import LogInputs
 from partway.gateway.apis.logs.operations import LogOperations
 from partway.gateway.arns import Arns
-from partway.gateway.clock import LoopClock
 from partway.gateway.fleet.endpoint import Endpoint, Program, Variant
 from partway.gateway.fleet.limits import OUTPUT_FILE_BYTES
 from partway.gateway.fleet.output.log_files import PrintedFiles
 from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.storage.data_directory import DataDirectory
+from partway.gateway.timing.clock import LoopClock
 from partway.protocol.errors import AccessDenied, ApiError
 from tests.gateway.apis.aws_client import KEY, READING, aws
 from tests.gateway.fleet.processes import eventually, soon

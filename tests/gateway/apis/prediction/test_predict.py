@@ -13,9 +13,9 @@ import pytest
 from partway.container.model import Model, Reply, Request
 from partway.container.testing import serving
 from partway.gateway.apis.prediction import predict
-from partway.gateway.dialling import Address
 from partway.gateway.fleet.endpoint import Endpoint
 from partway.gateway.fleet.stream_policy import StreamPolicy
+from partway.gateway.network.dialling import Address
 from partway.gateway.requests.prediction import (
     PredictionPolicy,
     SignatureTable,

@@ -14,11 +14,11 @@ from botocore.exceptions import (
 )
 
 from partway.gateway.apis.common.requests_service import RequestsService
-from partway.gateway.dialling import Address
 from partway.gateway.fleet.endpoint import Attached, Endpoint, Variant
 from partway.gateway.fleet.launchers.process import free_port
 from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.limits import MAX_INVOCATION_BODY
+from partway.gateway.network.dialling import Address
 from partway.protocol.limits import MIB, REFUSAL_BODY_BYTES
 from tests.gateway.apis.aws_client import aws
 from tests.gateway.conftest import container, gateway_for

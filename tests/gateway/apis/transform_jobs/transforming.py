@@ -22,7 +22,6 @@ from partway.gateway.arns import Arns
 from partway.gateway.batch.job_locations import CallersPlaces
 from partway.gateway.batch.limits import TRANSFORM_QUOTA
 from partway.gateway.batch.output_spool import outputs_quota
-from partway.gateway.clock import LoopClock
 from partway.gateway.fleet.endpoint import InstanceTimes, Program
 from partway.gateway.fleet.fleet import Fleet
 from partway.gateway.fleet.limits import MAX_LAUNCHED_CONTAINERS
@@ -32,6 +31,7 @@ from partway.gateway.settings.settings import Settings
 from partway.gateway.storage.data_directory import DataDirectory
 from partway.gateway.storage.places.local_roots import LocalRoots
 from partway.gateway.storage.store.store import Store
+from partway.gateway.timing.clock import LoopClock
 from tests.conftest import ROOT
 from tests.gateway.apis.control.deployed import a_model
 from tests.gateway.apis.control.kept_endpoints import FullStore

@@ -11,13 +11,13 @@ from datetime import UTC, datetime
 
 import pytest
 
-from partway.gateway.dialling import Address, OutOfDescriptors
 from partway.gateway.fleet.endpoint import Endpoint
 from partway.gateway.fleet.health import ping_socket
 from partway.gateway.fleet.health.ping import _Hearing, ping, tell_which_answer
 from partway.gateway.fleet.launchers.process import HOST, free_port
 from partway.gateway.fleet.limits import PING_TIMEOUT, PINGS_AT_ONCE
 from partway.gateway.fleet.stream_policy import StreamPolicy
+from partway.gateway.network.dialling import Address, OutOfDescriptors
 from partway.gateway.tls.context import server_context
 from partway.gateway.tls.local_ca import LocalCa
 from partway.gateway.tls.trust import Trust

@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
-from partway.gateway.dialling import Address, OutOfDescriptors
 from partway.gateway.fleet.endpoint import Place
 from partway.gateway.fleet.health.ping_each import ping_each
 from partway.gateway.fleet.stream_policy import StreamPolicy
+from partway.gateway.network.dialling import Address, OutOfDescriptors
 from tests.gateway.fleet.processes import soon
 
 

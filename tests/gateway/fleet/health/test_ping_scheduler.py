@@ -8,7 +8,6 @@ from dataclasses import replace
 
 import pytest
 
-from partway.gateway.dialling import Address, OutOfDescriptors
 from partway.gateway.fleet.endpoint import Place
 from partway.gateway.fleet.health import ping_scheduler as pinging
 from partway.gateway.fleet.health.ping_scheduler import Pinging
@@ -20,6 +19,7 @@ from partway.gateway.fleet.limits import (
     UNPINGED_LINE_INTERVAL,
 )
 from partway.gateway.fleet.stream_policy import StreamPolicy
+from partway.gateway.network.dialling import Address, OutOfDescriptors
 from tests.gateway.fleet.fakes import turns
 from tests.gateway.fleet.processes import eventually, soon
 from tests.gateway.streams.fakes import FakeClock

@@ -10,11 +10,11 @@ from contextlib import ExitStack
 
 import pytest
 
-from partway.gateway.dialling import Address, OutOfDescriptors, Unreachable
 from partway.gateway.fleet.health import ping_socket
 from partway.gateway.fleet.health.ping_answer import NoAnswer
 from partway.gateway.fleet.health.ping_socket import ask_by_socket
 from partway.gateway.fleet.launchers.process import HOST, free_port
+from partway.gateway.network.dialling import Address, OutOfDescriptors, Unreachable
 from tests.gateway.fleet.processes import eventually, soon
 from tests.gateway.streams.fakes import FakeClock
 

@@ -8,11 +8,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
-from partway.gateway.dialling import Address, OutOfDescriptors
 from partway.gateway.fleet.health import startup_pace as startup
 from partway.gateway.fleet.health.startup_pace import pinged
 from partway.gateway.fleet.launchers.process import HOST, free_port
 from partway.gateway.fleet.limits import PING_TIMEOUT, STARTUP_PING_LONGEST, STARTUP_PING_SHORTEST
+from partway.gateway.network.dialling import Address, OutOfDescriptors
 from tests.gateway.fleet.processes import eventually, soon
 from tests.gateway.streams.fakes import FakeClock
 

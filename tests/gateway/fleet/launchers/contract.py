@@ -27,7 +27,6 @@ import aiohttp
 import psutil
 import pytest
 
-from partway.gateway.clock import LoopClock
 from partway.gateway.fleet.endpoint import Source, Variant
 from partway.gateway.fleet.health.startup_pace import pinged
 from partway.gateway.fleet.launchers.containers import RunningContainers
@@ -37,6 +36,7 @@ from partway.gateway.fleet.launchers.launcher import (
     Order,
     RunningContainer,
 )
+from partway.gateway.timing.clock import LoopClock
 from tests.gateway.fleet.launchers.tried_container import LAST_WORDS
 from tests.gateway.fleet.processes import Output, eventually, soon
 

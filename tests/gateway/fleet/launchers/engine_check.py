@@ -21,12 +21,12 @@ from urllib.request import urlopen
 import aiohttp
 import pytest
 
-from partway.gateway.clock import LoopClock
 from partway.gateway.fleet.endpoint import Image
 from partway.gateway.fleet.health.startup_pace import pinged
 from partway.gateway.fleet.launchers.engine import EngineLauncher
 from partway.gateway.fleet.launchers.engine_image import LABEL
 from partway.gateway.fleet.launchers.launcher import LaunchError
+from partway.gateway.timing.clock import LoopClock
 from tests.gateway.fleet.launchers.contract import (
     GRACE,
     TRIED,

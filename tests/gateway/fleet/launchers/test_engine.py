@@ -15,8 +15,6 @@ from dataclasses import replace
 
 import pytest
 
-from partway.gateway.clock import LoopClock
-from partway.gateway.dialling import Address
 from partway.gateway.fleet.container_ids import container_id
 from partway.gateway.fleet.endpoint import Image, InstanceTimes
 from partway.gateway.fleet.gpus import GpuShares
@@ -38,7 +36,9 @@ from partway.gateway.fleet.limits import (
 )
 from partway.gateway.fleet.states import StartFailure
 from partway.gateway.fleet.surfaces import VertexContainer
+from partway.gateway.network.dialling import Address
 from partway.gateway.storage.places.pinned_path import OpenFolder, PinnedPath
+from partway.gateway.timing.clock import LoopClock
 from tests.descriptors import no_descriptor_left
 from tests.gateway.fleet.launchers.contract import order_for
 from tests.gateway.fleet.launchers.fake_engine import (

@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator
 import pytest
 from aiohttp import web
 
-from partway.gateway.clock import LoopClock
 from partway.gateway.fleet.launchers.engine_answers import (
     EngineAway,
     EngineRefusal,
@@ -23,6 +22,7 @@ from partway.gateway.fleet.limits import (
     PULL_SILENCE,
     PULL_TIMEOUT,
 )
+from partway.gateway.timing.clock import LoopClock
 from tests.gateway.fleet.launchers.fake_engine import PORT, refusal
 from tests.gateway.fleet.processes import eventually, soon
 

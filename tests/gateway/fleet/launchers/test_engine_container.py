@@ -7,8 +7,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
-from partway.gateway.clock import LoopClock
-from partway.gateway.dialling import Address
 from partway.gateway.fleet.launchers.engine_answers import EngineState
 from partway.gateway.fleet.launchers.engine_client import EngineClient
 from partway.gateway.fleet.launchers.engine_container import (
@@ -22,6 +20,8 @@ from partway.gateway.fleet.limits import (
     KILL_TIMEOUT,
     OUTPUT_BURST,
 )
+from partway.gateway.network.dialling import Address
+from partway.gateway.timing.clock import LoopClock
 from tests.gateway.fleet.launchers.fake_engine import refusal
 from tests.gateway.fleet.processes import Output, eventually, soon
 from tests.gateway.streams.fakes import FakeClock

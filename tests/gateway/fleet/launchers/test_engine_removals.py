@@ -10,10 +10,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from partway.gateway.clock import LoopClock
 from partway.gateway.fleet.launchers.engine_client import EngineClient
 from partway.gateway.fleet.launchers.engine_removals import EngineRemovals
 from partway.gateway.fleet.limits import KILL_TIMEOUT
+from partway.gateway.timing.clock import LoopClock
 from tests.gateway.fleet.launchers.fake_engine import refusal
 from tests.gateway.fleet.processes import eventually, soon
 from tests.gateway.streams.fakes import FakeClock

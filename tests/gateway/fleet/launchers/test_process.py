@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from partway.gateway.dialling import Address
 from partway.gateway.fleet.health.startup_pace import pinged
 from partway.gateway.fleet.launchers.launcher import LaunchError
 from partway.gateway.fleet.launchers.process import (
@@ -31,6 +30,7 @@ from partway.gateway.fleet.limits import (
     STOP_GRACE,
 )
 from partway.gateway.fleet.processes.leash import Leash
+from partway.gateway.network.dialling import Address
 from tests.gateway.fleet.processes import Output, eventually, is_gone, soon, until_gone
 from tests.gateway.streams.fakes import FakeClock
 

@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 
 from partway.gateway.arns import Arns
-from partway.gateway.dialling import Address
 from partway.gateway.fleet.endpoint import Place
 from partway.gateway.fleet.output.log_names import (
     GROUPS,
@@ -22,6 +21,7 @@ from partway.gateway.fleet.output.log_names import (
 )
 from partway.gateway.fleet.routing.router import RoutedInstance, RoutedVariant, Router
 from partway.gateway.fleet.stream_policy import StreamPolicy
+from partway.gateway.network.dialling import Address
 from partway.protocol.errors import ContainerError, ServiceUnavailable
 
 ARNS = Arns("us-east-1", "012345678901")

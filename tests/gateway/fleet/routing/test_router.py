@@ -7,11 +7,11 @@ from collections import Counter
 
 import pytest
 
-from partway.gateway.dialling import Address
 from partway.gateway.fleet.endpoint import Place
 from partway.gateway.fleet.routing.router import RoutedInstance, RoutedVariant, Router
 from partway.gateway.fleet.routing.sticky_sessions import StickySession
 from partway.gateway.fleet.stream_policy import StreamPolicy
+from partway.gateway.network.dialling import Address
 from partway.protocol.errors import InputValidationError, ServiceUnavailable
 
 POLICY = StreamPolicy()

@@ -6,7 +6,6 @@ import os
 
 import pytest
 
-from partway.gateway.clock import LoopClock
 from partway.gateway.storage.file_threads import WritingThreads
 from partway.gateway.storage.model_data import sources
 from partway.gateway.storage.model_data.disk_room import DiskRoom
@@ -19,6 +18,7 @@ from partway.gateway.storage.model_data.sources import (
     download_folder,
     find,
 )
+from partway.gateway.timing.clock import LoopClock
 from tests.gateway.fleet.model_archives import tree
 from tests.gateway.object_server import serving_objects
 

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from partway.gateway.clock import LoopClock
 from partway.gateway.storage import file_threads
 from partway.gateway.storage.file_threads import Wanted, WorkStopped
 from partway.gateway.storage.places.folder_threads import FolderThreads
 from partway.gateway.storage.places.local_place import LocalPlace
 from partway.gateway.storage.places.local_roots import LocalRoots
 from partway.gateway.storage.places.place import StorageFailed
+from partway.gateway.timing.clock import LoopClock
 from tests.gateway.storage.places.contract import Held, PlaceContract, content
 
 pytestmark = pytest.mark.usefixtures("anyio_backend", "no_leaks")

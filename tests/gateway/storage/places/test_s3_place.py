@@ -8,10 +8,10 @@ from contextlib import aclosing
 
 import pytest
 
-from partway.gateway.clock import LoopClock
 from partway.gateway.storage.limits import OBJECT_PAUSE, OBJECT_PIECE, OBJECT_RETRIES
 from partway.gateway.storage.places.place import FoundFile, StorageFailed
 from partway.gateway.storage.places.s3_place import S3Place
+from partway.gateway.timing.clock import LoopClock
 from tests.gateway.object_server import ObjectServer, serving_objects
 from tests.gateway.storage.places.contract import Held, PlaceContract, content
 from tests.gateway.streams.fakes import FakeClock

@@ -17,10 +17,10 @@ from contextlib import closing
 from itertools import count
 from pathlib import Path
 
-from partway.gateway.clock import LoopClock
 from partway.gateway.storage.store.database import open_database
 from partway.gateway.storage.store.sqlite import SqliteStore
 from partway.gateway.storage.store.store import Record
+from partway.gateway.timing.clock import LoopClock
 
 ROUNDS = 20
 

@@ -8,9 +8,9 @@ import resource
 import sys
 from pathlib import Path
 
-from partway.gateway.clock import LoopClock
 from partway.gateway.storage.store.sqlite import SqliteStore
 from partway.gateway.storage.store.store import Record, Removal, StoreError
+from partway.gateway.timing.clock import LoopClock
 
 #: From where on a file may not grow, in bytes: in the first pages of a large record, and later.
 LIMITS = (20_000, 100_000, 400_000)

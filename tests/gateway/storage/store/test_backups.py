@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from partway.gateway.clock import LoopClock
 from partway.gateway.storage.store.backups import (
     check_backup,
     restore,
@@ -19,6 +18,7 @@ from partway.gateway.storage.store.backups import (
 from partway.gateway.storage.store.database import STEPS
 from partway.gateway.storage.store.sqlite import SqliteStore
 from partway.gateway.storage.store.store import BackupError, Record
+from partway.gateway.timing.clock import LoopClock
 
 pytestmark = pytest.mark.anyio
 

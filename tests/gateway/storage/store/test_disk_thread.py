@@ -7,7 +7,6 @@ import threading
 
 import pytest
 
-from partway.gateway.clock import LoopClock
 from partway.gateway.storage.store.disk_thread import DiskThread
 from partway.gateway.storage.store.limits import (
     STORE_BEGIN_TIMEOUT,
@@ -15,6 +14,7 @@ from partway.gateway.storage.store.limits import (
     STORE_WAITING,
 )
 from partway.gateway.storage.store.store import StoreError
+from partway.gateway.timing.clock import LoopClock
 from tests.gateway.streams.fakes import FakeClock
 
 #: Nothing here takes this long, in seconds.

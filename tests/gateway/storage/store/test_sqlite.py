@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from partway.gateway.clock import LoopClock
 from partway.gateway.storage.store.disk_thread import DiskThread
 from partway.gateway.storage.store.limits import STORE_CLOSE_TIMEOUT
 from partway.gateway.storage.store.room import ROOM_LIMITS, RoomLimits
 from partway.gateway.storage.store.sqlite import SqliteStore
 from partway.gateway.storage.store.store import Record, Removal, StoreError, StoreUnavailable
+from partway.gateway.timing.clock import LoopClock
 from tests.disks import small_disk
 from tests.gateway.storage.store.contract import StoreContract
 from tests.gateway.storage.store.test_database import VERSION_1, made_by

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 
 from partway.gateway.configuration.messages import SettingsError
-from partway.gateway.dialling import Address
 from partway.gateway.fleet.endpoint import container_address
+from partway.gateway.network.dialling import Address
 from partway.gateway.workbench.conformance import probes
 from partway.gateway.workbench.conformance.checks import ALL
 from partway.gateway.workbench.conformance.probes import BUILT_IN, Probe, load_probe

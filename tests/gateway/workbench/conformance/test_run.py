@@ -16,7 +16,7 @@ from types import SimpleNamespace
 import h11
 import pytest
 
-from partway.gateway.dialling import Address
+from partway.gateway.network.dialling import Address
 from partway.gateway.workbench.conformance import link, peer, started, trial
 from partway.gateway.workbench.conformance.check import Check, Need
 from partway.gateway.workbench.conformance.checks import ALL, wear

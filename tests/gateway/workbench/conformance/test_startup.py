@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from partway.gateway.dialling import Address
 from partway.gateway.fleet.health import slow_start
+from partway.gateway.network.dialling import Address
 from partway.gateway.workbench.conformance.checks import startup
 from partway.gateway.workbench.conformance.probes import BUILT_IN
 from partway.gateway.workbench.conformance.run import Result, Run

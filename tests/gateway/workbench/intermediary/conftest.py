@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from partway.gateway.dialling import Address
 from partway.gateway.fleet.stream_policy import StreamPolicy
+from partway.gateway.network.dialling import Address
 from partway.gateway.workbench.intermediary.dialler import InterposingDialler
 from partway.gateway.workbench.intermediary.faults import Fault, Rule, Rules
 from partway.gateway.workbench.intermediary.observer import Sender, UpgradeAnswer, UpgradeRequest

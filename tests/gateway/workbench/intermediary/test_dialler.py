@@ -7,14 +7,14 @@ import json
 
 import pytest
 
-from partway.gateway.dialling import Address
 from partway.gateway.fleet.endpoint import Endpoint, Place
+from partway.gateway.network.dialling import Address
 from partway.gateway.workbench.intermediary.dialler import InterposingDialler
 from partway.gateway.workbench.intermediary.faults import Refuse, Rule, Rules
 from partway.gateway.workbench.recording.recorder import Recorder
 from partway.protocol.errors import ServiceUnavailable
 from tests.frame_factory import TEXT, frame
-from tests.gateway.test_dialling import no_descriptor_left
+from tests.gateway.network.test_dialling import no_descriptor_left
 from tests.gateway.workbench.intermediary.conftest import Seen
 from tests.wire.conftest import PATIENCE, PATIENT
 from tests.wire.peers import RAW, RawClient, RawContainer, eventually, soon, upgrade_request

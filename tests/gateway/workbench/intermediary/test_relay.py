@@ -8,8 +8,8 @@ import socket
 
 import pytest
 
-from partway.gateway.dialling import Address
 from partway.gateway.fleet.stream_policy import StreamPolicy
+from partway.gateway.network.dialling import Address
 from partway.gateway.workbench.intermediary.faults import CloseEarly, Rule
 from partway.gateway.workbench.intermediary.observer import Sender, UpgradeRequest
 from partway.gateway.workbench.intermediary.relay import Intermediary

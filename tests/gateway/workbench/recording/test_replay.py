@@ -13,8 +13,8 @@ import pytest
 from websockets.asyncio.server import ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
 
-from partway.gateway.dialling import Address
 from partway.gateway.fleet.launchers.process import free_port
+from partway.gateway.network.dialling import Address
 from partway.gateway.workbench.intermediary.observer import Sender, UpgradeAnswer, UpgradeRequest
 from partway.gateway.workbench.recording import replay as module
 from partway.gateway.workbench.recording.comparison import (

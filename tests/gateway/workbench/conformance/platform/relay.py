@@ -11,7 +11,7 @@ import struct
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
 
-from partway.gateway.dialling import Address
+from partway.gateway.network.dialling import Address
 from tests.frame_factory import RawFrame, frame, read_frame
 
 _HEAD_END = b"\r\n\r\n"

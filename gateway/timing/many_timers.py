@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, Protocol, TypeAlias
 
-from partway.gateway.clock import Clock, Timer
+from partway.gateway.timing.clock import Clock, Timer
 
 #: Seconds by which a loop's timer may come early: uvloop's tick in milliseconds.
 _TICK: Final = 0.001

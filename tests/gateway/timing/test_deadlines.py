@@ -1,4 +1,4 @@
-"""partway.gateway.waiting, by a clock that the test turns."""
+"""partway.gateway.timing.deadlines, by a clock that the test turns."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ import asyncio
 
 import pytest
 
-from partway.gateway.clock import LoopClock
-from partway.gateway.many_timers import ManyTimers
-from partway.gateway.waiting import (
+from partway.gateway.timing.clock import LoopClock
+from partway.gateway.timing.deadlines import (
     TimeLimit,
     before,
     first_of,
@@ -19,6 +18,7 @@ from partway.gateway.waiting import (
     side_by_side,
     time_limit,
 )
+from partway.gateway.timing.many_timers import ManyTimers
 from tests.gateway.streams.fakes import FakeClock
 
 pytestmark = pytest.mark.usefixtures("no_leaks")

@@ -6,7 +6,7 @@ import pytest
 
 from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.limits import PING_FLUSH_CHECK
-from partway.gateway.watch import PingWatch, StallWatch, Wait
+from partway.gateway.timing.peer_watch import PingWatch, StallWatch, Wait
 from tests.gateway.streams.fakes import FakeClock, FakeConnection
 
 DEFAULT = StreamPolicy()

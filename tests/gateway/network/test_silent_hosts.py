@@ -11,10 +11,10 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
-from partway.gateway.clock import LoopClock
-from partway.gateway.dialling import Address, Unreachable, reach
 from partway.gateway.fleet.health.ping import ping
-from partway.gateway.silent_hosts import SilentHosts, TcpInfo, is_dead, silent_hosts
+from partway.gateway.network.dialling import Address, Unreachable, reach
+from partway.gateway.network.silent_hosts import SilentHosts, TcpInfo, is_dead, silent_hosts
+from partway.gateway.timing.clock import LoopClock
 from tests.wire.peers import eventually
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the kernel's counters are Linux's")
@@ -88,7 +88,7 @@ def containers() -> Iterator[Callable[[], Container]]:
 def silence(monkeypatch: pytest.MonkeyPatch) -> float:
     """Seconds after which a host is silent."""
     seconds = 1.0
-    monkeypatch.setattr("partway.gateway.silent_hosts.HOST_SILENCE", seconds)
+    monkeypatch.setattr("partway.gateway.network.silent_hosts.HOST_SILENCE", seconds)
     return seconds
 
 
@@ -172,7 +172,7 @@ def window_is_closed(transport: asyncio.Transport) -> bool:
 
 
 async def test_many_connections_are_asked_in_turns(silence, monkeypatch):
-    monkeypatch.setattr("partway.gateway.silent_hosts.HOSTS_PROBED_AT_ONCE", 2)
+    monkeypatch.setattr("partway.gateway.network.silent_hosts.HOSTS_PROBED_AT_ONCE", 2)
     with containers() as made:
         frozen = made()
         transports = [await frozen.connect() for _ in range(5)]

@@ -6,8 +6,8 @@ import enum
 from collections.abc import Callable
 from typing import Protocol
 
-from partway.gateway.clock import Clock, Timer
 from partway.gateway.limits import PING_FLUSH_CHECK, STALL_CHECKS
+from partway.gateway.timing.clock import Clock, Timer
 from partway.protocol.websocket.liveness import Hold, Liveness
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final, Literal, TypeVar, cast
 
 from partway.gateway.limits import CONTAINER_RESOLVE_TIMEOUT
-from partway.gateway.silent_hosts import SILENCE, silent_hosts
+from partway.gateway.network.silent_hosts import SILENCE, silent_hosts
 from partway.protocol.limits import LINGER_TIMEOUT
 from partway.protocol.websocket.handshake import (
     Accepted,

@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager, suppress
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
-from partway.gateway.clock import Clock
-from partway.gateway.many_timers import Line, ManyTimers
+from partway.gateway.timing.clock import Clock
+from partway.gateway.timing.many_timers import Line, ManyTimers
 
 _T = TypeVar("_T")
 

@@ -1,4 +1,4 @@
-"""partway.gateway.many_timers: each in its time, whoever is cancelled, and nothing left behind."""
+"""gateway.timing.many_timers: each in its time, whoever is cancelled, and nothing left behind."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from partway.gateway.many_timers import ManyTimers
+from partway.gateway.timing.many_timers import ManyTimers
 from tests.gateway.streams.fakes import FakeClock
 
 

@@ -1,10 +1,10 @@
-"""partway.gateway.endpoint_series: what is told of endpoints that are there, and of no other."""
+"""gateway.metrics.endpoint_series: what is told of endpoints that are there, and of no other."""
 
 from __future__ import annotations
 
 from prometheus_client import CollectorRegistry, Counter
 
-from partway.gateway.endpoint_series import SeriesOfEndpoints
+from partway.gateway.metrics.endpoint_series import SeriesOfEndpoints
 
 
 def test_series_are_there_as_long_as_their_endpoint():

@@ -1,4 +1,4 @@
-"""partway.gateway.loop_turns: a few go on in each turn of the loop, in their order."""
+"""partway.gateway.timing.loop_turns: a few go on in each turn of the loop, in their order."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from partway.gateway.loop_turns import LoopTurns
+from partway.gateway.timing.loop_turns import LoopTurns
 
 pytestmark = pytest.mark.usefixtures("anyio_backend", "no_leaks")
 

@@ -1,4 +1,4 @@
-"""partway.gateway.process_metrics: of a process that is asked, by a real scrape."""
+"""partway.gateway.metrics.process_metrics: of a process that is asked, by a real scrape."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
 import partway
-from partway.gateway import process_metrics
-from partway.gateway.process_metrics import ProcessMetrics
+from partway.gateway.metrics import process_metrics
+from partway.gateway.metrics.process_metrics import ProcessMetrics
 from partway.gateway.settings.settings import Settings
 from tests.processes import running
 

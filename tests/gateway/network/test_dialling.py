@@ -1,4 +1,4 @@
-"""partway.gateway.dialling: connecting, upgrading, and every way in which neither happens."""
+"""gateway.network.dialling: connecting, upgrading, and every way in which neither happens."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from typing import Any
 
 import pytest
 
-from partway.gateway.dialling import (
+from partway.gateway.fleet.launchers.process import free_port
+from partway.gateway.fleet.stream_policy import StreamPolicy
+from partway.gateway.network.dialling import (
     Address,
     OutOfDescriptors,
     Unreachable,
@@ -23,8 +25,6 @@ from partway.gateway.dialling import (
     _Dialling,
     dial,
 )
-from partway.gateway.fleet.launchers.process import free_port
-from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.streams.container_leg import dial as dial_container
 from partway.protocol.errors import ContainerError, ServiceUnavailable
 from partway.protocol.websocket.handshake import ClientHandshake, HandshakeBroken, HandshakeRefused

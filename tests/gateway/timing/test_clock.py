@@ -1,11 +1,11 @@
-"""partway.gateway.clock: the running loop's timers, on both loops."""
+"""partway.gateway.timing.clock: the running loop's timers, on both loops."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 
-from partway.gateway.clock import LoopClock
+from partway.gateway.timing.clock import LoopClock
 
 #: Seconds for what takes milliseconds.
 PATIENCE = 20.0

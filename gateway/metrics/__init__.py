@@ -1,0 +1,1 @@
+"""Metrics that belong to no single room."""

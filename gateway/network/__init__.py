@@ -1,0 +1,1 @@
+"""Connections to servers, and hosts that fall silent."""

@@ -1,0 +1,1 @@
+"""Time: the clock, timers, deadlines, and the watch over a peer."""
