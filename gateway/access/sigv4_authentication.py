@@ -7,9 +7,9 @@ from functools import partial
 from typing import Final
 
 from partway.gateway.access.authentication import AskedRequest, Authenticator, Deed, Identity
-from partway.gateway.access.claimants import Bearer, Claimant, Signer
+from partway.gateway.access.claimed_identity import Bearer, Claimant, Signer
 from partway.gateway.access.principals import Principals
-from partway.gateway.access.used_signatures import ONCE, UsedSignatures
+from partway.gateway.access.replay_protection import ONCE, UsedSignatures
 from partway.gateway.arns import Arns
 from partway.protocol.errors import (
     ExpiredToken,

@@ -20,7 +20,7 @@ from partway.gateway.access.authentication import (
     Deed,
     Identity,
 )
-from partway.gateway.access.nearness import check_nearness
+from partway.gateway.access.loopback_requests import check_nearness
 from partway.gateway.access.origins import check_origin
 from partway.gateway.arns import Arns
 from partway.gateway.http.audit import audited

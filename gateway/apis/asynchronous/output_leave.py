@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from partway.gateway.access.makers_leave import MakersLeave
+from partway.gateway.access.creator_permission import MakersLeave
 from partway.gateway.apis.asynchronous.requests import AsyncRequest, AttemptFailed, FailureCause
 from partway.gateway.arns import Arns
 from partway.gateway.storage.places.locations import checked_arn

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from partway.gateway.access.authentication import Identity
-from partway.gateway.access.makers_leave import MakersLeave
+from partway.gateway.access.creator_permission import MakersLeave
 from partway.gateway.apis.control.errors import ValidationException
 from partway.gateway.apis.control.model_data_locations import named_locations
 from partway.gateway.arns import Arns

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from partway.gateway.access import used_signatures
-from partway.gateway.access.used_signatures import UsedSignatures
+from partway.gateway.access import replay_protection as used_signatures
+from partway.gateway.access.replay_protection import UsedSignatures
 from partway.protocol.errors import InvalidSignature, ServiceUnavailable
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from partway.gateway.access.nearness import check_nearness
+from partway.gateway.access.loopback_requests import check_nearness
 from partway.protocol.errors import AccessDenied
 
 LOCALHOST = ("Host", "localhost:8090")
