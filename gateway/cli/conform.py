@@ -25,9 +25,9 @@ from partway.gateway.limits import CONTAINER_PING_INTERVAL
 from partway.gateway.plain_text import safe, safe_lines
 from partway.gateway.storage.files import is_file_or_folder
 from partway.gateway.terminal import console_for, print_line
-from partway.gateway.workbench.conformance.asking import AskedWrongly, Plan, Question, understood
 from partway.gateway.workbench.conformance.checks import ALL
 from partway.gateway.workbench.conformance.image import CHECKS, stops_the_start
+from partway.gateway.workbench.conformance.plan import AskedWrongly, Plan, Question, understood
 from partway.gateway.workbench.conformance.platform.checks import ALL as PLATFORM
 from partway.gateway.workbench.conformance.platform.container import InstrumentedContainer
 from partway.gateway.workbench.conformance.platform.run import PlatformRun

@@ -7,7 +7,7 @@ A model's own test uses :func:`partway.container.testing.serving`.
 
 from __future__ import annotations
 
-from partway.gateway.workbench.testing.running import (
+from partway.gateway.workbench.testing.running_gateway import (
     CloseEarly,
     CloseWith,
     Cut,

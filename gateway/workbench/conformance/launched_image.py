@@ -15,8 +15,8 @@ from partway.gateway.fleet.launchers.engine_container import EngineContainer
 from partway.gateway.fleet.launchers.engine_image import ImageConfiguration
 from partway.gateway.fleet.launchers.launcher import Order
 from partway.gateway.network.dialling import Address
-from partway.gateway.workbench.conformance.link import CONNECT_TIMEOUT
-from partway.gateway.workbench.conformance.started import Footprint, Started
+from partway.gateway.workbench.conformance.raw_connection import CONNECT_TIMEOUT
+from partway.gateway.workbench.conformance.started_container import Footprint, Started
 
 #: An engine accepts a connection before it has found out whether its container does; it hangs up
 #: within this time if not.

@@ -12,7 +12,7 @@ from typing import Final
 from partway.gateway.workbench.conformance.check import Check, Need
 from partway.gateway.workbench.conformance.evidence import NotedExchange
 from partway.gateway.workbench.conformance.probes import Probe
-from partway.gateway.workbench.conformance.started import DEATH_TIMEOUT
+from partway.gateway.workbench.conformance.started_container import DEATH_TIMEOUT
 from partway.gateway.workbench.conformance.subject import Subject
 from partway.gateway.workbench.conformance.trial import Trial
 from partway.gateway.workbench.conformance.verdict import Broken, Severity, Untried, Verdict

@@ -15,7 +15,7 @@ from partway.gateway.fleet.launchers.process import (
 from partway.gateway.fleet.launchers.programs import MODEL_DIR
 from partway.gateway.fleet.processes.leash import Leash
 from partway.gateway.network.dialling import Address
-from partway.gateway.workbench.conformance.started import Started
+from partway.gateway.workbench.conformance.started_container import Started
 
 
 @dataclass(slots=True)

@@ -16,10 +16,16 @@ from partway.gateway.fleet.launchers.process import ProcessEnd
 from partway.gateway.fleet.limits import START_TIMEOUT
 from partway.gateway.timing.clock import LoopClock
 from partway.gateway.workbench.conformance.evidence import NotedExchange, shown
-from partway.gateway.workbench.conformance.link import PATIENCE, HttpAnswer, Link, ask, link_to
-from partway.gateway.workbench.conformance.peer import Closed, NotGranted, Peer, upgrade
 from partway.gateway.workbench.conformance.probes import Probe
-from partway.gateway.workbench.conformance.started import Started
+from partway.gateway.workbench.conformance.raw_connection import (
+    PATIENCE,
+    HttpAnswer,
+    Link,
+    ask,
+    link_to,
+)
+from partway.gateway.workbench.conformance.raw_stream import Closed, NotGranted, Peer, upgrade
+from partway.gateway.workbench.conformance.started_container import Started
 from partway.gateway.workbench.conformance.subject import Subject
 from partway.gateway.workbench.conformance.verdict import Broken, Untried
 from partway.protocol.websocket.close_codes import TOO_BIG

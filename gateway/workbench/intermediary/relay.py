@@ -12,10 +12,10 @@ from typing import Final
 from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.network.dialling import Address
 from partway.gateway.tls.trust import Trust
-from partway.gateway.workbench.intermediary.crossing import Between, Crossing
+from partway.gateway.workbench.intermediary.connection_pair import Between, Crossing
+from partway.gateway.workbench.intermediary.connection_side import READ_BYTES
 from partway.gateway.workbench.intermediary.faults import Rules
 from partway.gateway.workbench.intermediary.observer import Observe
-from partway.gateway.workbench.intermediary.side import READ_BYTES
 from partway.log_lines import LogLine
 from partway.protocol.limits import ACCEPT_BACKLOG
 

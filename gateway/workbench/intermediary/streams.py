@@ -6,12 +6,17 @@ import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final
 
+from partway.gateway.workbench.intermediary.connection_side import TcpSide
+from partway.gateway.workbench.intermediary.delays import Pacer
 from partway.gateway.workbench.intermediary.faults import Delay, Fault, Throttle
+from partway.gateway.workbench.intermediary.frame_faults import (
+    Piece,
+    RawFrames,
+    Spoiler,
+    SpoilerState,
+)
 from partway.gateway.workbench.intermediary.heads import AnswerReader
 from partway.gateway.workbench.intermediary.observer import Observer
-from partway.gateway.workbench.intermediary.pacer import Pacer
-from partway.gateway.workbench.intermediary.side import TcpSide
-from partway.gateway.workbench.intermediary.spoiler import Piece, RawFrames, Spoiler, SpoilerState
 
 #: Seconds for the other side, once one side has ended its half: Linux gives a socket that its owner
 #: has closed as long (tcp_fin_timeout).

@@ -10,8 +10,8 @@ from typing import Any, NoReturn
 import pytest
 
 from partway.gateway.plain_text import safe, safe_lines
-from partway.gateway.workbench.conformance.asking import AskedWrongly, Plan
 from partway.gateway.workbench.conformance.check import Check
+from partway.gateway.workbench.conformance.plan import AskedWrongly, Plan
 from partway.gateway.workbench.conformance.report.text import failure
 from partway.gateway.workbench.conformance.run import Result, Run, blocked_by, in_turn
 from partway.gateway.workbench.conformance.subject import Subject

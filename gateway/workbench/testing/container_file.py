@@ -17,7 +17,7 @@ from partway.gateway.configuration.messages import (
 )
 from partway.gateway.configuration.reader import read_toml
 from partway.gateway.storage.files import is_folder
-from partway.gateway.workbench.conformance.asking import AskedWrongly, Plan, Question, understood
+from partway.gateway.workbench.conformance.plan import AskedWrongly, Plan, Question, understood
 from partway.gateway.workbench.conformance.probes import BUILT_IN
 
 _SUBJECTS: Final = ("command", "url", "image")

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from partway.gateway.workbench.testing.container_checks import ConformanceFile
-    from partway.gateway.workbench.testing.running import RunningGateway
+    from partway.gateway.workbench.testing.running_gateway import RunningGateway
 
 # --- For containers: a file that names one is its checks, each a test -----------------------------
 
@@ -58,7 +58,7 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.fixture
 def partway_gateway(request: pytest.FixtureRequest) -> Iterator[RunningGateway]:
     """A running gateway before a container that says what the test wants."""
-    from partway.gateway.workbench.testing.running import RunningGateway, log_shown
+    from partway.gateway.workbench.testing.running_gateway import RunningGateway, log_shown
 
     settings: dict[str, object] = {}
     for marker in request.node.iter_markers("partway"):  # the nearest first

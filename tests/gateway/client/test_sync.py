@@ -31,7 +31,7 @@ from partway.gateway.client import (
     sync,
 )
 from partway.gateway.client.sync import LoopThread, SyncStream, connect_sync
-from partway.gateway.workbench.testing.running import RunningGateway
+from partway.gateway.workbench.testing.running_gateway import RunningGateway
 from tests.frame_factory import CLOSE, TEXT, close, frame
 from tests.gateway.client.peers import ALL_IS_SAID, echo_container, grant, replying, until, url_of
 from tests.test_docs import PUBLIC_METHODS

@@ -9,8 +9,8 @@ from typing import Final
 from partway.gateway.workbench.conformance.check import Checks
 from partway.gateway.workbench.conformance.checks.closing import CLOSE_TIMEOUT, ENDS_WELL, close_of
 from partway.gateway.workbench.conformance.checks.messages import send_fragments
-from partway.gateway.workbench.conformance.filling import long_bytes
-from partway.gateway.workbench.conformance.peer import Peer, code_of
+from partway.gateway.workbench.conformance.message_content import long_bytes
+from partway.gateway.workbench.conformance.raw_stream import Peer, code_of
 from partway.gateway.workbench.conformance.trial import Trial, meanwhile
 from partway.gateway.workbench.conformance.verdict import Broken, Severity
 from partway.protocol.websocket.close_codes import NO_STATUS, PROTOCOL_ERROR, UNSUPPORTED_DATA

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from partway.gateway.workbench.conformance.check import Checks
-from partway.gateway.workbench.conformance.peer import Closed, Peer, code_of
+from partway.gateway.workbench.conformance.raw_stream import Closed, Peer, code_of
 from partway.gateway.workbench.conformance.trial import Trial
 from partway.gateway.workbench.conformance.verdict import Broken, Severity
 from partway.protocol.websocket.close_codes import NO_STATUS, PROTOCOL_ERROR, Close

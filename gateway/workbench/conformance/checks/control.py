@@ -6,7 +6,7 @@ from typing import Final
 
 from partway.gateway.workbench.conformance.check import Checks
 from partway.gateway.workbench.conformance.evidence import shown
-from partway.gateway.workbench.conformance.peer import Closed, Peer
+from partway.gateway.workbench.conformance.raw_stream import Closed, Peer
 from partway.gateway.workbench.conformance.trial import Trial
 from partway.gateway.workbench.conformance.verdict import Broken
 from partway.protocol.websocket.close_codes import UNSUPPORTED_DATA

@@ -8,7 +8,7 @@ from typing import Final
 
 from partway.gateway.workbench.conformance.check import Checks
 from partway.gateway.workbench.conformance.checks.closing import CLOSE_TIMEOUT, answer_to
-from partway.gateway.workbench.conformance.peer import Peer, frame_bytes
+from partway.gateway.workbench.conformance.raw_stream import Peer, frame_bytes
 from partway.gateway.workbench.conformance.trial import Trial
 from partway.gateway.workbench.conformance.verdict import Broken, Severity, Untried
 from partway.protocol.websocket.frames import Opcode

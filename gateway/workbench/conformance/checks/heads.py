@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from partway.gateway.workbench.conformance.check import Checks
-from partway.gateway.workbench.conformance.link import PATIENCE
-from partway.gateway.workbench.conformance.peer import NotGranted, in_one_piece, upgrade
+from partway.gateway.workbench.conformance.raw_connection import PATIENCE
+from partway.gateway.workbench.conformance.raw_stream import NotGranted, in_one_piece, upgrade
 from partway.gateway.workbench.conformance.trial import Trial
 from partway.gateway.workbench.conformance.verdict import Broken
 from partway.protocol.limits import MAX_QUERY_STRING

@@ -9,7 +9,7 @@ from typing import Final
 
 from partway.gateway.workbench.conformance.check import Checks
 from partway.gateway.workbench.conformance.checks.startup import ping
-from partway.gateway.workbench.conformance.link import HttpAnswer
+from partway.gateway.workbench.conformance.raw_connection import HttpAnswer
 from partway.gateway.workbench.conformance.trial import Trial
 from partway.gateway.workbench.conformance.verdict import Broken, Severity, Untried
 

@@ -10,8 +10,8 @@ from typing import Final
 from partway.gateway.workbench.conformance.check import Checks, Need
 from partway.gateway.workbench.conformance.checks.startup import ping as ask_ping
 from partway.gateway.workbench.conformance.checks.wear import refused_once, times
-from partway.gateway.workbench.conformance.peer import upgrade
-from partway.gateway.workbench.conformance.started import Footprint
+from partway.gateway.workbench.conformance.raw_stream import upgrade
+from partway.gateway.workbench.conformance.started_container import Footprint
 from partway.gateway.workbench.conformance.trial import Trial
 from partway.gateway.workbench.conformance.verdict import Broken, Severity, Untried
 

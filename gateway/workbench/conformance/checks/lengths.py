@@ -7,8 +7,8 @@ from typing import Final
 
 from partway.gateway.workbench.conformance.check import Checks, Need
 from partway.gateway.workbench.conformance.checks.messages import send_fragments
-from partway.gateway.workbench.conformance.filling import long_bytes, long_text
-from partway.gateway.workbench.conformance.peer import as_frame, frame_bytes
+from partway.gateway.workbench.conformance.message_content import long_bytes, long_text
+from partway.gateway.workbench.conformance.raw_stream import as_frame, frame_bytes
 from partway.gateway.workbench.conformance.trial import Trial, meanwhile
 from partway.protocol.websocket.frames import Opcode
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from partway.gateway.workbench.conformance.check import Checks, Need
 from partway.gateway.workbench.conformance.evidence import shown
-from partway.gateway.workbench.conformance.peer import Peer, as_frame, frame_bytes
+from partway.gateway.workbench.conformance.raw_stream import Peer, as_frame, frame_bytes
 from partway.gateway.workbench.conformance.trial import Trial, meanwhile
 from partway.gateway.workbench.conformance.verdict import Broken
 from partway.protocol.websocket.frames import Opcode

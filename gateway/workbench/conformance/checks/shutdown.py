@@ -8,7 +8,7 @@ from typing import Final
 
 from partway.gateway.fleet.limits import START_TIMEOUT, STOP_GRACE
 from partway.gateway.workbench.conformance.check import Checks, Need
-from partway.gateway.workbench.conformance.peer import Peer
+from partway.gateway.workbench.conformance.raw_stream import Peer
 from partway.gateway.workbench.conformance.trial import Trial
 from partway.gateway.workbench.conformance.verdict import Broken, Untried
 

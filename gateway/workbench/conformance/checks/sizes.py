@@ -7,9 +7,9 @@ from typing import Final
 
 from partway.gateway.workbench.conformance.check import Body, Checks, Need
 from partway.gateway.workbench.conformance.checks.messages import send_fragments
-from partway.gateway.workbench.conformance.filling import long_bytes, long_text
-from partway.gateway.workbench.conformance.link import patience_with
-from partway.gateway.workbench.conformance.peer import Closed, Peer, as_frame
+from partway.gateway.workbench.conformance.message_content import long_bytes, long_text
+from partway.gateway.workbench.conformance.raw_connection import patience_with
+from partway.gateway.workbench.conformance.raw_stream import Closed, Peer, as_frame
 from partway.gateway.workbench.conformance.trial import RAISE_LIMIT, Trial, meanwhile
 from partway.gateway.workbench.conformance.verdict import Broken, Severity
 from partway.protocol.limits import MAX_PART_BYTES

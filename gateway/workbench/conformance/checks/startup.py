@@ -14,8 +14,8 @@ from partway.gateway.fleet.processes.commands import unexpanded_variables
 from partway.gateway.network.dialling import Address
 from partway.gateway.workbench.conformance.check import Checks
 from partway.gateway.workbench.conformance.evidence import NotedExchange
-from partway.gateway.workbench.conformance.link import HttpAnswer, link_to
-from partway.gateway.workbench.conformance.started import Started
+from partway.gateway.workbench.conformance.raw_connection import HttpAnswer, link_to
+from partway.gateway.workbench.conformance.started_container import Started
 from partway.gateway.workbench.conformance.trial import Trial
 from partway.gateway.workbench.conformance.verdict import Broken
 

@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack
 from typing import Final
 
 from partway.gateway.workbench.conformance.check import Checks
-from partway.gateway.workbench.conformance.peer import Closed, Peer
+from partway.gateway.workbench.conformance.raw_stream import Closed, Peer
 from partway.gateway.workbench.conformance.trial import Trial
 from partway.gateway.workbench.conformance.verdict import Broken
 from partway.protocol.websocket.frames import Opcode

@@ -6,7 +6,7 @@ from typing import Final
 
 from partway.gateway.workbench.conformance.check import Checks
 from partway.gateway.workbench.conformance.checks.http import UNKNOWN_HEADERS
-from partway.gateway.workbench.conformance.peer import NotGranted, Peer, upgrade
+from partway.gateway.workbench.conformance.raw_stream import NotGranted, Peer, upgrade
 from partway.gateway.workbench.conformance.trial import Trial
 from partway.gateway.workbench.conformance.verdict import Broken, Severity
 

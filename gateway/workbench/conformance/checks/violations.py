@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from partway.gateway.workbench.conformance.check import Checks
-from partway.gateway.workbench.conformance.peer import code_of, frame_bytes
+from partway.gateway.workbench.conformance.raw_stream import code_of, frame_bytes
 from partway.gateway.workbench.conformance.trial import Trial
 from partway.gateway.workbench.conformance.verdict import Broken, Severity
 from partway.protocol.websocket.close_codes import Close

@@ -12,7 +12,7 @@ from partway.gateway.workbench.conformance.checks.closing import answer_to
 from partway.gateway.workbench.conformance.checks.http import PING_TIMEOUT
 from partway.gateway.workbench.conformance.checks.startup import ping as ask_ping
 from partway.gateway.workbench.conformance.checks.upgrade import UNKNOWN_PATH
-from partway.gateway.workbench.conformance.peer import NotGranted, Peer, upgrade
+from partway.gateway.workbench.conformance.raw_stream import NotGranted, Peer, upgrade
 from partway.gateway.workbench.conformance.trial import Trial
 from partway.gateway.workbench.conformance.verdict import Broken, Severity, Untried
 

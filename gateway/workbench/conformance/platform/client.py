@@ -23,7 +23,7 @@ from partway.gateway.client import (
 from partway.gateway.client.request import StreamRequest
 from partway.gateway.network.dialling import Unreachable, dial
 from partway.gateway.workbench.conformance.evidence import NotedExchange, shown
-from partway.gateway.workbench.conformance.peer import frame_bytes
+from partway.gateway.workbench.conformance.raw_stream import frame_bytes
 from partway.gateway.workbench.conformance.verdict import Broken
 from partway.protocol.websocket.frames import Opcode
 from partway.protocol.websocket.handshake import ClientHandshake, HandshakeRefused

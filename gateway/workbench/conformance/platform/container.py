@@ -17,8 +17,8 @@ from typing import Final, Self
 
 from partway.gateway.network.dialling import Address
 from partway.gateway.workbench.conformance.evidence import NotedExchange
-from partway.gateway.workbench.conformance.peer import frame_bytes
 from partway.gateway.workbench.conformance.platform.frames import FrameReader, SeenFrame
+from partway.gateway.workbench.conformance.raw_stream import frame_bytes
 from partway.gateway.workbench.conformance.verdict import Broken
 from partway.protocol.websocket.frames import Opcode
 from partway.protocol.websocket.handshake import accept_key

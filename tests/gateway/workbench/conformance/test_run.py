@@ -21,9 +21,9 @@ from partway.gateway.workbench.conformance import link, peer, started, trial
 from partway.gateway.workbench.conformance.check import Check, Need
 from partway.gateway.workbench.conformance.checks import ALL, wear
 from partway.gateway.workbench.conformance.evidence import NotedExchange
-from partway.gateway.workbench.conformance.link import Link
-from partway.gateway.workbench.conformance.peer import Peer
 from partway.gateway.workbench.conformance.probes import BUILT_IN, Probe
+from partway.gateway.workbench.conformance.raw_connection import Link
+from partway.gateway.workbench.conformance.raw_stream import Peer
 from partway.gateway.workbench.conformance.run import (
     Report,
     Result,
@@ -32,7 +32,7 @@ from partway.gateway.workbench.conformance.run import (
     chosen,
     in_turn,
 )
-from partway.gateway.workbench.conformance.started import Footprint
+from partway.gateway.workbench.conformance.started_container import Footprint
 from partway.gateway.workbench.conformance.subject import Launched, Subject
 from partway.gateway.workbench.conformance.trial import Trial
 from partway.gateway.workbench.conformance.verdict import Broken, Severity, Untried, Verdict

@@ -10,10 +10,10 @@ import pytest
 
 from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.network.dialling import Address
+from partway.gateway.workbench.intermediary.connection_side import Watch
 from partway.gateway.workbench.intermediary.faults import CloseEarly, Rule
 from partway.gateway.workbench.intermediary.observer import Sender, UpgradeRequest
 from partway.gateway.workbench.intermediary.relay import Intermediary
-from partway.gateway.workbench.intermediary.side import Watch
 from partway.protocol.limits import KIB, MIB
 from tests.conftest import open_sockets, running_tasks
 from tests.frame_factory import BINARY, CLOSE, CONTINUATION, KEY, PING, PONG, TEXT, close, frame

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 
-from partway.gateway.workbench.conformance.asking import AskedWrongly, Plan
+from partway.gateway.workbench.conformance.plan import AskedWrongly, Plan
 from partway.gateway.workbench.testing.container_file import read_plan
 from tests.gateway.configuration.documents import TOO_DEEP, as_toml, taken_or_refused, with_any
 

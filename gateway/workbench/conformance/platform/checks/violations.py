@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
 
-from partway.gateway.workbench.conformance.peer import frame_bytes
 from partway.gateway.workbench.conformance.platform.check import PlatformChecks
 from partway.gateway.workbench.conformance.platform.trial import PlatformTrial
+from partway.gateway.workbench.conformance.raw_stream import frame_bytes
 from partway.gateway.workbench.conformance.verdict import Broken
 from partway.protocol.websocket.frames import Opcode
 

@@ -21,7 +21,7 @@ from partway.gateway.workbench.conformance.image import CHECKS, examine, read_im
 from partway.gateway.workbench.conformance.launched_image import LaunchedImage
 from partway.gateway.workbench.conformance.probes import BUILT_IN, Probe, load_probe
 from partway.gateway.workbench.conformance.run import Report, chosen, is_named
-from partway.gateway.workbench.conformance.started import Started
+from partway.gateway.workbench.conformance.started_container import Started
 from partway.gateway.workbench.conformance.subject import Launched, Subject, Target
 from partway.gateway.workbench.recording.recording import RecordingError
 from partway.protocol.errors import InputValidationError

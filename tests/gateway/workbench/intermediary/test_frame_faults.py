@@ -15,7 +15,12 @@ from partway.gateway.workbench.intermediary.faults import (
     Split,
     Stall,
 )
-from partway.gateway.workbench.intermediary.spoiler import Piece, RawFrames, Spoiler, SpoilerState
+from partway.gateway.workbench.intermediary.frame_faults import (
+    Piece,
+    RawFrames,
+    Spoiler,
+    SpoilerState,
+)
 from tests.frame_factory import BINARY, CONTINUATION, PING, PONG, TEXT, close, frame
 
 HI, HO, HU = frame(TEXT, b"hi"), frame(BINARY, b"ho"), frame(TEXT, b"hu")

@@ -34,8 +34,8 @@ from partway.gateway.client import (
 )
 from partway.gateway.configuration.messages import SettingsError
 from partway.gateway.workbench.intermediary.faults import Fault
-from partway.gateway.workbench.testing import running
-from partway.gateway.workbench.testing.running import (
+from partway.gateway.workbench.testing import running_gateway as running
+from partway.gateway.workbench.testing.running_gateway import (
     CloseEarly,
     CloseWith,
     Cut,
@@ -415,7 +415,7 @@ AROUND = """
 import pytest
 import websockets.sync.client
 from partway.gateway.client import PlatformStreamFailed
-from partway.gateway.workbench.testing.running import DropPongs
+from partway.gateway.workbench.testing.running_gateway import DropPongs
 
 pytestmark = pytest.mark.partway(ping_interval=60.0)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 
+from partway.gateway.workbench.intermediary.delays import Pacer
 from partway.gateway.workbench.intermediary.faults import Delay
-from partway.gateway.workbench.intermediary.pacer import Pacer
-from partway.gateway.workbench.intermediary.spoiler import Piece
+from partway.gateway.workbench.intermediary.frame_faults import Piece
 from partway.protocol.limits import PART_OVERHEAD, WRITE_HIGH_WATER
 from partway.protocol.websocket.frames import Frame, Opcode
 

@@ -55,7 +55,7 @@ from partway.gateway.workbench.intermediary.faults import (
     Throttle,
 )
 from partway.gateway.workbench.testing.script import CloseWith, FailWith, Fragmented
-from partway.gateway.workbench.testing.scripted import ReceivedStream, ScriptedContainer
+from partway.gateway.workbench.testing.scripted_container import ReceivedStream, ScriptedContainer
 from partway.protocol.signatures.verification import Credentials
 
 __all__ = [

@@ -6,7 +6,7 @@ import unicodedata
 
 import pytest
 
-from partway.gateway.workbench.conformance.filling import long_bytes, long_text
+from partway.gateway.workbench.conformance.message_content import long_bytes, long_text
 
 SIZES = [*range(200), 65534, 65535, 65536, 65537, 1 << 20]
 

@@ -16,7 +16,7 @@ import h11
 from websockets.utils import apply_mask
 
 from partway.gateway.workbench.conformance.evidence import shown
-from partway.gateway.workbench.conformance.link import (
+from partway.gateway.workbench.conformance.raw_connection import (
     PATIENCE,
     HttpAnswer,
     Link,

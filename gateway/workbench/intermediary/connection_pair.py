@@ -12,6 +12,7 @@ from partway.gateway.limits import CONTAINER_TLS_TIMEOUT
 from partway.gateway.network.dialling import Address, Unreachable, reach
 from partway.gateway.tls.trust import Trust
 from partway.gateway.workbench.intermediary import heads
+from partway.gateway.workbench.intermediary.connection_side import READ_BYTES, TcpSide, Watch
 from partway.gateway.workbench.intermediary.faults import Fault, Refuse, Rules
 from partway.gateway.workbench.intermediary.observer import (
     Observe,
@@ -19,7 +20,6 @@ from partway.gateway.workbench.intermediary.observer import (
     Sender,
     UpgradeRequest,
 )
-from partway.gateway.workbench.intermediary.side import READ_BYTES, TcpSide, Watch
 from partway.gateway.workbench.intermediary.streams import PassedStream, SpoiledStream, splice
 from partway.log_lines import LogLine
 from partway.protocol.limits import FINISH_TIMEOUT, LINGER_TIMEOUT, REQUEST_HEAD_TIMEOUT

@@ -13,9 +13,9 @@ import pytest
 import websockets.asyncio.client as websockets_client
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from partway.gateway.workbench.testing import scripted
+from partway.gateway.workbench.testing import scripted_container as scripted
 from partway.gateway.workbench.testing.script import CloseWith, Fragmented
-from partway.gateway.workbench.testing.scripted import ScriptedContainer
+from partway.gateway.workbench.testing.scripted_container import ScriptedContainer
 from partway.protocol.parts import CompletionState, DataType, PayloadPart
 from partway.protocol.websocket.close_codes import Close
 

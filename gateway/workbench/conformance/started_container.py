@@ -18,7 +18,7 @@ from partway.gateway.fleet.launchers.process import ProcessEnd
 from partway.gateway.fleet.processes.process_table import family
 from partway.gateway.network.dialling import Address
 from partway.gateway.plain_text import cut
-from partway.gateway.workbench.conformance.link import CONNECT_TIMEOUT
+from partway.gateway.workbench.conformance.raw_connection import CONNECT_TIMEOUT
 
 #: Of what the container prints, the end is kept.
 MAX_OUTPUT: Final = 64 << 10

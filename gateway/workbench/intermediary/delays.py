@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 
 from partway.gateway.workbench.intermediary.faults import Delay, Fault, Throttle
-from partway.gateway.workbench.intermediary.spoiler import Piece
+from partway.gateway.workbench.intermediary.frame_faults import Piece
 from partway.protocol.limits import FRAMES_PER_TURN, JOIN_UP_TO, PART_OVERHEAD, WRITE_HIGH_WATER
 from partway.protocol.websocket.frames import Frame
 
