@@ -40,10 +40,10 @@ from partway.gateway.http.routes import Route
 from partway.gateway.http.unauthenticated_clients import Strangers
 from partway.gateway.limits import SETTLING_TIMEOUT
 from partway.gateway.metrics.process_metrics import ProcessMetrics
-from partway.gateway.operations.status import Status
 from partway.gateway.quota import Quota, QuotaLimits
 from partway.gateway.service import Service
 from partway.gateway.settings.settings import Settings
+from partway.gateway.status_routes import Status
 from partway.gateway.storage.disk_recovery import NEEDS_DISK, DiskRecovery, DiskStep
 from partway.gateway.storage.file_threads import on_thread
 from partway.gateway.storage.store.memory import MemoryStore
@@ -54,8 +54,8 @@ from partway.gateway.streams.registry import Streams
 from partway.gateway.timing.clock import LoopClock
 
 if TYPE_CHECKING:
-    from partway.gateway.operations.admin import AdministeredFleet
-    from partway.gateway.operations.admin_deployments import AdministeredDeployments
+    from partway.gateway.admin.admin_socket import AdministeredFleet
+    from partway.gateway.admin.deployments import AdministeredDeployments
     from partway.gateway.storage.data_directory import DataDirectory
 
 log = logging.getLogger("partway.gateway")

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from partway.documentation import page
 from partway.gateway.access.authentication import AuthenticatorError
+from partway.gateway.admin.admin_socket import AdminSocket
 from partway.gateway.cli import COMMANDS
 from partway.gateway.cli.missing_folders import tell_missing_folders
 from partway.gateway.cli.process import (
@@ -42,7 +43,6 @@ from partway.gateway.limits import (
     SETTLING_TIMEOUT,
     THREAD_SWITCH_INTERVAL,
 )
-from partway.gateway.operations.admin import AdminSocket
 from partway.gateway.settings import settings
 from partway.gateway.settings.settings import Settings
 from partway.gateway.settings_reload import Reloading

@@ -162,7 +162,7 @@ async def test_the_log_of_a_stream_without_a_first_part(gateway_for, caplog):
 
 
 async def test_metrics_over_http(gateway_for, monkeypatch):
-    monkeypatch.setattr("partway.gateway.operations.status.METRICS_AGE", 0)
+    monkeypatch.setattr("partway.gateway.status_routes.METRICS_AGE", 0)
     gateway = await gateway_for()
     client, model = await gateway.open(RAW)
     client.send_frame(TEXT, b"four")

@@ -43,7 +43,7 @@ def _no_leaks(no_leaks: None) -> None:
 @pytest.fixture(autouse=True)
 def _fresh_metrics(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each page of metrics says how things are, and not how they were a second ago."""
-    monkeypatch.setattr("partway.gateway.operations.status.METRICS_AGE", 0)
+    monkeypatch.setattr("partway.gateway.status_routes.METRICS_AGE", 0)
 
 
 @pytest.fixture(autouse=True)

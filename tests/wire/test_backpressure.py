@@ -329,7 +329,7 @@ class GatewayProcess:
 COMMAND = """
 import sys
 from partway.gateway.cli.main import main
-from partway.gateway.operations import status
+from partway.gateway import status_routes as status
 status.METRICS_AGE = 0
 sys.exit(main())
 """

@@ -760,7 +760,7 @@ async def test_pages_of_the_gateway(gateway_for, version, path, body):
 async def test_a_page_larger_than_a_window(gateway_for, version, monkeypatch):
     """It goes on as the client gives credit."""
     page = b"# a metric\n" * 30_000
-    monkeypatch.setattr("partway.gateway.operations.status.generate_latest", lambda registry: page)
+    monkeypatch.setattr("partway.gateway.status_routes.generate_latest", lambda registry: page)
     gateway = await gateway_for()
     response = await get(gateway, version, "/metrics")
     assert response.body == page
@@ -771,7 +771,7 @@ async def test_a_page_larger_than_a_window(gateway_for, version, monkeypatch):
 async def test_a_page_that_fits_the_window_needs_no_credit(gateway_for, monkeypatch):
     """Nothing is held back for an exception where none can come."""
     page = bytes(65_535)
-    monkeypatch.setattr("partway.gateway.operations.status.generate_latest", lambda registry: page)
+    monkeypatch.setattr("partway.gateway.status_routes.generate_latest", lambda registry: page)
     gateway = await gateway_for()
     client = await connect(gateway, auto_window=False)
     assert (await ask(client, "/metrics")).body == page

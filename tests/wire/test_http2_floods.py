@@ -220,7 +220,7 @@ def refusals_are_free(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def page_of_metrics(monkeypatch: pytest.MonkeyPatch) -> None:
     """The page is made anew once a second, as everywhere but in the tests of the wire."""
-    monkeypatch.setattr("partway.gateway.operations.status.METRICS_AGE", METRICS_AGE)
+    monkeypatch.setattr("partway.gateway.status_routes.METRICS_AGE", METRICS_AGE)
 
 
 async def spend(stream: RawHttp2Stream, size: int) -> bool:
@@ -362,7 +362,7 @@ async def test_a_byte_for_the_connection_does_not_wake_a_thousand_streams(gatewa
 def large_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     """/metrics has 16 KiB."""
     page = bytes(16 * KIB)
-    monkeypatch.setattr("partway.gateway.operations.status.generate_latest", lambda _: page)
+    monkeypatch.setattr("partway.gateway.status_routes.generate_latest", lambda _: page)
 
 
 async def test_streams_share_a_window_that_opens_by_bytes(gateway_for, large_pages):

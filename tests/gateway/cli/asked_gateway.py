@@ -11,14 +11,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from partway.gateway.operations.admin import AdminSocket
+from partway.gateway.admin.admin_socket import AdminSocket
 from partway.gateway.storage.data_directory import DataDirectory
 from partway.gateway.storage.store.memory import MemoryStore
 from partway.gateway.timing.clock import LoopClock
 from tests.conftest import ROOT
+from tests.gateway.admin.fake_deployments import FakeDeployments
 from tests.gateway.cli.invoking import Ended
-from tests.gateway.operations.fake_deployments import FakeDeployments
-from tests.gateway.operations.fake_fleet import FakeFleet
+from tests.gateway.fake_fleet import FakeFleet
 
 #: Nothing here takes this long, in seconds.
 PATIENCE = 30

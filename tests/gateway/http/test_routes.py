@@ -5,7 +5,7 @@ import re
 import pytest
 
 from partway.gateway.http.routes import READING, Access, Leave, Route, find
-from partway.gateway.operations.status import HEALTHZ
+from partway.gateway.status_routes import HEALTHZ
 from partway.gateway.streams.bidirectional import PATH
 from partway.protocol.errors import NotFound
 

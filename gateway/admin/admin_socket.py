@@ -54,7 +54,7 @@ from partway.protocol.http1.response import response_head
 from partway.protocol.limits import STALL_TIMEOUT
 
 if TYPE_CHECKING:
-    from partway.gateway.operations.admin_deployments import AdministeredDeployments
+    from partway.gateway.admin.deployments import AdministeredDeployments
 
 log = logging.getLogger("partway.admin")
 
@@ -214,7 +214,7 @@ class AdminSocket:
         check_name(name)
         if self._deployments is None:
             raise _control_is_off("partway deploy and delete")
-        from partway.gateway.operations.admin_deployments import answer_of_deployments
+        from partway.gateway.admin.deployments import answer_of_deployments
 
         await answer_of_deployments(exchange, name, self._deployments)
 
@@ -286,7 +286,7 @@ class AdminSocket:
 
         Its connection is cut then, so that this does not pass for the log's end.
         """
-        from partway.gateway.operations.admin_logs import LogsAsked, log_lines
+        from partway.gateway.admin.logs import LogsAsked, log_lines
 
         lines = log_lines(
             LogsAsked.read(name, dict(parse_qsl(exchange.query, keep_blank_values=True))),

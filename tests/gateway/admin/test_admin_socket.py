@@ -1,4 +1,4 @@
-"""partway.gateway.operations.admin: what a user's commands ask over the socket, and who may."""
+"""partway.gateway.admin.admin_socket: what a user's commands ask over the socket, and who may."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from types import SimpleNamespace
 import aiohttp
 import pytest
 
+from partway.gateway.admin import admin_socket as admin
+from partway.gateway.admin.admin_socket import AdminSocket
 from partway.gateway.fleet.output.log_files import PrintedFiles
 from partway.gateway.fleet.status import EndpointState
 from partway.gateway.fleet.status_json import from_json
 from partway.gateway.limits import LOG_FOLLOW_INTERVAL
-from partway.gateway.operations import admin
-from partway.gateway.operations.admin import AdminSocket
 from partway.gateway.storage.data_directory import socket_name
 from partway.gateway.storage.store.memory import MemoryStore
 from partway.gateway.storage.store.store import StoreError
 from partway.protocol.errors import AccessDenied, ServiceUnavailable
 from partway.protocol.limits import STALL_TIMEOUT
+from tests.gateway.admin.fake_deployments import FakeDeployments
+from tests.gateway.fake_fleet import FakeFleet
 from tests.gateway.fleet.processes import eventually, soon
 from tests.gateway.fleet.statuses import a_variant, an_endpoint, an_instance
-from tests.gateway.operations.fake_deployments import FakeDeployments
-from tests.gateway.operations.fake_fleet import FakeFleet
 from tests.gateway.streams.fakes import FakeClock
 
 ID = "echo-AllTraffic-1a2b3c"

@@ -59,5 +59,5 @@ async def test_the_page_of_metrics_is_made_once_a_second_at_most(gateway_for, mo
     first = (await gateway.request(get("/metrics"))).body
     await gateway.request(get("/nothing"))
     assert (await gateway.request(get("/metrics"))).body == first
-    monkeypatch.setattr("partway.gateway.operations.status.METRICS_AGE", 0)
+    monkeypatch.setattr("partway.gateway.status_routes.METRICS_AGE", 0)
     assert b"UnknownOperationException" in (await gateway.request(get("/metrics"))).body

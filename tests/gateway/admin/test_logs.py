@@ -1,4 +1,4 @@
-"""partway.gateway.operations.admin_logs: whose lines, how many, and until when."""
+"""partway.gateway.admin.logs: whose lines, how many, and until when."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from pathlib import Path
 import psutil
 import pytest
 
+from partway.gateway.admin import logs as admin_logs
+from partway.gateway.admin.logs import LogsAsked, log_lines
 from partway.gateway.fleet.output.log_tail import LogTail
 from partway.gateway.limits import LOG_FOLLOW_INTERVAL, MAX_LOGS_TOGETHER
-from partway.gateway.operations import admin_logs
-from partway.gateway.operations.admin_logs import LogsAsked, log_lines
 from partway.protocol.errors import InputValidationError
 from tests.gateway.fleet.processes import eventually, soon
 from tests.gateway.streams.fakes import FakeClock
