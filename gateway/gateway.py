@@ -54,8 +54,7 @@ from partway.gateway.streams.registry import Streams
 from partway.gateway.timing.clock import LoopClock
 
 if TYPE_CHECKING:
-    from partway.gateway.admin.admin_socket import AdministeredFleet
-    from partway.gateway.admin.deployments import AdministeredDeployments
+    from partway.gateway.admin.admin_socket import AdministeredFleet, AnswerOfDeployments
     from partway.gateway.storage.data_directory import DataDirectory
 
 log = logging.getLogger("partway.gateway")
@@ -93,7 +92,8 @@ class Gateway:
             nothing if it may; the service that knows makers puts it here.
         endpoints: all that there are, for the gateway's user; the fleet, unless a service knows
             more of them.
-        deployments: what the gateway's operator makes all at once; None if no service makes any.
+        answer_deployments: answers requests of the gateway's operator for deployments; None if no
+            service makes any.
         pending_endpoints: endpoints that are to run and are not in the fleet yet; the service that
             knows any puts itself here.
         printing: functions that say how further instances are that print, as logs know them.
@@ -156,7 +156,7 @@ class Gateway:
         self._fleet_metrics = FleetMetrics(self.fleet.describe, metrics.registry)
         self._leftovers = LeftoverContainers(self.fleet, self._provisions)
         self.endpoints: AdministeredFleet = self.fleet
-        self.deployments: AdministeredDeployments | None = None
+        self.answer_deployments: AnswerOfDeployments | None = None
         self.pending_endpoints: PendingEndpoints = NoPendingEndpoints()
         self.printing: list[Callable[[], Iterable[EndpointStatus]]] = []
         self.process_metrics = ProcessMetrics(metrics.registry, settings.limits)

@@ -1,7 +1,8 @@
 """Every limit that the gateway alone has, named, with its unit and its precedent.
 
-Those an operator may change are defaults: ``partway.gateway.settings.settings`` starts from them. Sizes are
-bytes, times are seconds. What both sides of the wire share is in :mod:`partway.protocol.limits`,
+Those an operator may change are defaults: ``partway.gateway.settings.settings`` starts from
+them. Sizes are bytes, times are seconds. What both sides of the wire share is in
+:mod:`partway.protocol.limits`,
 what the fleet alone has in :mod:`partway.gateway.fleet.limits`, the control plane alone in
 :mod:`partway.gateway.apis.control.limits`, and requests of containers in
 :mod:`partway.gateway.requests.limits`.

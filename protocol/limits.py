@@ -1,7 +1,7 @@
 """Every size, count, pattern and time limit of the project, named, with its unit and its precedent.
 
-Limits that an operator may change are defaults: ``partway.gateway.settings.settings`` starts from them.
-Sizes are bytes, times are seconds.
+Limits that an operator may change are defaults: ``partway.gateway.settings.settings`` starts from
+them. Sizes are bytes, times are seconds.
 """
 
 from __future__ import annotations

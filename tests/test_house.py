@@ -326,22 +326,20 @@ def test_top_level_holds_only_what_belongs_there():
 #: From the ground up: a room imports from its own floor and from those below it. The picture is in
 #: ``docs/discussion/architecture.md``.
 FLOORS = (
-    {"arns", "clock", "configuration", "dialling", "endpoint_series", "limits", "loop_turns",
-     "many_timers", "plain_text", "process_metrics", "quota", "silent_hosts", "storage", "terminal",
-     "waiting", "watch"},
+    {"arns", "configuration", "limits", "metrics", "network", "plain_text", "quota", "storage",
+     "terminal", "timing"},
     {"access", "client", "tls"},
-    {"serving"},
-    {"requests", "streams"},
+    {"http"},
     {"fleet"},
-    {"apis", "asynchronous", "changed_settings", "control", "endpoint_settings", "kubernetes",
-     "operations", "service", "settings", "transform"},
+    {"operations", "requests", "streams"},
+    {"admin", "apis", "batch", "service", "settings", "status_routes"},
     {"gateway"},
-    {"reloading", "workbench", "apis.api"},
+    {"apis.api", "settings_reload", "workbench"},
     {"cli"},
 )  # fmt: skip
 
 #: Of ``apis``, the modules that are imported whichever APIs are served.
-MANIFESTS = {"manifest", "manifests", "switched_off"}
+MANIFESTS = {"limits", "manifest", "manifests", "switched_off"}
 
 
 def floor_of(name: str) -> int:

@@ -21,7 +21,7 @@ import struct
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol, cast
+from typing import Final, Protocol, cast
 from urllib.parse import parse_qsl, unquote
 
 from partway.gateway.fleet.endpoint import check_name
@@ -53,9 +53,6 @@ from partway.protocol.http.head_limits import check_head
 from partway.protocol.http1.response import response_head
 from partway.protocol.limits import STALL_TIMEOUT
 
-if TYPE_CHECKING:
-    from partway.gateway.admin.deployments import AdministeredDeployments
-
 log = logging.getLogger("partway.admin")
 
 _JSON: Final = {"Content-Type": "application/json"}
@@ -65,6 +62,10 @@ _BACKUP_PIECE: Final = 1 << 20
 
 #: Endpoints that are named to whoever asks for one that is not there.
 _NAMED: Final = 20
+
+
+#: Answers a request for the deployment of the endpoint of this name.
+AnswerOfDeployments = Callable[[Exchange, str], Awaitable[None]]
 
 
 class AdministeredFleet(Protocol):
@@ -88,7 +89,8 @@ class AdminSocket:
     Args:
         path: the socket's, in a data directory that this process owns.
         fleet: what is asked.
-        deployments: what is asked to deploy; None where the API ``control`` is switched off.
+        deployments: answers a request for the deployment of an endpoint, which it is given by
+            name; None where the API ``control`` is switched off.
         logs: the folder of what the fleet's instances print.
         backup: returns all of the store as the bytes of a file; None where that API is off.
         clock: measures how often a log that is followed is looked at, and the end.
@@ -98,7 +100,7 @@ class AdminSocket:
         self,
         path: Path,
         fleet: AdministeredFleet,
-        deployments: AdministeredDeployments | None,
+        deployments: AnswerOfDeployments | None,
         logs: Path,
         backup: Callable[[], Awaitable[bytes]] | None,
         clock: Clock,
@@ -214,9 +216,7 @@ class AdminSocket:
         check_name(name)
         if self._deployments is None:
             raise _control_is_off("partway deploy and delete")
-        from partway.gateway.admin.deployments import answer_of_deployments
-
-        await answer_of_deployments(exchange, name, self._deployments)
+        await self._deployments(exchange, name)
 
     def _found(self, name: str) -> str:
         """The name of an endpoint that is there.

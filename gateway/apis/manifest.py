@@ -18,7 +18,8 @@ class Manifest:
         grpc_services: the full names of gRPC services.
         needs: names of the APIs that it cannot be without.
         settings: a dataclass of the API's own settings, from which
-            :class:`~partway.gateway.settings.settings.Settings` is derived; None for an API without any.
+            :class:`~partway.gateway.settings.settings.Settings` is derived; None for an API
+            without any.
     """
 
     name: str

@@ -230,7 +230,7 @@ async def _serve(
         admin = None
         if data is not None:
             admin = AdminSocket(
-                *(data.socket, gateway.endpoints, gateway.deployments, data.logs),
+                *(data.socket, gateway.endpoints, gateway.answer_deployments, data.logs),
                 *(gateway.store.backup if uses_store(loaded) else None, LoopClock()),
             )
             up.push_async_callback(admin.aclose)

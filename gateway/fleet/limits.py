@@ -1,7 +1,8 @@
 """Every limit that the fleet alone has, named, with its unit and its precedent.
 
-Those an operator may change are defaults: ``partway.gateway.settings.settings`` starts from them. Sizes are
-bytes, times are seconds. What the rest of the gateway has is in :mod:`partway.gateway.limits`.
+Those an operator may change are defaults: ``partway.gateway.settings.settings`` starts from
+them. Sizes are bytes, times are seconds. What the rest of the gateway has is in
+:mod:`partway.gateway.limits`.
 """
 
 from __future__ import annotations

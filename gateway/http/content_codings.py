@@ -1,8 +1,8 @@
 """Content codings of the bodies that the gateway reads, and of its answers.
 
 Operations that read a request's body undo its coding here (:func:`decoded_body`). The coding of a
-container's answer is undone by :func:`~partway.protocol.http.content_codings.decoded`. Operations that
-relay bytes leave both alone.
+container's answer is undone by :func:`~partway.protocol.http.content_codings.decoded`. Operations
+that relay bytes leave both alone.
 """
 
 from __future__ import annotations

@@ -202,7 +202,7 @@ def check_finite(tensor: Tensor) -> None:
 
 
 def tensors_cost(tensors: Iterable[Tensor]) -> int:
-    """The cost of tensors, as instances or predictions; see :mod:`~partway.protocol.prediction.work_cost`."""
+    """The cost of tensors; see :mod:`~partway.protocol.prediction.work_cost`."""
     return sum(shape_cost(each.shape) + bytes_cost(each.elements.nbytes) for each in tensors)
 
 

@@ -88,7 +88,7 @@ class PartsToFrames:
 class FramesToParts:
     """Data frames in, parts out, for one direction of one stream (clauses 1.3-1, 1.3-2).
 
-    Expects the order that :class:`partway.protocol.websocket.frame_decoder.FrameDecoder` has checked.
+    Expects the order that :class:`~partway.protocol.websocket.frame_decoder.FrameDecoder` checks.
     """
 
     __slots__ = ("_data_type",)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from partway.gateway.apis.aws_json.target_routes import TargetRoutes
+from partway.gateway.apis.control.admin_deployments import answer_of_deployments
 from partway.gateway.apis.control.all_endpoints import KnownEndpoints
 from partway.gateway.apis.control.async_rules import AsyncRules
 from partway.gateway.apis.control.catalogue import Catalogue
@@ -65,7 +67,7 @@ class ControlApi(Service):
         )
         self.plane.add(operations.operations, operations.operations_of_operator)
         self.deployments = Deployments(self.plane, self.resources, self.endpoint_keeper)
-        gateway.deployments = self.deployments
+        gateway.answer_deployments = partial(answer_of_deployments, self.deployments)
         gateway.endpoints = KnownEndpoints(gateway.fleet, self.endpoint_keeper)
         gateway.pending_endpoints = self
         self.at_read: list[Callable[[], Awaitable[None]]] = []

@@ -180,7 +180,8 @@ class WorkerShare:
 
         Args:
             cost: of the work, in elements; see :mod:`partway.protocol.prediction.work_cost`.
-            work: calls :func:`~partway.protocol.prediction.checkpoints.checkpoint` between its blocks.
+            work: calls ``checkpoint()`` of :mod:`partway.protocol.prediction.checkpoints` between
+                its blocks.
             args: of the work.
             options: of the work, by name.
 

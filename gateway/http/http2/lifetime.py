@@ -136,7 +136,8 @@ class Http2Lifetime:
            yet, or where the client has said GOAWAY and so closes itself when it has read all; after
            HTTP2_IDLE_TIMEOUT otherwise.
         3. Too much of what costs (the gate's rule 2), more refusals than the connection has a
-           budget for (rule 4 of :class:`~partway.gateway.http.unauthenticated_clients.Strangers`), or rapid
+           budget for (rule 4 of
+           :class:`~partway.gateway.http.unauthenticated_clients.Strangers`), or rapid
            reset below the rate that the gate lets pass, closes the connection to new streams. Those
            that run go on.
         4. Closed to new streams, it closes with the last of them, and its client's end of it, once

@@ -9,6 +9,7 @@ import stat
 import struct
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -17,6 +18,7 @@ import pytest
 
 from partway.gateway.admin import admin_socket as admin
 from partway.gateway.admin.admin_socket import AdminSocket
+from partway.gateway.apis.control.admin_deployments import answer_of_deployments
 from partway.gateway.fleet.output.log_files import PrintedFiles
 from partway.gateway.fleet.status import EndpointState
 from partway.gateway.fleet.status_json import from_json
@@ -26,7 +28,7 @@ from partway.gateway.storage.store.memory import MemoryStore
 from partway.gateway.storage.store.store import StoreError
 from partway.protocol.errors import AccessDenied, ServiceUnavailable
 from partway.protocol.limits import STALL_TIMEOUT
-from tests.gateway.admin.fake_deployments import FakeDeployments
+from tests.gateway.apis.control.fake_deployments import FakeDeployments
 from tests.gateway.fake_fleet import FakeFleet
 from tests.gateway.fleet.processes import eventually, soon
 from tests.gateway.fleet.statuses import a_variant, an_endpoint, an_instance
@@ -51,7 +53,8 @@ class Asked:
         self.may_back_up = asyncio.Event()
         self.may_back_up.set()
         self.socket = AdminSocket(
-            *(self.path, self.fleet, self.deployments, self.logs, self.backup), self.clock
+            *(self.path, self.fleet, partial(answer_of_deployments, self.deployments)),
+            *(self.logs, self.backup, self.clock),
         )
         self.session: aiohttp.ClientSession
 

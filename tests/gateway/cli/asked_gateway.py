@@ -9,14 +9,16 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from partway.gateway.admin.admin_socket import AdminSocket
+from partway.gateway.apis.control.admin_deployments import answer_of_deployments
 from partway.gateway.storage.data_directory import DataDirectory
 from partway.gateway.storage.store.memory import MemoryStore
 from partway.gateway.timing.clock import LoopClock
 from tests.conftest import ROOT
-from tests.gateway.admin.fake_deployments import FakeDeployments
+from tests.gateway.apis.control.fake_deployments import FakeDeployments
 from tests.gateway.cli.invoking import Ended
 from tests.gateway.fake_fleet import FakeFleet
 
@@ -45,8 +47,8 @@ class AskedGateway:
         self.fleet, self.loop, self._ends = FakeFleet(), asyncio.get_running_loop(), asyncio.Event()
         directory = self.directory
         admin = AdminSocket(
-            *(directory.socket, self.fleet, self.deployments, directory.logs),
-            *(MemoryStore().backup, LoopClock()),
+            *(directory.socket, self.fleet, partial(answer_of_deployments, self.deployments)),
+            *(directory.logs, MemoryStore().backup, LoopClock()),
         )
         await admin.start()
         self._started.set()

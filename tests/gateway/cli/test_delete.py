@@ -12,7 +12,7 @@ import pytest
 from partway.gateway.apis.control.errors import ValidationException
 from partway.gateway.cli import deployment_asked
 from partway.gateway.cli.main import main
-from tests.gateway.admin.fake_deployments import said
+from tests.gateway.apis.control.fake_deployments import said
 from tests.gateway.cli.asked_gateway import AskedGateway, gateway_at
 
 DELETED = "endpoint/chat, endpoint-config/chat-v1, model/chat-v1"

@@ -17,7 +17,7 @@ from partway.gateway.cli import deployment_asked
 from partway.gateway.cli.main import main
 from partway.gateway.fleet.states import InstanceState
 from partway.gateway.fleet.status import EndpointState
-from tests.gateway.admin.fake_deployments import FakeDeployments, said
+from tests.gateway.apis.control.fake_deployments import FakeDeployments, said
 from tests.gateway.cli.asked_gateway import AskedGateway, gateway_at
 from tests.gateway.cli.invoking import Ended
 from tests.gateway.fleet.statuses import a_variant, an_endpoint, an_instance

@@ -11,7 +11,7 @@ from partway.gateway.cli import deployment_asked
 from partway.gateway.cli.deployment_asked import AskedDeployment, EndpointSaid
 from partway.gateway.cli.gateway_asked import GatewayNotAsked
 from partway.gateway.fleet.status import EndpointState
-from tests.gateway.admin.fake_deployments import said
+from tests.gateway.apis.control.fake_deployments import said
 from tests.gateway.cli.asked_gateway import AskedGateway, gateway_at
 from tests.gateway.fleet.statuses import an_endpoint
 

@@ -1,4 +1,4 @@
-"""gateway.apis.control.endpoint_state_writer: what is to be written down is, however often it takes."""
+"""gateway.apis.control.endpoint_state_writer: a state is written, however often it is tried."""
 
 from __future__ import annotations
 

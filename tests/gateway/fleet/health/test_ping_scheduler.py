@@ -1,4 +1,4 @@
-"""gateway.fleet.health.ping_scheduler: how many are asked at a time, and what is said if none can be."""
+"""gateway.fleet.health.ping_scheduler: pings at a time, and the log of those that fail."""
 
 from __future__ import annotations
 

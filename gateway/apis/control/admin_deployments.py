@@ -30,14 +30,14 @@ class AdministeredDeployments(Protocol):
 
 
 async def answer_of_deployments(
-    exchange: Exchange, name: str, deployments: AdministeredDeployments
+    deployments: AdministeredDeployments, exchange: Exchange, name: str
 ) -> None:
     """Answer ``GET``, ``PUT`` and ``DELETE /deployments/NAME``.
 
     Args:
+        deployments: those of the gateway's operator.
         exchange: the request, and the way to answer it.
         name: the endpoint's.
-        deployments: what is asked.
 
     Raises:
         ApiError: it is refused.

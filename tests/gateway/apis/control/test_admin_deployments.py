@@ -1,4 +1,4 @@
-"""partway.gateway.admin.deployments: deployments, asked over the admin socket."""
+"""partway.gateway.apis.control.admin_deployments: deployments, asked over the admin socket."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest
 from partway.gateway.apis.control.errors import ValidationException
 from partway.gateway.apis.control.limits import MAX_CONTROL_BODY
 from partway.gateway.apis.control.operator_models import OperatorCommand
-from tests.gateway.admin.fake_deployments import said
 from tests.gateway.admin.test_admin_socket import Asked
+from tests.gateway.apis.control.fake_deployments import said
 from tests.gateway.fleet.processes import eventually
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
