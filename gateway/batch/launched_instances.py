@@ -34,6 +34,7 @@ from partway.gateway.fleet.endpoint import Endpoint, Place, Variant
 from partway.gateway.fleet.fleet import Fleet
 from partway.gateway.fleet.instance_context import Means
 from partway.gateway.fleet.limits import START_TIMEOUT
+from partway.gateway.fleet.prediction import INVOCATIONS
 from partway.gateway.fleet.routing.router import Router
 from partway.gateway.fleet.status import EndpointState
 from partway.gateway.fleet.stream_policy import StreamPolicy
@@ -50,7 +51,6 @@ from partway.gateway.requests.container_requests import (
     header_lines,
 )
 from partway.gateway.requests.metrics import RequestMetrics
-from partway.gateway.requests.prediction import INVOCATIONS
 from partway.gateway.requests.under_way import RequestsUnderWay
 from partway.gateway.timing.clock import Clock
 from partway.gateway.timing.deadlines import time_limit

@@ -11,9 +11,9 @@ from partway.gateway.fleet.deployment import Deployment
 from partway.gateway.fleet.endpoint import Endpoint
 from partway.gateway.fleet.instance_context import Means
 from partway.gateway.fleet.instance_factory import InstanceMaker
+from partway.gateway.fleet.prediction import PredictionPolicy
 from partway.gateway.fleet.routing.router import Router
 from partway.gateway.fleet.status import EndpointState, EndpointStatus
-from partway.gateway.requests.prediction import PredictionPolicy
 from partway.gateway.timing.clock import Clock
 from partway.gateway.timing.deadlines import time_limit
 from partway.log_lines import LogLine

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
-from partway.gateway.requests.prediction import INVOCATIONS
+from partway.gateway.fleet.prediction import INVOCATIONS
 
 #: For which platform a container is written.
 Platform: TypeAlias = Literal["sagemaker", "vertex"]

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from partway.gateway.apis.control.errors import ValidationException
+from partway.gateway.fleet.prediction import ROUTE, is_route
 from partway.gateway.fleet.surfaces import (
     HEALTH_ROUTE,
     HTTP_PORT,
@@ -19,7 +20,6 @@ from partway.gateway.fleet.surfaces import (
     PREDICT_ROUTE,
     VertexContainer,
 )
-from partway.gateway.requests.prediction import ROUTE, is_route
 
 _SAID: Final = frozenset({HEALTH_ROUTE, PREDICT_ROUTE, HTTP_PORT})
 _PORTS: Final = range(1, 65_536)

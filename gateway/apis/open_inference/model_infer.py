@@ -16,6 +16,7 @@ from partway.gateway.apis.prediction.predict import check_version
 from partway.gateway.apis.prediction.routes import GRANTED_WITH, V2_INFER
 from partway.gateway.apis.prediction.workers import PredictionWorkers
 from partway.gateway.apis.runtime.invoke import pass_on
+from partway.gateway.fleet.prediction import PredictionPolicy
 from partway.gateway.http.exchange import Exchange
 from partway.gateway.http.request_payloads import StreamedPayload
 from partway.gateway.http.routes import Access, Route
@@ -26,7 +27,6 @@ from partway.gateway.operations.invocation_headers import (
     passed_on,
 )
 from partway.gateway.operations.invocations import Invocations
-from partway.gateway.requests.prediction import PredictionPolicy
 from partway.protocol.open_inference import HEADER_LENGTH
 
 if TYPE_CHECKING:

@@ -24,10 +24,10 @@ from partway.gateway.apis.prediction.routes import (
     V2_SERVER,
     VERSION,
 )
+from partway.gateway.fleet.prediction import PredictionPolicy
 from partway.gateway.fleet.routing.router import Router
 from partway.gateway.http.exchange import Exchange
 from partway.gateway.http.routes import READING, Access, Route
-from partway.gateway.requests.prediction import PredictionPolicy
 from partway.protocol.prediction.model_signature import DATATYPES, TensorSpec
 
 #: By the names that Triton has for what is here of its extensions.

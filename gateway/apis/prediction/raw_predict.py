@@ -22,6 +22,7 @@ from partway.gateway.apis.prediction.routes import (
 from partway.gateway.apis.prediction.workers import PredictionWorkers
 from partway.gateway.apis.runtime.invoke import pass_on
 from partway.gateway.apis.runtime.response_stream import relay_answer
+from partway.gateway.fleet.prediction import PredictionPolicy
 from partway.gateway.http.exchange import Exchange
 from partway.gateway.http.request_payloads import StreamedPayload
 from partway.gateway.http.routes import Access, Route
@@ -36,7 +37,6 @@ from partway.gateway.operations.invocation_headers import (
 )
 from partway.gateway.operations.invocations import Invocations
 from partway.gateway.operations.prepared_body import PreparedBody
-from partway.gateway.requests.prediction import PredictionPolicy
 from partway.gateway.streams.registry import Streams
 from partway.gateway.streams.response_relay import AnswerForm
 from partway.protocol.errors import InputValidationError

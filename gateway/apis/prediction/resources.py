@@ -22,10 +22,10 @@ from partway.gateway.apis.prediction.routes import (
     VERSION,
     model_name,
 )
+from partway.gateway.fleet.prediction import PredictionPolicy
 from partway.gateway.fleet.routing.router import RoutedVariant, Router
 from partway.gateway.http.exchange import Exchange
 from partway.gateway.http.routes import READING, Access, Route
-from partway.gateway.requests.prediction import PredictionPolicy
 from partway.protocol.errors import NotFound
 from partway.protocol.prediction.model_signature import metadata
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from partway.gateway.fleet.prediction import PredictionPolicy
 from partway.gateway.fleet.stream_policy import StreamPolicy
-from partway.gateway.requests.prediction import PredictionPolicy
 from tests.gateway.apis.grpc.calling import NAME, PREDICTIONS, calling, field
 from tests.gateway.apis.prediction.predicting import answer, asking
 from tests.gateway.conftest import container, gateway_for

@@ -7,7 +7,7 @@ import struct
 
 import pytest
 
-from partway.gateway.requests.prediction import PredictionPolicy
+from partway.gateway.fleet.prediction import PredictionPolicy
 from tests.gateway.apis.grpc.calling import calling, field, fields
 from tests.gateway.apis.prediction.predicting import TOKEN, answer, asking, authenticated
 from tests.gateway.conftest import container, gateway_for

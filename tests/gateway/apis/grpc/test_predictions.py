@@ -10,7 +10,7 @@ import zlib
 import pytest
 from google.protobuf import json_format, struct_pb2
 
-from partway.gateway.requests.prediction import PredictionPolicy
+from partway.gateway.fleet.prediction import PredictionPolicy
 from tests.gateway.apis.grpc.calling import (
     NAME,
     PREDICTIONS,

@@ -10,7 +10,7 @@ import zlib
 
 import pytest
 
-from partway.gateway.requests.prediction import PredictionPolicy, SignatureTable, TensorTable
+from partway.gateway.fleet.prediction import PredictionPolicy, SignatureTable, TensorTable
 from tests.gateway.apis.prediction.predicting import TOKEN, answer, asking, authenticated
 from tests.gateway.conftest import container, gateway_for
 from tests.wire.peers import ENDPOINT

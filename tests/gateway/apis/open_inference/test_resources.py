@@ -9,8 +9,8 @@ import pytest
 from partway import __version__
 from partway.gateway.access.authentication import ANYBODY
 from partway.gateway.apis.open_inference.resources import OpenInferenceResources
+from partway.gateway.fleet.prediction import PredictionPolicy, SignatureTable, TensorTable
 from partway.gateway.fleet.routing.router import RoutedVariant, Router
-from partway.gateway.requests.prediction import PredictionPolicy, SignatureTable, TensorTable
 from tests.gateway.apis.prediction.predicting import TOKEN, asking, authenticated
 from tests.gateway.conftest import container, gateway_for
 from tests.gateway.http.test_exchange import Recorded

@@ -11,7 +11,7 @@ import re
 
 import pytest
 
-from partway.gateway.requests.prediction import PredictionPolicy
+from partway.gateway.fleet.prediction import PredictionPolicy
 from tests.gateway.apis.prediction.predicting import OF_ENDPOINT, answer, asking
 from tests.gateway.conftest import container, gateway_for
 

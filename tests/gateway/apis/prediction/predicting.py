@@ -13,9 +13,9 @@ from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
 from partway.gateway.fleet.endpoint import Endpoint
+from partway.gateway.fleet.prediction import PredictionPolicy
 from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.network.dialling import Address
-from partway.gateway.requests.prediction import PredictionPolicy
 from tests.gateway.requests.containers import HOST, PATIENCE, ScriptedContainer
 from tests.wire.peers import ENDPOINT
 

@@ -7,8 +7,8 @@ import logging
 
 import pytest
 
+from partway.gateway.fleet.prediction import PredictionPolicy
 from partway.gateway.fleet.stream_policy import StreamPolicy
-from partway.gateway.requests.prediction import PredictionPolicy
 from tests.gateway.apis.prediction.predicting import OF_ENDPOINT, answer, asking
 from tests.gateway.conftest import container, gateway_for
 from tests.gateway.requests.containers import PATIENCE

@@ -14,13 +14,13 @@ from partway.container.model import Model, Reply, Request
 from partway.container.testing import serving
 from partway.gateway.apis.prediction import predict
 from partway.gateway.fleet.endpoint import Endpoint
-from partway.gateway.fleet.stream_policy import StreamPolicy
-from partway.gateway.network.dialling import Address
-from partway.gateway.requests.prediction import (
+from partway.gateway.fleet.prediction import (
     PredictionPolicy,
     SignatureTable,
     TensorTable,
 )
+from partway.gateway.fleet.stream_policy import StreamPolicy
+from partway.gateway.network.dialling import Address
 from partway.protocol.prediction.bodies import read_answer
 from tests.gateway.apis.prediction.predicting import (
     OF_ENDPOINT,

@@ -9,7 +9,7 @@ import aiohttp
 import pytest
 
 from partway.gateway.apis.prediction import raw_predict
-from partway.gateway.requests.prediction import PredictionPolicy
+from partway.gateway.fleet.prediction import PredictionPolicy
 from partway.protocol.prediction.http_body import read_http_body
 from tests.gateway.apis.prediction.predicting import OF_ENDPOINT, PARENT, answer, asking
 from tests.gateway.conftest import container, gateway_for

@@ -8,12 +8,12 @@ import pytest
 
 from partway.gateway.access.authentication import ANYBODY
 from partway.gateway.apis.prediction.resources import PredictionResources, traffic_split
-from partway.gateway.fleet.routing.router import RoutedVariant, Router
-from partway.gateway.requests.prediction import (
+from partway.gateway.fleet.prediction import (
     PredictionPolicy,
     SignatureTable,
     TensorTable,
 )
+from partway.gateway.fleet.routing.router import RoutedVariant, Router
 from partway.protocol.prediction.model_signature import metadata
 from tests.gateway.apis.prediction.predicting import (
     OF_ENDPOINT,

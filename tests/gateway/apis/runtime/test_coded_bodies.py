@@ -11,8 +11,8 @@ import zlib
 import pytest
 
 from partway.gateway.apis.prediction import predictions
+from partway.gateway.fleet.prediction import PredictionPolicy
 from partway.gateway.http import content_codings
-from partway.gateway.requests.prediction import PredictionPolicy
 from tests.gateway.apis.kubernetes.served import MODELS
 from tests.gateway.apis.prediction.predicting import OF_ENDPOINT, answer, asking, authenticated
 from tests.gateway.conftest import container, gateway_for

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from partway.gateway.configuration.messages import SettingsError
-from partway.gateway.requests.prediction import (
+from partway.gateway.fleet.prediction import (
     INVOCATIONS,
     PredictionPolicy,
     SignatureTable,
