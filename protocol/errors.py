@@ -10,6 +10,17 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import ClassVar, Final
 
+#: Characters of a client's words that a message repeats: two media types with their parameters.
+QUOTED_CHARACTERS: Final = 128
+
+
+def quoted(words: str) -> str:
+    """The words in quotes: in printable ASCII, and with an ellipsis if they were cut."""
+    if len(words) > QUOTED_CHARACTERS:
+        words = words[: QUOTED_CHARACTERS - 3] + "..."
+    return ascii(words)
+
+
 #: The header by which an error says that the same request will not be granted later either, and its
 #: one value; a status alone does not tell.
 RETRY_HEADER: Final = "x-partway-retry"

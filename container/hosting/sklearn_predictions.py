@@ -11,7 +11,7 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from partway.protocol.formats.finite import is_finite
+from partway.protocol.formats.batches import is_finite
 
 
 def encode_predictions(predictions: Any, records: int, media_type: str) -> bytes:

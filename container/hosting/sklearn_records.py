@@ -13,6 +13,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from partway.protocol.errors import quoted
 from partway.protocol.formats.decoding import Tabular
 from partway.protocol.formats.faults import Malformed, OverLimit, UnsupportedMedia
 from partway.protocol.formats.formats import decode, decoder_for, format_of
@@ -22,7 +23,6 @@ from partway.protocol.formats.negotiation import media_type
 from partway.protocol.formats.number_text import number
 from partway.protocol.json.strict import NotJson, parsed
 from partway.protocol.limits import MAX_JSON_TABLE_BYTES, MAX_RECORDS
-from partway.protocol.quoted import quoted
 
 CSV: Final = "text/csv"
 JSON: Final = "application/json"

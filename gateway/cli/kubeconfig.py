@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from partway.documentation import page
-from partway.gateway.apis.kubernetes.kinds import PREFIX
+from partway.gateway.apis.kubernetes.custom_object import PREFIX
 from partway.gateway.cli import COMMANDS
 from partway.gateway.cli.arguments import add_gateway
 

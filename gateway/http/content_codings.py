@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from partway.gateway.http.exchange import Exchange
-from partway.protocol.errors import InputValidationError, RequestTooLarge, UnsupportedCoding
+from partway.protocol.errors import InputValidationError, RequestTooLarge, UnsupportedCoding, quoted
 from partway.protocol.http.content_codings import (
     DEFLATE,
     GZIP,
@@ -28,7 +28,6 @@ from partway.protocol.http.content_codings import (
     is_coded,
     name_of,
 )
-from partway.protocol.quoted import quoted
 
 #: A shorter body is not packed: it would hardly be any shorter.
 _WORTHWHILE: Final = 1024

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from partway.protocol.event_stream.part_headers import INPUT_STREAM_ERROR
-from partway.protocol.event_stream.response_parts import STREAM_BROKEN, TIME_EXCEEDED
+from partway.protocol.event_stream.responses import STREAM_BROKEN, TIME_EXCEEDED
 from partway.protocol.parts import InternalStreamFailure, ModelStreamError, StreamError
 from partway.protocol.websocket.close_codes import (
     ABNORMAL,

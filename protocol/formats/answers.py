@@ -9,15 +9,14 @@ from typing import Any, Final
 import numpy as np
 import orjson
 
-from partway.protocol.formats.batches import Numbers
+from partway.protocol.errors import quoted
+from partway.protocol.formats.batches import Numbers, is_finite
 from partway.protocol.formats.faults import UnsupportedMedia
-from partway.protocol.formats.finite import is_finite
 from partway.protocol.formats.npy import bytes_of, header_of
 from partway.protocol.formats.number_text import json_rows, json_text
 from partway.protocol.formats.record_schema import Record
 from partway.protocol.formats.recordio import framed
 from partway.protocol.formats.records import put_tensor
-from partway.protocol.quoted import quoted
 
 JSON: Final = "application/json"
 JSON_LINES: Final = "application/jsonlines"

@@ -10,9 +10,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from partway.protocol.formats.batches import Batch, BatchBuilder, Numbers, SparseRows
+from partway.protocol.formats.batches import Batch, BatchBuilder, Numbers, SparseRows, is_finite
 from partway.protocol.formats.faults import Malformed, OverLimit
-from partway.protocol.formats.finite import is_finite
 from partway.protocol.limits import MAX_DENSE_NUMBERS, MAX_RECORDS, MAX_WIDTH
 
 _MUST_BE_FINITE: Final = "is NaN or infinite; it must be a finite number"

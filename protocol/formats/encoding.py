@@ -9,8 +9,7 @@ from typing import ClassVar, Final, TypeAlias
 
 import numpy as np
 
-from partway.protocol.formats.batches import Batch, Numbers, SparseRows
-from partway.protocol.formats.finite import is_finite
+from partway.protocol.formats.batches import Batch, Numbers, SparseRows, is_finite
 
 #: Bytes on their way to what takes any buffer, as a file's ``writelines`` does; a view has single
 #: bytes.

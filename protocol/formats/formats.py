@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
+from partway.protocol.errors import quoted
 from partway.protocol.formats.batches import Batch, joined
 from partway.protocol.formats.csv import CsvDecoder, CsvEncoder
 from partway.protocol.formats.decoding import RecordDecoder, Tabular
@@ -18,7 +19,6 @@ from partway.protocol.formats.negotiation import MediaType, media_type, type_giv
 from partway.protocol.formats.npy import NpyDecoder, NpyEncoder
 from partway.protocol.formats.recordio_protobuf import RecordIODecoder, RecordIOEncoder
 from partway.protocol.limits import MAX_WIDTH
-from partway.protocol.quoted import quoted
 
 
 @dataclass(frozen=True, slots=True)

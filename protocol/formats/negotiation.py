@@ -9,8 +9,8 @@ from typing import Final
 
 import mimeparse
 
+from partway.protocol.errors import quoted
 from partway.protocol.formats.faults import NotAcceptable
-from partway.protocol.quoted import quoted
 
 _WEIGHT: Final = re.compile(r"0(\.\d{0,3})?|1(\.0{0,3})?", re.ASCII)  # RFC 9110 §12.4.2
 _BYTES: Final = "application/octet-stream"

@@ -13,7 +13,7 @@ from typing import Final
 
 from multidict import istr
 
-from partway.protocol.quoted import quoted
+from partway.protocol.errors import quoted
 
 CONTENT_ENCODING: Final = istr("Content-Encoding")
 

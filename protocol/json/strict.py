@@ -2,15 +2,35 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from json.encoder import encode_basestring_ascii
 from typing import Any, Final, NoReturn
 
 import orjson
 
-from partway.protocol.json.collector_pause import collector_paused
+
+@contextmanager
+def collector_paused() -> Iterator[None]:
+    """Pause the collector in the block, on all threads.
+
+    The collector looks at all containers as they become many. It would look at those of a nested
+    tensor again and again. That takes five times as long as to make them, and it keeps the
+    interpreter for a tenth of a second. So they are made, used and let go in one block.
+
+    Blocks may overlap: the one that found the collector on has it on again at its end.
+    """
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
 
 #: Half of a pair may be among the escapes; there is no UTF-8 of it (RFC 8259 §8.2).
 _SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")

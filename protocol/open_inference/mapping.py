@@ -28,7 +28,6 @@ from partway.protocol.open_inference.tensors import (
     shown,
 )
 from partway.protocol.prediction.bodies import PredictionFault, PredictRequest
-from partway.protocol.prediction.checkpoints import checkpoint
 from partway.protocol.prediction.columns import check_names_fit
 from partway.protocol.prediction.model_signature import (
     DATATYPES,
@@ -36,6 +35,7 @@ from partway.protocol.prediction.model_signature import (
     SignatureFault,
     TensorSpec,
 )
+from partway.protocol.prediction.work_cost import checkpoint
 
 #: The name of an output that has none, unless the request names it: KServe's own.
 OUTPUT: Final = "output-0"

@@ -6,8 +6,38 @@ between a third of a microsecond and a whole one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Final
+
+_check: Final[ContextVar[Callable[[], None] | None]] = ContextVar("checkpoint", default=None)
+
+
+def checkpoint() -> None:
+    """Go on, unless the caller of the work wants it to end.
+
+    Raises:
+        Exception: the caller's own, by which the work ends.
+    """
+    check = _check.get()
+    if check is not None:
+        check()
+
+
+@contextmanager
+def checked_by(check: Callable[[], None]) -> Iterator[None]:
+    """Have the checkpoints in the block call a function.
+
+    Args:
+        check: raises to end the work; called on the thread that works.
+    """
+    token = _check.set(check)
+    try:
+        yield
+    finally:
+        _check.reset(token)
+
 
 #: Bytes of plain text, or of a number's digits, that cost as much as an element.
 _BYTES: Final = 16

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from partway.protocol.errors import (
+    QUOTED_CHARACTERS,
     AccessDenied,
     ApiError,
     ContainerError,
@@ -13,6 +14,7 @@ from partway.protocol.errors import (
     NotFound,
     ServiceUnavailable,
     UpgradeRefused,
+    quoted,
 )
 
 
@@ -71,3 +73,18 @@ def test_a_body_is_json_whatever_the_message_holds():
     body = ContainerError(message, 500, message).body()
     assert body.isascii()
     assert json.loads(body)["Message"] == json.loads(body)["OriginalMessage"] == message
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("image/png", "'image/png'"),
+        ("", "''"),
+        ("a\x1b[2J\r\nb", r"'a\x1b[2J\r\nb'"),
+        ("é\u202e\udc80", r"'\xe9\u202e\udc80'"),
+        ("x" * QUOTED_CHARACTERS, f"'{'x' * QUOTED_CHARACTERS}'"),
+        ("x" * 10_000, f"'{'x' * (QUOTED_CHARACTERS - 3)}...'"),
+    ],
+)
+def test_words_are_printable_and_cut(words: str, expected: str) -> None:
+    assert quoted(words) == expected

@@ -7,10 +7,10 @@ import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from http import HTTPStatus
 from typing import Any, Final, Protocol, TypeAlias
+from xml.sax.saxutils import escape
 
 from partway.gateway.access.authentication import Identity
 from partway.gateway.apis.aws_json.bodies import members_of
-from partway.gateway.apis.aws_json.query_errors import FORM, UnknownQuery, aws_query
 from partway.gateway.apis.control.errors import UnknownOperation
 from partway.gateway.apis.control.limits import MAX_CONTROL_BODY
 from partway.gateway.http.content_codings import decoded_body
@@ -19,6 +19,7 @@ from partway.gateway.http.exchange import Exchange
 from partway.gateway.http.request_payloads import GatheredPayload
 from partway.gateway.http.routes import Access, Leave, Route
 from partway.gateway.plain_text import cut, safe
+from partway.gateway.service import Service
 from partway.protocol.errors import (
     ApiError,
     InternalServerError,
@@ -26,6 +27,24 @@ from partway.protocol.errors import (
     UnsupportedCoding,
 )
 from partway.protocol.signatures.verification import SERVICE
+
+#: What a request of that protocol is.
+FORM: Final = "application/x-www-form-urlencoded"
+
+
+class UnknownQuery(UnknownOperation):
+    """Nothing here answers to an operation of the Query protocol."""
+
+
+def aws_query(error: UnknownQuery) -> ErrorResponse:
+    """The error as that protocol has it."""
+    body = (
+        "<ErrorResponse><Error><Type>Sender</Type>"
+        f"<Code>{error.name}</Code><Message>{escape(error.message)}</Message>"
+        "</Error></ErrorResponse>"
+    )
+    return ErrorResponse(error.status, {"Content-Type": "text/xml", **error.headers}, body.encode())
+
 
 CONTENT_TYPE: Final = "application/x-amz-json-1.1"
 
@@ -174,3 +193,20 @@ def _check_content_type(exchange: Exchange) -> None:
         value = exchange.headers.get("content-type", "")
         shown = repr(cut(safe(value), _SHOWN)) if value else "no Content-Type"
         raise UnknownOperation(f"{shown} was given; Content-Type must be {CONTENT_TYPE}")
+
+
+class TargetRoutes(Service):
+    """The routes of several AWS services, and behind them that of unknown operations."""
+
+    def __init__(self, _: object = None) -> None:
+        self._sources: list[Callable[[], tuple[Route, ...]]] = []
+
+    def add(self, source: Callable[[], tuple[Route, ...]]) -> None:
+        """Add a service's operations: what returns their routes, once all of them are there."""
+        self._sources.append(source)
+
+    @property
+    def routes(self) -> tuple[Route, ...]:
+        """All of them."""
+        known = tuple(route for source in self._sources for route in source())
+        return (*known, unknown_operation_route(known))

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from partway.gateway.apis.aws_json.target_routes import TargetRoutes
+from partway.gateway.apis.aws_json.protocol import TargetRoutes
 from partway.gateway.apis.control.admin_deployments import answer_of_deployments
 from partway.gateway.apis.control.all_endpoints import KnownEndpoints
 from partway.gateway.apis.control.async_rules import AsyncRules

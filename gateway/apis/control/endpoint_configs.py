@@ -10,7 +10,7 @@ from partway.gateway.apis.control.async_rules import AsyncRules
 from partway.gateway.apis.control.catalogue import Catalogue
 from partway.gateway.apis.control.definitions import DefinitionOperations
 from partway.gateway.apis.control.errors import ValidationException
-from partway.gateway.apis.control.makers import kept_of_maker
+from partway.gateway.apis.control.resources import kept_of_maker
 
 
 class EndpointConfigOperations(DefinitionOperations):

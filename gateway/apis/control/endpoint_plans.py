@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from partway.gateway.apis.control.environments import EVERY_VARIABLE, environment_of
 from partway.gateway.apis.control.errors import ValidationException
-from partway.gateway.apis.control.model_data_locations import model_data_of, named_places
+from partway.gateway.apis.control.model_data_permission import model_data_of, named_places
 from partway.gateway.apis.control.operator_models import command_of
 from partway.gateway.apis.control.vertex_models import vertex_of, without_what_it_says
 from partway.gateway.fleet.endpoint import (

@@ -21,10 +21,9 @@ from partway.gateway.apis.control.endpoint_reconciler import EndpointKeeper
 from partway.gateway.apis.control.endpoint_records import CHANGING, EndpointRecord
 from partway.gateway.apis.control.errors import ValidationException
 from partway.gateway.apis.control.listing import Listed, page_of
-from partway.gateway.apis.control.makers import maker_of
 from partway.gateway.apis.control.model_data_permission import ModelDataLeave
 from partway.gateway.apis.control.operator_models import is_of_operator
-from partway.gateway.apis.control.resources import Kind, Resource, Resources
+from partway.gateway.apis.control.resources import Kind, Resource, Resources, maker_of
 from partway.gateway.apis.control.tags import new_tags
 from partway.gateway.fleet.status import EndpointState
 

@@ -7,17 +7,101 @@ before each download. Models of the gateway's operator are read unasked.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from partway.gateway.access.authentication import Identity
 from partway.gateway.access.creator_permission import MakersLeave
 from partway.gateway.apis.control.errors import ValidationException
-from partway.gateway.apis.control.model_data_locations import named_locations
 from partway.gateway.arns import Arns
 from partway.gateway.fleet.endpoint import Endpoint
 from partway.gateway.storage.model_data.sources import location_of
-from partway.gateway.storage.places.locations import arn_of_location
+from partway.gateway.storage.places.local_roots import LocalRoots
+from partway.gateway.storage.places.locations import (
+    SCHEME,
+    arn_of_location,
+    is_local,
+    path_as_named,
+)
+
+
+def model_data_of(container: Mapping[str, Any], roots: LocalRoots) -> str | None:
+    """The location of the model data in a container's definition, as the fleet takes it.
+
+    Args:
+        container: the definition.
+        roots: below which a path of this machine may be.
+
+    Raises:
+        ValidationException: they cannot be had from there.
+    """
+    url = container.get("ModelDataUrl")
+    source = container.get("ModelDataSource", {}).get("S3DataSource")
+    if url and source:
+        raise ValidationException(
+            "ModelDataUrl and ModelDataSource are both given; only one of the two must be."
+        )
+    if source is not None:
+        return _of_source(source, roots)
+    return _place(url, roots) if url else None
+
+
+def named_places(container: Mapping[str, Any]) -> tuple[str, ...]:
+    """All that a container's definition says of where its model data are."""
+    source = container.get("ModelDataSource", {}).get("S3DataSource", {})
+    return container.get("ModelDataUrl", ""), source.get("S3Uri", "")
+
+
+def named_locations(container: Mapping[str, Any]) -> Iterator[str]:
+    """The locations that a definition has the gateway read, as :func:`~.location_of` has them.
+
+    Looks at no file: the ``..`` of a local path are resolved by its text alone.
+    """
+    source = container.get("ModelDataSource", {}).get("S3DataSource", {})
+    places = [container.get("ModelDataUrl", "")]
+    if source:
+        place: str = source["S3Uri"]
+        places.append(_with_slash(place) if _is_prefix(source) else place)
+    for place in places:
+        if is_local(place):
+            if (path := path_as_named(place)) is not None:
+                yield location_of(str(path))
+        elif place.startswith(SCHEME):
+            yield place
+
+
+def _is_prefix(source: Mapping[str, Any]) -> bool:
+    return (source["S3DataType"], source["CompressionType"]) == ("S3Prefix", "None")
+
+
+def _with_slash(place: str) -> str:
+    return place if place.startswith("/") or place.endswith("/") else f"{place}/"
+
+
+def _of_source(source: Mapping[str, Any], roots: LocalRoots) -> str:
+    if _is_prefix(source):
+        return _with_slash(_place(source["S3Uri"], roots))
+    if source["CompressionType"] == "Gzip":
+        return _place(source["S3Uri"], roots)
+    raise ValidationException(
+        f"S3DataType {source['S3DataType']} with CompressionType {source['CompressionType']} "
+        "cannot be served here; it must be S3Prefix with None, or S3Object with Gzip."
+    )
+
+
+def _place(location: str, roots: LocalRoots) -> str:
+    if is_local(location):
+        try:
+            return str(roots.path_of(location))
+        except ValueError as error:
+            raise ValidationException(f"{error}.") from None
+    if not location.startswith(SCHEME):
+        raise ValidationException(
+            f"{location!r} cannot be downloaded; model data must be at s3://BUCKET/KEY, or at a "
+            "path below one of the local_roots under [api] in the gateway's settings."
+        )
+    return location
+
 
 _ACTION: Final = "s3:GetObject"
 

@@ -9,8 +9,8 @@ from partway.gateway.access.authentication import Identity
 from partway.gateway.apis.control.definitions import DefinitionOperations
 from partway.gateway.apis.control.errors import ValidationException
 from partway.gateway.apis.control.limits import MAX_ENVIRONMENT_BYTES
-from partway.gateway.apis.control.makers import kept_of_maker
 from partway.gateway.apis.control.model_data_permission import check_may_read
+from partway.gateway.apis.control.resources import kept_of_maker
 
 
 class ModelOperations(DefinitionOperations):

@@ -13,6 +13,21 @@ from partway.gateway.storage.store.store import Record, Removal, Store, StoreErr
 from partway.gateway.timing.clock import Clock
 from partway.gateway.timing.deadlines import held_in_time
 
+#: The member that keeps the principal's name.
+_MAKER: Final = "made_by"
+
+
+def kept_of_maker(principal: str | None) -> Mapping[str, Any]:
+    """The kept members of what is new; a principal of None, without authentication, adds none."""
+    return {} if principal is None else {_MAKER: principal}
+
+
+def maker_of(kept: Mapping[str, Any]) -> str:
+    """The principal's name; empty if it is not written down."""
+    maker: str = kept.get(_MAKER, "")
+    return maker
+
+
 #: What there is of resources, as it is in their ARNs.
 Kind: TypeAlias = Literal["model", "endpoint-config", "endpoint", "transform-job"]
 

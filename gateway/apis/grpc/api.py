@@ -8,7 +8,6 @@ from partway.gateway.apis.common.prediction_workers import prediction_workers
 from partway.gateway.apis.common.requests_service import RequestsService
 from partway.gateway.apis.grpc.inference import InferenceService
 from partway.gateway.apis.grpc.predictions import PredictionService
-from partway.gateway.apis.grpc.services import grpc_routes
 from partway.gateway.apis.open_inference.api import OpenInferenceApi
 from partway.gateway.apis.prediction.api import PredictionApi
 from partway.gateway.http.routes import Route
@@ -16,6 +15,36 @@ from partway.gateway.service import Service
 
 if TYPE_CHECKING:
     from partway.gateway.gateway import Gateway
+
+
+from collections.abc import Callable
+
+from partway.gateway.apis.grpc.calls import every_other_call
+from partway.gateway.apis.grpc.health import HealthService
+from partway.gateway.apis.grpc.inference import INFERENCE_SERVICE
+from partway.gateway.apis.grpc.predictions import (
+    ENDPOINT_SERVICE,
+    PREDICTION_SERVICE,
+)
+
+
+def grpc_routes(
+    predictions: PredictionService, inference: InferenceService, is_ready: Callable[[], bool]
+) -> tuple[Route, ...]:
+    """The routes of all services, and behind them that of every other call.
+
+    Args:
+        predictions: Google's.
+        inference: the Open Inference Protocol's.
+        is_ready: whether the gateway takes requests.
+    """
+    services = (PREDICTION_SERVICE, ENDPOINT_SERVICE, INFERENCE_SERVICE)
+    return (
+        *predictions.routes,
+        *inference.routes,
+        *HealthService(is_ready, services).routes,
+        every_other_call(),
+    )
 
 
 class GrpcApi(Service):

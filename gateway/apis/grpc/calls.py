@@ -22,11 +22,11 @@ from partway.protocol.errors import (
     NotFound,
     UnsupportedHttpVersion,
     UnsupportedMediaType,
+    quoted,
 )
 from partway.protocol.grpc.messages import PREFIX_BYTES, check_encoding, framed, only_message
 from partway.protocol.grpc.metadata import HEAD, Code, is_grpc, status, timeout_of
 from partway.protocol.prediction.work_cost import bytes_cost
-from partway.protocol.quoted import quoted
 
 _POST: Final = frozenset({"POST"})
 _ANY_CALL: Final = re.compile(r"/[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+/[A-Za-z_]\w*", re.ASCII)

@@ -8,13 +8,12 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final
 
-from partway.gateway.apis.kubernetes.custom_object import CustomObject
+from partway.gateway.apis.kubernetes.custom_object import CustomKind, CustomObject
 from partway.gateway.apis.kubernetes.errors import (
     BadKubernetesRequest,
     InvalidObject,
     ObjectConflict,
 )
-from partway.gateway.apis.kubernetes.kinds import CustomKind
 from partway.gateway.apis.kubernetes.schemas import LABEL, LABEL_WORDS, SPECS, Cause, faults
 from partway.gateway.plain_text import cut, safe
 

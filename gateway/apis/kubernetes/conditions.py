@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from partway.gateway.apis.kubernetes.custom_object import CustomObject
-from partway.gateway.apis.kubernetes.kinds import DEPLOYED_MODEL
+from partway.gateway.apis.kubernetes.custom_object import DEPLOYED_MODEL, CustomObject
 from partway.gateway.plain_text import cut
 
 #: The documented words of what is ready.

@@ -12,16 +12,14 @@ from partway.gateway.access.authentication import Identity
 from partway.gateway.apis.control.control_plane import ControlPlane
 from partway.gateway.apis.control.endpoint_reconciler import EndpointKeeper
 from partway.gateway.apis.control.errors import ValidationException
-from partway.gateway.apis.control.makers import kept_of_maker
-from partway.gateway.apis.control.resources import Kind, Resources
+from partway.gateway.apis.control.resources import Kind, Resources, kept_of_maker
 from partway.gateway.apis.kubernetes.conditions import endpoint_status, model_status
-from partway.gateway.apis.kubernetes.custom_object import CustomObject
+from partway.gateway.apis.kubernetes.custom_object import DEPLOYED_MODEL, ENDPOINT, CustomObject
 from partway.gateway.apis.kubernetes.deployment_from_spec import (
     WantedEndpoint,
     endpoint_of,
     wanted_endpoint,
 )
-from partway.gateway.apis.kubernetes.kinds import DEPLOYED_MODEL, ENDPOINT
 from partway.gateway.apis.kubernetes.limits import ENDPOINTS_AT_ONCE, RETRY_INTERVAL
 from partway.gateway.apis.kubernetes.object_status import (
     ObservedEndpoint,

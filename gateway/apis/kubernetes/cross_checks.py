@@ -12,7 +12,12 @@ from partway.gateway.apis.control.errors import ValidationException
 from partway.gateway.apis.control.resources import Resources
 from partway.gateway.apis.kubernetes.admission import AskedObject, details_of, invalid
 from partway.gateway.apis.kubernetes.controller import EndpointController
-from partway.gateway.apis.kubernetes.custom_object import CustomObject
+from partway.gateway.apis.kubernetes.custom_object import (
+    DEPLOYED_MODEL,
+    ENDPOINT,
+    CustomKind,
+    CustomObject,
+)
 from partway.gateway.apis.kubernetes.deployment_from_spec import (
     WantedEndpoint,
     endpoint_of,
@@ -20,7 +25,6 @@ from partway.gateway.apis.kubernetes.deployment_from_spec import (
     shares_of,
 )
 from partway.gateway.apis.kubernetes.errors import ObjectConflict
-from partway.gateway.apis.kubernetes.kinds import DEPLOYED_MODEL, ENDPOINT, CustomKind
 from partway.gateway.apis.kubernetes.objects import CustomObjects
 from partway.gateway.apis.kubernetes.schemas import Cause
 

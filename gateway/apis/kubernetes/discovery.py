@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from partway import __version__
-from partway.gateway.apis.kubernetes.kinds import KINDS, PREFIX, VERSION, CustomKind
+from partway.gateway.apis.kubernetes.custom_object import KINDS, PREFIX, VERSION, CustomKind
 from partway.gateway.apis.kubernetes.schemas import SPECS, JsonType, SpecMember
 
 #: The version of Kubernetes whose API this is a part of, as ``kubectl version`` compares it.

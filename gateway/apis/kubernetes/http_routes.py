@@ -12,9 +12,14 @@ from urllib.parse import parse_qsl
 
 from partway.gateway.access.authentication import Identity
 from partway.gateway.apis.control.limits import MAX_CONTROL_BODY
-from partway.gateway.apis.kubernetes.accept_header import AcceptedForm, accepted_form
 from partway.gateway.apis.kubernetes.controller import EndpointController
-from partway.gateway.apis.kubernetes.custom_object import CustomObject
+from partway.gateway.apis.kubernetes.custom_object import (
+    PREFIX,
+    VERSION,
+    CustomKind,
+    CustomObject,
+    kind_of,
+)
 from partway.gateway.apis.kubernetes.discovery import documents
 from partway.gateway.apis.kubernetes.errors import (
     BadKubernetesRequest,
@@ -22,7 +27,6 @@ from partway.gateway.apis.kubernetes.errors import (
     ObjectNotFound,
     kubernetes_status,
 )
-from partway.gateway.apis.kubernetes.kinds import PREFIX, VERSION, CustomKind, kind_of
 from partway.gateway.apis.kubernetes.listing import list_asked, say
 from partway.gateway.apis.kubernetes.objects import CustomObjects
 from partway.gateway.apis.kubernetes.operations import Asker, ObjectOperations, ObjectPlace
@@ -30,7 +34,14 @@ from partway.gateway.apis.kubernetes.permissions import ObjectLeave
 from partway.gateway.apis.kubernetes.request_bodies import read_merge_patch, read_object
 from partway.gateway.apis.kubernetes.schemas import LABEL
 from partway.gateway.apis.kubernetes.selectors import selector_of
-from partway.gateway.apis.kubernetes.tables import IncludeObject, table, table_head, table_row
+from partway.gateway.apis.kubernetes.tables import (
+    AcceptedForm,
+    IncludeObject,
+    accepted_form,
+    table,
+    table_head,
+    table_row,
+)
 from partway.gateway.apis.kubernetes.watches import WatchAsked, Watches
 from partway.gateway.http.content_codings import decoded_body
 from partway.gateway.http.exchange import Exchange

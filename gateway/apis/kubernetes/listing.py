@@ -15,13 +15,12 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Final, NamedTuple
 
-from partway.gateway.apis.kubernetes.custom_object import CustomObject
+from partway.gateway.apis.kubernetes.custom_object import CustomKind, CustomObject
 from partway.gateway.apis.kubernetes.errors import (
     BadKubernetesRequest,
     VersionAhead,
     VersionExpired,
 )
-from partway.gateway.apis.kubernetes.kinds import CustomKind
 from partway.gateway.apis.kubernetes.limits import LIST_WRITE, MAX_CONTINUE
 from partway.gateway.apis.kubernetes.objects import CustomObjects
 from partway.gateway.apis.kubernetes.schemas import LABEL

@@ -12,10 +12,9 @@ from typing import Final
 from partway.gateway.apis.control.errors import NotWrittenDown
 from partway.gateway.apis.control.limits import CHANGE_WAIT_TIMEOUT
 from partway.gateway.apis.kubernetes.change_history import History
-from partway.gateway.apis.kubernetes.custom_object import CustomObject
+from partway.gateway.apis.kubernetes.custom_object import KINDS, CustomKind, CustomObject
 from partway.gateway.apis.kubernetes.deployment_from_spec import endpoint_of
 from partway.gateway.apis.kubernetes.errors import InvalidObject, TooManyRequests
-from partway.gateway.apis.kubernetes.kinds import KINDS, CustomKind
 from partway.gateway.apis.kubernetes.limits import MAX_OBJECT_BYTES, MAX_OBJECTS
 from partway.gateway.storage.store.store import Record, Removal, Store, StoreError
 from partway.gateway.timing.clock import Clock

@@ -13,14 +13,18 @@ from partway.gateway.apis.control.model_data_permission import check_may_read
 from partway.gateway.apis.kubernetes.admission import AskedObject, asked_object, details_of
 from partway.gateway.apis.kubernetes.controller import rfc3339
 from partway.gateway.apis.kubernetes.cross_checks import ObjectRules
-from partway.gateway.apis.kubernetes.custom_object import CustomObject
+from partway.gateway.apis.kubernetes.custom_object import (
+    DEPLOYED_MODEL,
+    ENDPOINT,
+    CustomKind,
+    CustomObject,
+)
 from partway.gateway.apis.kubernetes.deployment_from_spec import (
     endpoint_of,
     model_members,
     shares_of,
 )
 from partway.gateway.apis.kubernetes.errors import ObjectConflict, ObjectExists, ObjectNotFound
-from partway.gateway.apis.kubernetes.kinds import DEPLOYED_MODEL, ENDPOINT, CustomKind
 from partway.gateway.apis.kubernetes.objects import CustomObjects
 from partway.gateway.apis.kubernetes.permissions import ObjectLeave, Verb
 from partway.gateway.apis.kubernetes.request_bodies import merged

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final, Literal, TypeAlias
 
 from partway.gateway.access.authentication import Identity
-from partway.gateway.apis.kubernetes.kinds import DEPLOYED_MODEL, CustomKind
+from partway.gateway.apis.kubernetes.custom_object import DEPLOYED_MODEL, CustomKind
 from partway.gateway.arns import Arns
 
 #: What is done with objects; ``list`` is also to watch them.

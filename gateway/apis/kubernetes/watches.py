@@ -10,9 +10,8 @@ from http import HTTPStatus
 from typing import Any
 
 from partway.gateway.apis.kubernetes.change_history import ObjectChange
-from partway.gateway.apis.kubernetes.custom_object import CustomObject
+from partway.gateway.apis.kubernetes.custom_object import CustomKind, CustomObject
 from partway.gateway.apis.kubernetes.errors import TooManyRequests, VersionExpired, status_of
-from partway.gateway.apis.kubernetes.kinds import CustomKind
 from partway.gateway.apis.kubernetes.limits import (
     BOOKMARK_INTERVAL,
     MAX_WATCHES,

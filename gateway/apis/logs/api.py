@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from partway.gateway.apis.aws_json.target_routes import TargetRoutes
+from partway.gateway.apis.aws_json.protocol import TargetRoutes
 from partway.gateway.apis.logs.operations import LogOperations
 
 if TYPE_CHECKING:

@@ -24,9 +24,8 @@ from partway.gateway.limits import (
 from partway.gateway.quota import NOBODY, Quota, QuotaFull, QuotaLimits
 from partway.gateway.service import Service
 from partway.protocol.errors import ServiceUnavailable
-from partway.protocol.json.collector_pause import collector_paused
-from partway.protocol.prediction.checkpoints import checked_by
-from partway.protocol.prediction.work_cost import bytes_cost
+from partway.protocol.json.strict import collector_paused
+from partway.protocol.prediction.work_cost import bytes_cost, checked_by
 
 _T = TypeVar("_T")
 _P = ParamSpec("_P")
@@ -180,7 +179,7 @@ class WorkerShare:
 
         Args:
             cost: of the work, in elements; see :mod:`partway.protocol.prediction.work_cost`.
-            work: calls ``checkpoint()`` of :mod:`partway.protocol.prediction.checkpoints` between
+            work: calls ``checkpoint()`` of :mod:`partway.protocol.prediction.work_cost` between
                 its blocks.
             args: of the work.
             options: of the work, by name.

@@ -20,12 +20,11 @@ from partway.gateway.apis.control.errors import (
 from partway.gateway.apis.control.launch_quota import ContainerRoom
 from partway.gateway.apis.control.limits import MAX_RESOURCE_BYTES, MAX_RESOURCES
 from partway.gateway.apis.control.listing import Listed, page_of
-from partway.gateway.apis.control.makers import maker_of
 from partway.gateway.apis.control.model_data_permission import ModelDataLeave
 from partway.gateway.apis.control.named_locations import checked_place
 from partway.gateway.apis.control.operator_models import is_of_operator
 from partway.gateway.apis.control.planner import Planning
-from partway.gateway.apis.control.resources import Resource, Resources
+from partway.gateway.apis.control.resources import Resource, Resources, maker_of
 from partway.gateway.apis.control.tags import new_tags
 from partway.gateway.apis.transform_jobs.job_records import (
     UNDER_WAY,

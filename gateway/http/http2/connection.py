@@ -33,9 +33,16 @@ from partway.log_lines import LogLine
 from partway.protocol import limits
 from partway.protocol.connection import Cancellable
 from partway.protocol.gathering import gathering
-from partway.protocol.http2.frames import DATA, HEAD, HEAD_BYTES, STREAM_ID, goaway, window_update
+from partway.protocol.http2.frames import (
+    DATA,
+    HEAD,
+    HEAD_BYTES,
+    HTTP2_PREFACE,
+    STREAM_ID,
+    goaway,
+    window_update,
+)
 from partway.protocol.http2.gate import FrameGate
-from partway.protocol.http2.preface import HTTP2_PREFACE
 from partway.protocol.prompt_acks import acknowledge, prompt_acks
 from partway.protocol.rounds import rounds
 

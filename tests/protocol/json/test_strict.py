@@ -7,7 +7,14 @@ import json
 
 import pytest
 
-from partway.protocol.json.strict import NotJson, check_unicode, loads, parsed, string_of
+from partway.protocol.json.strict import (
+    NotJson,
+    check_unicode,
+    collector_paused,
+    loads,
+    parsed,
+    string_of,
+)
 
 
 def test_all_numbers_are_floats_unless_another_kind_is_asked_for():
@@ -54,3 +61,40 @@ def test_the_collector_is_paused_while_a_text_is_read():
 @pytest.mark.parametrize("text", ["", 'a"\\', "ü😀", "\ud800"])
 def test_a_string_is_written_as_python_writes_it(text):
     assert string_of(text) == json.dumps(text).encode()
+
+
+@pytest.fixture(autouse=True)
+def collector():
+    """Has the collector on behind each test."""
+    gc.enable()
+    yield
+    gc.enable()
+
+
+def test_the_collector_is_paused_in_the_block_alone():
+    with collector_paused():
+        assert not gc.isenabled()
+    assert gc.isenabled()
+
+
+def test_after_a_fault_the_collector_is_on_again():
+    with pytest.raises(ZeroDivisionError), collector_paused():
+        1 / 0  # noqa: B018 (the fault)
+    assert gc.isenabled()
+
+
+def test_a_collector_that_was_off_stays_off():
+    gc.disable()
+    with collector_paused():
+        pass
+    assert not gc.isenabled()
+
+
+def test_blocks_overlap():
+    first, second = collector_paused(), collector_paused()
+    first.__enter__()
+    second.__enter__()
+    second.__exit__(None, None, None)
+    assert not gc.isenabled()
+    first.__exit__(None, None, None)
+    assert gc.isenabled()

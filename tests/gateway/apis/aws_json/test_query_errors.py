@@ -1,4 +1,4 @@
-"""partway.gateway.apis.aws_json.query_errors: what boto3's clients of other services are told."""
+"""partway.gateway.apis.aws_json.protocol: what boto3's clients of other services are told."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from botocore.exceptions import ClientError
 
-from partway.gateway.apis.aws_json.query_errors import UnknownQuery, aws_query
+from partway.gateway.apis.aws_json.protocol import UnknownQuery, aws_query
 from tests.gateway.apis.aws_client import aws
 from tests.wire.conftest import container, gateway_for
 

@@ -9,7 +9,7 @@ import pytest
 from partway.gateway.access.authentication import ANYBODY
 from partway.gateway.apis.control.async_rules import AsyncRules, check_names_no_containers
 from partway.gateway.apis.control.errors import ValidationException
-from partway.gateway.apis.control.makers import maker_of
+from partway.gateway.apis.control.resources import maker_of
 from partway.gateway.storage.places.local_roots import LocalRoots
 from partway.protocol.errors import AccessDenied
 from tests.gateway.apis.conftest import Limited

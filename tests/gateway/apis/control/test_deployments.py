@@ -10,7 +10,12 @@ import pytest
 
 from partway.gateway.access.authentication import ANYBODY
 from partway.gateway.apis.control.control_plane import ControlPlane
-from partway.gateway.apis.control.deployments import DeploymentAsked, Deployments
+from partway.gateway.apis.control.deployments import (
+    DeploymentAsked,
+    Deployments,
+    gone_with,
+    kept_of_variant,
+)
 from partway.gateway.apis.control.errors import ValidationException
 from partway.gateway.apis.control.operator_models import INSTEAD_OF_IMAGE, OperatorCommand
 from partway.gateway.arns import Arns
@@ -18,6 +23,7 @@ from partway.gateway.fleet.endpoint import DEFAULT_VARIANT, Endpoint, Program, V
 from partway.gateway.fleet.fleet import FleetStopping
 from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.settings.settings import Settings
+from tests.gateway.apis.control.deployed import a_config, a_model, a_plan, a_variant
 from tests.gateway.apis.control.kept_endpoints import ApiGateway
 from tests.gateway.fleet.fakes import turns
 
@@ -362,3 +368,42 @@ async def test_changes_are_told_in_the_log(gateway, caplog):
     await refusal(gateway.deployments.delete("other"))
     assert "outcome=ValidationException" in caplog.text
     assert "sesame" not in caplog.text
+
+
+def test_nothing_of_nothing():
+    assert (kept_of_variant(None), gone_with(None)) == ({}, [])
+
+
+def test_what_the_operator_has_made_goes_on_whole():
+    variant = {"VariantName": "AllTraffic", "ModelName": "model", "InitialInstanceCount": 2}
+    plan = a_plan(a_config("config", {**variant, "InitialVariantWeight": 1.0}))
+    assert (kept_of_variant(plan), gone_with(plan)) == ({"InitialInstanceCount": 2}, [])
+    plan = a_plan(
+        a_config("config", {**variant, "InstanceType": "ml.g5.xlarge"}),
+        instances={"AllTraffic": 3},
+    )
+    kept = {"InitialInstanceCount": 3, "InstanceType": "ml.g5.xlarge"}
+    assert (kept_of_variant(plan), gone_with(plan)) == (kept, [])
+
+
+def test_the_only_variant_whatever_its_name():
+    plan = a_plan(a_config("config", a_variant("a", InitialInstanceCount=4)))
+    assert kept_of_variant(plan)["InitialInstanceCount"] == 4
+    assert gone_with(plan) == []
+
+
+def test_what_goes_is_named():
+    several = {"ModelName": "several", "Containers": [{"Image": "echo"}, {"Image": "echo"}]}
+    variant = a_variant(model="several", ContainerStartupHealthCheckTimeoutInSeconds=60)
+    config = a_config("config", a_variant("b"), variant, AsyncInferenceConfig={})
+    assert gone_with(a_plan(config, several, a_model())) == [
+        "AsyncInferenceConfig",
+        "ContainerStartupHealthCheckTimeoutInSeconds",
+        "Containers",
+        "variant b",
+    ]
+
+
+def test_none_of_several_is_taken_over():
+    plan = a_plan(a_config("config", a_variant("a"), a_variant("b")))
+    assert (kept_of_variant(plan), gone_with(plan)) == ({}, ["variant a", "variant b"])

@@ -14,7 +14,7 @@ from partway.gateway.apis.asynchronous.limits import PER_INSTANCE
 from partway.gateway.apis.control import endpoints, planning
 from partway.gateway.apis.control.endpoint_plans import DeploymentPlan, planned
 from partway.gateway.apis.control.limits import RESTORE_TIMEOUT, STORE_RETRY_INTERVAL
-from partway.gateway.apis.control.makers import kept_of_maker
+from partway.gateway.apis.control.resources import kept_of_maker
 from partway.gateway.fleet.endpoint import Endpoint, Program, Variant
 from partway.gateway.fleet.limits import ENDS_IN_VAIN, STARTS_IN_VAIN
 from partway.gateway.fleet.stream_policy import StreamPolicy

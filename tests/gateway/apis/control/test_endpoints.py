@@ -12,8 +12,7 @@ from partway.gateway.apis.control.errors import (
     ResourceLimitExceeded,
     ValidationException,
 )
-from partway.gateway.apis.control.makers import kept_of_maker
-from partway.gateway.apis.control.resources import Resource
+from partway.gateway.apis.control.resources import Resource, kept_of_maker
 from partway.gateway.fleet.endpoint import Endpoint, Variant
 from partway.gateway.fleet.fleet import FleetStopping
 from partway.gateway.fleet.limits import SLOW_START_TOLD_AFTER

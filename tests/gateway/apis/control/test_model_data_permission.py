@@ -6,11 +6,11 @@ import pytest
 
 from partway.gateway.apis.control.endpoint_plans import planned
 from partway.gateway.apis.control.errors import ValidationException
-from partway.gateway.apis.control.makers import kept_of_maker, maker_of
 from partway.gateway.apis.control.model_data_permission import (
     ModelDataLeave,
     check_may_read,
 )
+from partway.gateway.apis.control.resources import kept_of_maker, maker_of
 from partway.gateway.arns import Arns
 from partway.gateway.fleet.endpoint import Endpoint, Variant
 from partway.gateway.fleet.stream_policy import StreamPolicy

@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 
 from partway.gateway.apis.kubernetes import change_history as module
 from partway.gateway.apis.kubernetes.change_history import History
-from partway.gateway.apis.kubernetes.custom_object import CustomObject
+from partway.gateway.apis.kubernetes.custom_object import ENDPOINT, CustomObject
 from partway.gateway.apis.kubernetes.errors import VersionExpired
-from partway.gateway.apis.kubernetes.kinds import ENDPOINT
 
 
 def change(version, size=0):

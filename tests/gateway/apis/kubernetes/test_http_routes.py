@@ -8,7 +8,7 @@ import json
 
 import pytest
 
-from partway.gateway.apis.control.makers import maker_of
+from partway.gateway.apis.control.resources import maker_of
 from partway.gateway.quota import Quota, QuotaLimits
 from tests.gateway.apis.control.kept_endpoints import PATIENCE
 from tests.gateway.apis.kubernetes.served import (

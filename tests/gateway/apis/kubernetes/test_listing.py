@@ -10,9 +10,8 @@ import pytest
 
 from partway.gateway.apis.kubernetes import change_history as history_module
 from partway.gateway.apis.kubernetes import listing
-from partway.gateway.apis.kubernetes.custom_object import CustomObject
+from partway.gateway.apis.kubernetes.custom_object import DEPLOYED_MODEL, ENDPOINT, CustomObject
 from partway.gateway.apis.kubernetes.errors import VersionExpired
-from partway.gateway.apis.kubernetes.kinds import DEPLOYED_MODEL, ENDPOINT
 from partway.gateway.apis.kubernetes.objects import CustomObjects
 from partway.gateway.storage.store.memory import MemoryStore
 from tests.gateway.apis.kubernetes.served import MERGE, MODELS, TABLE, a_model

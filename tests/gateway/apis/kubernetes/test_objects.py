@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from partway.gateway.apis.kubernetes import objects as module
-from partway.gateway.apis.kubernetes.kinds import DEPLOYED_MODEL, ENDPOINT
+from partway.gateway.apis.kubernetes.custom_object import DEPLOYED_MODEL, ENDPOINT
 from partway.gateway.storage.store.store import Record
 from tests.gateway.apis.kubernetes.served import MODELS, a_model, an_endpoint
 from tests.gateway.fleet.fakes import turns

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from partway.gateway.apis.kubernetes.kinds import DEPLOYED_MODEL, ENDPOINT, KINDS
+from partway.gateway.apis.kubernetes.custom_object import DEPLOYED_MODEL, ENDPOINT, KINDS
 from partway.gateway.apis.kubernetes.schemas import SPECS, faults, rows
 from tests.conftest import ROOT
 from tests.gateway.apis.kubernetes.served import a_model, an_endpoint

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from partway.gateway.apis.kubernetes.custom_object import CustomObject
+from partway.gateway.apis.kubernetes.custom_object import ENDPOINT, CustomObject
 from partway.gateway.apis.kubernetes.errors import BadKubernetesRequest
-from partway.gateway.apis.kubernetes.kinds import ENDPOINT
 from partway.gateway.apis.kubernetes.limits import MAX_SELECTOR, MAX_SELECTOR_TERMS
 from partway.gateway.apis.kubernetes.selectors import selector_of
 

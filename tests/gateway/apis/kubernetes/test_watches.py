@@ -9,8 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from partway.gateway.apis.kubernetes import watches as watching
-from partway.gateway.apis.kubernetes.custom_object import CustomObject
-from partway.gateway.apis.kubernetes.kinds import DEPLOYED_MODEL
+from partway.gateway.apis.kubernetes.custom_object import DEPLOYED_MODEL, CustomObject
 from partway.gateway.apis.kubernetes.limits import BOOKMARK_INTERVAL, WATCH_LIFETIME
 from partway.gateway.quota import Quota, QuotaLimits
 from tests.gateway.apis.kubernetes.served import (

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from partway.gateway.batch.csv_rows import columns_of, line_of
+from partway.gateway.batch.record_forms import columns_of, line_of
 
 
 @pytest.mark.parametrize(
