@@ -49,7 +49,7 @@ from partway.gateway.storage.file_threads import on_thread
 from partway.gateway.storage.store.memory import MemoryStore
 from partway.gateway.storage.store.store import Store
 from partway.gateway.streams.bidirectional import BidirectionalStream
-from partway.gateway.streams.dialler import Dialler, dial_container
+from partway.gateway.streams.container_leg import Dialler, dial_container
 from partway.gateway.streams.registry import Streams
 from partway.gateway.timing.clock import LoopClock
 

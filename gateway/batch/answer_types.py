@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from partway.gateway.batch.record_forms import CSV, RecordForm, form_of
 from partway.protocol.formats.negotiation import MediaType, media_type
+from partway.protocol.records import RecordBatch
 
 #: Characters of a type that a message repeats.
 _SHOWN: Final = 128
@@ -100,3 +101,27 @@ class AnswerTypes:
 
 def _charset(media: MediaType) -> str:
     return media.parameters.get("charset", "").strip().lower()
+
+
+class Processing(Protocol):
+    """Filters and joins records (``DataProcessing``).
+
+    Called on threads, of several batches at a time, and of the same one again where its request is
+    sent again. What is wrong with a record is said by :class:`~partway.protocol.formats.Malformed`,
+    with the record's number in its file: the file fails then, and no other.
+    """
+
+    def asked(self, batch: RecordBatch) -> bytes:
+        """The body that the container gets in place of a batch.
+
+        Raises:
+            Malformed: a record is none of its type, or has not what the filter names.
+        """
+
+    def answered(self, batch: RecordBatch, answer: WholeAnswer) -> bytes:
+        """What is put out, made of a batch and the container's whole answer to it.
+
+        Raises:
+            Malformed: the answer is not what its type says, or of a type that the job does not
+                expect, or has fewer records than were asked.
+        """

@@ -7,13 +7,13 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import TypeAlias
 
+from partway.gateway.batch.answer_types import Processing
 from partway.gateway.batch.execution_parameters import RequestPlan
 from partway.gateway.batch.input_output import InputPlace, OutputFile, TransformInput
 from partway.gateway.batch.limits import UNLIMITED_RECORD_BYTES, WRITE_BYTES
 from partway.gateway.batch.memory_window import Window, WindowPlace
 from partway.gateway.batch.model import AskFailed, ModelAnswer, ModelGone, RequestBody
 from partway.gateway.batch.options import TransformOptions
-from partway.gateway.batch.processing import Processing
 from partway.gateway.batch.record_requests import Requests, check_uncoded
 from partway.gateway.batch.results import Progress
 from partway.gateway.batch.unpacking import unpacked

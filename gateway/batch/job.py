@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 
+from partway.gateway.batch.answer_types import Processing
 from partway.gateway.batch.execution_parameters import RequestPlan
 from partway.gateway.batch.file_transform import FileFailed, FileTransform, FileWork
 from partway.gateway.batch.input_output import InputPlace, OutputPlace, TransformInput
 from partway.gateway.batch.limits import FILES_AT_ONCE, FILES_PER_TURN
 from partway.gateway.batch.model import ModelGone, TransformModel
 from partway.gateway.batch.options import TransformOptions
-from partway.gateway.batch.processing import Processing
 from partway.gateway.batch.record_requests import Requests
 from partway.gateway.batch.results import FileOutcome, FileState, Progress
 from partway.gateway.storage.places.place import StorageFailed

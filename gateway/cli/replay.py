@@ -18,8 +18,7 @@ from partway.gateway.fleet.launchers.launcher import LaunchError
 from partway.gateway.fleet.processes.commands import command_words, unexpanded_variables
 from partway.gateway.network.dialling import Address
 from partway.gateway.operations.asked import Asked, container_target
-from partway.gateway.plain_text import safe
-from partway.gateway.terminal import console_for
+from partway.gateway.plain_text import console_for, safe
 from partway.gateway.workbench.recording.comparison import Answers, By, Comparison, compare
 from partway.gateway.workbench.recording.recording import Recording, RecordingError, load_recording
 from partway.gateway.workbench.recording.replay import PATIENCE, ReplayPlan, plan_of, replay

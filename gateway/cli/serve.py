@@ -54,7 +54,7 @@ from partway.gateway.storage.disk_recovery import ASKING, NEEDS_DISK, TLS_PORT, 
 from partway.gateway.storage.file_threads import on_thread
 from partway.gateway.storage.files import user_data_folder
 from partway.gateway.storage.store.store import StoreError
-from partway.gateway.streams.dialler import Dialler, dial_container
+from partway.gateway.streams.container_leg import Dialler, dial_container
 from partway.gateway.timing.clock import Clock, LoopClock
 from partway.gateway.timing.deadlines import before
 from partway.gateway.tls.errors import TlsError, TlsUnavailable

@@ -10,7 +10,7 @@ from pathlib import Path
 from partway.gateway.cli.process import descriptors_of
 from partway.gateway.configuration.messages import SettingsError
 from partway.gateway.settings.settings import Settings
-from partway.gateway.streams.dialler import Dialler
+from partway.gateway.streams.container_leg import Dialler
 from partway.gateway.workbench.intermediary.dialler import InterposingDialler
 from partway.gateway.workbench.intermediary.faults import Rules
 from partway.gateway.workbench.intermediary.faults_file import load_faults

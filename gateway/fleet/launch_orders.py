@@ -18,10 +18,35 @@ from partway.gateway.fleet.launchers.launcher import (
     RunningContainer,
     no_output,
 )
-from partway.gateway.fleet.output.container_outputs import ContainerOutputs
+from partway.gateway.fleet.limits import LAST_LINES
 from partway.gateway.fleet.routing.router import InstanceLoad
 from partway.gateway.storage.model_data.model_data import HeldData, ModelDataError
 from partway.gateway.timing.deadlines import time_limit
+
+
+class ContainerOutputs:
+    """The outputs of all containers of one instance, to be treated as one.
+
+    Args:
+        each: by the containers' host names.
+    """
+
+    def __init__(self, each: Mapping[str, CapturedOutput]) -> None:
+        self._each = each
+
+    def last_lines(self) -> tuple[str, ...]:
+        """What each has printed last, behind its host name; of each a part of what one shows."""
+        most = max(1, LAST_LINES // len(self._each))
+        return tuple(
+            f"{hostname}: {line}"
+            for hostname, output in self._each.items()
+            for line in output.last_lines()[-most:]
+        )
+
+    def close(self) -> None:
+        """Take no more of any."""
+        for each in self._each.values():
+            each.close()
 
 
 class LaunchOrders:

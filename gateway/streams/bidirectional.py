@@ -21,8 +21,7 @@ from partway.gateway.http.routes import Access, Route
 from partway.gateway.network.dialling import Upgraded
 from partway.gateway.operations.asked import check_names, container_target
 from partway.gateway.operations.containers_asked import container_streamed
-from partway.gateway.streams.container_leg import WebSocketContainerLeg
-from partway.gateway.streams.dialler import Dialler
+from partway.gateway.streams.container_leg import Dialler, WebSocketContainerLeg
 from partway.gateway.streams.event_stream_front import EventStreamFront
 from partway.gateway.streams.registry import Streams
 from partway.gateway.streams.session import Session

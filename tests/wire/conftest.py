@@ -19,7 +19,7 @@ from partway.gateway.network.dialling import Address
 from partway.gateway.settings.settings import Settings
 from partway.gateway.storage.data_directory import DataDirectory
 from partway.gateway.storage.store.store import Store
-from partway.gateway.streams.dialler import Dialler, dial_container
+from partway.gateway.streams.container_leg import Dialler, dial_container
 from partway.gateway.tls.context import server_context
 from partway.gateway.tls.local_ca import LocalCa
 from partway.gateway.tls.trust import Trust

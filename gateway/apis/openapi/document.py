@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
@@ -11,12 +12,53 @@ from partway.gateway.apis.openapi.descriptions import (
     BY_TARGET,
     DESCRIPTIONS,
     ELSEWHERE,
+    EXAMPLES,
     REFUSING,
     Description,
 )
-from partway.gateway.apis.openapi.sample_requests import path_of, sample_request
 from partway.gateway.apis.openapi.schemas import ERRORS, SCHEMAS, TEXT
 from partway.gateway.http.routes import Access, Route
+
+#: Joins the words of a command over several lines.
+_CONTINUED: Final = " \\\n    "
+
+_SIGNED: Final = (
+    "--aws-sigv4 aws:amz:us-east-1:sagemaker",
+    '--user "$AWS_ACCESS_KEY_ID:$AWS_SECRET_ACCESS_KEY"',
+)
+_BEARER: Final = ('--header "Authorization: Bearer $TOKEN"',)
+
+
+def path_of(each: Description) -> str:
+    """The operation's path, with an example in the place of each name in braces."""
+    return _IN_BRACES.sub(lambda name: EXAMPLES[name[1]], each.path)
+
+
+def sample_request(each: Description, access: Access, *, asks: bool) -> str:
+    """A command that asks for an operation.
+
+    Args:
+        each: the operation.
+        access: who may ask for it.
+        asks: whether the gateway authenticates its callers.
+    """
+    sample = each.sample
+    if sample.command:
+        return sample.command + (" --sign" if asks else "")
+    words = [f'curl "$GATEWAY{path_of(each)}"']
+    if asks and access is Access.SIGNED_OR_BEARER:
+        words += _BEARER
+    elif asks and access is Access.SIGNED:
+        words += _SIGNED
+    words += (
+        f"--header {shlex.quote(f'{name}: {value}')}" for name, value in sample.headers.items()
+    )
+    if sample.body:
+        words.append(f"--data-binary {shlex.quote(sample.body)}")
+    elif each.method != "get":
+        words.append(f"--request {each.method.upper()}")
+    return _CONTINUED.join(words)
+
 
 _IN_BRACES: Final = re.compile(r"\{(\w+)\}")
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
-from typing import ParamSpec, TypeVar
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from partway.gateway.access.authentication import Identity
 from partway.gateway.http.content_codings import decoded_body
@@ -26,6 +26,9 @@ from partway.gateway.service import Service
 from partway.protocol.errors import ServiceUnavailable
 from partway.protocol.json.strict import collector_paused
 from partway.protocol.prediction.work_cost import bytes_cost, checked_by
+
+if TYPE_CHECKING:
+    from partway.gateway.gateway import Gateway
 
 _T = TypeVar("_T")
 _P = ParamSpec("_P")
@@ -204,3 +207,9 @@ class WorkerShare:
             return f"principal {self._identity.principal!r}"
         exchange = self._exchange
         return NOBODY if exchange.visitor.trusted else f"address {peer_of(exchange.peer)}"
+
+
+def prediction_workers(gateway: Gateway) -> PredictionWorkers:
+    """Make them, by the gateway's settings."""
+    settings = gateway.settings
+    return PredictionWorkers(settings.max_requests, settings.requests_per_principal)

@@ -25,8 +25,11 @@ from partway.gateway.fleet.output.rate_limit import OutputPace
 from partway.gateway.fleet.processes.child import Child
 from partway.gateway.fleet.processes.commands import with_port
 from partway.gateway.fleet.processes.leash import Leash
-from partway.gateway.fleet.processes.process_table import listening_elsewhere, other_listener
-from partway.gateway.fleet.processes.strays import Strays
+from partway.gateway.fleet.processes.process_table import (
+    Strays,
+    listening_elsewhere,
+    other_listener,
+)
 from partway.gateway.fleet.surfaces import PORT_VARIABLE
 from partway.gateway.network.dialling import Address
 from partway.gateway.timing.clock import Clock, LoopClock, Timer

@@ -10,8 +10,7 @@ from itertools import count
 from typing import Final
 
 from partway.gateway.fleet.limits import LEASH_TIMEOUT
-from partway.gateway.fleet.processes.process_table import MARK
-from partway.gateway.fleet.processes.strays import Strays
+from partway.gateway.fleet.processes.process_table import MARK, Strays
 
 #: A line names a process group that is to end (+) or that has ended (-), or says that we are
 #: closing it (.). The pipe's end is ours: then all that are held end, and whatever has our mark,

@@ -9,9 +9,8 @@ from typing import Protocol
 
 from h2.errors import ErrorCodes
 
-from partway.gateway.http.connection_admission import Visitor
+from partway.gateway.http.connection_admission import Fullest, Visitor
 from partway.gateway.http.exchange import Exchange
-from partway.gateway.http.fullest import Fullest
 from partway.gateway.http.http2.sending import Outlet
 from partway.gateway.limits import (
     HTTP2_IDLE_TIMEOUT,

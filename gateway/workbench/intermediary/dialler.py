@@ -9,7 +9,7 @@ from typing import Final, Self
 
 from partway.gateway.fleet.endpoint import Place
 from partway.gateway.network.dialling import Address, Upgraded
-from partway.gateway.streams.dialler import dial_container
+from partway.gateway.streams.container_leg import dial_container
 from partway.gateway.workbench.intermediary.faults import Rules
 from partway.gateway.workbench.intermediary.observer import Observe
 from partway.gateway.workbench.intermediary.relay import Intermediary
@@ -40,7 +40,7 @@ class _Standing:
 
 
 class InterposingDialler:
-    """Dials containers through intermediaries; a :class:`~partway.gateway.streams.dialler.Dialler`.
+    """A :class:`~partway.gateway.streams.container_leg.Dialler` that dials through intermediaries.
 
     A container's intermediary is started when the container is dialled for the first time, so the
     containers of endpoints that appear while the gateway runs have one too. The dialler is an
@@ -79,7 +79,7 @@ class InterposingDialler:
             await asyncio.gather(*ending)
 
     async def __call__(self, place: Place, target: str, request_id: str) -> Upgraded:
-        """See :class:`~partway.gateway.streams.dialler.Dialler`."""
+        """See :class:`~partway.gateway.streams.container_leg.Dialler`."""
         async with self._starting:  # of two streams that are the first, one starts what both use
             standing = self._standing.pop(place, None) or await self._start(place)
             self._standing[place] = standing

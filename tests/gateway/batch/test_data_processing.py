@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from partway.gateway.batch.answer_types import WholeAnswer
+from partway.gateway.batch.answer_types import Processing, WholeAnswer
 from partway.gateway.batch.data_processing import processing_of
 from partway.gateway.batch.options import OptionsError, TransformOptions
-from partway.gateway.batch.processing import Processing
 from partway.protocol.formats.faults import Malformed
 from partway.protocol.records import RecordBatch
 

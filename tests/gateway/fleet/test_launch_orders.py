@@ -12,9 +12,10 @@ from partway.gateway.fleet.endpoint import (
     OneContainer,
     Variant,
 )
+from partway.gateway.fleet.launch_orders import ContainerOutputs
 from partway.gateway.network.dialling import Address
 from partway.gateway.storage.model_data.model_data import ModelDataError
-from tests.gateway.fleet.fakes import PROGRAM, endpoint, turns
+from tests.gateway.fleet.fakes import PROGRAM, FakeOutput, endpoint, turns
 
 MODEL = "s3://models/one.tar.gz"
 
@@ -195,3 +196,21 @@ async def test_whose_model_data_are_missing_is_named(of):
     of.model_data.errors.append(ModelDataError("one.tar.gz: it must be an archive"))
     await of.apply(several())
     assert of.status().reason == "pre: model data: one.tar.gz: it must be an archive"
+
+
+def test_each_line_has_the_name_of_who_printed_it():
+    first, second = FakeOutput(), FakeOutput()
+    first.feed(b"loading\nloaded\n")
+    second.feed(b"no such file\n")
+    both = ContainerOutputs({"pre": first, "model": second})
+    assert both.last_lines() == ("pre: loading", "pre: loaded", "model: no such file")
+    both.close()
+    assert first.closed
+    assert second.closed
+
+
+def test_of_many_few_lines_are_shown():
+    outputs = {f"c{number}": FakeOutput() for number in range(15)}
+    for output in outputs.values():
+        output.feed(b"one\ntwo\n")
+    assert ContainerOutputs(outputs).last_lines() == tuple(f"c{n}: two" for n in range(15))

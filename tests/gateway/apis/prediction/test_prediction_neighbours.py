@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from partway.gateway.apis.common.prediction_workers import prediction_workers
+from partway.gateway.apis.prediction.workers import prediction_workers
 from tests.gateway.apis.prediction.predicting import answer, asking
 from tests.gateway.conftest import container, gateway_for
 from tests.wire.peers import ENDPOINT

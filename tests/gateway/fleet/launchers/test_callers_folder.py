@@ -1,4 +1,4 @@
-"""partway.gateway.fleet.launchers.empty_model."""
+"""partway.gateway.fleet.launchers.callers_folder."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from partway.gateway.fleet.launchers import empty_model
-from partway.gateway.fleet.launchers.empty_model import empty_model_dir
+from partway.gateway.fleet.launchers.callers_folder import empty_model_dir
 from tests.disks import small_disk
 
 
