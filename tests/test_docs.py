@@ -40,7 +40,8 @@ from partway.gateway.cli import (
     transform,
 )
 from partway.gateway.fleet.metrics import FleetMetrics
-from partway.gateway.fleet.states import InstanceState, diagram
+from partway.gateway.fleet.states import OVER, InstanceState
+from partway.gateway.fleet.states import TRANSITIONS as INSTANCE_TRANSITIONS
 from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.metrics.process_metrics import ProcessMetrics
 from partway.gateway.requests.metrics import RequestMetrics
@@ -48,13 +49,16 @@ from partway.gateway.settings.endpoint_tables import BESIDE, EndpointTable, Vari
 from partway.gateway.settings.settings import Settings, load
 from partway.gateway.streams.ends import Cause, Ending
 from partway.gateway.streams.metrics import Metrics
-from partway.gateway.streams.session import Counts
+from partway.gateway.streams.open_stream import Counts
+from partway.gateway.streams.states import OPEN, SessionState
+from partway.gateway.streams.states import TRANSITIONS as SESSION_TRANSITIONS
 from partway.gateway.workbench.conformance.probes import load_probe
 from partway.gateway.workbench.intermediary.faults_file import load_faults
 from partway.gateway.workbench.testing.container_file import read_plan
 from tests.conftest import ROOT
 from tests.gateway.fleet.statuses import an_endpoint
 from tests.processes import running
+from tests.state_diagrams import state_diagram
 
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
 
@@ -363,21 +367,54 @@ def test_every_metric_is_documented_with_its_labels():
     assert documented == exposed()
 
 
-def test_the_diagram_of_an_instances_life_is_its_table():
-    """Where it is not, put what ``diagram()`` returns in its place."""
-    shown = re.search(
+def diagram_on(name: str) -> str:
+    """The diagram of a page; a test that compares it shows the one that belongs there."""
+    (shown,) = re.findall(
         r"^<!-- made from the table .*?-->\n```mermaid\n(.*?)^```\n<!-- end of the table -->$",
-        page("how-to/health.md"),
+        page(name),
         re.MULTILINE | re.DOTALL,
     )
-    assert shown, "the page has no diagram between its marks"
-    assert shown[1] == diagram()
+    return shown
+
+
+def test_the_diagram_of_an_instances_life_is_its_table():
+    made = state_diagram(
+        InstanceState.PENDING,
+        ((old, event, new) for (old, event), new in INSTANCE_TRANSITIONS.items()),
+        [state for state in InstanceState if state in OVER],
+    )
+    assert diagram_on("how-to/health.md") == made
     described = {
         name
         for row in rows(section(page("how-to/health.md"), "An instance's life"))[1:]
         for name in re.findall(r"`([A-Z]\w+)`", row[0])
     }
     assert described == {state.value for state in InstanceState}
+
+
+def test_the_diagram_of_a_streams_life_is_its_table():
+    made = state_diagram(
+        SessionState.RELAYING,
+        ((old, event, new) for (old, event), (new, _) in SESSION_TRANSITIONS.items()),
+        [SessionState.ENDED],
+        ("Open", OPEN),
+    )
+    assert diagram_on("discussion/architecture.md") == made
+
+
+def test_a_diagram_has_one_arrow_for_all_that_leads_from_one_state_to_another():
+    transitions = [
+        ("A", "grows", "B"), ("A", "stays", "A"), ("A", "dies", "C"), ("A", "breaks", "C"),
+        ("B", "dies", "C"), ("B", "fades", "C"),
+    ]  # fmt: skip
+    assert state_diagram("A", transitions, ["C"]) == (
+        "stateDiagram-v2\n    [*] --> A\n    A --> B : grows\n    A --> C : dies<br>breaks\n"
+        "    B --> C : dies<br>fades\n    C --> [*]\n"
+    )
+    assert state_diagram("A", transitions, ["C"], ("Alive", ["A", "B"])) == (
+        "stateDiagram-v2\n    [*] --> A\n    state Alive {\n        A --> B : grows\n    }\n"
+        "    Alive --> C : dies\n    A --> C : breaks\n    B --> C : fades\n    C --> [*]\n"
+    )
 
 
 # --- Examples ------------------------------------------------------------------------------------

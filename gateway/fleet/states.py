@@ -72,11 +72,3 @@ def after(state: InstanceState, happening: Happening) -> InstanceState:
         return TRANSITIONS[state, happening]
     except KeyError:
         raise ValueError(f"an instance that is {state} cannot be: {happening}") from None
-
-
-def diagram() -> str:
-    """The table as a diagram of Mermaid's, for the documentation."""
-    lines = ["stateDiagram-v2", f"    [*] --> {InstanceState.PENDING}"]
-    lines += [f"    {old} --> {new} : {why}" for (old, why), new in TRANSITIONS.items()]
-    lines += [f"    {state} --> [*]" for state in InstanceState if state in OVER]
-    return "\n".join(lines) + "\n"

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Protocol
 
 from partway.gateway.streams.ends import ClientFault, Ending
-from partway.gateway.streams.session import Counts
+
+
+@dataclass(slots=True)
+class Counts:
+    """Parts and payload bytes of one direction."""
+
+    parts: int = 0
+    bytes: int = 0
 
 
 class OpenStream(Protocol):

@@ -10,7 +10,7 @@ from partway.gateway.requests.answers import AnswerPiece
 from partway.gateway.streams import ends
 from partway.gateway.streams.ends import Cause, ClientFault, Ending
 from partway.gateway.streams.event_stream_leg import NOT_TAKEN
-from partway.gateway.streams.session import Counts
+from partway.gateway.streams.open_stream import Counts
 from partway.gateway.timing.deadlines import TimeLimit
 from partway.gateway.timing.many_timers import ManyTimers
 from partway.log_lines import LogLine

@@ -1,25 +1,31 @@
 """One bidirectional stream: the two legs, what goes between them, and its one end.
 
 Everything here is a callback from a leg or a timer; nothing awaits. A session owns its legs and
-its timers from its making until :meth:`Session.closed`.
+its timers from its making until :meth:`Session.closed`. The table in ``states.py`` decides what
+follows each event; the methods here do what it says.
 """
 
 from __future__ import annotations
 
 import asyncio
-import enum
 import logging
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.streams import ends
 from partway.gateway.streams.ends import Cause, ClientFault, Ending
 from partway.gateway.streams.legs import ClientLeg, ContainerLeg
+from partway.gateway.streams.open_stream import Counts
 from partway.gateway.streams.silence import SilenceWatch
+from partway.gateway.streams.states import (
+    SessionAction,
+    SessionEvent,
+    SessionState,
+    follows,
+)
 from partway.gateway.timing.clock import Clock, Timer
 from partway.gateway.timing.peer_watch import StallWatch, Wait
 from partway.log_lines import LogLine
@@ -30,39 +36,10 @@ from partway.protocol.websocket.frame_decoder import FrameError
 log = logging.getLogger("partway.stream")
 
 
-class State(enum.Enum):
-    """How far a stream has come.
-
-    ::
-
-        RELAYING ──input ends, Close at once──▶ CLOSING ──Close, silence──▶ ENDED
-            │                                     ▲                           ▲
-            ├──input ends, Close later──▶ AWAITING┘ (silence)                 │
-            └──────────────── every other end ────────────────────────────────┘
-    """
-
-    #: Both directions are open.
-    RELAYING = "relaying"
-    #: The client's input has ended; its container may answer yet, and does not know of it.
-    AWAITING = "awaiting"
-    #: The container has our Close(1000); its frames go on until its own.
-    CLOSING = "closing"
-    #: The cause is named; the legs are saying goodbye.
-    ENDED = "ended"
-
-
 # Looking a member up on an enum class costs as much as the rest of a part's way through here.
-_RELAYING = State.RELAYING
-_ENDED = State.ENDED
+_RELAYING = SessionState.RELAYING
+_RELAY = SessionAction.RELAY
 _COMPLETE = CompletionState.COMPLETE
-
-
-@dataclass(slots=True)
-class Counts:
-    """Parts and payload bytes of one direction."""
-
-    parts: int = 0
-    bytes: int = 0
 
 
 class Patience(NamedTuple):
@@ -106,7 +83,7 @@ class Session:
         self.client = client
         self.container = container
         self.policy = policy
-        self.state = State.RELAYING
+        self.state = SessionState.RELAYING
         self.ending: Ending | None = None
         self.from_client = Counts()
         self.from_container = Counts()
@@ -156,9 +133,9 @@ class Session:
 
     def part_from_client(self, part: PayloadPart) -> None:
         """Take a part from the client up to the container (clause 1.2)."""
-        if self.state is not _RELAYING:
-            if self.state is not _ENDED:
-                self.client_failed(ClientFault("a part came after the end of input"))
+        if self.state is not _RELAYING:  # where the table says RELAY, without a look at it
+            fault = ClientFault("a part came after the end of input")
+            self._ended_by(SessionEvent.PART_FROM_CLIENT, ends.client_fault(fault))
             return
         counts = self.from_client
         counts.parts += 1
@@ -168,40 +145,41 @@ class Session:
 
     def input_ended(self) -> None:
         """The client has said everything (clauses 1.5-11, 1.5-12)."""
-        if self.state is not State.RELAYING:
-            return
         if self._closes_at_once():
-            self._close_container()
-            return
-        self.state = State.AWAITING
-        # What has been answered has perhaps been followed by silence for long enough.
-        waits = self.policy.input_end == "drain" or not self._answer_whole
-        since = self._clock.time() if waits else self._heard_at
-        self._silence.begin(self._patience().seconds, since, once_taken=True)
+            event = SessionEvent.INPUT_ENDED_CLOSE_NOW
+        else:
+            event = SessionEvent.INPUT_ENDED_CLOSE_LATER
+        match self._happens(event):
+            case SessionAction.CLOSE:
+                self._close_container()
+            case SessionAction.AWAIT:
+                self._await_silence()
+            case _:
+                pass
 
     def client_finished(self) -> None:
         """The client has left in good order: there is nobody to answer (clause 3-2)."""
-        self._end(ends.client_finished())
+        self._ended_by(SessionEvent.CLIENT_FINISHED, ends.client_finished())
 
     def client_gone(self, cause: Cause) -> None:
         """The client left: cancelled, cut or unresponsive (row 1.5-9)."""
-        self._end(ends.client_gone(cause))
+        self._ended_by(SessionEvent.CLIENT_GONE, ends.client_gone(cause))
 
     def client_failed(self, fault: ClientFault) -> None:
         """The client did something wrong; nothing after it is relayed (row 1.5-10)."""
-        self._end(ends.client_fault(fault))
+        self._ended_by(SessionEvent.CLIENT_FAILED, ends.client_fault(fault))
 
     def client_blocked(self) -> None:
         """The client takes less than the container gives: stop reading the container."""
-        if self.state is not State.ENDED:
+        if self._happens(SessionEvent.CLIENT_BLOCKED) is SessionAction.PAUSE:
             self._silence.hold()
             self.container.pause_reading()
             self.client_stall.waiting(Wait.HIGH_WATER)
 
     def client_drained(self) -> None:
         """The client's leg is below its low-water mark."""
-        self.client_stall.moving(Wait.HIGH_WATER)
-        if self.state is not State.ENDED:
+        if self._happens(SessionEvent.CLIENT_DRAINED) is SessionAction.RESUME:
+            self.client_stall.moving(Wait.HIGH_WATER)
             self._heard_at = self._clock.time()  # what it said meanwhile has waited unseen
             self._silence.release()
             self.container.resume_reading()
@@ -210,9 +188,11 @@ class Session:
 
     def part_from_container(self, part: PayloadPart) -> None:
         """Take a part from the container down to the client (clause 1.3)."""
-        state = self.state
-        if state is _ENDED:
-            return
+        action = _RELAY
+        if self.state is not _RELAYING:
+            action = self._happens(SessionEvent.PART_FROM_CONTAINER)
+            if action is SessionAction.NOTHING:
+                return
         self._heard_at = now = self._clock.time()
         if self.first_part_at is None:
             self.first_part_at = now
@@ -224,57 +204,62 @@ class Session:
             self._container_mid_message = False
         else:
             self._container_mid_message = True
-        if state is not _RELAYING:
+        if action is not _RELAY:
             self._silence.heard(self._patience().seconds)
-            self.parts_saved += state is State.AWAITING
+            self.parts_saved += action is SessionAction.RELAY_SAVED
         self.client.send(part)
 
     def container_closed(self, close: Close) -> None:
         """The container's Close, already answered (clause 1.5)."""
-        if self.state is State.CLOSING:
-            cut = self.container.mid_message
-            self._end(ends.container_answered(close, input_cut_message=cut))
-        elif self.state is State.AWAITING:
-            self._end(ends.container_answered(close, input_cut_message=False))
-        else:
-            self._end(ends.container_closed(close, self.policy.normal_close))
+        match self._happens(SessionEvent.CONTAINER_CLOSED):
+            case SessionAction.END:
+                self._end(ends.container_closed(close, self.policy.normal_close))
+            case SessionAction.END_AWAITED:
+                self._end(ends.container_answered(close, input_cut_message=False))
+            case SessionAction.END_ANSWERED:
+                cut = self.container.mid_message
+                self._end(ends.container_answered(close, input_cut_message=cut))
+            case _:
+                pass
 
     def container_failed(self, error: FrameError) -> None:
         """The container broke RFC 6455 (rows 1.5-4 to 1.5-6)."""
-        self._end(ends.container_broke_protocol(error))
+        ending = ends.container_broke_protocol(error)
+        self._ended_by(SessionEvent.CONTAINER_FAILED, ending)
 
     def container_lost(self) -> None:
         """The container's connection ended without Close (row 1.5-3)."""
-        self._end(ends.container_lost())
+        self._ended_by(SessionEvent.CONTAINER_LOST, ends.container_lost())
 
     def container_unresponsive(self) -> None:
         """The container's liveness is lost (row 1.5-8)."""
-        self._end(ends.container_unresponsive(self.policy.pings_unanswered))
+        ending = ends.container_unresponsive(self.policy.pings_unanswered)
+        self._ended_by(SessionEvent.CONTAINER_UNRESPONSIVE, ending)
 
     def container_blocked(self) -> None:
         """The container takes less than the client gives: stop reading the client."""
-        if self.state is not State.ENDED:
+        if self._happens(SessionEvent.CONTAINER_BLOCKED) is SessionAction.PAUSE:
             self.client.pause_reading()
             self.container_stall.waiting(Wait.HIGH_WATER)
 
     def container_drained(self) -> None:
         """The container's leg is below its low-water mark."""
-        self.container_stall.moving(Wait.HIGH_WATER)
-        if self.state is not State.ENDED:
+        if self._happens(SessionEvent.CONTAINER_DRAINED) is SessionAction.RESUME:
+            self.container_stall.moving(Wait.HIGH_WATER)
             self.client.resume_reading()
 
     # --- From the gateway ------------------------------------------------------------------------
 
     def drain(self) -> None:
         """The gateway stops (row 1.5-9)."""
-        self._end(ends.gateway_draining())
+        self._ended_by(SessionEvent.GATEWAY_DRAINING, ends.gateway_draining())
 
     def failed(self) -> None:
         """The gateway's own code raised; called inside the ``except`` for it (row 1.5-8)."""
         fault = sys.exception()
         line = LogLine("stream failed", endpoint=self.endpoint, request_id=self.request_id)
         log.error(line, exc_info=fault)
-        self._end(ends.gateway_fault())
+        self._ended_by(SessionEvent.GATEWAY_FAILED, ends.gateway_fault())
 
     def leg_closed(self) -> None:
         """One leg's transport is gone, after the end."""
@@ -298,7 +283,7 @@ class Session:
     def _patience(self) -> Patience:
         """How long the container may be silent now (clause 1.5-12)."""
         policy = self.policy
-        closing = self.state is State.CLOSING
+        closing = self.state is SessionState.CLOSING
         finishes = self.container.finishes_before_close if closing else not self._answer_whole
         if finishes and policy.input_end == "auto":
             return Patience("answer_timeout", policy.answer_timeout)
@@ -306,17 +291,23 @@ class Session:
             return Patience("close_timeout", policy.close_timeout)
         return Patience("drain_timeout", policy.drain_timeout)
 
+    def _await_silence(self) -> None:
+        """Wait for the container to be silent (clause 1.5-12)."""
+        # What has been answered has perhaps been followed by silence for long enough.
+        waits = self.policy.input_end == "drain" or not self._answer_whole
+        since = self._clock.time() if waits else self._heard_at
+        self._silence.begin(self._patience().seconds, since, once_taken=True)
+
     def _close_container(self) -> None:
         """Say Close(1000), and let the container finish, or answer it (clause 1.5-12)."""
-        self.state = State.CLOSING
         self.container.close(ends.INPUT_ENDED)
-        if self.state is State.CLOSING:  # a Close that cannot be written may have ended it
+        if self.state is SessionState.CLOSING:  # a Close that cannot be written may have ended it
             now = self._clock.time()
             self._silence.begin(self._patience().seconds, now, once_taken=False)
 
     def _container_silent(self) -> None:
         patience = self._patience()
-        if self.state is State.CLOSING:
+        if self._happens(SessionEvent.CONTAINER_SILENT) is SessionAction.END:
             self._end(ends.close_timeout(patience.setting, patience.seconds))
             return
         if patience.setting == "answer_timeout":
@@ -334,21 +325,30 @@ class Session:
     # --- Timers ----------------------------------------------------------------------------------
 
     def _lifetime_over(self) -> None:  # clause 1.4-5
-        self._end(ends.lifetime_over(self.policy.lifetime))
+        self._ended_by(SessionEvent.LIFETIME_OVER, ends.lifetime_over(self.policy.lifetime))
 
     def _client_stalled(self) -> None:
-        self._end(ends.client_stalled(self.policy.stall_timeout))
+        ending = ends.client_stalled(self.policy.stall_timeout)
+        self._ended_by(SessionEvent.CLIENT_STALLED, ending)
 
     def _container_stalled(self) -> None:
-        self._end(ends.container_stalled(self.policy.stall_timeout))
+        ending = ends.container_stalled(self.policy.stall_timeout)
+        self._ended_by(SessionEvent.CONTAINER_STALLED, ending)
 
-    # --- The one end -----------------------------------------------------------------------------
+    # --- The table, and the one end --------------------------------------------------------------
+
+    def _happens(self, event: SessionEvent) -> SessionAction:
+        """Go on to the state that follows, and return what is to be done."""
+        self.state, action = follows(self.state, event)
+        return action
+
+    def _ended_by(self, event: SessionEvent, ending: Ending) -> None:
+        """Note what ends every stream that has not ended."""
+        if self._happens(event) is SessionAction.END:
+            self._end(ending)
 
     def _end(self, ending: Ending) -> None:
-        """End the stream: every end comes through here, the first one counts (clause 1.5-13)."""
-        if self.state is State.ENDED:
-            return
-        self.state = State.ENDED
+        """End the stream: every end comes through here, once (clause 1.5-13)."""
         self.ending = ending
         self.ended_at = self._clock.time()
         self._silence.stop()

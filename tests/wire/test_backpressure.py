@@ -17,7 +17,8 @@ from pathlib import Path
 import pytest
 
 from partway.gateway.fleet.stream_policy import StreamPolicy
-from partway.gateway.streams.session import Session, State
+from partway.gateway.streams.session import Session
+from partway.gateway.streams.states import SessionState
 from partway.protocol.limits import KIB, MAX_PART_BYTES, MIB, WRITE_HIGH_WATER
 from tests.frame_factory import BINARY, CLOSE, CONTINUATION, KEY, PING, TEXT, frame
 from tests.processes import ready_url
@@ -192,7 +193,7 @@ async def test_both_sides_stuck_at_once_come_loose_again(gateway_for, slow_conta
         while received < total:
             received += len((await model.frame()).payload)
         assert received == total
-    assert session.state is State.RELAYING
+    assert session.state is SessionState.RELAYING
 
 
 async def test_what_a_lost_container_had_said_still_comes(gateway_for):
@@ -254,7 +255,7 @@ async def test_slow_is_not_stalled(gateway_for, slow_container, clock, side):
                 assert await soon(reader.reader.read(64 * KIB))
                 await asyncio.sleep(0)
             clock.advance(240.0)
-        assert session.state is State.RELAYING
+        assert session.state is SessionState.RELAYING
         await eventually(lambda: stuck(session))
         clock.advance(700.0)
         assert session.ending.cause == f"{side}_stalled"
@@ -272,7 +273,7 @@ async def test_liveness_kills_nobody_who_only_waits(gateway_for, slow_container,
         await eventually(lambda: stuck(session))
         # The side that does not take: its ping waits behind data. The other one is not read.
         clock.advance(10_000.0)
-        assert session.state is State.RELAYING
+        assert session.state is SessionState.RELAYING
 
 
 @pytest.mark.clause("1.4-2")
@@ -290,7 +291,7 @@ async def test_liveness_counts_again_once_data_flows(gateway_for, slow_container
     await eventually(lambda: not stuck(session) and not session.buffered_bytes)
     clock.advance(1.0)
     clock.advance(359.9)
-    assert session.state is State.RELAYING
+    assert session.state is SessionState.RELAYING
     assert [(await model.frame()).opcode for _ in range(5)] == [PING] * 5
     clock.advance(0.1)
     assert session.ending.cause == "container_unresponsive"

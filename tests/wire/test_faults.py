@@ -24,6 +24,7 @@ import pytest
 from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.network.dialling import Address
 from partway.gateway.streams.session import Session
+from partway.gateway.streams.states import SessionState
 from partway.protocol.connection import FrameConnection
 from partway.protocol.limits import KIB, MIB
 from tests.conftest import open_sockets
@@ -198,7 +199,7 @@ async def test_killed_while_it_is_to_close(gateway_for, echo):
         os.kill(process.pid, signal.SIGSTOP)
         dialect = MsgpackDialect()
         client.send(dialect.end())
-        await eventually(lambda: fault.session.state.value == "closing")
+        await eventually(lambda: fault.session.state is SessionState.CLOSING)
         process.kill()
         assert (await dialect.read_end(client)).event["ModelStreamError"]["ErrorCode"] == "1006"
         await fault.ends("container_lost")

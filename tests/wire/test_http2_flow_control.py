@@ -15,7 +15,8 @@ import pytest
 from hyperframe.frame import DataFrame, SettingsFrame, WindowUpdateFrame
 
 from partway.gateway.fleet.stream_policy import StreamPolicy
-from partway.gateway.streams.session import Session, State
+from partway.gateway.streams.session import Session
+from partway.gateway.streams.states import SessionState
 from partway.protocol import limits
 from partway.protocol.limits import KIB, LINGER_TIMEOUT, MAX_PART_BYTES, MIB
 from tests.frame_factory import BINARY, CLOSE, close, frame
@@ -206,7 +207,7 @@ async def test_only_stream_credit_is_withheld_while_the_container_takes_nothing(
         assert len((await model.frame()).payload) == 30_000
     await client.until(lambda: stream.unsent == 0, "credit")
     assert session.buffered_bytes == 0
-    assert session.state is State.RELAYING
+    assert session.state is SessionState.RELAYING
 
 
 @pytest.mark.clause("2.6-2")
@@ -593,7 +594,7 @@ async def test_a_stalled_stream_beside_20_live_ones(
             offering = [offer(model, bytes(SMALL), 64 * MIB)]
         async with background(*offering):
             beside = await pace(live, 10)
-            while session.state is State.RELAYING:
+            while session.state is SessionState.RELAYING:
                 clock.advance(0.1)
                 beside += await pace(live, 1)
         assert most() <= bound(SMALL)

@@ -10,7 +10,6 @@ from partway.gateway.fleet.states import (
     Happening,
     InstanceState,
     after,
-    diagram,
 )
 
 
@@ -47,11 +46,3 @@ def test_whatever_lives_can_be_told_to_stop(state):
 def test_what_cannot_happen_is_refused():
     with pytest.raises(ValueError, match="an instance that is Stopped cannot be: /ping answered"):
         after(InstanceState.STOPPED, Happening.READY)
-
-
-def test_the_diagram_has_every_transition():
-    text = diagram()
-    assert text.startswith("stateDiagram-v2\n    [*] --> Pending\n")
-    assert text.count(" : ") == len(TRANSITIONS)
-    assert "    Starting --> InService : /ping answered with 200\n" in text
-    assert text.endswith("    Stopped --> [*]\n    Failed --> [*]\n")

@@ -11,7 +11,8 @@ import pytest
 from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.streams.client_leg import JSON, LEGS, MSGPACK, RAW
 from partway.gateway.streams.ends import Cause
-from partway.gateway.streams.session import Session, State
+from partway.gateway.streams.session import Session
+from partway.gateway.streams.states import SessionState
 from partway.protocol.limits import (
     JSON_AT_ONCE,
     JSON_PIECE,
@@ -82,7 +83,7 @@ class Connected:
             for number, fragment in enumerate(fragments)
         ]
         for start in range(0, len(frames), BATCH):
-            if self.session.state is not State.ENDED:
+            if self.session.state is not SessionState.ENDED:
                 self.send(*frames[start : start + BATCH])
 
     def frames(self):
@@ -170,7 +171,7 @@ def test_an_envelope_is_bounded_over_all_its_fragments():
     client.send_masked(BINARY, b"", fin=False)
     for _ in range(MAX_ENVELOPE_BYTES // MIB):
         client.send(fragment)
-    assert client.session.state is State.RELAYING
+    assert client.session.state is SessionState.RELAYING
     assert client.session.buffered_bytes <= MAX_ENVELOPE_BYTES
     client.send(fragment)
     ends_as_fault(client, 1009, container_code=1009)
@@ -260,7 +261,7 @@ def test_input_end_ends_the_input_and_nothing_may_follow():
         {"PayloadPart": {"Bytes": b"tail", "DataType": "BINARY", "CompletionState": "COMPLETE"}}
     ]
     client.send_masked(BINARY, packed({"InputEnd": {}}))  # said twice, ended once
-    assert client.session.state is State.CLOSING
+    assert client.session.state is SessionState.CLOSING
     client.send_masked(BINARY, part(b"more"))
     assert client.session.ending.cause is Cause.CLIENT_FAULT
     assert client.container.sent == []
@@ -408,7 +409,7 @@ def test_large_envelopes_are_read_in_turns_with_others_and_in_their_order():
     assert turns(client) > 2 * len(LARGE) // JSON_PIECE
     sent = [part.payload for part in client.container.sent]
     assert sent == [b"first", LARGE, b"third", LARGE[1:]]
-    assert client.session.state is State.AWAITING
+    assert client.session.state is SessionState.AWAITING
     assert not client.transport.paused
     assert client.session.buffered_bytes == 0
 
@@ -424,7 +425,7 @@ def test_a_small_envelope_is_read_at_once():
 def test_a_large_envelope_that_is_bad(message):
     client = Connected(JSON)
     client.send_masked(TEXT, message)
-    assert client.session.state is State.RELAYING
+    assert client.session.state is SessionState.RELAYING
     turns(client)
     assert client.container.sent == []
     ends_as_fault(client, 1007)
@@ -553,7 +554,7 @@ def test_a_silent_client_is_gone_after_two_pings(subprotocol):
         (PING, (1).to_bytes(8, "big")),
         (PING, (2).to_bytes(8, "big")),
     ]
-    assert client.session.state is State.RELAYING
+    assert client.session.state is SessionState.RELAYING
     client.clock.advance(0.1)
     assert client.session.ending.cause is Cause.CLIENT_UNRESPONSIVE
     assert client.last_close == 1000
@@ -565,7 +566,7 @@ def test_a_client_that_answers_stays():
     for number in range(1, 20):
         client.clock.advance(25.0)
         client.send_masked(PONG, number.to_bytes(8, "big"))
-    assert client.session.state is State.RELAYING
+    assert client.session.state is SessionState.RELAYING
 
 
 @pytest.mark.clause("1.4-2", "1.4-4")
@@ -573,7 +574,7 @@ def test_a_client_that_is_not_read_is_not_expected_to_answer():
     client = Connected(RAW, lifetime=1e6, stall_timeout=1e6)
     client.session.container_blocked()
     client.clock.advance(1000.0)
-    assert client.session.state is State.RELAYING
+    assert client.session.state is SessionState.RELAYING
     assert client.frames() == []
     assert client.transport.paused
     client.session.container_drained()

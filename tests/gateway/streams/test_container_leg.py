@@ -9,7 +9,8 @@ from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.network.dialling import Address, Upgraded
 from partway.gateway.streams.container_leg import WebSocketContainerLeg, dial_container
 from partway.gateway.streams.ends import Cause, ClientFault
-from partway.gateway.streams.session import Session, State
+from partway.gateway.streams.session import Session
+from partway.gateway.streams.states import SessionState
 from partway.protocol.errors import ContainerError
 from partway.protocol.parts import CompletionState, DataType, ModelStreamError, PayloadPart
 from partway.protocol.websocket.handshake import Accepted
@@ -157,7 +158,7 @@ def test_liveness_waits_while_the_client_does():
     assert container.frames() == []
     container.session.client_drained()
     container.clock.advance(359.9)
-    assert container.session.state is State.RELAYING
+    assert container.session.state is SessionState.RELAYING
     container.clock.advance(0.1)
     assert container.session.ending.cause is Cause.CONTAINER_UNRESPONSIVE
 
@@ -186,7 +187,7 @@ def test_closing_ends_the_watch_on_a_ping_that_waited():
     for _ in range(10):
         container.clock.advance(60.0)
         container.client.taken += 1
-    assert container.session.state is State.CLOSING
+    assert container.session.state is SessionState.CLOSING
     container.session.client_drained()
     container.transport.deliver(close(1000))
     assert container.session.ending.cause is Cause.COMPLETED
@@ -236,7 +237,7 @@ def test_after_our_close_nobody_waits_for_pongs():
     container = Connected(ping_interval=1.0, pings_unanswered=2)
     container.session.input_ended()
     container.clock.advance(9.9)
-    assert container.session.state is State.CLOSING
+    assert container.session.state is SessionState.CLOSING
     container.clock.advance(0.1)
     assert container.session.ending.cause is Cause.CONTAINER_CLOSE_TIMEOUT
 

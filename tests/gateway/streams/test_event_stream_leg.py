@@ -10,7 +10,8 @@ from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.http.duplex import Duplex, Parting
 from partway.gateway.streams.ends import Cause
 from partway.gateway.streams.event_stream_leg import EventStreamClientLeg
-from partway.gateway.streams.session import Session, State
+from partway.gateway.streams.session import Session
+from partway.gateway.streams.states import SessionState
 from partway.protocol.limits import MIB
 from partway.protocol.parts import CompletionState, DataType, PayloadPart
 from partway.protocol.websocket.close_codes import Close
@@ -148,7 +149,7 @@ def test_the_end_of_the_body_between_events_ends_the_input():
     client.container.finishes_before_close = True
     client.duplex.handler.input_ended()
     assert client.container.closes == [Close(1000)]
-    assert client.session.state is State.CLOSING
+    assert client.session.state is SessionState.CLOSING
 
 
 @pytest.mark.clause("2.3-2")
@@ -245,7 +246,7 @@ def test_who_cannot_be_pinged_is_not():
 def test_a_client_that_leaves(how, cause):
     client = Connected()
     client.duplex.handler.connection_lost(how)
-    if client.session.state is State.CLOSING:
+    if client.session.state is SessionState.CLOSING:
         client.session.container_closed(Close(1000))
     assert client.session.ending.cause is cause
     client.clock.advance(600)

@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from partway.gateway.streams.ends import Cause, Ending
 from partway.gateway.streams.metrics import Metrics
-from partway.gateway.streams.session import Counts
+from partway.gateway.streams.open_stream import Counts
 
 
 @dataclass(eq=False)

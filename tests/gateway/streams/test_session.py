@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -16,7 +17,12 @@ from hypothesis.stateful import (
 )
 
 from partway.gateway.streams.ends import Cause, ClientFault
-from partway.gateway.streams.session import State
+from partway.gateway.streams.states import (
+    TRANSITIONS,
+    SessionAction,
+    SessionEvent,
+    SessionState,
+)
 from partway.protocol.parts import (
     CompletionState,
     DataType,
@@ -350,10 +356,10 @@ def rows() -> list[Any]:
 def test_the_table_of_ends(policy, inputs, cause, error, closes):
     stream = FakeStream(**TIMES, **policy)
     for step in inputs:
-        assert stream.session.state is not State.ENDED, "an earlier input ended it"
+        assert stream.session.state is not SessionState.ENDED, "an earlier input ended it"
         step(stream)
     ending = stream.session.ending
-    assert stream.session.state is State.ENDED
+    assert stream.session.state is SessionState.ENDED
     assert (ending.cause, ending.error) == (cause, error)
     assert stream.container_gets == closes
     assert stream.ended == [stream.session]
@@ -402,9 +408,9 @@ def test_the_close_goes_out_at_once_and_frames_go_on_until_the_containers_own():
         stream.clock.advance(CLOSE_TIMEOUT - 0.1)
         part_down(stream)
     assert stream.client.sent == [WHOLE] * 5
-    assert stream.session.state is State.CLOSING
+    assert stream.session.state is SessionState.CLOSING
     stream.clock.advance(CLOSE_TIMEOUT - 0.1)
-    assert stream.session.state is State.CLOSING
+    assert stream.session.state is SessionState.CLOSING
     stream.clock.advance(0.1)
     assert stream.session.ending.cause is Cause.CONTAINER_CLOSE_TIMEOUT
 
@@ -413,7 +419,7 @@ def test_a_model_that_speaks_for_ever_is_ended_by_the_streams_lifetime():
     stream = FakeStream(**TIMES, input_end="close")
     part_up(stream)
     input_end(stream)
-    while stream.session.state is State.CLOSING:
+    while stream.session.state is SessionState.CLOSING:
         stream.clock.advance(1.0)
         part_down(stream)
     assert stream.session.ending.cause is Cause.LIFETIME_OVER
@@ -441,7 +447,7 @@ def test_with_nothing_to_wait_for_it_hears_at_once(before):
         step(stream)
     input_end(stream)
     assert stream.container.closes == [INPUT_ENDED]
-    assert stream.session.state is State.CLOSING
+    assert stream.session.state is SessionState.CLOSING
 
 
 @pytest.mark.clause("1.5-12")
@@ -465,7 +471,7 @@ def test_it_hears_after_its_answer_and_a_silence(before, after):
     for step in before:
         step(stream)
     stream.clock.advance(after - 0.1)
-    assert stream.session.state is State.AWAITING
+    assert stream.session.state is SessionState.AWAITING
     assert stream.container.closes == []
     stream.clock.advance(0.2)
     assert stream.container.closes == [INPUT_ENDED]
@@ -479,7 +485,7 @@ def test_an_answer_of_many_messages_with_pauses_is_waited_for():
     for _ in range(20):
         stream.clock.advance(DRAIN_TIMEOUT - 0.5)
         part_down(stream)
-    assert stream.session.state is State.AWAITING
+    assert stream.session.state is SessionState.AWAITING
     assert stream.session.parts_saved == 20
     stream.clock.advance(DRAIN_TIMEOUT)
     part_down(stream)
@@ -497,10 +503,10 @@ def test_silence_begins_when_the_container_has_taken_the_last_part():
     part_down(stream)
     input_end(stream)
     stream.clock.advance(4 * DRAIN_TIMEOUT)
-    assert stream.session.state is State.AWAITING
+    assert stream.session.state is SessionState.AWAITING
     stream.container.taken += 100
     stream.clock.advance(DRAIN_TIMEOUT - 0.1)
-    assert stream.session.state is State.AWAITING
+    assert stream.session.state is SessionState.AWAITING
     stream.clock.advance(DRAIN_TIMEOUT / 10 + 0.1)
     assert stream.container.closes == [INPUT_ENDED]
 
@@ -516,7 +522,7 @@ def test_silence_is_not_counted_while_the_container_was_not_read():
     client_drained(stream)
     input_end(stream)
     stream.clock.advance(DRAIN_TIMEOUT - 0.1)
-    assert stream.session.state is State.AWAITING
+    assert stream.session.state is SessionState.AWAITING
     stream.clock.advance(0.2)
     assert stream.container.closes == [INPUT_ENDED]
 
@@ -549,7 +555,7 @@ def test_the_containers_time_to_answer_begins_when_it_has_our_close():
         stream.clock.advance(CLOSE_TIMEOUT - 1)
         stream.container.taken += 1
         stream.clock.advance(1)
-        assert stream.session.state is State.CLOSING
+        assert stream.session.state is SessionState.CLOSING
     stream.clock.advance(CLOSE_TIMEOUT)
     assert stream.session.ending.cause is Cause.CONTAINER_CLOSE_TIMEOUT
 
@@ -573,13 +579,13 @@ def test_each_frame_while_draining_buys_the_drain_timeout_anew():
     for _ in range(5):
         stream.clock.advance(DRAIN_TIMEOUT - 0.1)
         part_down(stream)
-    assert stream.session.state is State.AWAITING
+    assert stream.session.state is SessionState.AWAITING
     assert stream.container.closes == []
     stream.clock.advance(DRAIN_TIMEOUT - 0.1)
     assert stream.container.closes == []
     stream.clock.advance(0.1)
     assert stream.container.closes == [INPUT_ENDED]
-    assert stream.session.state is State.CLOSING
+    assert stream.session.state is SessionState.CLOSING
 
 
 @pytest.mark.clause("1.5-12")
@@ -590,9 +596,9 @@ def test_its_timer_stops_while_the_container_is_not_read(input_end_policy, block
     stream = FakeStream(**TIMES, input_end=input_end_policy)
     part_up(stream)
     timeout, state = {
-        "auto": (ANSWER_TIMEOUT, State.AWAITING),
-        "close": (CLOSE_TIMEOUT, State.CLOSING),
-        "drain": (DRAIN_TIMEOUT, State.AWAITING),
+        "auto": (ANSWER_TIMEOUT, SessionState.AWAITING),
+        "close": (CLOSE_TIMEOUT, SessionState.CLOSING),
+        "drain": (DRAIN_TIMEOUT, SessionState.AWAITING),
     }[input_end_policy]
     for step in (client_blocked, input_end) if blocked_first else (input_end, client_blocked):
         step(stream)
@@ -616,7 +622,7 @@ def test_a_close_that_waited_behind_a_slow_client_is_the_end():
     part_down(stream)
     container_close(1000)(stream)
     stream.clock.advance(STALL_TIMEOUT - 5)
-    assert stream.session.state is State.CLOSING
+    assert stream.session.state is SessionState.CLOSING
     client_drained(stream)
     assert stream.client.sent == [WHOLE]
     assert stream.session.ending.cause is Cause.COMPLETED
@@ -638,7 +644,7 @@ def test_blocked_by_a_frame_while_draining_no_timer_runs():
     stream.client.block_on_send = True
     part_down(stream)
     stream.clock.advance(DRAIN_TIMEOUT + 1)
-    assert stream.session.state is State.AWAITING
+    assert stream.session.state is SessionState.AWAITING
 
 
 # --- Closes that cross ---------------------------------------------------------------------------
@@ -676,7 +682,7 @@ def test_a_raw_client_leaves_while_the_container_is_held_back(held):
     client_blocked(stream)
     held(stream)
     client_finished(stream)
-    assert stream.session.state is State.ENDED
+    assert stream.session.state is SessionState.ENDED
     assert stream.session.ending.cause is Cause.CLIENT_FINISHED
     assert stream.ended == [stream.session]
     assert len(stream.client.endings) == len(stream.container.endings) == 1
@@ -732,7 +738,7 @@ def test_slow_progress_is_no_stall(side):
     while stream.clock.now < 1000.0 + LIFETIME - STALL_TIMEOUT:
         stream.clock.advance(STALL_TIMEOUT - 2.1)
         leg.taken += 1
-    assert stream.session.state is State.RELAYING
+    assert stream.session.state is SessionState.RELAYING
 
 
 # --- The start -----------------------------------------------------------------------------------
@@ -812,6 +818,90 @@ async def test_closed_may_be_asked_late_or_given_up():
     await asyncio.wait_for(stream.session.closed(), 1)
 
 
+# --- The table of states -------------------------------------------------------------------------
+
+
+def in_state(state: SessionState) -> FakeStream:
+    stream = FakeStream(**TIMES, input_end="drain")
+    ways: dict[SessionState, list[Input]] = {
+        SessionState.RELAYING: [],
+        SessionState.AWAITING: [input_end],
+        SessionState.CLOSING: closing(),
+        SessionState.ENDED: [gateway_drains],
+    }
+    for step in ways[state]:
+        step(stream)
+    assert stream.session.state is state
+    return stream
+
+
+def input_end_by(policy: str) -> Input:
+    def ends(stream: FakeStream) -> None:
+        session = stream.session
+        session.policy = dataclasses.replace(session.policy, input_end=policy)
+        session.input_ended()
+
+    return ends
+
+
+EVENTS: dict[SessionEvent, Input] = {
+    SessionEvent.PART_FROM_CLIENT: part_up,
+    SessionEvent.INPUT_ENDED_CLOSE_NOW: input_end_by("close"),
+    SessionEvent.INPUT_ENDED_CLOSE_LATER: input_end_by("drain"),
+    SessionEvent.CLIENT_FINISHED: client_finished,
+    SessionEvent.CLIENT_GONE: client_gone(Cause.CLIENT_LOST),
+    SessionEvent.CLIENT_FAILED: client_failed(FAULT),
+    SessionEvent.CLIENT_BLOCKED: client_blocked,
+    SessionEvent.CLIENT_DRAINED: client_drained,
+    SessionEvent.CLIENT_STALLED: lambda stream: stream.session._client_stalled(),
+    SessionEvent.PART_FROM_CONTAINER: part_down,
+    SessionEvent.CONTAINER_CLOSED: container_close(1000),
+    SessionEvent.CONTAINER_FAILED: container_breaks(1002),
+    SessionEvent.CONTAINER_LOST: container_lost,
+    SessionEvent.CONTAINER_UNRESPONSIVE: container_unresponsive,
+    SessionEvent.CONTAINER_BLOCKED: container_blocked,
+    SessionEvent.CONTAINER_DRAINED: container_drained,
+    SessionEvent.CONTAINER_STALLED: lambda stream: stream.session._container_stalled(),
+    SessionEvent.CONTAINER_SILENT: lambda stream: stream.session._container_silent(),
+    SessionEvent.LIFETIME_OVER: lambda stream: stream.session._lifetime_over(),
+    SessionEvent.GATEWAY_DRAINING: gateway_drains,
+    SessionEvent.GATEWAY_FAILED: gateway_fails,
+}
+
+#: What legs are asked for by an action.
+ASKED = {
+    SessionAction.NOTHING: [],
+    SessionAction.RELAY: ["send"],
+    SessionAction.RELAY_TAIL: ["send"],
+    SessionAction.RELAY_SAVED: ["send"],
+    SessionAction.AWAIT: [],
+    SessionAction.CLOSE: ["close"],
+    SessionAction.PAUSE: ["pause_reading"],
+    SessionAction.RESUME: ["resume_reading"],
+    SessionAction.END: ["finish", "finish"],
+    SessionAction.END_AWAITED: ["finish", "finish"],
+    SessionAction.END_ANSWERED: ["finish", "finish"],
+}
+
+
+@pytest.mark.parametrize("state", SessionState)
+@pytest.mark.parametrize("event", SessionEvent)
+def test_a_session_does_what_the_table_says(state, event):
+    stream = in_state(state)
+    legs = (stream.client, stream.container)
+    before = [len(leg.calls) for leg in legs]
+    if (state, event) not in TRANSITIONS:
+        with pytest.raises(ValueError, match=f"a stream that is {state} cannot have this"):
+            EVENTS[event](stream)
+        return
+    EVENTS[event](stream)
+    asked = [call for leg, first in zip(legs, before, strict=True) for call in leg.calls[first:]]
+    following, action = TRANSITIONS[state, event]
+    assert stream.session.state is following
+    assert asked == ASKED[action]
+    assert stream.session.parts_saved == (action is SessionAction.RELAY_SAVED)
+
+
 # --- State × input, all pairs --------------------------------------------------------------------
 
 
@@ -835,7 +925,7 @@ class AllPairs(RuleBasedStateMachine):
         self.lifetime = self.now + LIFETIME
         self.closing_due = None  # or of the next step of the closing
         self.stalled_since = {"client": None, "container": None}
-        self.state = State.RELAYING
+        self.state = SessionState.RELAYING
         self.causes = None
         self.sent_up = []
         self.sent_down = []
@@ -850,14 +940,14 @@ class AllPairs(RuleBasedStateMachine):
         return self.stream.clock.now
 
     def ends(self, *causes):
-        if self.state is not State.ENDED:
-            self.state = State.ENDED
+        if self.state is not SessionState.ENDED:
+            self.state = SessionState.ENDED
             self.causes = set(causes)
 
     def arm(self, since=None):
         """The closing's timer runs unless the container is not read."""
         auto = self.policy.input_end == "auto"
-        if self.state is State.CLOSING:
+        if self.state is SessionState.CLOSING:
             timeout = ANSWER_TIMEOUT if auto and self.finishes else CLOSE_TIMEOUT
         else:
             whole = self.answered and not self.answering
@@ -866,27 +956,27 @@ class AllPairs(RuleBasedStateMachine):
         self.closing_due = None if self.blocked["client"] else max(self.now, since + timeout)
 
     def close(self):
-        self.state = State.CLOSING
+        self.state = SessionState.CLOSING
         self.closes.append(INPUT_ENDED)
         self.arm()
 
     def expect_part_down(self, part):
-        if self.state is State.ENDED:
+        if self.state is SessionState.ENDED:
             return
         self.heard_at = self.now
         self.answering = part is BEGUN
         self.answered |= part is WHOLE
-        if self.state is not State.RELAYING:
+        if self.state is not SessionState.RELAYING:
             self.arm()
         self.sent_down.append(part)
 
     def expect_close(self, code):
         normal = code in (None, 1000, 1001)
-        if self.state is State.RELAYING:
+        if self.state is SessionState.RELAYING:
             self.ends(Cause.MODEL_CLOSED if normal else Cause.MODEL_ERROR)
         else:
             mid_message = bool(self.sent_up) and self.sent_up[-1] is BEGUN
-            cut = self.state is State.CLOSING and code == 1002 and mid_message
+            cut = self.state is SessionState.CLOSING and code == 1002 and mid_message
             self.ends(Cause.COMPLETED if normal or cut else Cause.MODEL_ERROR)
 
     def expect_breach(self, code):
@@ -897,21 +987,21 @@ class AllPairs(RuleBasedStateMachine):
         )
 
     def expect_part_up(self, part):
-        if self.state is State.RELAYING:
+        if self.state is SessionState.RELAYING:
             self.sent_up.append(part)
             self.answered = False
         else:
             self.ends(Cause.CLIENT_FAULT)
 
     def expect_input_end(self):
-        if self.state is not State.RELAYING:
+        if self.state is not SessionState.RELAYING:
             return
         auto = self.policy.input_end == "auto"
         unanswerable = not self.sent_up or self.sent_up[-1] is BEGUN
         if self.policy.input_end == "close" or (auto and (unanswerable or self.finishes)):
             self.close()
         else:
-            self.state = State.AWAITING
+            self.state = SessionState.AWAITING
             whole = self.answered and not self.answering
             self.arm(self.heard_at if auto and whole else self.now)
 
@@ -919,7 +1009,7 @@ class AllPairs(RuleBasedStateMachine):
         self.ends(Cause.CLIENT_FINISHED)
 
     def block(self, side):
-        if self.state is State.ENDED:
+        if self.state is SessionState.ENDED:
             return
         if not self.blocked[side]:
             self.blocked[side] = True
@@ -933,7 +1023,7 @@ class AllPairs(RuleBasedStateMachine):
 
     def release(self, side):
         """What the leg holds back is delivered, as far as nothing blocks again or ends."""
-        while self.held[side] and self.state is not State.ENDED:
+        while self.held[side] and self.state is not SessionState.ENDED:
             name, *arguments = self.held[side].pop(0)
             getattr(self, f"expect_{name}")(*arguments)
 
@@ -941,7 +1031,7 @@ class AllPairs(RuleBasedStateMachine):
 
     def frame(self, side, name, *arguments):
         paused = self.blocked["container" if side == "client" else "client"]
-        if paused and self.state is not State.ENDED:
+        if paused and self.state is not SessionState.ENDED:
             self.held[side].append((name, *arguments))
         else:
             getattr(self, f"expect_{name}")(*arguments)
@@ -983,7 +1073,7 @@ class AllPairs(RuleBasedStateMachine):
     @rule()
     def the_client_drains(self):
         self.unblock("client")
-        if self.state in (State.CLOSING, State.AWAITING):
+        if self.state in (SessionState.CLOSING, SessionState.AWAITING):
             self.arm()
         self.release("container")
         client_drained(self.stream)
@@ -1004,7 +1094,7 @@ class AllPairs(RuleBasedStateMachine):
         """Perhaps the one with which the client is over its high-water mark."""
         blocks = blocks and not self.blocked["client"]
         self.frame("container", "part_down", part)
-        if blocks and self.state is not State.ENDED:
+        if blocks and self.state is not SessionState.ENDED:
             self.stream.client.block_on_send = True
             self.block("client")
         (part_down if part is WHOLE else begun_down)(self.stream)
@@ -1042,7 +1132,7 @@ class AllPairs(RuleBasedStateMachine):
     @rule(seconds=st.sampled_from([1.0, 4.0, 5.0, 7.0, 21.0, 100.0]))
     def time_passes(self, seconds):
         until = self.now + seconds
-        while self.state is not State.ENDED:
+        while self.state is not SessionState.ENDED:
             due = self.deadlines()
             first = min(moment for moment, _ in due)
             if first > until:
@@ -1058,7 +1148,7 @@ class AllPairs(RuleBasedStateMachine):
     def deadlines(self):
         due = [(self.lifetime, Cause.LIFETIME_OVER)]
         if self.closing_due is not None:
-            cause = Cause.CONTAINER_CLOSE_TIMEOUT if self.state is State.CLOSING else None
+            cause = Cause.CONTAINER_CLOSE_TIMEOUT if self.state is SessionState.CLOSING else None
             due.append((self.closing_due, cause))
         for side, cause in (
             ("client", Cause.CLIENT_STALLED),
@@ -1068,7 +1158,7 @@ class AllPairs(RuleBasedStateMachine):
                 due.append((self.stalled_since[side] + STALL_TIMEOUT, cause))
         return due
 
-    @precondition(lambda self: self.state is State.ENDED and self.legs_left)
+    @precondition(lambda self: self.state is SessionState.ENDED and self.legs_left)
     @rule()
     def a_leg_is_gone(self):
         self.legs_left -= 1
@@ -1086,14 +1176,14 @@ class AllPairs(RuleBasedStateMachine):
 
     @invariant()
     def who_blocks_pauses_the_other(self):
-        if self.state is not State.ENDED:
+        if self.state is not SessionState.ENDED:
             assert self.stream.client.paused == self.blocked["container"]
             assert self.stream.container.paused == self.blocked["client"]
 
     @invariant()
     def it_ends_once_or_not_at_all(self):
         session, client, container = self.stream.session, self.stream.client, self.stream.container
-        if self.state is not State.ENDED:
+        if self.state is not SessionState.ENDED:
             assert session.ending is None
             assert self.stream.ended == client.endings == container.endings == []
             return
@@ -1104,14 +1194,14 @@ class AllPairs(RuleBasedStateMachine):
 
     @invariant()
     def nothing_follows_the_end(self):
-        if self.state is State.ENDED:
+        if self.state is SessionState.ENDED:
             calls = (list(self.stream.client.calls), list(self.stream.container.calls))
             assert all(each[-1] == "finish" for each in calls)
             assert self.calls_at_end in (None, calls)
             self.calls_at_end = calls
 
     def teardown(self):
-        if self.stream.session.state is not State.ENDED:
+        if self.stream.session.state is not SessionState.ENDED:
             self.stream.session.drain()
         for _ in range(self.legs_left):
             self.stream.session.leg_closed()
