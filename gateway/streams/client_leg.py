@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.streams.ends import Cause, ClientFault, Ending
 from partway.gateway.streams.legs import ClientLeg
-from partway.gateway.streams.steps import Steps
+from partway.gateway.streams.stepwise_work import StepwiseWork
 from partway.gateway.streams.websocket_leg import WebSocketLeg
 from partway.gateway.timing.clock import Clock
 from partway.gateway.timing.peer_watch import PingWatch
@@ -218,8 +218,8 @@ class JsonClientLeg(EnvelopeClientLeg):
 
     def __init__(self, takeover: Takeover, policy: StreamPolicy, clock: Clock) -> None:
         super().__init__(takeover, policy, clock, JsonEnvelope)
-        self._decoding = Steps(clock, lambda: self._session.failed())
-        self._encoding = Steps(clock, lambda: self._session.failed())
+        self._decoding = StepwiseWork(clock, lambda: self._session.failed())
+        self._encoding = StepwiseWork(clock, lambda: self._session.failed())
         self._may_read = False  # as far as the session goes
         self._writable = True
         self._ending: Ending | None = None  # that waits for a message to be sent whole

@@ -16,10 +16,10 @@ from typing import NamedTuple
 
 from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.streams import ends
+from partway.gateway.streams.container_silence import SilenceWatch
 from partway.gateway.streams.ends import Cause, ClientFault, Ending
 from partway.gateway.streams.legs import ClientLeg, ContainerLeg
 from partway.gateway.streams.open_stream import Counts
-from partway.gateway.streams.silence import SilenceWatch
 from partway.gateway.streams.states import (
     SessionAction,
     SessionEvent,

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from partway.gateway.streams.silence import SilenceWatch
+from partway.gateway.streams.container_silence import SilenceWatch
 from tests.gateway.streams.fakes import FakeClock
 
 pytestmark = pytest.mark.clause("1.5-12")

@@ -1,4 +1,4 @@
-"""partway.gateway.streams.steps: work that is done a step at a turn."""
+"""partway.gateway.streams.stepwise_work: work that is done a step at a turn."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from collections.abc import Iterator
 
 import pytest
 
-from partway.gateway.streams.steps import Steps
+from partway.gateway.streams.stepwise_work import StepwiseWork
 from tests.gateway.streams.fakes import FakeClock
 
 
 class Working:
-    """Steps, and what they have done."""
+    """Work in steps, and what has been done of it."""
 
     def __init__(self) -> None:
         self.clock = FakeClock()
         self.faults: list[BaseException | None] = []
-        self.steps = Steps(self.clock, lambda: self.faults.append(sys.exception()))
+        self.steps = StepwiseWork(self.clock, lambda: self.faults.append(sys.exception()))
         self.done: list[object] = []
 
     def work(self, *steps: object) -> Iterator[None]:

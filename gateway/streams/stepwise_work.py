@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from partway.gateway.timing.clock import Clock, Timer
 
 
-class Steps:
+class StepwiseWork:
     """One piece of work at a time, which belongs to whoever made this.
 
     Args:
