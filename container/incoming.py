@@ -6,8 +6,8 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 
+from partway.container.fair_scheduling import HandlerScheduler
 from partway.container.limits import MAX_MESSAGE_BYTES, RECEIVE_HIGH_WATER, RECEIVE_LOW_WATER
-from partway.container.turns import Turns
 from partway.protocol.limits import PART_OVERHEAD
 from partway.protocol.parts import CompletionState, DataType, PayloadPart
 from partway.protocol.websocket.close_codes import TOO_BIG, Close
@@ -28,7 +28,7 @@ class Inbox:
         resume: called when no more than ``low_water`` are left.
         high_water: bytes of the parts, with ``PART_OVERHEAD`` for each.
         low_water: bytes, counted in the same way.
-        turns: what wakes the reader; the inbox has its own by default.
+        scheduler: wakes the reader; the inbox has its own by default.
         hold: called when the reader has to wait for its turn: nothing needs to be read until then.
         let_go: called when the reader's turn has come.
     """
@@ -40,12 +40,12 @@ class Inbox:
         *,
         high_water: int = RECEIVE_HIGH_WATER,
         low_water: int = RECEIVE_LOW_WATER,
-        turns: Turns | None = None,
+        scheduler: HandlerScheduler | None = None,
         hold: Callable[[], None] = _nothing,
         let_go: Callable[[], None] = _nothing,
     ) -> None:
         self._loop = asyncio.get_running_loop()
-        self._turns = turns if turns is not None else Turns()
+        self._scheduler = scheduler if scheduler is not None else HandlerScheduler()
         self._hold = hold
         self._let_go = let_go
         self._held = False
@@ -137,7 +137,7 @@ class Inbox:
     def _wake(self) -> None:
         if self._arrival is not None and not self._woken and not self._arrival.done():
             self._woken = True
-            if not self._turns.wake(self._arrival) and not self._paused and not self._ended:
+            if not self._scheduler.wake(self._arrival) and not self._paused and not self._ended:
                 self._held = True
                 self._hold()
 

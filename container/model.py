@@ -10,8 +10,7 @@ from typing import Any, ClassVar, TypeVar
 
 from multidict import CIMultiDictProxy, MultiMapping
 
-from partway.container.predict_body import PredictBody
-from partway.container.serving.body import read_whole
+from partway.container.serving.body import PredictBody, read_whole
 from partway.container.stream import Stream
 from partway.container.workers import Processes, Threads, Workers
 from partway.protocol.limits import INVOCATION_PATH, MAX_INVOCATION_PATH

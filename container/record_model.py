@@ -11,8 +11,8 @@ from typing import ClassVar, Final
 from multidict import MultiMapping
 
 from partway.container.errors import ModelError
-from partway.container.held_bodies import HeldBodies
 from partway.container.model import Model, Opening, Reply, Request
+from partway.container.serving.body import HeldBodies
 from partway.container.stream import Stream
 from partway.protocol.formats import (
     ANSWER_TYPES,
@@ -78,7 +78,7 @@ class RecordModel(Model, ABC):
             media_type = accepted(request.headers.getall("Accept", ()), self.answer_types)
         if self._bodies is None:
             self._bodies = HeldBodies()
-        async with self._bodies.whole(request) as body:
+        async with self._bodies.whole(request.body) as body:
             answer = await self.workers.run(
                 self.answer_body, body, request.content_type, media_type
             )

@@ -32,7 +32,9 @@ from partway.container.errors import (
     cause_of,
     log_failure,
     reason_of,
+    shown_reason_of,
 )
+from partway.container.fair_scheduling import HandlerScheduler
 from partway.container.health import Health
 from partway.container.limits import (
     ADMIT_TIMEOUT,
@@ -50,9 +52,7 @@ from partway.container.routes import Handler, Routes
 from partway.container.serving.body import DecodedBody, IncomingBody
 from partway.container.serving.exchange import RuntimeExchange
 from partway.container.serving.server import ExchangeServer
-from partway.container.shown_errors import shown_reason_of
 from partway.container.threads import ordinary
-from partway.container.turns import Turns
 from partway.container.websocket_stream import WebSocketStream
 from partway.log_lines import LogLine
 from partway.protocol.connection import watch_by_tcp
@@ -127,7 +127,7 @@ class Runtime:
         self._answer_timeout = answer_timeout
         self._finish_timeout = finish_timeout
         self._reason_of = shown_reason_of if show_errors else reason_of
-        self._turns = Turns()
+        self._scheduler = HandlerScheduler()
         #: The streams and invocations that are under way.
         self.activity = Activity(
             max_running, lambda: None if health.loaded else "the model is loading"
@@ -314,7 +314,7 @@ class Runtime:
     ) -> None:
         stream = WebSocketStream(
             opening,
-            turns=self._turns,
+            scheduler=self._scheduler,
             finish_timeout=self._finish_timeout,
             reason_of=self._reason_of,
         )

@@ -11,6 +11,7 @@ from typing import Any
 from multidict import CIMultiDictProxy, MultiMapping
 
 from partway.container.errors import ModelError, cause_of, log_failure, reason_of
+from partway.container.fair_scheduling import HandlerScheduler
 from partway.container.incoming import Fragments, Inbox, Messages
 from partway.container.limits import (
     FINISH_CHECKS,
@@ -22,11 +23,9 @@ from partway.container.limits import (
 )
 from partway.container.model import Opening
 from partway.container.outgoing import Outbox, OutgoingMessage
-from partway.container.presence import is_over
-from partway.container.stillness import Stillness
 from partway.container.stream import Stream, StreamClosed
+from partway.container.stream_watch import ProgressWatch, is_over
 from partway.container.threads import ordinary
-from partway.container.turns import Turns
 from partway.log_lines import LogLine
 from partway.protocol.connection import FrameConnection, HttpProtocol, Side
 from partway.protocol.limits import FRAMES_PER_TURN, LOGGED_CHARACTERS, STALL_TIMEOUT
@@ -53,7 +52,7 @@ class WebSocketStream:
         opening: what the client asked for.
         high_water: received bytes, unread by the handler, at which the client stops being read.
         low_water: the level at which it is read again.
-        turns: who wakes the handler when its input has come.
+        scheduler: wakes the handler when its input has come.
         stall_timeout: seconds without a byte of progress after which a waiting ``send`` gives the
             client up, or a client that is not read is told that its model is stuck.
         finish_timeout: seconds in which a handler whose input is over has neither taken nor sent
@@ -84,7 +83,7 @@ class WebSocketStream:
         stall_timeout: float = STALL_TIMEOUT,
         finish_timeout: float = FINISH_TIMEOUT,
         handler_grace: float = HANDLER_GRACE,
-        turns: Turns | None = None,
+        scheduler: HandlerScheduler | None = None,
         reason_of: Callable[[BaseException], str] = reason_of,
     ) -> None:
         self.id = opening.id
@@ -102,7 +101,7 @@ class WebSocketStream:
             *(self._pause, self._resume),
             high_water=high_water,
             low_water=low_water,
-            turns=turns,
+            scheduler=scheduler,
             hold=self._connection.pause_reading,
             let_go=self._connection.resume_reading,
         )
@@ -114,8 +113,10 @@ class WebSocketStream:
         self._lost = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._overdue: asyncio.TimerHandle | None = None  # until the handler is cancelled
-        self._untaken = Stillness(self._loop, lambda: self._inbox.parts_taken, self._look_at_taking)
-        self._finishing = Stillness(self._loop, self._progress, self._look_at_progress)
+        self._untaken = ProgressWatch(
+            self._loop, lambda: self._inbox.parts_taken, self._look_at_taking
+        )
+        self._finishing = ProgressWatch(self._loop, self._progress, self._look_at_progress)
         self._socket: socket.socket | None = None
         self._sends = 0
 

@@ -17,7 +17,6 @@ from types import MappingProxyType, ModuleType
 from typing import Any
 
 from partway.container.errors import ModelError
-from partway.container.held_bodies import HeldBodies
 from partway.container.hosting.script_defaults import (
     CSV,
     JSON,
@@ -28,6 +27,7 @@ from partway.container.hosting.script_defaults import (
     to_json,
 )
 from partway.container.model import Model, Reply, Request
+from partway.container.serving.body import HeldBodies
 from partway.protocol.prediction.bodies import begins_with_instances
 
 _ANY = "*/*"
@@ -108,7 +108,7 @@ class Script(Model):
         accept = request.headers.get("Accept", "").strip()
         if not accept or accept == _ANY:
             accept = self._default_accept
-        async with self._bodies.whole(request) as body:
+        async with self._bodies.whole(request.body) as body:
             content, content_type = await self.workers.run(
                 self.transform, body, request.content_type, accept
             )

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable
+from contextlib import asynccontextmanager
+from typing import Any, Final
 
-from partway.container.errors import BodyError
+from partway.container.errors import BodyError, Busy
+from partway.container.limits import MAX_HELD_BODIES
 from partway.container.serving.exchange import RuntimeExchange
 from partway.protocol.http.content_codings import (
     PACKED_PIECE,
@@ -13,10 +17,55 @@ from partway.protocol.http.content_codings import (
     CodingFault,
     DecodedTooLarge,
 )
-from partway.protocol.http1.request import BodyBroken
-from partway.protocol.limits import FRAMES_PER_TURN, JOIN_UP_TO
+from partway.protocol.http1.request import BodyBroken, Http1Head, Http1Request
+from partway.protocol.limits import FRAMES_PER_TURN, JOIN_UP_TO, KIB, PART_OVERHEAD
+
+#: Instances are read at once if it takes no longer than so many bytes of numbers, which is 2 to
+#: 4 ms; else on a thread.
+_NUMBERS_AT_ONCE: Final = 1024 * KIB
 
 _ANSWERED = "the request has been answered: its body must be taken before"
+
+
+class ChunkedRequest(Http1Request):
+    """A request's head, and what has come of its body: no two chunks of it are ever joined.
+
+    So no item for the model is of two chunks (clause 1.1-5). A body of a stated length comes in no
+    chunks, and what has come of it is one piece.
+
+    Attributes:
+        held: bytes of what has come and nobody has taken; a chunk counts ``PART_OVERHEAD`` more
+            than it has, so that a flood of tiny ones is held back too.
+    """
+
+    __slots__ = ("_chunks",)
+
+    def __init__(self, head: Http1Head) -> None:
+        super().__init__(head)
+        self._chunks: deque[bytes] = deque()
+
+    def add(self, data: bytes) -> None:
+        """Some of its body has come; of one chunk, if it comes in chunks."""
+        if self.head.length is not None:
+            super().add(data)
+            return
+        self.received += len(data)
+        if not self.dropped:
+            self._chunks.append(data)
+            self.held += len(data) + PART_OVERHEAD
+
+    def take(self) -> bytes:
+        """Return what has come and was not taken: of one chunk, if it comes in chunks."""
+        if not self._chunks:
+            return super().take()
+        chunk = self._chunks.popleft()
+        self.held -= len(chunk) + PART_OVERHEAD
+        return chunk
+
+    def drop(self) -> None:
+        """Let go of what has come, and of what comes."""
+        self._chunks.clear()
+        super().drop()
 
 
 class IncomingBody(AsyncIterator[bytes]):
@@ -161,3 +210,62 @@ async def read_whole(body: AsyncIterable[bytes]) -> bytes:
     if isinstance(body, IncomingBody):
         return await body.whole()
     return b"".join([item async for item in body])
+
+
+class HeldBodies:
+    """Counts the bytes of bodies that arrive, or wait for a worker, or are being computed."""
+
+    def __init__(self) -> None:
+        self._held = 0
+
+    @asynccontextmanager
+    async def whole(self, body: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
+        """Read a body; its bytes count until the block ends.
+
+        Raises:
+            Busy: all bodies together have more than
+                :data:`~partway.container.limits.MAX_HELD_BODIES`.
+        """
+        held = bytearray()
+        try:
+            async for chunk in body:
+                held += chunk
+                self._held += len(chunk)
+                if self._held > MAX_HELD_BODIES:
+                    raise Busy(f"requests of more than {MAX_HELD_BODIES} bytes are under way")
+            yield bytes(held)
+        finally:
+            self._held -= len(held)
+
+
+class PredictBody:
+    """One request's body as one for predictions, which is read once."""
+
+    def __init__(self) -> None:
+        self._instances: list[Any] | None = None
+
+    async def instances(self, body: AsyncIterable[bytes]) -> list[Any]:
+        """The instances; asked for again, the same list.
+
+        Args:
+            body: of which nothing has been taken, unless it has been read here.
+
+        Raises:
+            BodyError: it is no request for predictions (400), or cannot be taken.
+        """
+        from partway.protocol.prediction.bodies import (  # most have none
+            PredictionFault,
+            read_instances,
+        )
+
+        if self._instances is None:
+            text = await read_whole(body)
+            try:
+                found = read_instances(text, effort=_NUMBERS_AT_ONCE)
+                if found is None:
+                    found = await asyncio.to_thread(read_instances, text)
+            except PredictionFault as fault:
+                raise BodyError(400, str(fault)) from None
+            assert found is not None, "it may take as long as it takes"
+            self._instances = found
+        return self._instances

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
-from partway.container.serving.chunks import ChunkedRequest
+from partway.container.serving.body import ChunkedRequest
 from partway.container.serving.exchange import RuntimeExchange
 from partway.log_lines import LogLine
 from partway.protocol.errors import ApiError

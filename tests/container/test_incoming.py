@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
+from partway.container.fair_scheduling import HandlerScheduler
 from partway.container.incoming import Fragments, Inbox, Messages
-from partway.container.turns import Turns
 from partway.protocol.limits import PART_OVERHEAD
 from partway.protocol.parts import CompletionState, DataType, PayloadPart
 from partway.protocol.websocket.close_codes import Close
@@ -192,19 +192,19 @@ class Held:
 
     def __init__(self, **options: int) -> None:
         self.asked: list[str] = []
-        self._turns = Turns(at_least=1, share=100)
+        self._scheduler = HandlerScheduler(at_least=1, share=100)
         self._say = lambda word: lambda: self.asked.append(word)
         self.inbox = Inbox(
             self._say("pause"),
             self._say("resume"),
-            turns=self._turns,
+            scheduler=self._scheduler,
             hold=self._say("hold"),
             let_go=self._say("let go"),
             **options,
         )
 
     def use_up_the_turn(self) -> None:
-        self._turns.wake(asyncio.get_running_loop().create_future())
+        self._scheduler.wake(asyncio.get_running_loop().create_future())
 
     async def reading(self) -> asyncio.Task[PayloadPart | None]:
         task = asyncio.create_task(self.inbox.next())

@@ -17,7 +17,6 @@ import numpy as np
 import pytest
 from websockets.exceptions import InvalidStatus
 
-from partway.container import held_bodies
 from partway.container.errors import LoadFailed
 from partway.container.hosting.script import Script
 from partway.container.testing import Answered, Served, serving
@@ -211,7 +210,7 @@ async def test_functions_run_on_a_worker(script: Scripts) -> None:
 async def test_bodies_under_way_are_bounded_together(
     script: Scripts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(held_bodies, "MAX_HELD_BODIES", 20)
+    monkeypatch.setattr("partway.container.serving.body.MAX_HELD_BODIES", 20)
     packed = gzip.compress(b"[" + b"1," * 100 + b"1]")
     async with served(script(IDENTITY)) as running:
         for _ in range(2):  # the bytes of one body are free for the next

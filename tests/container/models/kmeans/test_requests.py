@@ -15,7 +15,6 @@ import aiohttp
 import numpy as np
 import pytest
 
-from partway.container import held_bodies
 from partway.container.models.kmeans import KMeans
 from partway.container.record_model import CSV, JSON, JSON_LINES, RECORDIO
 from partway.container.testing import Answered, Served, serving
@@ -388,7 +387,7 @@ async def test_too_many_records(tmp_path: Path) -> None:
 async def test_bodies_that_wait_are_bounded_together(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(held_bodies, "MAX_HELD_BODIES", 20)
+    monkeypatch.setattr("partway.container.serving.body.MAX_HELD_BODIES", 20)
     async with kmeans(tmp_path) as served:
         for _ in range(3):  # what was held for one is free for the next
             answer = await served.invoke("1,2,3,4\n" * 2, CSV)

@@ -1,12 +1,34 @@
-"""For how long nothing has moved."""
+"""Watching a stream: is its client there, and for how long has nothing moved."""
 
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Callable
+from typing import Final
+
+#: Linux's state of a connection that is over: it was reset, or gave up (``tcp_states.h``).
+_TCP_CLOSE: Final = 7
 
 
-class Stillness:
+def is_over(connection: socket.socket | None) -> bool:
+    """Whether TCP knows that a connection is over; False where the system does not tell.
+
+    A reset comes ahead of what has not been read; no event loop hears of it before that.
+
+    Args:
+        connection: the transport's socket; None if it has none.
+    """
+    if connection is None or not hasattr(socket, "TCP_INFO"):  # Linux has it
+        return False
+    try:
+        state = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0]
+    except OSError:
+        return False  # no TCP, or closed here already
+    return state == _TCP_CLOSE
+
+
+class ProgressWatch:
     """Looks from time to time at what should move, and says for how long it has not.
 
     Args:

@@ -11,7 +11,7 @@ from multidict import CIMultiDict, CIMultiDictProxy
 
 from partway.container.errors import BodyError
 from partway.container.model import Reply, Request
-from partway.container.predict_body import PredictBody
+from partway.container.serving.body import PredictBody
 from partway.protocol.json import strict as json_text
 from tests.container.wire import ScriptedModel, raw_client, serving
 

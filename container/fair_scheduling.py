@@ -8,7 +8,7 @@ from collections import deque
 from partway.container.limits import WAKES_PER_TURN, WAKES_PER_TURN_SHARE
 
 
-class Turns:
+class HandlerScheduler:
     """Wakes the handlers whose input has come, not too many of them in one turn of the loop.
 
     A ``/ping``, a new connection or a Close needs a few turns, whoever else is served in them. On
