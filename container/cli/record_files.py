@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import IO, Final
 
 from partway.container.cli.errors import CommandError
+
 from partway.protocol.formats import (
     RECORD_TYPES,
     RecordDecoder,

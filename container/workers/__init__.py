@@ -11,8 +11,8 @@ which shares the model with the others, or a process of its own, which has loade
 ``thread_workers``           threads
 ``process_workers``          processes, one after the other in each place
 ``child_process``, ``child`` one of them from the outside, with the thread that talks to it; inside
-``crossing``                 what goes through the pipe between those
-``computing``                doing a job, the same in threads and processes
+``pipe_messages``            what goes through the pipe between those
+``job_execution``            doing a job, the same in threads and processes
 ============================ =====================================================================
 """
 

@@ -19,8 +19,20 @@ from typing import NoReturn, cast
 
 from partway.container.limits import ITEMS_HELD
 from partway.container.threads import ordinary
-from partway.container.workers import crossing
-from partway.container.workers.computing import Gate, perform
+from partway.container.workers.job_execution import Gate, perform
+from partway.container.workers.pipe_messages import (
+    ERROR,
+    FAILED,
+    GIVE_UP,
+    GRANT,
+    ITEM,
+    ITERATE,
+    LOADED,
+    RESULT,
+    pack,
+    pack_error,
+    unpack,
+)
 from partway.container.workers.settings import Loadable
 from partway.log_lines import LogFormat, start_logging
 
@@ -83,9 +95,9 @@ class _Child:
             model = origin.make()
             model.load(origin.model_dir)
         except BaseException as error:
-            self._pipe.send_bytes(crossing.pack_error(crossing.FAILED, ordinary(error)))
+            self._pipe.send_bytes(pack_error(FAILED, ordinary(error)))
             _leave(1)
-        self._pipe.send_bytes(crossing.LOADED)
+        self._pipe.send_bytes(LOADED)
         while True:
             self._pipe.send_bytes(self._answer(model, *self._jobs.get()))
 
@@ -99,9 +111,9 @@ class _Child:
 
     def _hear(self, message: bytes) -> None:
         kind = message[:1]
-        if kind == crossing.GRANT:
+        if kind == GRANT:
             self._gate.grant(int(message[1:]))
-        elif kind == crossing.GIVE_UP:
+        elif kind == GIVE_UP:
             self._gate.close()
         else:
             self._gate = Gate(ITEMS_HELD)
@@ -110,21 +122,21 @@ class _Child:
     def _answer(self, model: Loadable, message: bytes, gate: Gate) -> bytes:
         """Do a job, and return the message that ends it; nothing that the job held is kept."""
         try:
-            name, args, kwargs = crossing.unpack(message, "what the method was called with")
+            name, args, kwargs = unpack(message, "what the method was called with")
         except TypeError as error:
-            return crossing.pack_error(crossing.ERROR, error)
+            return pack_error(ERROR, error)
 
         def emit(item: object) -> None:
-            self._pipe.send_bytes(crossing.pack(crossing.ITEM, item, f"an item of {name}()"))
+            self._pipe.send_bytes(pack(ITEM, item, f"an item of {name}()"))
 
         call = partial(getattr(model, name), *args, **kwargs)
-        outcome = perform(call, gate, emit if message[:1] == crossing.ITERATE else None)
+        outcome = perform(call, gate, emit if message[:1] == ITERATE else None)
         if outcome.error is not None:
-            return crossing.pack_error(crossing.ERROR, outcome.error)
+            return pack_error(ERROR, outcome.error)
         try:
-            return crossing.pack(crossing.RESULT, outcome.value, f"the result of {name}()")
+            return pack(RESULT, outcome.value, f"the result of {name}()")
         except TypeError as error:
-            return crossing.pack_error(crossing.ERROR, error)
+            return pack_error(ERROR, error)
 
 
 def _leave(status: int) -> NoReturn:

@@ -18,10 +18,22 @@ from typing import Protocol
 from partway.container.errors import WorkerDied
 from partway.container.limits import REAP_TIMEOUT
 from partway.container.threads import ordinary, post
-from partway.container.workers import crossing
 from partway.container.workers.child import Origin, main
-from partway.container.workers.computing import Outcome
+from partway.container.workers.job_execution import Outcome
 from partway.container.workers.jobs import Iteration, Job
+from partway.container.workers.pipe_messages import (
+    CALL,
+    ERROR,
+    FAILED,
+    GIVE_UP,
+    GRANT,
+    ITEM,
+    ITERATE,
+    LOADED,
+    pack,
+    unpack,
+    unpack_error,
+)
 
 # A fork would copy locks that other threads hold.
 _spawning = multiprocessing.get_context("spawn")
@@ -100,12 +112,12 @@ class ChildProcess:
 
     def grant(self, items: int) -> None:
         """Let ``items`` more items of its job come."""
-        message = crossing.GRANT + str(items).encode()
+        message = GRANT + str(items).encode()
         self._send(lambda pipe: pipe.send_bytes(message))
 
     def give_up(self) -> None:
         """Tell the process that nobody waits for its job any more."""
-        self._send(lambda pipe: pipe.send_bytes(crossing.GIVE_UP))
+        self._send(lambda pipe: pipe.send_bytes(GIVE_UP))
 
     def kill(self) -> None:
         """Kill the process, whatever it does. Any thread may call this, any number of times."""
@@ -175,10 +187,10 @@ class ChildProcess:
 
     def _send_job(self, pipe: Connection, job: Job) -> None:
         name = job.method.__name__
-        kind = crossing.ITERATE if isinstance(job, Iteration) else crossing.CALL
+        kind = ITERATE if isinstance(job, Iteration) else CALL
         call = (name, job.args, job.kwargs)
         try:
-            message = crossing.pack(kind, call, f"an argument of {name}()")
+            message = pack(kind, call, f"an argument of {name}()")
         except TypeError as error:
             post(self._loop, self._owner.finished, job, Outcome(error=error))
             return
@@ -189,11 +201,11 @@ class ChildProcess:
 
     def _hear(self, message: bytes) -> None:
         kind = message[:1]
-        if kind == crossing.LOADED:
+        if kind == LOADED:
             post(self._loop, self._owner.came_up)
-        elif kind == crossing.FAILED:
-            self._load_error = crossing.unpack_error(message)
-        elif kind == crossing.ITEM:
+        elif kind == FAILED:
+            self._load_error = unpack_error(message)
+        elif kind == ITEM:
             self._hear_item(message)
         else:
             self._hear_end(kind, message)
@@ -204,7 +216,7 @@ class ChildProcess:
         if job.over or self._item_error is not None:
             return
         try:
-            job.emit(crossing.unpack(message, f"an item of {job.method.__name__}()"))
+            job.emit(unpack(message, f"an item of {job.method.__name__}()"))
         except TypeError as error:
             self._item_error = error  # the job ends with it, once the process has stopped
             self.give_up()
@@ -212,8 +224,8 @@ class ChildProcess:
     def _hear_end(self, kind: bytes, message: bytes) -> None:
         job, self._job = self._job, None
         assert job is not None, "what ends has begun"
-        if kind == crossing.ERROR:
-            outcome = Outcome(error=crossing.unpack_error(message))
+        if kind == ERROR:
+            outcome = Outcome(error=unpack_error(message))
         elif self._item_error is not None:
             outcome = Outcome(error=self._item_error)
         else:
@@ -234,7 +246,7 @@ class ChildProcess:
 
 def _result(message: bytes, what: str) -> Outcome:
     try:
-        return Outcome(crossing.unpack(message, what))
+        return Outcome(unpack(message, what))
     except TypeError as error:
         return Outcome(error=error)
 

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from partway.container.limits import ITEMS_HELD
 from partway.container.threads import post
-from partway.container.workers.computing import Outcome
+from partway.container.workers.job_execution import Outcome
 
 _T = TypeVar("_T")
 

@@ -8,7 +8,7 @@ from collections import OrderedDict
 
 from partway.container.activity import STOPPING
 from partway.container.errors import Busy, ModelError, TooSlow, log_failure
-from partway.container.workers.computing import Outcome
+from partway.container.workers.job_execution import Outcome
 from partway.container.workers.jobs import Job, Worker
 from partway.protocol.websocket.close_codes import GOING_AWAY
 

@@ -13,7 +13,7 @@ from partway.container.errors import WorkerDied, reason_of
 from partway.container.limits import REAP_TIMEOUT, RESTART_DELAY_LIMIT
 from partway.container.workers.child import Origin
 from partway.container.workers.child_process import ChildProcess
-from partway.container.workers.computing import Outcome
+from partway.container.workers.job_execution import Outcome
 from partway.container.workers.jobs import Job
 from partway.container.workers.pool import Pool
 from partway.container.workers.settings import Loadable

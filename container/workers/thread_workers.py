@@ -12,7 +12,7 @@ from typing import Any
 
 from partway.container.limits import ITEMS_HELD
 from partway.container.threads import deferred, post
-from partway.container.workers.computing import Gate, Outcome, perform
+from partway.container.workers.job_execution import Gate, Outcome, perform
 from partway.container.workers.jobs import Iteration, Job
 from partway.container.workers.pool import Pool
 from partway.container.workers.settings import Loadable

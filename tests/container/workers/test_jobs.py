@@ -15,7 +15,7 @@ from partway.container import TooSlow
 from partway.container.limits import ITEMS_HELD
 from partway.container.threads import in_thread
 from partway.container.workers import jobs
-from partway.container.workers.computing import Outcome
+from partway.container.workers.job_execution import Outcome
 from partway.container.workers.jobs import Items, Iteration
 from partway.container.workers.pool import Pool
 from tests.container.wire import until

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from partway.container import Busy, ModelError, TooSlow
-from partway.container.workers.computing import Outcome
+from partway.container.workers.job_execution import Outcome
 from partway.container.workers.jobs import Call, Job
 from partway.container.workers.pool import Pool
 

@@ -15,7 +15,7 @@ from partway.container import Busy, ModelError, Processes, WorkerDied, Workers
 from partway.container.limits import RESTART_DELAY_LIMIT
 from partway.container.workers import process_workers
 from partway.container.workers.child import Origin
-from partway.container.workers.computing import Outcome
+from partway.container.workers.job_execution import Outcome
 from partway.container.workers.jobs import Call, Job
 from partway.container.workers.pool import Pool
 from partway.container.workers.process_workers import ProcessWorker

@@ -8,8 +8,14 @@ import pytest
 
 from partway.container import Busy, ModelError, TooSlow, WorkerDied
 from partway.container.limits import MAX_TRACEBACK
-from partway.container.workers import crossing
-from partway.container.workers.crossing import ERROR, RESULT, pack, pack_error, unpack, unpack_error
+from partway.container.workers.pipe_messages import (
+    ERROR,
+    RESULT,
+    pack,
+    pack_error,
+    unpack,
+    unpack_error,
+)
 from tests.container.workers.models import Fussy, OnlyHere, Quota
 
 
@@ -133,9 +139,9 @@ class Rude:
 
 def test_a_value_that_would_end_the_process() -> None:
     with pytest.raises(TypeError, match="this cannot cross between processes: 3"):
-        crossing.pack(crossing.RESULT, Rude(), "this")
-    message = crossing.pack(crossing.RESULT, Rude("together"), "this")
+        pack(RESULT, Rude(), "this")
+    message = pack(RESULT, Rude("together"), "this")
     with pytest.raises(TypeError, match="this cannot cross between processes: 3"):
-        crossing.unpack(message, "this")
-    error = crossing.unpack_error(crossing.pack_error(crossing.ERROR, ValueError(Rude())))
+        unpack(message, "this")
+    error = unpack_error(pack_error(ERROR, ValueError(Rude())))
     assert isinstance(error, RuntimeError)

@@ -3,9 +3,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from partway.container.cli.errors import CommandError
 
 from partway.container.cli import given
-from partway.container.cli.errors import CommandError
 from partway.container.limits import FINISH_TIMEOUT
 from partway.container.server import MODEL_DIR
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
 from partway.container.cli.errors import CommandError
+
 from partway.container.limits import FINISH_TIMEOUT
 from partway.container.server import MODEL_DIR
 from partway.log_lines import LOG_FORMATS, LogFormat

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from partway.container.workers.computing import Gate, Outcome, perform
+from partway.container.workers.job_execution import Gate, Outcome, perform
 
 
 class Entering:
