@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import IO, Final
 
 import numpy as np
-from partway.container.cli.errors import CommandError
 
+from partway.container.cli import CommandError
 from partway.container.cli.record_files import RecordFile, opened
 from partway.protocol.formats import (
     RECORD_TYPES,

@@ -10,8 +10,7 @@ from typing import NoReturn
 
 from partway import __version__, completion
 from partway.command_parser import CommandParser
-from partway.container.cli import COMMANDS
-from partway.container.cli.errors import CommandError
+from partway.container.cli import COMMANDS, CommandError
 from partway.documentation import page
 from partway.importing import import_to_stay
 from partway.log_lines import say_failure, start_logging_as_asked

@@ -8,8 +8,7 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from partway.container.cli import COMMANDS
-from partway.container.cli.errors import CommandError
+from partway.container.cli import COMMANDS, CommandError
 
 if TYPE_CHECKING:
     # argparse has no public name for what add_subparsers() returns.

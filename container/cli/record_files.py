@@ -9,8 +9,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import IO, Final
 
-from partway.container.cli.errors import CommandError
-
+from partway.container.cli import CommandError
 from partway.protocol.formats import (
     RECORD_TYPES,
     RecordDecoder,

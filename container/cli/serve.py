@@ -17,9 +17,20 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Protocol
 
-from partway.container.cli import COMMANDS, given
+from partway.container.cli import COMMANDS, CommandError
 from partway.container.cli.environment import VARIABLES
-from partway.container.cli.errors import CommandError
+from partway.container.cli.serve_settings import (
+    LOG_LEVELS,
+    PORT,
+    read_finish_timeout,
+    read_host,
+    read_log_format,
+    read_log_level,
+    read_method,
+    read_model_dir,
+    read_port,
+    read_show_errors,
+)
 from partway.container.cli.target import (
     KINDS,
     ModelTarget,
@@ -150,7 +161,7 @@ def add_to(commands: Commands) -> None:
     )
     parser.add_argument("--host", help="address to listen on; also PARTWAY_BIND_TO_HOST (0.0.0.0)")
     parser.add_argument(
-        "--port", help=f"TCP port, 0 for a free one; also SAGEMAKER_BIND_TO_PORT ({given.PORT})"
+        "--port", help=f"TCP port, 0 for a free one; also SAGEMAKER_BIND_TO_PORT ({PORT})"
     )
     parser.add_argument(
         "--finish-timeout",
@@ -166,7 +177,7 @@ def add_to(commands: Commands) -> None:
     )
     parser.add_argument(
         "--log-level",
-        choices=given.LOG_LEVELS,
+        choices=LOG_LEVELS,
         help="what is written to standard error; also PARTWAY_LOG_LEVEL (info)",
     )
     parser.add_argument(
@@ -187,17 +198,17 @@ def run(options: argparse.Namespace) -> int:
     environ = os.environ
     if unknown := unknown_variables(environ, VARIABLES):
         raise CommandError(unknown)
-    level = given.level(options.log_level, environ)
-    log_format = given.log_format(options.log_format, environ)
+    level = read_log_level(options.log_level, environ)
+    log_format = read_log_format(options.log_format, environ)
     start_logging(level, log_format)
     target = choose({kind: getattr(options, kind) for kind in KINDS}, environ)
-    address = ListenAddress(given.host(options.host, environ), given.port(options.port, environ))
-    model_dir = given.model_dir(options.model_dir, environ)
+    address = ListenAddress(read_host(options.host, environ), read_port(options.port, environ))
+    model_dir = read_model_dir(options.model_dir, environ)
     serving = ServingOptions(
         model_dir,
-        given.finish_timeout(options.finish_timeout, environ),
-        given.show_errors(flag=options.show_errors, environ=environ),
-        given.method(options.method, environ, METHODS),
+        read_finish_timeout(options.finish_timeout, environ),
+        read_show_errors(flag=options.show_errors, environ=environ),
+        read_method(options.method, environ, METHODS),
     )
     _raise_descriptor_limit()
     _leave_on_signal(0)  # importing may take a minute

@@ -1,4 +1,4 @@
-"""What ``partway-container serve`` was given: by a flag, or else by the platform's variables."""
+"""Settings of ``partway-container serve``: each by its flag, or else by its variable."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
-from partway.container.cli.errors import CommandError
-
+from partway.container.cli import CommandError
 from partway.container.limits import FINISH_TIMEOUT
 from partway.container.server import MODEL_DIR
 from partway.log_lines import LOG_FORMATS, LogFormat
@@ -38,7 +37,7 @@ def _given(flag: str, text: str | None, variable: str, environ: Mapping[str, str
     return None
 
 
-def level(flag: str | None, environ: Mapping[str, str]) -> str:
+def read_log_level(flag: str | None, environ: Mapping[str, str]) -> str:
     """Return the log's level.
 
     Raises:
@@ -47,7 +46,7 @@ def level(flag: str | None, environ: Mapping[str, str]) -> str:
     return _known(flag, "PARTWAY_LOG_LEVEL", environ, LOG_LEVELS) or "info"
 
 
-def log_format(flag: LogFormat | None, environ: Mapping[str, str]) -> LogFormat:
+def read_log_format(flag: LogFormat | None, environ: Mapping[str, str]) -> LogFormat:
     """Return how the log's lines look.
 
     Raises:
@@ -68,13 +67,13 @@ def _known(
     raise CommandError(f"{variable} {said!r} was given; it must be one of {', '.join(words)}")
 
 
-def host(flag: str | None, environ: Mapping[str, str]) -> str:
+def read_host(flag: str | None, environ: Mapping[str, str]) -> str:
     """Return the address to listen on: where a container is reached from outside (clause 1.1-2)."""
     said = _given("--host", flag, "PARTWAY_BIND_TO_HOST", environ)
     return "0.0.0.0" if said is None else said.text  # noqa: S104
 
 
-def port(flag: str | None, environ: Mapping[str, str]) -> int:
+def read_port(flag: str | None, environ: Mapping[str, str]) -> int:
     """Return the TCP port to listen on; 0 is any free one.
 
     Raises:
@@ -89,7 +88,7 @@ def port(flag: str | None, environ: Mapping[str, str]) -> int:
     raise CommandError(f"{source} {text!r} was given; it must be a whole number from 0 to 65535")
 
 
-def model_dir(flag: str | None, environ: Mapping[str, str]) -> Path:
+def read_model_dir(flag: str | None, environ: Mapping[str, str]) -> Path:
     """Return the folder that the model loads from.
 
     Raises:
@@ -104,7 +103,7 @@ def model_dir(flag: str | None, environ: Mapping[str, str]) -> Path:
     return Path(text)
 
 
-def show_errors(*, flag: bool, environ: Mapping[str, str]) -> bool:
+def read_show_errors(*, flag: bool, environ: Mapping[str, str]) -> bool:
     """Return whether clients are shown what a model raised.
 
     Raises:
@@ -116,7 +115,9 @@ def show_errors(*, flag: bool, environ: Mapping[str, str]) -> bool:
     return _known(None, "PARTWAY_SHOW_ERRORS", environ, ("0", "1")) == "1"
 
 
-def method(flag: str | None, environ: Mapping[str, str], known: Sequence[_Word]) -> _Word | None:
+def read_method(
+    flag: str | None, environ: Mapping[str, str], known: Sequence[_Word]
+) -> _Word | None:
     """Return the method of a scikit-learn model that is called; None where none is given.
 
     Raises:
@@ -130,7 +131,7 @@ def method(flag: str | None, environ: Mapping[str, str], known: Sequence[_Word])
     return found
 
 
-def finish_timeout(flag: str | None, environ: Mapping[str, str]) -> float:
+def read_finish_timeout(flag: str | None, environ: Mapping[str, str]) -> float:
     """Return how long a stream's model may be silent at its end, in seconds (clause 1.5-12).
 
     Raises:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
-from partway.container.cli.errors import CommandError
+from partway.container.cli import CommandError
 from partway.container.model import Model
 from partway.container.models import MODELS
 from partway.log_lines import LogLine
