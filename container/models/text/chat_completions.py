@@ -9,7 +9,7 @@ import json
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from partway.container.models.text.asks import (
+from partway.container.models.text.generation_request import (
     Ask,
     Members,
     Refused,

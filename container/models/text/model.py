@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from partway.container.errors import ModelError
 from partway.container.model import Model, Reply, Request
-from partway.container.models.text.asks import MAX_TEXT_BYTES, Ask, Sampling, too_much_text
 from partway.container.models.text.chat_completions import (
     DONE,
     EVENT_STREAM,
@@ -23,10 +22,16 @@ from partway.container.models.text.chat_completions import (
     error_event,
     invocation_of,
 )
+from partway.container.models.text.conversation_stream import ConversationStream
+from partway.container.models.text.generation_request import (
+    MAX_TEXT_BYTES,
+    Ask,
+    Sampling,
+    too_much_text,
+)
 from partway.container.models.text.prompts import Conversation, Prompts
 from partway.container.models.text.replies import TextReply
 from partway.container.models.text.settings import Sample, TextSettings
-from partway.container.models.text.talk import Talk
 from partway.container.stream import Stream
 from partway.container.workers import Threads
 
@@ -102,7 +107,7 @@ class Text(Model):
 
     async def stream(self, stream: Stream) -> None:
         """Talk: each message is a request, and is answered by one."""
-        await Talk(self.begin, stream, self._settings.queued).run()
+        await ConversationStream(self.begin, stream, self._settings.queued).run()
 
     async def invoke(self, request: Request) -> Reply:
         """Answer one request: text as it is generated, or a chat completion."""

@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from partway.container.models.text.asks import MAX_TEXT_BYTES, MAX_TURNS, Ask, ChatTurn, Refused
+from partway.container.models.text.generation_request import (
+    MAX_TEXT_BYTES,
+    MAX_TURNS,
+    Ask,
+    ChatTurn,
+    Refused,
+)
 
 #: What a conversation remembers, in characters; a context rarely holds more.
 MAX_REMEMBERED = 4 * MAX_TEXT_BYTES

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from partway.container.models.text.chat_completions import Usage
 from partway.container.models.text.detokenizer import Detokenizer
 from partway.container.models.text.generation import Finish, Generation
-from partway.container.models.text.stops import Stops
+from partway.container.models.text.stop_strings import Stops
 
 
 class TextReply:

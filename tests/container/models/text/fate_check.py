@@ -11,8 +11,8 @@ from transformers.generation.continuous_batching.continuous_api import Backgroun
 
 from partway.container.errors import ModelError
 from partway.container.models.text import engine as engines
-from partway.container.models.text.asks import MAX_TURNS, ChatTurn
 from partway.container.models.text.generation import Generation
+from partway.container.models.text.generation_request import MAX_TURNS, ChatTurn
 from partway.container.models.text.prompts import Prompts
 from partway.container.models.text.settings import TextSettings
 from tests.container.models.text.engine_check import GREEDY, until

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from partway.container.models.text.asks import IMPOSSIBLE, Ask, ChatTurn, Refused, Sampling
 from partway.container.models.text.chat_completions import (
     DONE,
     MAX_MODEL_CHARACTERS,
@@ -19,6 +18,13 @@ from partway.container.models.text.chat_completions import (
     error_event,
     invocation_of,
     is_chat,
+)
+from partway.container.models.text.generation_request import (
+    IMPOSSIBLE,
+    Ask,
+    ChatTurn,
+    Refused,
+    Sampling,
 )
 from partway.protocol.limits import MAX_CLOSE_REASON_BYTES
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from partway.container.models.text.asks import MAX_TURNS, Ask, ChatTurn, Refused
+from partway.container.models.text.generation_request import MAX_TURNS, Ask, ChatTurn, Refused
 from partway.container.models.text.prompts import MAX_REMEMBERED, Conversation, Prompts
 
 

@@ -52,7 +52,7 @@ def test_without_torch_it_says_what_to_install(
 ) -> None:
     for name in ("torch", "transformers"):
         monkeypatch.setitem(sys.modules, name, None)
-    for name in ("engine", "loading", "batching", "finite"):
+    for name in ("engine", "loading", "batching"):
         monkeypatch.delitem(sys.modules, f"partway.container.models.text.{name}", raising=False)
     with pytest.raises(RuntimeError, match="text needs torch and transformers, "):
         Text().load(tmp_path)

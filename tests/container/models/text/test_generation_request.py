@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from partway.container.errors import ModelError
-from partway.container.models.text.asks import (
+from partway.container.models.text.generation_request import (
     IMPOSSIBLE,
     MAX_NEW_TOKENS,
     MAX_STOP_CHARACTERS,

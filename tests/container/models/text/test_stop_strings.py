@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from partway.container.models.text.stops import Stops
+from partway.container.models.text.stop_strings import Stops
 
 #: Few letters, so that beginnings overlap.
 texts = st.text("ab", max_size=24)

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from partway.container.errors import Busy
-from partway.container.models.text.asks import Ask, Sampling, ask_of
+from partway.container.models.text.generation_request import Ask, Sampling, ask_of
 from partway.container.models.text.prompts import Conversation
 from partway.container.models.text.replies import TextReply
 from partway.container.stream import Stream
@@ -44,7 +44,7 @@ class _Request:
             self.reply.close()
 
 
-class Talk:
+class ConversationStream:
     """A conversation on a stream.
 
     1. Each request gets one text message; its fragments leave as they are sampled. The last one is

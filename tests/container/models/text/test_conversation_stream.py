@@ -8,12 +8,12 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 
 from partway.container.errors import Busy, ModelError
-from partway.container.models.text.asks import ChatTurn, Refused, Sampling
+from partway.container.models.text.conversation_stream import ConversationStream
 from partway.container.models.text.generation import Finish, Generation
+from partway.container.models.text.generation_request import ChatTurn, Refused, Sampling
 from partway.container.models.text.prompts import Conversation
 from partway.container.models.text.replies import TextReply
 from partway.container.models.text.settings import Sample
-from partway.container.models.text.talk import Talk
 from partway.protocol.parts import CompletionState, DataType, PayloadPart
 from tests.container.wire import PATIENCE
 
@@ -40,9 +40,9 @@ class Scene:
         self.sent: list[PayloadPart] = []
         self.hold: asyncio.Event | None = None  # while set and not over, no reply begins
         self._news = asyncio.Condition()
-        self.talk = asyncio.create_task(Talk(self._begin, self, queued).run())
+        self.talk = asyncio.create_task(ConversationStream(self._begin, self, queued).run())
 
-    # What Talk uses of a stream and of a model.
+    # What ConversationStream uses of a stream and of a model.
 
     async def messages(self) -> AsyncIterator[str]:
         while (message := await self._messages.get()) is not None:
