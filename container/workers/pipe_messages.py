@@ -1,6 +1,6 @@
-"""What goes through the pipe between this process and a worker process.
+"""Messages through the pipe between this process and a worker process.
 
-Each message is one byte of kind and a body. What a body holds is pickled where the table says so.
+Each message is one byte of kind and a body. A body is pickled where the table says so.
 """
 
 from __future__ import annotations

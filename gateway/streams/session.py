@@ -293,7 +293,7 @@ class Session:
 
     def _await_silence(self) -> None:
         """Wait for the container to be silent (clause 1.5-12)."""
-        # What has been answered has perhaps been followed by silence for long enough.
+        # A whole answer may have been followed by silence for long enough already.
         waits = self.policy.input_end == "drain" or not self._answer_whole
         since = self._clock.time() if waits else self._heard_at
         self._silence.begin(self._patience().seconds, since, once_taken=True)

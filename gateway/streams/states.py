@@ -1,4 +1,4 @@
-"""The life of a stream, as a table: its states, what happens in them, what follows and is done."""
+"""The life of a stream, as a table: states and events, what follows, and what is done."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class SessionState(StrEnum):
 
 
 class SessionEvent(StrEnum):
-    """What happens to a stream: by a leg, by a timer, or by the gateway."""
+    """An event in the life of a stream: from a leg, from a timer, or from the gateway."""
 
     PART_FROM_CLIENT = "a part from the client"
     INPUT_ENDED_CLOSE_NOW = "the input ended, Close at once"
@@ -48,7 +48,7 @@ class SessionEvent(StrEnum):
 
 
 class SessionAction(Enum):
-    """What a session does when something happens."""
+    """A session's part in an event."""
 
     NOTHING = auto()
     #: Hand the part to the other leg.

@@ -1,4 +1,4 @@
-"""What one request wants generated: plain text, or JSON that says more.
+"""A request for generated text: plain text, or JSON that says more.
 
 What cannot be honoured is refused by name: a client that asks for a seed, and gets an answer drawn
 without it, would trust a result that it cannot have again.

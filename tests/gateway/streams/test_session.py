@@ -868,7 +868,7 @@ EVENTS: dict[SessionEvent, Input] = {
     SessionEvent.GATEWAY_FAILED: gateway_fails,
 }
 
-#: What legs are asked for by an action.
+#: The calls that both legs get, by action.
 ASKED = {
     SessionAction.NOTHING: [],
     SessionAction.RELAY: ["send"],
