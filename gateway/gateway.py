@@ -54,7 +54,7 @@ from partway.gateway.streams.registry import Streams
 from partway.gateway.timing.clock import LoopClock
 
 if TYPE_CHECKING:
-    from partway.gateway.admin.admin_socket import AdministeredFleet, AnswerOfDeployments
+    from partway.gateway.admin.operations import AdministeredFleet, AnswerOfDeployments
     from partway.gateway.storage.data_directory import DataDirectory
 
 log = logging.getLogger("partway.gateway")

@@ -78,7 +78,7 @@ from partway.gateway.timing.clock import LoopClock
 from partway.gateway.fleet.fleet import Fleet
 from partway.gateway.fleet.provisions import Provisions
 from partway.gateway.fleet.routing.router import Router
-from partway.gateway.admin.admin_socket import AdminSocket
+from partway.gateway.admin.operations import AdminSocket
 from partway.gateway.streams.bidirectional import BidirectionalStream
 from partway.gateway.http.dispatcher import Dispatcher
 from partway.gateway.http.http1.server import Http1Server

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from partway.documentation import page
 from partway.gateway.access.authentication import AuthenticatorError
-from partway.gateway.admin.admin_socket import AdminSocket
+from partway.gateway.admin.operations import AdminSocket
 from partway.gateway.cli import COMMANDS
 from partway.gateway.cli.missing_folders import tell_missing_folders
 from partway.gateway.cli.process import (

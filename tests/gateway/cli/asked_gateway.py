@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-from partway.gateway.admin.admin_socket import AdminSocket
+from partway.gateway.admin.operations import AdminSocket
 from partway.gateway.apis.control.admin_deployments import answer_of_deployments
 from partway.gateway.storage.data_directory import DataDirectory
 from partway.gateway.storage.store.memory import MemoryStore

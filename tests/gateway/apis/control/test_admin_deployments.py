@@ -11,7 +11,7 @@ import pytest
 from partway.gateway.apis.control.errors import ValidationException
 from partway.gateway.apis.control.limits import MAX_CONTROL_BODY
 from partway.gateway.apis.control.operator_models import OperatorCommand
-from tests.gateway.admin.test_admin_socket import Asked
+from tests.gateway.admin.test_operations import Asked
 from tests.gateway.apis.control.fake_deployments import said
 from tests.gateway.fleet.processes import eventually
 

@@ -1,4 +1,4 @@
-"""partway.gateway.admin.admin_socket: what a user's commands ask over the socket, and who may."""
+"""partway.gateway.admin.operations: what a user's commands ask over the socket, and who may."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from types import SimpleNamespace
 import aiohttp
 import pytest
 
-from partway.gateway.admin import admin_socket as admin
-from partway.gateway.admin.admin_socket import AdminSocket
+from partway.gateway.admin import operations as admin
+from partway.gateway.admin.operations import AdminSocket
 from partway.gateway.apis.control.admin_deployments import answer_of_deployments
 from partway.gateway.fleet.output.log_files import PrintedFiles
 from partway.gateway.fleet.status import EndpointState
