@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 
 class DataType(enum.Enum):
@@ -52,6 +52,16 @@ class ModelStreamError:
 
     code: str
     message: str
+
+
+#: Codes of a fault of the client's (clause 1.5-10).
+INPUT_STREAM_ERROR: Final = "InputStreamError"
+INVALID_SIGNATURE: Final = "InvalidSignature"
+
+#: Codes of ``InvokeEndpointWithResponseStream``: the model was not done in time, or its connection
+#: broke.
+TIME_EXCEEDED: Final = "ModelInvocationTimeExceeded"
+STREAM_BROKEN: Final = "StreamBroken"
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,14 @@ import enum
 from dataclasses import dataclass
 from typing import Literal
 
-from partway.protocol.event_stream.part_headers import INPUT_STREAM_ERROR
-from partway.protocol.event_stream.responses import STREAM_BROKEN, TIME_EXCEEDED
-from partway.protocol.parts import InternalStreamFailure, ModelStreamError, StreamError
+from partway.protocol.parts import (
+    INPUT_STREAM_ERROR,
+    STREAM_BROKEN,
+    TIME_EXCEEDED,
+    InternalStreamFailure,
+    ModelStreamError,
+    StreamError,
+)
 from partway.protocol.websocket.close_codes import (
     ABNORMAL,
     GOING_AWAY,

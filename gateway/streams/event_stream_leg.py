@@ -8,11 +8,11 @@ from partway.gateway.streams.ends import Cause, ClientFault, Ending
 from partway.gateway.streams.legs import ClientLeg, LegOwner
 from partway.gateway.timing.clock import Clock
 from partway.gateway.timing.peer_watch import PingWatch
-from partway.protocol.event_stream.part_headers import INVALID_SIGNATURE, EventFault
+from partway.protocol.event_stream.part_headers import EventFault
 from partway.protocol.event_stream.reader import Check, RequestEvents
 from partway.protocol.event_stream.writer import encode_error, encode_part
 from partway.protocol.limits import LINGER_TIMEOUT
-from partway.protocol.parts import InputEnd, InternalStreamFailure, PayloadPart
+from partway.protocol.parts import INVALID_SIGNATURE, InputEnd, InternalStreamFailure, PayloadPart
 
 #: Ends of which the client hears nothing, since it is the client that ended the stream.
 _GONE = frozenset(

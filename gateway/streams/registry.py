@@ -19,7 +19,7 @@ from partway.gateway.timing.many_timers import ManyTimers
 from partway.log_lines import LogLine
 from partway.protocol.draining import Departures
 from partway.protocol.errors import ServiceUnavailable
-from partway.protocol.event_stream.part_headers import INVALID_SIGNATURE
+from partway.protocol.parts import INVALID_SIGNATURE
 
 log = logging.getLogger("partway.gateway")
 stream_log = logging.getLogger("partway.stream")

@@ -9,10 +9,12 @@ import struct
 from typing import Final, TypeVar
 
 from partway.protocol.event_stream.headers import Header, decode_headers
-from partway.protocol.parts import CompletionState, DataType
-
-INPUT_STREAM_ERROR: Final = "InputStreamError"
-INVALID_SIGNATURE: Final = "InvalidSignature"
+from partway.protocol.parts import (
+    INPUT_STREAM_ERROR,
+    INVALID_SIGNATURE,
+    CompletionState,
+    DataType,
+)
 
 _T = TypeVar("_T")
 Kind = tuple[DataType, CompletionState]

@@ -18,8 +18,6 @@ from zlib import crc32
 
 from partway.protocol.event_stream.headers import EventStreamError, Header, decode_headers
 from partway.protocol.event_stream.part_headers import (
-    INPUT_STREAM_ERROR,
-    INVALID_SIGNATURE,
     EventFault,
     Kind,
     part_kind,
@@ -31,7 +29,7 @@ from partway.protocol.limits import (
     MAX_EVENT_HEADERS_BYTES,
     signed_event_bytes,
 )
-from partway.protocol.parts import InputEnd, PayloadPart
+from partway.protocol.parts import INPUT_STREAM_ERROR, INVALID_SIGNATURE, InputEnd, PayloadPart
 
 #: What says whether a signed event is genuine: its ``:date`` in ms since 1970 (any 64-bit number),
 #: its ``:chunk-signature`` (32 bytes) and its payload → why it is refused, or None.

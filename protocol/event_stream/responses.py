@@ -19,10 +19,6 @@ from partway.protocol.parts import (
     StreamError,
 )
 
-#: Error codes of a ``ModelStreamError``: the model was not done in time, or its connection broke.
-TIME_EXCEEDED: Final = "ModelInvocationTimeExceeded"
-STREAM_BROKEN: Final = "StreamBroken"
-
 _HEADERS: Final = part_headers()
 
 #: Lengths of chunks whose heads are remembered: tokens have few, and a head takes longer than they.

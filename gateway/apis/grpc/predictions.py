@@ -38,12 +38,11 @@ from partway.gateway.http.routes import Route
 from partway.gateway.operations.asking import Invoked
 from partway.gateway.streams.response_relay import AnswerForm
 from partway.protocol.errors import InputValidationError
-from partway.protocol.event_stream.part_headers import INVALID_SIGNATURE
 from partway.protocol.grpc.messages import framed
 from partway.protocol.grpc.metadata import HEAD, Code, status
 from partway.protocol.grpc.values import json_of, values_of
 from partway.protocol.limits import GRPC_CHUNK_BYTES, KIB, MAX_ENDPOINT_NAME
-from partway.protocol.parts import ModelStreamError, StreamError
+from partway.protocol.parts import INVALID_SIGNATURE, ModelStreamError, StreamError
 from partway.protocol.prediction.bodies import PredictionFault
 from partway.protocol.prediction.http_body import HttpBody
 from partway.protocol.prediction.work_cost import message_cost

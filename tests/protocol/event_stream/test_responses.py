@@ -6,9 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from partway.protocol.event_stream.responses import STREAM_BROKEN, TIME_EXCEEDED, encode_chunk
+from partway.protocol.event_stream.responses import encode_chunk
 from partway.protocol.event_stream.writer import encode_error
-from partway.protocol.parts import InternalStreamFailure, ModelStreamError
+from partway.protocol.parts import (
+    STREAM_BROKEN,
+    TIME_EXCEEDED,
+    InternalStreamFailure,
+    ModelStreamError,
+)
 from tests import event_factory as raw
 from tests.boto_events import BotoEvents, EventStreamError
 
