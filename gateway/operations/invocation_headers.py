@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 from multidict import istr
 
+from partway.gateway.operations.asked import TARGET_CONTAINER, TARGET_VARIANT
 from partway.protocol.errors import InputValidationError
 from partway.protocol.http.content_codings import CONTENT_ENCODING
 from partway.protocol.limits import is_name
@@ -20,8 +21,6 @@ from partway.protocol.limits import is_name
 #: Looked up for each request: an istr is found among headers in a quarter of a text's time.
 CUSTOM_ATTRIBUTES: Final = istr("X-Amzn-SageMaker-Custom-Attributes")
 TARGET_MODEL: Final = istr("X-Amzn-SageMaker-Target-Model")
-TARGET_VARIANT: Final = istr("X-Amzn-SageMaker-Target-Variant")
-TARGET_CONTAINER: Final = istr("X-Amzn-SageMaker-Target-Container-Hostname")
 INFERENCE_ID: Final = istr("X-Amzn-SageMaker-Inference-Id")
 EXPLANATIONS: Final = istr("X-Amzn-SageMaker-Enable-Explanations")
 INFERENCE_COMPONENT: Final = istr("X-Amzn-SageMaker-Inference-Component")

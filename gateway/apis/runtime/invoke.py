@@ -12,6 +12,7 @@ from partway.gateway.http.error_dialects import aws_runtime
 from partway.gateway.http.exchange import Exchange
 from partway.gateway.http.request_payloads import StreamedPayload
 from partway.gateway.http.routes import Route
+from partway.gateway.operations.asked import TARGET_VARIANT
 from partway.gateway.operations.asking import Invoked
 from partway.gateway.operations.container_failures import answer_too_large
 from partway.gateway.operations.invocation_headers import (
@@ -23,7 +24,6 @@ from partway.gateway.operations.invocation_headers import (
     NEW_SESSION,
     NO_PAGE,
     SESSION,
-    TARGET_VARIANT,
     begun_session,
     handed_back,
     is_session,

@@ -17,6 +17,7 @@ from partway.gateway.http.error_dialects import aws_runtime
 from partway.gateway.http.exchange import Exchange
 from partway.gateway.http.request_payloads import StreamedPayload
 from partway.gateway.http.routes import Route
+from partway.gateway.operations.asked import TARGET_VARIANT
 from partway.gateway.operations.asking import Invoked
 from partway.gateway.operations.invocation_headers import (
     ACCEPT,
@@ -31,7 +32,6 @@ from partway.gateway.operations.invocation_headers import (
     PAYLOAD_TYPE,
     SESSION,
     TARGET_MODEL,
-    TARGET_VARIANT,
     handed_back,
     passed_on,
 )

@@ -8,12 +8,13 @@ from multidict import CIMultiDict
 from partway.gateway.operations.asked import (
     PATH_HEADER,
     QUERY_HEADER,
+    TARGET_CONTAINER,
+    TARGET_VARIANT,
     Asked,
     asked_by_headers,
     check_names,
     container_target,
 )
-from partway.gateway.operations.invocation_headers import TARGET_CONTAINER, TARGET_VARIANT
 from partway.protocol.errors import InputValidationError
 
 DEFAULT = "/invocations-bidirectional-stream"

@@ -1,4 +1,4 @@
-"""partway.gateway.operations.containers_asked: several containers of an instance, by real bytes."""
+"""partway.gateway.operations: containers_asked and serial_containers, by real bytes."""
 
 from __future__ import annotations
 
