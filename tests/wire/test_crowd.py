@@ -179,7 +179,7 @@ async def test_unfinished_heads_of_one_address_are_bounded_together(gateway_for,
 
 
 async def test_health_is_answered_over_http2_when_all_streams_are_taken(gateway_for, monkeypatch):
-    monkeypatch.setattr("partway.gateway.http.http2.lifetime.HTTP2_MAX_STREAMS_IN_ALL", 2)
+    monkeypatch.setattr("partway.gateway.http.http2.connections.HTTP2_MAX_STREAMS_IN_ALL", 2)
     gateway = await gateway_for(trusted_proxies={"127.0.0.1"})
     async with await RawHttp2Client.connect(gateway.port) as client:
         client.start_reading()
@@ -193,7 +193,7 @@ async def test_health_is_answered_over_http2_when_all_streams_are_taken(gateway_
 
 
 async def test_one_address_has_half_of_the_http2_streams(gateway_for, monkeypatch):
-    monkeypatch.setattr("partway.gateway.http.http2.lifetime.HTTP2_MAX_STREAMS_IN_ALL", 4)
+    monkeypatch.setattr("partway.gateway.http.http2.connections.HTTP2_MAX_STREAMS_IN_ALL", 4)
     gateway = await gateway_for()
     async with await RawHttp2Client.connect(gateway.port) as client:
         client.start_reading()

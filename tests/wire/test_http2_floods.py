@@ -426,7 +426,7 @@ async def test_streams_that_are_opened_and_left_end_by_themselves(gateway_for):
 
 
 async def test_streams_of_all_connections_together_are_bounded(gateway_for, monkeypatch):
-    monkeypatch.setattr("partway.gateway.http.http2.lifetime.HTTP2_MAX_STREAMS_IN_ALL", 3)
+    monkeypatch.setattr("partway.gateway.http.http2.connections.HTTP2_MAX_STREAMS_IN_ALL", 3)
     gateway = await gateway_for(trusted_proxies={"127.0.0.1"})  # it may have all of them
     good, _ = await attack_on(gateway)
     other, _ = await attack_on(gateway)

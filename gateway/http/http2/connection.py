@@ -16,8 +16,9 @@ from h2.events import DataReceived
 from h2.exceptions import ProtocolError
 
 from partway.gateway.http.connection_admission import Visitor, uncounted
+from partway.gateway.http.http2.connections import Connections
 from partway.gateway.http.http2.library import ServerLibrary, server_library, settings_frame
-from partway.gateway.http.http2.lifetime import Connections, Http2Lifetime
+from partway.gateway.http.http2.lifetime import Http2Lifetime
 from partway.gateway.http.http2.sending import Http2Sender, Outlet
 from partway.gateway.http.http2.stream import Http2Stream
 from partway.gateway.http.http2.streams import Http2Streams

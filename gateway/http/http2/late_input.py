@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from partway.gateway.http.http2.lifetime import Connections
+from partway.gateway.http.http2.connections import Connections
 from partway.gateway.limits import (
     HTTP2_LATE_BYTES,
     HTTP2_LATE_QUIET,

@@ -6,8 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 from partway.gateway.http.connection_admission import Visitor
-from partway.gateway.http.http2.connection import Http2Connection
-from partway.gateway.http.http2.lifetime import Connections, Dispatch, InReserve
+from partway.gateway.http.http2.connections import Connections, Dispatch, InReserve
 from partway.protocol.limits import HTTP2_MAX_STREAMS
 
 
@@ -32,6 +31,10 @@ class Http2Server:
 
     def protocol(self, visitor: Visitor | None = None) -> asyncio.Protocol:
         """A protocol for one connection; without a visitor nobody counts it."""
+        # Not before the first one: a gateway whose clients are all WebSockets needs no HTTP/2. The
+        # library and all that stands on it take some 20 ms, once.
+        from partway.gateway.http.http2.connection import Http2Connection
+
         return Http2Connection(self._connections, visitor)
 
     @property

@@ -22,10 +22,11 @@ from h2.exceptions import ProtocolError
 from h2.settings import SettingCodes
 
 from partway.gateway.http.duplex import Parting
+from partway.gateway.http.http2.connections import Connections
 from partway.gateway.http.http2.exchange import Http2Exchange
 from partway.gateway.http.http2.late_input import LateInput
 from partway.gateway.http.http2.library import ServerLibrary, text
-from partway.gateway.http.http2.lifetime import Connections, Http2Lifetime
+from partway.gateway.http.http2.lifetime import Http2Lifetime
 from partway.gateway.http.http2.sending import Http2Sender, Outlet
 from partway.gateway.http.http2.stream import Http2Stream
 from partway.gateway.limits import (

@@ -7,7 +7,8 @@ from hyperframe.frame import Frame, HeadersFrame, SettingsFrame
 
 from partway.gateway.http.connection_admission import uncounted
 from partway.gateway.http.exchange import Exchange
-from partway.gateway.http.http2.lifetime import Connections, Http2Lifetime
+from partway.gateway.http.http2.connections import Connections
+from partway.gateway.http.http2.lifetime import Http2Lifetime
 from partway.gateway.http.http2.sending import Outlet
 from partway.protocol import limits
 from tests.gateway.http.http2.gated import GateAndReader

@@ -20,7 +20,7 @@ from hyperframe.frame import (
 
 from partway.gateway.http.connection_admission import uncounted
 from partway.gateway.http.http2.connection import Http2Connection
-from partway.gateway.http.http2.lifetime import Connections
+from partway.gateway.http.http2.connections import Connections
 from partway.gateway.http.unauthenticated_clients import Account
 from partway.gateway.limits import HTTP2_CONNECTION_WINDOW, HTTP2_OPENING_WINDOW
 from partway.protocol import limits

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from partway.gateway.http.http2.connections import Connections
 from partway.gateway.http.http2.late_input import LateInput
-from partway.gateway.http.http2.lifetime import Connections
 from partway.gateway.limits import (
     HTTP2_LATE_BYTES,
     HTTP2_LATE_QUIET,

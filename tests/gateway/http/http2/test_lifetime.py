@@ -86,7 +86,7 @@ async def test_a_stream_that_is_over_takes_no_place_until_its_client_ends_it(on)
 
 
 async def test_streams_of_all_connections_are_bounded_together(on, monkeypatch):
-    monkeypatch.setattr("partway.gateway.http.http2.lifetime.HTTP2_MAX_STREAMS_IN_ALL", 5)
+    monkeypatch.setattr("partway.gateway.http.http2.connections.HTTP2_MAX_STREAMS_IN_ALL", 5)
     on.siblings.streams = 4
     on.begin()
     assert on.siblings.streams == 5
