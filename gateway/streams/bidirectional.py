@@ -22,25 +22,25 @@ from partway.gateway.network.dialling import Upgraded
 from partway.gateway.operations.asked import check_names, container_target
 from partway.gateway.operations.containers_asked import container_streamed
 from partway.gateway.streams.container_leg import Dialler, WebSocketContainerLeg
-from partway.gateway.streams.event_stream_front import EventStreamFront
 from partway.gateway.streams.registry import Streams
 from partway.gateway.streams.session import Session
-from partway.gateway.streams.websocket_front import WebSocketFront
 from partway.gateway.timing.clock import LoopClock
 from partway.protocol.errors import ContainerUnreachable
 from partway.protocol.websocket.handshake import INPUT_END_HEADER, is_upgrade
 
 if TYPE_CHECKING:
+    from partway.gateway.streams.event_stream_front import EventStreamFront
+    from partway.gateway.streams.websocket_front import WebSocketFront
     from partway.protocol.signatures.event_chain import EventChain
+
+    #: How one kind of client opens a stream.
+    _Front: TypeAlias = EventStreamFront | WebSocketFront
 
 #: AWS's name of the operation, by which principals are given leave to call it.
 OPERATION = "InvokeEndpointWithBidirectionalStream"
 
 #: Clause 2.1-4: a base path may stand in front, and a client may percent-encode the name.
 PATH = re.compile(r"(?:/.*)?/endpoints/(?P<endpoint>[^/]+)/invocations-bidirectional-stream")
-
-#: How one kind of client opens a stream.
-_Front: TypeAlias = EventStreamFront | WebSocketFront
 
 
 class BidirectionalStream:
@@ -143,9 +143,14 @@ class BidirectionalStream:
         return await self._dialler(place, target, exchange.request_id)
 
     def _front(self, exchange: Exchange, chain: EventChain | None) -> _Front:
+        # Each is imported with its first client: few gateways have clients of both kinds.
         if _is_event_stream(exchange):
+            from partway.gateway.streams.event_stream_front import EventStreamFront
+
             check = None if chain is None else chain.checked_by(self._wall_clock)
             return EventStreamFront(exchange, check)
+        from partway.gateway.streams.websocket_front import WebSocketFront
+
         return WebSocketFront(exchange)
 
 
