@@ -1,6 +1,4 @@
-"""The admin socket: how this user's commands ask a gateway that runs.
-
-HTTP over a Unix socket of the data directory, for the user whose gateway it is:
+"""The operations of the admin socket, by which this user's commands ask a gateway that runs.
 
 - ``GET /endpoints``: how the fleet is, as JSON;
 - ``POST /endpoints/NAME/restart``: new instances in the place of those that are there;
@@ -15,34 +13,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import socket
-import struct
 from collections.abc import Awaitable, Callable, Iterable
-from contextlib import suppress
 from pathlib import Path
-from typing import Final, Protocol, cast
+from typing import Final, Protocol
 from urllib.parse import parse_qsl, unquote
 
 from partway.gateway.fleet.endpoint import check_name
 from partway.gateway.fleet.states import OVER
 from partway.gateway.fleet.status import EndpointStatus
 from partway.gateway.fleet.status_json import to_json
-from partway.gateway.http.error_dialects import aws_rest_json
 from partway.gateway.http.exchange import Exchange
-from partway.gateway.http.http1.server import Http1Server
 from partway.gateway.limits import (
-    ADMIN_CLOSE_TIMEOUT,
-    MAX_ADMIN_CONNECTIONS,
     MAX_LOG_READERS,
 )
-from partway.gateway.storage.data_directory import socket_name
 from partway.gateway.storage.store.store import BackupError, StoreError
 from partway.gateway.timing.clock import Clock
-from partway.gateway.timing.deadlines import time_limit
 from partway.log_lines import LogLine
 from partway.protocol.errors import (
-    AccessDenied,
     ApiError,
     InputValidationError,
     InternalServerError,
@@ -50,8 +37,6 @@ from partway.protocol.errors import (
     ServiceUnavailable,
 )
 from partway.protocol.http.head_limits import check_head
-from partway.protocol.http1.response import response_head
-from partway.protocol.limits import STALL_TIMEOUT
 
 log = logging.getLogger("partway.admin")
 
@@ -83,29 +68,26 @@ class AdministeredFleet(Protocol):
         """
 
 
-class AdminSocket:
-    """The socket, from :meth:`start` to :meth:`aclose`.
+class AdminOperations:
+    """Answers what is asked over the socket, until :meth:`aclose`.
 
     Args:
-        path: the socket's, in a data directory that this process owns.
         fleet: what is asked.
         deployments: answers a request for the deployment of an endpoint, which it is given by
             name; None where the API ``control`` is switched off.
         logs: the folder of what the fleet's instances print.
         backup: returns all of the store as the bytes of a file; None where that API is off.
-        clock: measures how often a log that is followed is looked at, and the end.
+        clock: measures how often a log that is followed is looked at.
     """
 
     def __init__(
         self,
-        path: Path,
         fleet: AdministeredFleet,
         deployments: AnswerOfDeployments | None,
         logs: Path,
         backup: Callable[[], Awaitable[bytes]] | None,
         clock: Clock,
     ) -> None:
-        self._path = path
         self._fleet = fleet
         self._deployments = deployments
         self._logs = logs
@@ -115,69 +97,17 @@ class AdminSocket:
         self._closing = asyncio.Event()
         self._readers = 0
         self._restarts: dict[str, asyncio.Task[None]] = {}
-        self._http = Http1Server(self._answer, taken_within=STALL_TIMEOUT)
-        self._listening: asyncio.Server | None = None
-
-    async def start(self) -> None:
-        """Listen, unless it listens already.
-
-        Raises:
-            OSError: the socket cannot be made.
-        """
-        if self._listening is not None:
-            return
-        # What is left of a gateway that was killed: nobody else owns the directory now.
-        self._path.unlink(missing_ok=True)
-        listener = socket.socket(socket.AF_UNIX)
-        try:
-            with socket_name(self._path) as name:
-                listener.bind(name)
-            # Until here the mode is the umask's, and who connects is looked at all the same.
-            self._path.chmod(0o600)
-            loop = asyncio.get_running_loop()
-            self._listening = await loop.create_unix_server(self._connection, sock=listener)
-        except BaseException:
-            listener.close()
-            raise
 
     async def aclose(self) -> None:
         """End: logs that are followed are read to their end once more, restarts are broken off."""
         self._closing.set()
-        if self._listening is not None:
-            self._listening.close()
-            self._path.unlink(missing_ok=True)
         for restart in self._restarts.values():
             restart.cancel()
         if self._restarts:
             await asyncio.wait(self._restarts.values())
-        await self._http.shutdown(ADMIN_CLOSE_TIMEOUT)
-        if self._listening is not None:
-            with suppress(TimeoutError):
-                async with time_limit(self._clock, ADMIN_CLOSE_TIMEOUT):
-                    await self._listening.wait_closed()
 
-    def _connection(self) -> asyncio.Protocol:
-        return _Arrival(self)
-
-    def admitted(self, connection: socket.socket | None) -> asyncio.Protocol:
-        """Say who speaks on a connection that has been accepted.
-
-        Raises:
-            AccessDenied: it is another user's.
-            ServiceUnavailable: there are as many as there may be, or the gateway stops.
-        """
-        _check_user(connection)
-        # One that was just being accepted comes after the socket's end.
-        if self._closing.is_set() or self._http.open_connections >= MAX_ADMIN_CONNECTIONS:
-            raise ServiceUnavailable(
-                f"{MAX_ADMIN_CONNECTIONS} connections with the admin socket are open; try again "
-                "when one has ended"
-            )
-        return self._http.protocol()
-
-    # --- What is asked ---------------------------------------------------------------------------
-
-    async def _answer(self, exchange: Exchange) -> None:
+    async def __call__(self, exchange: Exchange) -> None:
+        """Answer a request; a fault is logged and answered with 500."""
         try:
             check_head(exchange)
             await self._operate(exchange)
@@ -310,27 +240,6 @@ class AdminSocket:
             await lines.aclose()
 
 
-class _Arrival(asyncio.Protocol):
-    """A connection that was accepted: it is handed on, or told why not and closed."""
-
-    def __init__(self, admin: AdminSocket) -> None:
-        self._admin = admin
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # Not checked with isinstance: uvloop's transports derive from no class of asyncio's.
-        accepted = cast("asyncio.Transport", transport)
-        try:
-            protocol = self._admin.admitted(accepted.get_extra_info("socket"))
-        except ApiError as error:
-            status, headers, body = aws_rest_json(error)
-            length = f"Content-Length: {len(body)}\r\n"
-            accepted.write(response_head("1.1", status, headers, length, keeps=False) + body)
-            accepted.close()
-        else:
-            accepted.set_protocol(protocol)
-            protocol.connection_made(accepted)
-
-
 def _refuse(exchange: Exchange, error: ApiError) -> None:
     """Answer with an error, unless an answer has begun: that is broken off."""
     if exchange.answered:
@@ -344,23 +253,6 @@ def _control_is_off(commands: str) -> ServiceUnavailable:
         f"the API 'control' is switched off in this gateway, and {commands} cannot work without "
         "it; the gateway's setting apis must name it"
     )
-
-
-def _check_user(connection: socket.socket | None) -> None:
-    """Refuse whoever is neither this process's user nor root.
-
-    Where the system does not say who has connected, the socket's mode alone keeps others out.
-
-    Raises:
-        AccessDenied: it is somebody else.
-    """
-    if connection is None or not hasattr(socket, "SO_PEERCRED"):
-        return
-    credentials = struct.Struct("3i")  # process, user, group: struct ucred of unix(7)
-    data = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, credentials.size)
-    _, user, _ = credentials.unpack(data)
-    if user not in (0, os.geteuid()):
-        raise AccessDenied("the admin socket is for the gateway's own user")
 
 
 def _instances(endpoints: Iterable[EndpointStatus], name: str) -> dict[str, bool] | None:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from partway.documentation import page
 from partway.gateway.access.authentication import AuthenticatorError
-from partway.gateway.admin.operations import AdminSocket
+from partway.gateway.admin.admin_socket import AdminSocket
 from partway.gateway.cli import COMMANDS
 from partway.gateway.cli.missing_folders import tell_missing_folders
 from partway.gateway.cli.process import (
@@ -63,6 +63,7 @@ from partway.log_lines import LogLine, say_failure, say_listening, start_logging
 log = logging.getLogger("partway.serve")
 
 if TYPE_CHECKING:
+    from partway.gateway.admin.operations import AdminOperations
     from partway.gateway.cli.serve_intermediaries import Intermediaries
     from partway.gateway.cli.serve_tls import Tls
 
@@ -229,10 +230,8 @@ async def _serve(
     async with AsyncExitStack() as up:
         admin = None
         if data is not None:
-            admin = AdminSocket(
-                *(data.socket, gateway.endpoints, gateway.answer_deployments, data.logs),
-                *(gateway.store.backup if uses_store(loaded) else None, LoopClock()),
-            )
+            operations = partial(_admin_operations, gateway, data.logs)
+            admin = AdminSocket(data.socket, operations, LoopClock())
             up.push_async_callback(admin.aclose)
         up.push_async_callback(gateway.drain)
         up.push_async_callback(reloading.stop)
@@ -278,6 +277,13 @@ async def _serve(
             each.cancel()
         await asyncio.wait(telling)
     return 0
+
+
+def _admin_operations(gateway: Gateway, logs: Path) -> AdminOperations:
+    from partway.gateway.admin.operations import AdminOperations  # for the first who asks
+
+    backup = gateway.store.backup if uses_store(gateway.settings) else None
+    return AdminOperations(gateway.endpoints, gateway.answer_deployments, logs, backup, LoopClock())
 
 
 def _urls(listening: Listening) -> list[str]:

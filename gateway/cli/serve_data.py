@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from partway.gateway.admin.operations import AdminSocket
+from partway.gateway.admin.admin_socket import AdminSocket
 from partway.gateway.apis.control import manifest as control
 from partway.gateway.settings.settings import Settings
 from partway.gateway.storage.data_directory import (

@@ -1,96 +1,30 @@
-"""partway.gateway.admin.operations: what a user's commands ask over the socket, and who may."""
+"""partway.gateway.admin.operations: what a user's commands ask over the socket."""
 
 from __future__ import annotations
 
 import asyncio
-import json
 import os
-import stat
-import struct
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from functools import partial
-from pathlib import Path
-from types import SimpleNamespace
 
 import aiohttp
 import pytest
 
+from partway.gateway.admin import admin_socket
 from partway.gateway.admin import operations as admin
-from partway.gateway.admin.operations import AdminSocket
-from partway.gateway.apis.control.admin_deployments import answer_of_deployments
+from partway.gateway.admin.operations import AdminOperations
 from partway.gateway.fleet.output.log_files import PrintedFiles
 from partway.gateway.fleet.status import EndpointState
 from partway.gateway.fleet.status_json import from_json
 from partway.gateway.limits import LOG_FOLLOW_INTERVAL
-from partway.gateway.storage.data_directory import socket_name
-from partway.gateway.storage.store.memory import MemoryStore
 from partway.gateway.storage.store.store import StoreError
-from partway.protocol.errors import AccessDenied, ServiceUnavailable
+from partway.protocol.errors import ServiceUnavailable
 from partway.protocol.limits import STALL_TIMEOUT
-from tests.gateway.apis.control.fake_deployments import FakeDeployments
-from tests.gateway.fake_fleet import FakeFleet
+from tests.gateway.admin.admin_client import ID, Asked, asked
 from tests.gateway.fleet.processes import eventually, soon
 from tests.gateway.fleet.statuses import a_variant, an_endpoint, an_instance
-from tests.gateway.streams.fakes import FakeClock
 
-ID = "echo-AllTraffic-1a2b3c"
+__all__ = ["asked"]
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
-
-
-class Asked:
-    """A socket whose fleet a test turns, and a client of it."""
-
-    def __init__(self, folder: Path) -> None:
-        self.fleet = FakeFleet()
-        self.deployments = FakeDeployments()
-        self.clock = FakeClock()
-        self.logs = folder / "logs"
-        self.logs.mkdir(exist_ok=True)
-        self.path = folder / "admin.sock"
-        self.backed_up: bytes | Exception = b"a file"
-        self.may_back_up = asyncio.Event()
-        self.may_back_up.set()
-        self.socket = AdminSocket(
-            *(self.path, self.fleet, partial(answer_of_deployments, self.deployments)),
-            *(self.logs, self.backup, self.clock),
-        )
-        self.session: aiohttp.ClientSession
-
-    @asynccontextmanager
-    async def running(self) -> AsyncIterator[Asked]:
-        await self.socket.start()
-        with socket_name(self.path) as name:
-            connector = aiohttp.UnixConnector(name)
-            async with aiohttp.ClientSession("http://localhost", connector=connector) as session:
-                self.session = session
-                yield self
-                await self.socket.aclose()
-
-    async def backup(self) -> bytes:
-        await self.may_back_up.wait()
-        if isinstance(self.backed_up, Exception):
-            raise self.backed_up
-        return self.backed_up
-
-    async def ask(self, method: str, path: str) -> tuple[int, str]:
-        async with self.session.request(method, path) as answer:
-            return answer.status, await answer.text()
-
-    async def refused(self, method: str, path: str) -> tuple[int, str]:
-        status, text = await self.ask(method, path)
-        return status, json.loads(text)["Message"]
-
-    def written(self, data: bytes, instance: str = ID) -> None:
-        with (self.logs / f"{instance}.log").open("ab") as file:
-            file.write(data)
-
-
-@pytest.fixture
-async def asked(tmp_path, no_leaks) -> AsyncIterator[Asked]:
-    async with Asked(tmp_path).running() as asked:
-        yield asked
 
 
 # --- Endpoints -----------------------------------------------------------------------------------
@@ -241,7 +175,7 @@ async def test_who_leaves_frees_a_place(asked, monkeypatch):
             assert (status, said) == (503, "1 logs are being read; try again when one has ended")
             assert (await asked.ask("GET", "/endpoints"))[0] == 200
             answer.close()
-        await eventually(lambda: not asked.socket._readers)
+        await eventually(lambda: not asked.operations._readers)
 
 
 async def test_who_takes_nothing_holds_up_nobody_and_is_let_go(asked):
@@ -252,87 +186,21 @@ async def test_who_takes_nothing_holds_up_nobody_and_is_let_go(asked):
         await answer.content.readline()
         assert (await asked.ask("GET", "/endpoints"))[0] == 200
         assert await asked.ask("GET", "/endpoints/echo/logs?lines=1") == (200, "x" * 99 + "\n")
-        assert asked.socket._readers == 1
-        await eventually(lambda: not asked.socket._readers)
+        assert asked.operations._readers == 1
+        await eventually(lambda: not asked.operations._readers)
         with pytest.raises(aiohttp.ClientPayloadError):
             await answer.read()
 
 
 async def test_who_takes_nothing_does_not_hold_up_the_end(asked, monkeypatch):
-    monkeypatch.setattr(admin, "ADMIN_CLOSE_TIMEOUT", 0.05)
+    monkeypatch.setattr(admin_socket, "ADMIN_CLOSE_TIMEOUT", 0.05)
     asked.written((b"x" * 99 + b"\n") * 100_000)
     async with asked.session.get("/endpoints/echo/logs?follow=1&lines=100000") as answer:
         await answer.content.readline()
         await soon(asked.socket.aclose())
-        await eventually(lambda: not asked.socket._readers)
+        await eventually(lambda: not asked.operations._readers)
         with pytest.raises(aiohttp.ClientPayloadError):
             await answer.read()
-
-
-# --- Who may ask, and how many -------------------------------------------------------------------
-
-
-async def test_the_socket_is_its_users_alone(asked):
-    assert stat.S_IMODE(asked.path.stat().st_mode) == 0o600
-    await asked.socket.aclose()
-    assert not asked.path.exists()
-
-
-@pytest.mark.parametrize(("user", "admitted"), [("own", True), (0, True), ("another", False)])
-def test_who_has_connected(user, admitted):
-    number = {"own": os.geteuid(), "another": os.geteuid() + 12345}.get(user, user)
-    peer = SimpleNamespace(getsockopt=lambda *_: struct.pack("3i", 1, number, 1))
-    if admitted:
-        admin._check_user(peer)
-    else:
-        with pytest.raises(AccessDenied, match="for the gateway's own user"):
-            admin._check_user(peer)
-
-
-async def test_somebody_else_is_answered_nothing_but_that(asked, monkeypatch):
-    def refuse(connection):
-        raise AccessDenied("not you")
-
-    monkeypatch.setattr(admin, "_check_user", refuse)
-    assert await asked.refused("GET", "/endpoints") == (403, "not you")
-    assert await asked.refused("POST", "/endpoints/echo/restart") == (403, "not you")
-    assert asked.fleet.restarted == []
-
-
-async def test_more_connections_than_there_may_be(asked, monkeypatch):
-    monkeypatch.setattr(admin, "MAX_ADMIN_CONNECTIONS", 2)
-    idle = [await asyncio.open_unix_connection(asked.path) for _ in range(2)]
-    await eventually(lambda: asked.socket._http.open_connections == 2)
-    status, said = await asked.refused("GET", "/endpoints")
-    assert status == 503
-    assert said.endswith("connections with the admin socket are open; try again when one has ended")
-    for _, writer in idle:
-        writer.close()
-        await writer.wait_closed()
-    await eventually(lambda: not asked.socket._http.open_connections)
-    assert (await asked.ask("GET", "/endpoints"))[0] == 200
-
-
-async def test_a_request_that_is_too_large(asked):
-    async with asked.session.get("/endpoints", headers={"X": "x" * 10_000}) as answer:
-        assert answer.status == 431
-
-
-async def test_in_the_place_of_one_that_was_killed(tmp_path):
-    killed = Asked(tmp_path)
-    await killed.socket.start()
-    killed.socket._listening.close()
-    async with Asked(tmp_path).running() as asked:
-        assert (await asked.ask("GET", "/endpoints"))[0] == 200
-    await killed.socket.aclose()
-
-
-async def test_a_folder_whose_path_is_too_long_for_a_socket(tmp_path):
-    folder = tmp_path / ("deep" * 30)
-    folder.mkdir()
-    async with Asked(folder).running() as asked:
-        assert asked.path.is_socket()
-        assert (await asked.ask("GET", "/endpoints"))[0] == 200
 
 
 @pytest.mark.parametrize(
@@ -345,7 +213,7 @@ async def test_a_folder_whose_path_is_too_long_for_a_socket(tmp_path):
 )
 async def test_commands_that_need_the_control_plane_say_so(tmp_path, method, path, commands):
     asked = Asked(tmp_path)
-    asked.socket = AdminSocket(*(asked.path, asked.fleet, None, asked.logs, None), asked.clock)
+    asked.operations = AdminOperations(asked.fleet, None, asked.logs, None, asked.clock)
     async with asked.running():
         status, message = await asked.refused(method, path)
     assert status == 503
@@ -353,16 +221,6 @@ async def test_commands_that_need_the_control_plane_say_so(tmp_path, method, pat
         f"the API 'control' is switched off in this gateway, and {commands} cannot work without "
         "it; the gateway's setting apis must name it"
     )
-
-
-async def test_where_no_socket_can_be(tmp_path):
-    socket = AdminSocket(
-        *(tmp_path / "nowhere" / "s", FakeFleet(), FakeDeployments(), tmp_path),
-        *(MemoryStore().backup, FakeClock()),
-    )
-    with pytest.raises(FileNotFoundError):
-        await socket.start()
-    await socket.aclose()
 
 
 @pytest.mark.parametrize("query", ["", "?follow=0&lines=1"])
@@ -401,7 +259,7 @@ async def test_a_backup_comes_whole(asked):
 async def test_one_backup_at_a_time(asked):
     asked.may_back_up.clear()
     first = asyncio.create_task(asked.ask("GET", "/store"))
-    await eventually(lambda: asked.socket._is_backing_up)
+    await eventually(lambda: asked.operations._is_backing_up)
     status, said = await asked.refused("GET", "/store")
     assert (status, said) == (503, "a backup is being written; try again when it has ended")
     asked.may_back_up.set()

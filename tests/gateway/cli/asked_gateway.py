@@ -12,7 +12,8 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-from partway.gateway.admin.operations import AdminSocket
+from partway.gateway.admin.admin_socket import AdminSocket
+from partway.gateway.admin.operations import AdminOperations
 from partway.gateway.apis.control.admin_deployments import answer_of_deployments
 from partway.gateway.storage.data_directory import DataDirectory
 from partway.gateway.storage.store.memory import MemoryStore
@@ -46,10 +47,13 @@ class AskedGateway:
     async def _serve(self) -> None:
         self.fleet, self.loop, self._ends = FakeFleet(), asyncio.get_running_loop(), asyncio.Event()
         directory = self.directory
-        admin = AdminSocket(
-            *(directory.socket, self.fleet, partial(answer_of_deployments, self.deployments)),
-            *(directory.logs, MemoryStore().backup, LoopClock()),
+        clock = LoopClock()
+        operations = AdminOperations(
+            self.fleet,
+            partial(answer_of_deployments, self.deployments),
+            *(directory.logs, MemoryStore().backup, clock),
         )
+        admin = AdminSocket(directory.socket, lambda: operations, clock)
         await admin.start()
         self._started.set()
         await self._ends.wait()
