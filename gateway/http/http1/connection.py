@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from typing import TYPE_CHECKING
 
 from partway.gateway.http.connection_admission import Visitor
-from partway.gateway.http.http1.duplex import Http1Duplex
 from partway.gateway.limits import HTTP1_STUCK_BYTES, TLS_READ_HELD
 from partway.log_lines import LogLine
 from partway.protocol.http1.answerer import Answerer
 from partway.protocol.http1.connection import RequestConnection
 from partway.protocol.http1.parser import RequestBroken
+
+if TYPE_CHECKING:
+    from partway.gateway.http.http1.duplex import Http1Duplex
 
 log = logging.getLogger("partway.http1")
 

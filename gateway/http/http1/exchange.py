@@ -11,7 +11,6 @@ from typing import Final, TypeAlias
 from partway.gateway.http.duplex import Duplex
 from partway.gateway.http.exchange import NO_HEADERS, UpgradableExchange
 from partway.gateway.http.http1.connection import Http1Connection
-from partway.gateway.http.http1.duplex import Http1Duplex
 from partway.gateway.limits import CLIENT_PINGS_UNANSWERED, HTTP2_PING_INTERVAL
 from partway.protocol.connection import FrameConnection, watch_by_tcp
 from partway.protocol.errors import ClientLeft, InputValidationError
@@ -206,6 +205,10 @@ class Http1Exchange(UpgradableExchange):
         self._protocol.write(self._head(101, headers))
 
     async def open(self, status: int, headers: Mapping[str, str]) -> Duplex:
+        from partway.gateway.http.http1.duplex import (
+            Http1Duplex,  # of chunked event streams alone
+        )
+
         protocol, request = self._protocol, self._request
         if request.broken:
             raise _broken_body()
