@@ -1,4 +1,4 @@
-"""Flags that several commands have, and the values of flags."""
+"""Flags and variables that several commands have, and the values of flags."""
 
 from __future__ import annotations
 
@@ -30,3 +30,8 @@ def add_gateway(parser: argparse.ArgumentParser) -> None:
         default=os.environ.get("PARTWAY_URL", "http://127.0.0.1:8090"),
         help="the gateway's URL, http:// or https:// (PARTWAY_URL, else http://127.0.0.1:8090)",
     )
+
+
+def region() -> str:
+    """The region that AWS's tools would take; they pass over a variable that is empty."""
+    return os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or "us-east-1"

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from partway.gateway.cli import COMMANDS
-from partway.gateway.cli.environment import region
+from partway.gateway.cli.arguments import region
 from partway.gateway.tls.errors import TlsError
 from partway.gateway.tls.local_ca import (
     LocalCa,

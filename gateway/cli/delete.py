@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 from partway.documentation import page
 from partway.gateway.cli import COMMANDS
-from partway.gateway.cli.deployment_asked import AskedDeployment
-from partway.gateway.cli.gateway_asked import GatewayNotAsked, add_data_dir, find_gateway, say_why
+from partway.gateway.cli.admin_client import GatewayNotAsked, add_data_dir, find_gateway, say_why
+from partway.gateway.cli.deployment_client import AskedDeployment
 from partway.gateway.cli.process import INTERRUPTED, interrupted_by_sigterm
 from partway.gateway.fleet.status import EndpointState
 

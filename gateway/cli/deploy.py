@@ -16,9 +16,9 @@ from rich.live import Live
 
 from partway.documentation import page
 from partway.gateway.cli import COMMANDS
-from partway.gateway.cli.deployment_asked import AskedDeployment, EndpointSaid
-from partway.gateway.cli.endpoints_shown import ChangesSeen, table
-from partway.gateway.cli.gateway_asked import GatewayNotAsked, add_data_dir, find_gateway, say_why
+from partway.gateway.cli.admin_client import GatewayNotAsked, add_data_dir, find_gateway, say_why
+from partway.gateway.cli.deployment_client import AskedDeployment, EndpointSaid
+from partway.gateway.cli.endpoint_table import ChangesSeen, table
 from partway.gateway.cli.process import INTERRUPTED, interrupted_by_sigterm
 from partway.gateway.fleet.processes.commands import command_words, unexpanded_variables
 from partway.gateway.fleet.states import InstanceState

@@ -15,8 +15,7 @@ from rich.live import Live
 
 from partway.documentation import page
 from partway.gateway.cli import COMMANDS
-from partway.gateway.cli.endpoints_shown import ChangesSeen, print_table, table
-from partway.gateway.cli.gateway_asked import (
+from partway.gateway.cli.admin_client import (
     GatewayNotAsked,
     add_data_dir,
     ask,
@@ -25,6 +24,7 @@ from partway.gateway.cli.gateway_asked import (
     say_why,
     whole,
 )
+from partway.gateway.cli.endpoint_table import ChangesSeen, print_table, table
 from partway.gateway.cli.process import INTERRUPTED, interrupted_by_sigterm
 from partway.gateway.fleet.status import EndpointStatus
 from partway.gateway.fleet.status_json import to_json

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, cast
 
 from partway.documentation import page
 from partway.gateway.cli import COMMANDS
-from partway.gateway.cli.arguments import add_gateway, seconds
-from partway.gateway.cli.environment import region
+from partway.gateway.cli.arguments import add_gateway, region, seconds
 from partway.gateway.cli.invoke_input import opened_input
 from partway.gateway.cli.invoke_output import FramePrinter, ReplyPrinter, Timing
 from partway.gateway.client import (

@@ -10,7 +10,7 @@ from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnec
 from typing import TYPE_CHECKING, Final, Self
 from urllib.parse import quote, urlsplit
 
-from partway.gateway.cli.gateway_asked import GatewayNotAsked
+from partway.gateway.cli.admin_client import GatewayNotAsked
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from partway.documentation import page
 from partway.gateway.cli import COMMANDS
-from partway.gateway.cli.gateway_asked import (
+from partway.gateway.cli.admin_client import (
     GatewayNotAsked,
     add_data_dir,
     find_data_directory,

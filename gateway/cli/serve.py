@@ -20,7 +20,6 @@ from partway.documentation import page
 from partway.gateway.access.authentication import AuthenticatorError
 from partway.gateway.admin.admin_socket import AdminSocket
 from partway.gateway.cli import COMMANDS
-from partway.gateway.cli.missing_folders import tell_missing_folders
 from partway.gateway.cli.process import (
     descriptors_of,
     raise_descriptor_limit,
@@ -33,6 +32,7 @@ from partway.gateway.cli.serve_data import (
     data_directory,
     open_admin_socket,
     opened_store,
+    tell_missing_folders,
     uses_store,
 )
 from partway.gateway.configuration.messages import SettingsError
@@ -64,7 +64,7 @@ log = logging.getLogger("partway.serve")
 
 if TYPE_CHECKING:
     from partway.gateway.admin.operations import AdminOperations
-    from partway.gateway.cli.serve_intermediaries import Intermediaries
+    from partway.gateway.cli.serve_faults import Intermediaries
     from partway.gateway.cli.serve_tls import Tls
 
     # argparse has no public name for what add_subparsers() returns.
@@ -133,7 +133,7 @@ def _between(options: argparse.Namespace, loaded: Settings) -> Intermediaries | 
     if options.faults is None and options.record is None:
         return None
     # Of the workbench, which no gateway in service waits for.
-    from partway.gateway.cli.serve_intermediaries import Intermediaries
+    from partway.gateway.cli.serve_faults import Intermediaries
 
     return Intermediaries(loaded, options.faults, options.record, payloads=not options.no_payloads)
 

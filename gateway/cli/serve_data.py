@@ -1,12 +1,12 @@
-"""The data directory of ``partway serve``: found, owned, and announced."""
+"""The data directory of ``partway serve``, and the folders that its callers may name."""
 
 from __future__ import annotations
 
 import logging
 import os
 import time
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 from partway.gateway.admin.admin_socket import AdminSocket
@@ -19,10 +19,13 @@ from partway.gateway.storage.data_directory import (
     default_data_directory,
 )
 from partway.gateway.storage.disk_refusals import is_disk_refusal
-from partway.gateway.storage.files import is_file_or_folder
+from partway.gateway.storage.file_threads import on_thread
+from partway.gateway.storage.files import is_file_or_folder, is_folder
+from partway.gateway.storage.limits import MODEL_DATA_LOOK_TIMEOUT
 from partway.gateway.storage.store.memory import MemoryStore
 from partway.gateway.storage.store.store import Store, StoreError
-from partway.gateway.timing.clock import LoopClock
+from partway.gateway.timing.clock import Clock, LoopClock
+from partway.gateway.timing.deadlines import time_limit
 from partway.log_lines import LogLine
 
 log = logging.getLogger("partway.serve")
@@ -138,3 +141,25 @@ async def announce(data: DataDirectory | None, urls: Sequence[str]) -> None:
     """
     if data is not None:
         data.announce(urls, time.time())
+
+
+# --- Folders that callers may name ---------------------------------------------------------------
+
+
+async def tell_missing_folders(loaded: Settings, clock: Clock) -> None:
+    """Log which folders are not there that callers of the API may name.
+
+    Nothing fails of it: they may be mounted later. One that nobody answers for is not told of.
+    """
+    with suppress(OSError):  # a TimeoutError is one
+        async with time_limit(clock, MODEL_DATA_LOOK_TIMEOUT):
+            for each in await on_thread(clock, lambda _: [*missing_folders(loaded)]):
+                log.warning(LogLine("a folder of the settings is not there", reason=each))
+
+
+def missing_folders(loaded: Settings) -> Iterator[str]:
+    """Yield a line for each of these folders that is not there."""
+    for setting in ("local_roots", "local_results"):
+        for folder in getattr(loaded, setting):
+            if not is_folder(folder):
+                yield f"api.{setting}: {folder}: there is no such folder; it must be made"

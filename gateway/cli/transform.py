@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from partway.documentation import page
 from partway.gateway.cli import COMMANDS
-from partway.gateway.cli.arguments import add_gateway
-from partway.gateway.cli.environment import region
+from partway.gateway.cli.arguments import add_gateway, region
 from partway.gateway.cli.process import INTERRUPTED, run_loop, stop_on_signals
 from partway.gateway.plain_text import safe_lines
 from partway.gateway.timing.clock import LoopClock
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from partway.gateway.batch.job import TransformJob
     from partway.gateway.batch.launched_instances import FleetModel
     from partway.gateway.batch.options import TransformOptions
-    from partway.gateway.cli.transform_shown import TransformShown
+    from partway.gateway.cli.transform_progress import TransformShown
     from partway.gateway.fleet.endpoint import OneSource
 
     # argparse has no public name for what add_subparsers() returns.
@@ -216,7 +215,7 @@ async def _transform(
     options: argparse.Namespace, asked: TransformOptions, hasten: list[FleetModel]
 ) -> int:
     from partway.gateway.batch.execution_parameters import settled
-    from partway.gateway.cli.transform_shown import TransformShown, summary
+    from partway.gateway.cli.transform_progress import TransformShown, summary
 
     clock = LoopClock()
     job = _job(options, asked, clock)
@@ -308,7 +307,7 @@ async def _model(
         return
     from partway.gateway.batch.launched_instances import FleetModel
     from partway.gateway.batch.model import ModelGone
-    from partway.gateway.cli.transform_shown import FailuresShown
+    from partway.gateway.cli.transform_progress import FailuresShown
     from partway.gateway.fleet.endpoint import UNWATCHED, InstanceTimes, Variant
     from partway.gateway.fleet.provisions import Provisions
     from partway.log_lines import start_logging

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Final
 
 from partway.documentation import page
 from partway.gateway.cli import COMMANDS
-from partway.gateway.cli.arguments import seconds
-from partway.gateway.cli.gateway_asked import (
+from partway.gateway.cli.admin_client import (
     GatewayNotAsked,
     add_data_dir,
     endpoints_of,
     find_gateway,
     say_why,
 )
+from partway.gateway.cli.arguments import seconds
 from partway.gateway.cli.process import INTERRUPTED, interrupted_by_sigterm
 from partway.gateway.cli.readiness import NotReady, ReadinessUrl
 from partway.gateway.fleet.status import EndpointState

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from partway.gateway.apis.control.errors import ValidationException
-from partway.gateway.cli import deployment_asked
+from partway.gateway.cli import deployment_client
 from partway.gateway.cli.main import main
 from tests.gateway.apis.control.fake_deployments import said
 from tests.gateway.cli.asked_gateway import AskedGateway, gateway_at
@@ -20,7 +20,7 @@ DELETED = "endpoint/chat, endpoint-config/chat-v1, model/chat-v1"
 
 @pytest.fixture
 def gateway(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[AskedGateway]:
-    monkeypatch.setattr(deployment_asked, "_LOOK", 0.001)
+    monkeypatch.setattr(deployment_client, "_LOOK", 0.001)
     with gateway_at(tmp_path / "data") as gateway:
         gateway.deployments.described.extend([said("Deleting"), None])
         gateway.deployments.described.popleft()
@@ -63,7 +63,7 @@ def test_a_refusal(gateway, capsys):
 
 def test_ctrl_c_does_not_bring_it_back(gateway, capsys, monkeypatch):
     monkeypatch.setattr(
-        deployment_asked.time, "sleep", lambda _: os.kill(os.getpid(), signal.SIGTERM)
+        deployment_client.time, "sleep", lambda _: os.kill(os.getpid(), signal.SIGTERM)
     )
     assert delete(gateway) == 130
     assert capsys.readouterr() == ("", "partway delete: chat goes on leaving\n")

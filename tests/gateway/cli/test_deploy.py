@@ -13,7 +13,7 @@ import pytest
 
 from partway.gateway.apis.control.errors import ValidationException
 from partway.gateway.apis.control.operator_models import OperatorCommand
-from partway.gateway.cli import deployment_asked
+from partway.gateway.cli import deployment_client
 from partway.gateway.cli.main import main
 from partway.gateway.fleet.states import InstanceState
 from partway.gateway.fleet.status import EndpointState
@@ -38,7 +38,7 @@ def gateway(
     """A gateway that begins every deployment, and a user in a folder of their own."""
     one_gateway.fleet.endpoints = (an_endpoint("other"),)
     vars(one_gateway.deployments).update(vars(FakeDeployments()))
-    monkeypatch.setattr(deployment_asked, "_LOOK", 0.001)
+    monkeypatch.setattr(deployment_client, "_LOOK", 0.001)
     monkeypatch.chdir(tmp_path)
     return one_gateway
 
@@ -196,7 +196,7 @@ def test_bad_usage(gateway, deploy, arguments, why):
 def test_ctrl_c_leaves_it_coming_up(gateway, deploy, monkeypatch):
     looks(gateway, said("Creating"))
     monkeypatch.setattr(
-        deployment_asked.time, "sleep", lambda _: os.kill(os.getpid(), signal.SIGTERM)
+        deployment_client.time, "sleep", lambda _: os.kill(os.getpid(), signal.SIGTERM)
     )
     ended = deploy("--image", "echo")
     assert ended.status == 130

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from partway.gateway.apis.control.all_endpoints import KnownEndpoints
-from partway.gateway.cli.endpoints_shown import print_table
+from partway.gateway.cli.endpoint_table import print_table
 from partway.gateway.fleet.status import EndpointState
 from partway.protocol.errors import InputValidationError
 from tests.gateway.apis.control.kept_endpoints import ApiGateway

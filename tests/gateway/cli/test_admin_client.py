@@ -1,4 +1,4 @@
-"""partway.gateway.cli.gateway_asked: which gateway is meant, and what is said if none answers."""
+"""partway.gateway.cli.admin_client: which gateway is meant, and what is said if none answers."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from partway.gateway.cli import gateway_asked
-from partway.gateway.cli.gateway_asked import GatewayNotAsked, ask, find_gateway, whole
+from partway.gateway.cli import admin_client
+from partway.gateway.cli.admin_client import GatewayNotAsked, ask, find_gateway, whole
 from partway.gateway.fleet.status_json import from_json
 from tests.gateway.cli.asked_gateway import gateway_at
 from tests.gateway.fleet.statuses import an_endpoint
@@ -124,7 +124,7 @@ def test_another_users(tmp_path, monkeypatch):
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(
-        gateway_asked.socket, "socket", type("S", (socket.socket,), {"connect": refuse})
+        admin_client.socket, "socket", type("S", (socket.socket,), {"connect": refuse})
     )
     with pytest.raises(GatewayNotAsked, match="this is another user's gateway; only that user and"):
         find_gateway(tmp_path, {})
@@ -175,7 +175,7 @@ def test_one_that_refuses_and_closes_before_anything_was_sent(tmp_path, monkeypa
     ours, its = socket.socketpair(socket.AF_UNIX)
     its.sendall(head + said)
     its.close()
-    monkeypatch.setattr(gateway_asked, "_connect", lambda directory: ours)
+    monkeypatch.setattr(admin_client, "_connect", lambda directory: ours)
     with pytest.raises(GatewayNotAsked, match=r"^the name must be of letters$") as refused:
         ask(tmp_path, "PUT", "deployments", "bad name", body={})
     assert refused.value.status == 2
@@ -184,7 +184,7 @@ def test_one_that_refuses_and_closes_before_anything_was_sent(tmp_path, monkeypa
 def test_one_that_closes_without_a_word(tmp_path, monkeypatch):
     ours, its = socket.socketpair(socket.AF_UNIX)
     its.close()
-    monkeypatch.setattr(gateway_asked, "_connect", lambda directory: ours)
+    monkeypatch.setattr(admin_client, "_connect", lambda directory: ours)
     with pytest.raises(GatewayNotAsked, match="is gone: it has ended"):
         ask(tmp_path, "PUT", "deployments", "chat", body={})
 

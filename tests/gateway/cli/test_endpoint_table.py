@@ -1,4 +1,4 @@
-"""partway.gateway.cli.endpoints_shown: the table, and the line of each change."""
+"""partway.gateway.cli.endpoint_table: the table, and the line of each change."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 import pytest
 from rich.console import Console
 
-from partway.gateway.cli.endpoints_shown import ChangesSeen, age, print_table, table
+from partway.gateway.cli.endpoint_table import ChangesSeen, age, print_table, table
 from partway.gateway.fleet.states import InstanceState
 from partway.gateway.fleet.status import EndpointState, InstanceHealth
 from tests.gateway.fleet.statuses import SINCE, a_variant, an_endpoint, an_instance

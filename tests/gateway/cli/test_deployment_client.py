@@ -1,4 +1,4 @@
-"""partway.gateway.cli.deployment_asked: deployments, as the gateway answers for them."""
+"""partway.gateway.cli.deployment_client: deployments, as the gateway answers for them."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from partway.gateway.cli import deployment_asked
-from partway.gateway.cli.deployment_asked import AskedDeployment, EndpointSaid
-from partway.gateway.cli.gateway_asked import GatewayNotAsked
+from partway.gateway.cli import deployment_client
+from partway.gateway.cli.admin_client import GatewayNotAsked
+from partway.gateway.cli.deployment_client import AskedDeployment, EndpointSaid
 from partway.gateway.fleet.status import EndpointState
 from tests.gateway.apis.control.fake_deployments import said
 from tests.gateway.cli.asked_gateway import AskedGateway, gateway_at
@@ -30,7 +30,7 @@ def asked(gateway: AskedGateway) -> AskedDeployment:
 def test_how_an_endpoint_is(gateway, asked, monkeypatch):
     assert asked.said() is None
     gateway.deployments.described.extend([said("Updating"), said("Failed", reason="boom")])
-    monkeypatch.setattr(deployment_asked, "_LOOK", 0)
+    monkeypatch.setattr(deployment_client, "_LOOK", 0)
     looks = asked.looks()
     assert [next(looks) for _ in range(3)] == [
         None,

@@ -1,4 +1,4 @@
-"""partway.gateway.cli.transform_shown: how far a job is, and what it came to."""
+"""partway.gateway.cli.transform_progress: how far a job is, and what it came to."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import logging
 import pytest
 
 from partway.gateway.batch.results import FileOutcome, FileState, Progress
-from partway.gateway.cli.transform_shown import (
+from partway.gateway.cli.transform_progress import (
     FailuresShown,
     TransformShown,
     failure_lines,

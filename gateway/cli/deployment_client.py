@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Self
 
-from partway.gateway.cli.gateway_asked import (
+from partway.gateway.cli.admin_client import (
     GatewayNotAsked,
     ask,
     endpoints_of,
