@@ -6,7 +6,6 @@ import asyncio
 import functools
 from collections import deque
 
-from partway.gateway.client.arguments import check_part, wrong_type
 from partway.gateway.client.errors import (
     ConnectionLost,
     ModelStreamFailed,
@@ -84,7 +83,7 @@ class ClientStream:
             TypeError: ``part`` is no PayloadPart, or one of its members is not what it must be.
             ValueError: the part is over 16 MiB (clause 1.3-3).
         """
-        check_part(part)
+        _check_part(part)
         if len(part.payload) > limits.MAX_PART_BYTES:
             raise ValueError(
                 f"part: {len(part.payload)} bytes were given; "
@@ -100,7 +99,7 @@ class ClientStream:
             TypeError: ``text`` is no str.
         """
         if not isinstance(text, str):
-            raise wrong_type("text", text, "a str", "send_bytes()")
+            raise _wrong_type("text", text, "a str", "send_bytes()")
         await self.send(PayloadPart(text.encode(), DataType.UTF8, _completion(partial)))
 
     async def send_bytes(self, data: bytes, *, partial: bool = False) -> None:
@@ -110,7 +109,7 @@ class ClientStream:
             TypeError: ``data`` is neither bytes nor a bytearray or memoryview.
         """
         if not isinstance(data, bytes | bytearray | memoryview):
-            raise wrong_type("data", data, "bytes", "send_text()")
+            raise _wrong_type("data", data, "bytes", "send_text()")
         # Of its own: a buffer may change before it is written.
         await self.send(PayloadPart(bytes(data), DataType.BINARY, _completion(partial)))
 
@@ -205,7 +204,7 @@ class ClientStream:
         elif isinstance(message, bytes | bytearray | memoryview):
             send = functools.partial(self.send_bytes, message)
         else:
-            raise wrong_type("message", message, "a str or bytes", "ask()")
+            raise _wrong_type("message", message, "a str or bytes", "ask()")
         return await self._messages.ask(send, max_message)
 
     async def close(self, *, cancel: bool = False) -> None:
@@ -274,3 +273,52 @@ class ClientStream:
 
 def _completion(partial: bool) -> CompletionState:
     return CompletionState.PARTIAL if partial else CompletionState.COMPLETE
+
+
+# --- Arguments of the wrong type -----------------------------------------------------------------
+
+
+def _wrong_type(name: str, value: object, wanted: str, other: str) -> TypeError:
+    """The error for an argument of the wrong type.
+
+    Args:
+        name: the argument's.
+        value: what was given.
+        wanted: what it must be, with its article.
+        other: the method that takes text where this one takes bytes, or the other way round.
+    """
+    hint = f"; {other} takes it" if isinstance(value, str | bytes | bytearray | memoryview) else ""
+    return TypeError(f"{name}: {_kind(value)} was given; it must be {wanted}{hint}")
+
+
+def _check_part(part: object) -> None:
+    """Refuse what is no part, before anything of it is on the wire.
+
+    Raises:
+        TypeError: ``part`` is no PayloadPart, or one of its members is not of its type.
+    """
+    if not isinstance(part, PayloadPart):
+        other = "send_text()" if isinstance(part, str) else "send_bytes()"
+        raise _wrong_type("part", part, "a PayloadPart", other)
+    if not isinstance(part.payload, bytes):
+        raise TypeError(f"part.payload: {_kind(part.payload)} was given; it must be bytes")
+    if not isinstance(part.data_type, DataType):
+        raise TypeError(
+            f"part.data_type: {_kind(part.data_type)} was given; it must be a DataType, "
+            "as in DataType.UTF8"
+        )
+    if not isinstance(part.completion, CompletionState):
+        raise TypeError(
+            f"part.completion: {_kind(part.completion)} was given; it must be a "
+            "CompletionState, as in CompletionState.PARTIAL"
+        )
+
+
+def _kind(value: object) -> str:
+    """The type of a value, with its article."""
+    if value is None:
+        return "None"
+    name = type(value).__name__
+    if isinstance(value, bytes):
+        return name
+    return f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
