@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from partway.gateway.cli import COMMANDS
 from partway.gateway.cli.arguments import region
-from partway.gateway.tls.errors import TlsError
 from partway.gateway.tls.local_ca import (
     LocalCa,
     aws_names,
@@ -21,6 +20,7 @@ from partway.gateway.tls.local_ca import (
     default_directory,
     default_names,
 )
+from partway.gateway.tls.trust import TlsError
 
 if TYPE_CHECKING:
     # argparse has no public name for what add_subparsers() returns.

@@ -57,7 +57,7 @@ from partway.gateway.storage.store.store import StoreError
 from partway.gateway.streams.container_leg import Dialler, dial_container
 from partway.gateway.timing.clock import Clock, LoopClock
 from partway.gateway.timing.deadlines import before
-from partway.gateway.tls.errors import TlsError, TlsUnavailable
+from partway.gateway.tls.trust import TlsError, TlsUnavailable
 from partway.log_lines import LogLine, say_failure, say_listening, start_logging
 
 log = logging.getLogger("partway.serve")

@@ -27,9 +27,8 @@ from partway.gateway.fleet.launchers.program_lookup import find_program
 from partway.gateway.settings.settings import NO_APIS, Settings
 from partway.gateway.storage.files import is_file_or_folder
 from partway.gateway.tls.context import TlsFiles, server_context
-from partway.gateway.tls.errors import TlsError
 from partway.gateway.tls.local_ca import certificate_name
-from partway.gateway.tls.trust import Trust
+from partway.gateway.tls.trust import TlsError, Trust
 
 
 def check(loaded: Settings) -> list[str]:

@@ -12,8 +12,8 @@ from partway.gateway.limits import CERTIFICATE_LOCK_TIMEOUT
 from partway.gateway.settings.settings import Settings
 from partway.gateway.timing.clock import Clock
 from partway.gateway.tls.context import CertificateWatch, ReloadedContext, TlsFiles
-from partway.gateway.tls.errors import TlsUnavailable
 from partway.gateway.tls.local_ca import LocalCa, default_directory, default_names
+from partway.gateway.tls.trust import TlsUnavailable
 from partway.log_lines import LogLine
 
 log = logging.getLogger("partway.serve")

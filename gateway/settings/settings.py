@@ -75,8 +75,7 @@ from partway.gateway.settings.endpoint_tables import (
 )
 from partway.gateway.storage.files import user_data_folder
 from partway.gateway.storage.limits import MODEL_DATA_QUOTA
-from partway.gateway.tls.errors import TlsError
-from partway.gateway.tls.trust import Trust
+from partway.gateway.tls.trust import TlsError, Trust
 from partway.log_lines import LogFormat
 from partway.protocol import limits
 from partway.service_links import is_link

@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives import serialization
 from partway.gateway.limits import CERTIFICATE_CHECK_INTERVAL, CERTIFICATE_RENEWAL_INTERVAL
 from partway.gateway.storage.files import others_may
 from partway.gateway.timing.clock import Clock, Timer
-from partway.gateway.tls.errors import TlsError
+from partway.gateway.tls.trust import TlsError
 from partway.log_lines import LogLine
 
 log = logging.getLogger("partway.tls")

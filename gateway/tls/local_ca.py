@@ -41,7 +41,7 @@ from partway.gateway.tls.certificates import (
     server_certificate,
 )
 from partway.gateway.tls.context import TlsFiles, read_if_there
-from partway.gateway.tls.errors import TlsError, TlsUnavailable
+from partway.gateway.tls.trust import TlsError, TlsUnavailable
 
 #: A DNS name as certificates carry it (RFC 5280 §4.2.1.6, RFC 1123 §2.1), or ``*.`` and one
 #: (RFC 9525 §6.3). Labels of 63 characters, 253 in all.

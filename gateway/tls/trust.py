@@ -1,4 +1,7 @@
-"""TLS toward a container: whose word its certificate is taken on."""
+"""TLS without a certificate of one's own: whom to believe, and what can be wrong.
+
+The gateway imports this module at its start, so nothing here needs cryptography.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,15 @@ from functools import cache
 from pathlib import Path
 
 from partway.gateway.network.dialling import client_tls
-from partway.gateway.tls.errors import TlsError
+from partway.gateway.storage.disk_refusals import DiskRefusal
+
+
+class TlsError(Exception):
+    """A certificate or a key cannot be used; the message says which file, why, and what to do."""
+
+
+class TlsUnavailable(TlsError, DiskRefusal):
+    """The disk does not take a certificate now; a later try may succeed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ import pytest
 
 from partway.gateway.limits import CERTIFICATE_CHECK_INTERVAL, CERTIFICATE_RENEWAL_INTERVAL
 from partway.gateway.tls.context import CertificateWatch, ReloadedContext, TlsFiles, server_context
-from partway.gateway.tls.errors import TlsError
+from partway.gateway.tls.trust import TlsError
 from tests.gateway.streams.fakes import FakeClock
 from tests.gateway.tls.peers import Ends, careless, trusting, write_pair
 

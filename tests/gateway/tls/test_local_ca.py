@@ -20,7 +20,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from partway.gateway.tls.context import TlsFiles, server_context
-from partway.gateway.tls.errors import TlsError
 from partway.gateway.tls.local_ca import (
     LocalCa,
     aws_names,
@@ -28,6 +27,7 @@ from partway.gateway.tls.local_ca import (
     default_directory,
     default_names,
 )
+from partway.gateway.tls.trust import TlsError
 from tests.conftest import ROOT
 from tests.gateway.tls.peers import Ends, trusting, write_pair
 

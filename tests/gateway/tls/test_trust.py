@@ -8,9 +8,8 @@ from datetime import UTC, datetime
 import pytest
 
 from partway.gateway.tls.context import server_context
-from partway.gateway.tls.errors import TlsError
 from partway.gateway.tls.local_ca import LocalCa
-from partway.gateway.tls.trust import Trust
+from partway.gateway.tls.trust import TlsError, Trust
 from tests.gateway.tls.peers import Ends, write_pair
 
 
