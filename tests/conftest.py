@@ -22,13 +22,17 @@ from tests.shares import import_own
 
 #: How long an example takes says what else the machine does. What a test allows is counted in work.
 settings.register_profile(
-    # The same examples each time: a run says something of what has changed. New ones: explore.
+    # The same examples each time: a run says something of what has changed. Explore tries new ones,
+    # and four times as many.
     "suite",
+    max_examples=50,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
     derandomize=True,
 )
-settings.register_profile("explore", settings.get_profile("suite"), derandomize=False)
+settings.register_profile(
+    "explore", settings.get_profile("suite"), max_examples=200, derandomize=False
+)
 settings.load_profile("suite")
 
 # No module of tests by its name, so that what its assertions found is not shown otherwise.

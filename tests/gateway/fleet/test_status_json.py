@@ -13,7 +13,7 @@ from partway.gateway.fleet.status_json import from_json, to_json
 from tests.gateway.fleet.statuses import an_endpoint
 
 
-@settings(max_examples=30)  # each draws a hundred members
+@settings(max_examples=15)  # each draws a hundred members
 @given(
     some.lists(
         some.from_type(EndpointStatus).filter(lambda each: "nan" not in repr(each)), max_size=3

@@ -683,14 +683,14 @@ TREES = st.recursive(LEAVES, lambda payloads: st.builds(raw.message, HEADERS, pa
 
 
 @READERS
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(stream=st.lists(TREES, max_size=3).map(b"".join))
 def test_any_messages_are_events_or_a_fault(reader, stream):
     read(reader(), [stream])
 
 
 @READERS
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(
     parts=st.lists(PARTS, min_size=1, max_size=2),
     at=st.integers(0, 10_000),

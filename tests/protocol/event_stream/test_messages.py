@@ -505,7 +505,7 @@ def test_round_trip_beside_the_factory_and_botocore(headers, payload):
         assert theirs[name] == (value.bytes if kind is HeaderType.UUID else value)
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(
     messages=st.lists(st.tuples(HEADER_MAPS, st.binary(max_size=50)), max_size=4),
     cuts=st.lists(st.integers(0, 800), max_size=6),
@@ -550,7 +550,7 @@ def mutated(draw):
     return bytes(data)
 
 
-@settings(max_examples=500)
+@settings(max_examples=250)
 @given(data=mutated())
 def test_a_damaged_message_is_a_message_or_an_error(data):
     messages, error = decode_pieces([data])

@@ -724,7 +724,7 @@ LENGTH_ERRORS = {
 
 
 @pytest.mark.clause("1.5-4", "1.5-7")
-@settings(max_examples=500)
+@settings(max_examples=250)
 @given(stream=streams())
 @example(stream=raw.frame(TEXT, b"a", fin=False, mask=KEY) + raw.close(1011, b"x", mask=KEY))
 @example(stream=raw.frame(TEXT, b"a", length_form=16, mask=KEY))
@@ -763,7 +763,7 @@ def test_as_strict_as_websockets(stream):
             assert (error[0], reader.close_sent.code) in {(1002, 1009), (1002, 1007)}
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(stream=streams(), cuts=st.lists(st.integers(0, 800), max_size=6), check_text=st.booleans())
 def test_any_split_gives_the_same(stream, cuts, check_text):
     bounds = [0, *sorted(min(cut, len(stream)) for cut in cuts), len(stream)]
@@ -773,7 +773,7 @@ def test_any_split_gives_the_same(stream, cuts, check_text):
 
 
 @MASKED
-@settings(max_examples=500)
+@settings(max_examples=250)
 @given(pieces=st.lists(st.binary(max_size=64), max_size=6), check_text=st.booleans())
 def test_any_bytes_are_frames_or_an_error(pieces, masked, check_text):
     options = {"masked": masked, "max_payload": 100, "check_text": check_text}

@@ -331,7 +331,7 @@ def values_of(shape):
     raise AssertionError(shape.type_name)
 
 
-@settings(max_examples=200, suppress_health_check=list(HealthCheck))
+@settings(max_examples=100, suppress_health_check=list(HealthCheck))
 @given(operation=st.sampled_from(OPERATIONS), data=st.data())
 def test_what_botocore_and_the_patterns_allow_is_allowed_and_nothing_else(operation, data):
     source = service().operation_model(operation).input_shape
@@ -347,7 +347,7 @@ def test_what_botocore_and_the_patterns_allow_is_allowed_and_nothing_else(operat
         assert checked == members
 
 
-@settings(max_examples=150, suppress_health_check=list(HealthCheck))
+@settings(max_examples=75, suppress_health_check=list(HealthCheck))
 @given(operation=st.sampled_from(OPERATIONS), data=st.data())
 def test_whatever_json_is_given_the_answer_is_one_of_two_errors(operation, data):
     names = list(inputs()[operation].members)
