@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import os
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from functools import partial
 from pathlib import Path
+from typing import cast
+from unittest import mock
 
 from partway.gateway.admin.admin_socket import AdminSocket
 from partway.gateway.admin.operations import AdminOperations
 from partway.gateway.apis.control.admin_deployments import answer_of_deployments
+from partway.gateway.cli.main import main
 from partway.gateway.storage.data_directory import DataDirectory
 from partway.gateway.storage.store.memory import MemoryStore
 from partway.gateway.timing.clock import LoopClock
@@ -124,3 +128,21 @@ def commanded(data: Path, *arguments: str) -> Ended:
         check=False,
     )
     return Ended(done.returncode, done.stdout, done.stderr.decode())
+
+
+def commanded_here(data: Path, *arguments: str) -> Ended:
+    """Run a command to its end as :func:`commanded` does, but in this process: it starts at once.
+
+    Not for a command that leaves a thread behind.
+    """
+    output, errors = io.BytesIO(), io.BytesIO()
+    with (
+        mock.patch.dict(os.environ, environment(data), clear=True),
+        redirect_stdout(io.TextIOWrapper(output, "utf-8", write_through=True)),
+        redirect_stderr(io.TextIOWrapper(errors, "utf-8", write_through=True)),
+    ):
+        try:
+            status = main(arguments)
+        except SystemExit as exit:  # argparse's
+            status = cast("int", exit.code)
+        return Ended(status, output.getvalue(), errors.getvalue().decode())

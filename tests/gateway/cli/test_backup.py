@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import stat
 import subprocess
 import sys
 import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +19,14 @@ import pytest
 from partway.gateway.cli.main import main
 from partway.gateway.storage.store import backups
 from tests.disks import small_disk
-from tests.gateway.cli.asked_gateway import environment
+from tests.gateway.cli.asked_gateway import commanded_here, environment
 from tests.processes import ready_url
 
 #: Nothing here takes this long, in seconds, on a busy machine.
 PATIENCE = 60
+
+#: Starts sooner than a gateway of all APIs.
+SERVE = (sys.executable, "-m", "partway", "serve", "--apis", "control", "--port", "0")
 
 
 class Gateway:
@@ -35,7 +40,7 @@ class Gateway:
 
     def start(self) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "partway", "serve", "--port", "0", "--data-dir", self.data],
+            [*SERVE, "--data-dir", self.data],
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             env=environment(self.home),
@@ -66,27 +71,36 @@ class Gateway:
 
     def command(self, *words: object, where: tuple[str, ...] | None = None) -> Ended:
         given = ("--data-dir", str(self.data)) if where is None else where
-        done = subprocess.run(
-            [sys.executable, "-m", "partway", *map(str, words), *given],
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=PATIENCE,
-            env=environment(self.home),
-        )
-        return done.returncode, done.stdout, done.stderr
+        status, output, errors = commanded_here(self.home, *map(str, words), *given)
+        return status, output.decode(), errors
 
 
 Ended = tuple[int, str, str]
 
 
+@contextmanager
+def gateway_of(folder: Path) -> Iterator[Gateway]:
+    made = Gateway(folder / "home", folder / "data")
+    try:
+        yield made
+    finally:
+        if made.process is not None:
+            made.process.kill()
+            made.process.communicate()
+
+
 @pytest.fixture
 def gateway(tmp_path: Path) -> Iterator[Gateway]:
-    made = Gateway(tmp_path / "home", tmp_path / "data")
-    yield made
-    if made.process is not None:
-        made.process.kill()
-        made.process.communicate()
+    with gateway_of(tmp_path) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    """A gateway that runs, and in which nothing is changed."""
+    with gateway_of(tmp_path_factory.mktemp("running")) as made:
+        made.start()
+        yield made
 
 
 def test_a_backup_of_a_gateway_that_runs_is_restored_when_it_has_stopped(gateway, tmp_path):
@@ -135,19 +149,18 @@ def test_a_backup_of_a_gateway_that_has_stopped(gateway, tmp_path, number):
 
 
 @pytest.mark.parametrize("what", ["a link", "a folder"])
-def test_a_backup_takes_no_name_that_is_anothers(gateway, tmp_path, what):
-    gateway.start()
+def test_a_backup_takes_no_name_that_is_anothers(running, tmp_path, what):
     target, file = tmp_path / "target", tmp_path / "backup"
     target.write_text("somebody's")
     if what == "a link":
         file.symlink_to(target)
     else:
         file.mkdir()
-    status, _, errors = gateway.command("backup", file)
+    status, _, errors = running.command("backup", file)
     assert status == 1
     assert errors.endswith("; a backup needs a name of its own\n")
     assert target.read_text() == "somebody's"
-    assert sorted(each.name for each in tmp_path.iterdir()) == ["backup", "data", "target"]
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["backup", "target"]
 
 
 def test_a_backup_takes_the_place_of_the_one_before_only_when_it_is_whole(gateway, tmp_path):
@@ -202,12 +215,11 @@ def test_the_only_data_directory_of_the_user_need_not_be_named(gateway, tmp_path
     ]
 
 
-def test_a_backup_has_a_folder_that_is_there(gateway, tmp_path):
-    gateway.start()
-    status, _, errors = gateway.command("backup", tmp_path / "none" / "backup")
+def test_a_backup_has_a_folder_that_is_there(running, tmp_path):
+    status, _, errors = running.command("backup", tmp_path / "none" / "backup")
     assert status == 1
     assert errors == f"partway backup: {tmp_path}/none/backup: No such file or directory\n"
-    assert [each.name for each in tmp_path.iterdir()] == ["data"]
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("command", ["backup", "restore"])
@@ -229,23 +241,27 @@ def test_a_folder_that_has_gone_is_said(tmp_path, command):
     assert done.stderr.startswith(f"partway {command}: ")
 
 
-def backed_up(gateway: Gateway, file: Path) -> None:
-    """A stopped gateway with one model, a backup of it, and a second model in the store's log."""
-    gateway.start()
-    gateway.create("before")
-    assert gateway.command("backup", file)[0] == 0
-    gateway.create("later")
-    gateway.stop(signal.SIGKILL)
-    assert (gateway.data / "store.db-wal").stat().st_size > 0
+@pytest.fixture(scope="module")
+def backed_up(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Data of a killed gateway with one model, a backup of it, and a second one in its log."""
+    folder = tmp_path_factory.mktemp("backed_up")
+    with gateway_of(folder) as gateway:
+        gateway.start()
+        gateway.create("before")
+        assert gateway.command("backup", folder / "backup")[0] == 0
+        gateway.create("later")
+        gateway.stop(signal.SIGKILL)
+        assert (gateway.data / "store.db-wal").stat().st_size > 0
+    return folder
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize("when", ["before the files are moved", "while they are"])
 def test_an_interrupted_restore_leaves_one_store_or_the_other(
-    gateway, tmp_path, monkeypatch, capsys, number, when
+    gateway, backed_up, monkeypatch, capsys, number, when
 ):
-    file = tmp_path / "backup"
-    backed_up(gateway, file)
+    file = backed_up / "backup"
+    shutil.copytree(backed_up / "data", gateway.data, ignore=shutil.ignore_patterns("*.sock"))
     step = "check_backup" if when.startswith("before") else "_put_aside"
     real = getattr(backups, step)
 

@@ -1,4 +1,4 @@
-"""partway endpoints, as a process that asks a gateway."""
+"""partway endpoints, which asks a gateway."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from tests.gateway.cli.asked_gateway import (
     PATIENCE,
     AskedGateway,
     commanded,
+    commanded_here,
     environment,
     gateway_at,
     words,
@@ -40,7 +41,7 @@ def gateway(tmp_path: Path) -> Iterator[AskedGateway]:
 
 
 def test_a_table_of_the_only_gateway_that_runs(tmp_path, gateway):
-    ended = commanded(tmp_path, "endpoints")
+    ended = commanded_here(tmp_path, "endpoints")
     assert (ended.status, ended.errors) == (0, "")
     head, row = ended.output.decode().splitlines()
     assert re.split(" {2,}", head.rstrip()) == [
@@ -50,14 +51,16 @@ def test_a_table_of_the_only_gateway_that_runs(tmp_path, gateway):
 
 
 def test_json(tmp_path, gateway):
-    ended = commanded(tmp_path, "endpoints", "--json", "--data-dir", str(gateway.directory.path))
+    ended = commanded_here(
+        tmp_path, "endpoints", "--json", "--data-dir", str(gateway.directory.path)
+    )
     assert (ended.status, ended.errors) == (0, "")
     assert from_json(ended.output) == gateway.fleet.endpoints
 
 
 def test_no_gateway_runs(tmp_path):
     for arguments in (("endpoints",), ("endpoints", "--watch"), ("endpoints", "restart", "echo")):
-        ended = commanded(tmp_path, *arguments)
+        ended = commanded_here(tmp_path, *arguments)
         assert (ended.status, ended.output) == (1, b"")
         assert ended.errors.startswith("partway endpoints: no gateway runs that keeps its data ")
 
@@ -66,16 +69,16 @@ def test_no_gateway_runs(tmp_path):
 def test_a_restart(tmp_path, gateway, order):
     where = ("--data-dir", str(gateway.directory.path))
     before, after = (where, ()) if order == "before" else ((), where)
-    ended = commanded(tmp_path, "endpoints", *before, "restart", *after, "echo")
+    ended = commanded_here(tmp_path, "endpoints", *before, "restart", *after, "echo")
     assert ended == (0, b"echo has been restarted\n", "")
     assert gateway.fleet.restarted == ["echo"]
 
 
 def test_a_restart_that_fails_and_one_of_nothing(tmp_path, gateway):
-    ended = commanded(tmp_path, "endpoints", "restart", "eco")
+    ended = commanded_here(tmp_path, "endpoints", "restart", "eco")
     assert ended == (2, b"", "partway endpoints: there is no endpoint 'eco'; there is echo\n")
     gateway.fleet.restart_fails = ServiceUnavailable("exit status 1:\n\x1b[2Jboom")
-    ended = commanded(tmp_path, "endpoints", "restart", "echo")
+    ended = commanded_here(tmp_path, "endpoints", "restart", "echo")
     assert ended.status == 1
     assert ended.errors == "partway endpoints: exit status 1:\n    �[2Jboom\n"
 

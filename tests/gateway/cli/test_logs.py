@@ -1,4 +1,4 @@
-"""partway logs, as a process that asks a gateway."""
+"""partway logs, which asks a gateway."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.conftest import ROOT
 from tests.gateway.cli.asked_gateway import (
     PATIENCE,
     AskedGateway,
-    commanded,
+    commanded_here,
     environment,
     gateway_at,
     words,
@@ -36,12 +36,12 @@ def gateway(tmp_path: Path) -> Iterator[AskedGateway]:
 
 
 def test_the_last_lines(tmp_path, gateway):
-    assert commanded(tmp_path, "logs", "echo") == (0, b"", "")
+    assert commanded_here(tmp_path, "logs", "echo") == (0, b"", "")
     gateway.printed(ID, b"".join(b"line %d\n" % number for number in range(150)))
-    ended = commanded(tmp_path, "logs", "echo")
+    ended = commanded_here(tmp_path, "logs", "echo")
     assert (ended.status, ended.errors) == (0, "")
     assert ended.output.splitlines() == [b"line %d" % number for number in range(50, 150)]
-    ended = commanded(tmp_path, "logs", "echo", "--lines", "2", "--instance", ID)
+    ended = commanded_here(tmp_path, "logs", "echo", "--lines", "2", "--instance", ID)
     assert ended == (0, b"line 148\nline 149\n", "")
 
 
@@ -50,15 +50,15 @@ def test_a_pipe_gets_every_byte_and_lines_say_whose_they_are(tmp_path, gateway):
     gateway.fleet.endpoints = (an_endpoint("echo", both),)
     gateway.printed("echo-A-1", b"\xff\x00\x1b[2J\n")
     gateway.printed("echo-A-2", b"two\nthree")
-    assert commanded(tmp_path, "logs", "echo").output == (
+    assert commanded_here(tmp_path, "logs", "echo").output == (
         b"echo-A-1 | \xff\x00\x1b[2J\necho-A-2 | two\necho-A-2 | three\n"
     )
 
 
 def test_what_is_asked_wrongly(tmp_path, gateway, capsys):
-    ended = commanded(tmp_path, "logs", "eco")
+    ended = commanded_here(tmp_path, "logs", "eco")
     assert ended == (2, b"", "partway logs: there is no endpoint 'eco'; there is echo\n")
-    ended = commanded(tmp_path, "logs", "echo", "--instance", "echo-A-0")
+    ended = commanded_here(tmp_path, "logs", "echo", "--instance", "echo-A-0")
     said = f"there is no instance 'echo-A-0' of endpoint 'echo'; there are {ID}"
     assert ended == (2, b"", f"partway logs: {said}\n")
     with pytest.raises(SystemExit) as refused:
@@ -68,7 +68,7 @@ def test_what_is_asked_wrongly(tmp_path, gateway, capsys):
 
 
 def test_no_gateway_runs(tmp_path):
-    ended = commanded(tmp_path, "logs", "echo", "--data-dir", str(tmp_path))
+    ended = commanded_here(tmp_path, "logs", "echo", "--data-dir", str(tmp_path))
     assert (ended.status, ended.output) == (1, b"")
     assert ended.errors.startswith(
         f"partway logs: no gateway runs with the data directory {tmp_path}"

@@ -1,4 +1,4 @@
-"""partway wait, as a process beside a gateway that starts, fails or never comes."""
+"""partway wait, beside a gateway that starts, fails or never comes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,14 @@ import pytest
 
 from partway.gateway.fleet.status import EndpointState
 from tests.conftest import ROOT
-from tests.gateway.cli.asked_gateway import PATIENCE, commanded, environment, gateway_at, words
+from tests.gateway.cli.asked_gateway import (
+    PATIENCE,
+    commanded,
+    commanded_here,
+    environment,
+    gateway_at,
+    words,
+)
 from tests.gateway.fleet.statuses import a_variant, an_endpoint
 from tests.processes import ready_url
 
@@ -172,7 +179,7 @@ def test_an_answer_without_end_is_not_read(tmp_path, flood):
             connection.sendall(flood * 1000)
 
     with serving(send) as url:
-        ended = commanded(tmp_path, "wait", "--gateway", url)
+        ended = commanded_here(tmp_path, "wait", "--gateway", url)
     assert (ended.status, ended.errors) == (
         1, f"partway wait: {url}/readyz answered no HTTP: is this a gateway?\n"
     )  # fmt: skip
@@ -190,7 +197,7 @@ def test_no_redirect_is_followed(tmp_path, status):
         for target in (other, other.replace("http", "ftp"), f"{other}/readyz"):
             head = f"HTTP/1.1 {status} x\r\nLocation: {target}\r\nContent-Length: 0\r\n\r\n"
             with serving(lambda connection, head=head: connection.sendall(head.encode())) as url:
-                ended = commanded(tmp_path, "wait", "--gateway", url)
+                ended = commanded_here(tmp_path, "wait", "--gateway", url)
             assert (ended.status, ended.errors) == (
                 1, f"partway wait: {url}/readyz answered {status}: is this a gateway?\n"
             )  # fmt: skip
@@ -204,21 +211,21 @@ def test_a_200_that_is_no_gateways_is_not_ready(tmp_path, body):
         connection.sendall(head.encode() + body)
 
     with serving(answer) as url:
-        ended = commanded(tmp_path, "wait", "--gateway", url)
+        ended = commanded_here(tmp_path, "wait", "--gateway", url)
     why = f"{url}/readyz answered 200 in other words than a gateway's: is this a gateway?"
     assert (ended.status, ended.errors) == (1, f"partway wait: {why}\n")
 
 
 def test_a_proxy_whose_gateway_has_not_come_yet_is_waited_for(tmp_path):
     with answering(502, 504, 503, 200) as url:
-        assert commanded(tmp_path, "wait", "--gateway", url) == (0, b"", "")
+        assert commanded_here(tmp_path, "wait", "--gateway", url) == (0, b"", "")
 
 
 def test_a_gateway_elsewhere_that_is_not_ready_at_once(tmp_path):
     with answering(503, 503, 200) as url:
-        assert commanded(tmp_path, "wait", "--gateway", url) == (0, b"", "")
+        assert commanded_here(tmp_path, "wait", "--gateway", url) == (0, b"", "")
     with answering(503) as url:
-        ended = commanded(tmp_path, "wait", "--gateway", url, "--timeout", "0.3")
+        ended = commanded_here(tmp_path, "wait", "--gateway", url, "--timeout", "0.3")
         assert (ended.status, ended.errors) == (
             1, f"partway wait: not after 0.3 s: {url}/readyz answered 503: endpoints are starting\n"
         )  # fmt: skip
@@ -226,7 +233,7 @@ def test_a_gateway_elsewhere_that_is_not_ready_at_once(tmp_path):
 
 def test_a_server_that_is_no_gateway_is_not_waited_for(tmp_path):
     with answering(404) as url:
-        ended = commanded(tmp_path, "wait", "--gateway", url)
+        ended = commanded_here(tmp_path, "wait", "--gateway", url)
         assert (ended.status, ended.errors) == (
             1, f"partway wait: {url}/readyz answered 404: is this a gateway?\n"
         )  # fmt: skip
@@ -252,7 +259,7 @@ def test_a_server_of_another_protocol(tmp_path, answer):
 
         thread = threading.Thread(target=greet)
         thread.start()
-        ended = commanded(tmp_path, "wait", "--gateway", url)
+        ended = commanded_here(tmp_path, "wait", "--gateway", url)
         thread.join()
     assert (ended.status, ended.errors) == (
         1, f"partway wait: {url}/readyz answered no HTTP: is this a gateway?\n"
@@ -262,7 +269,7 @@ def test_a_server_of_another_protocol(tmp_path, answer):
 def test_an_endpoint_that_has_failed_is_not_waited_for(tmp_path, gateway):
     failed = an_endpoint("chat", state=EndpointState.FAILED, reason="no instance came up")
     gateway.fleet.endpoints = (failed,)
-    ended = commanded(tmp_path, "wait", "chat")
+    ended = commanded_here(tmp_path, "wait", "chat")
     assert (ended.status, ended.errors) == (
         1, "partway wait: chat has failed: no instance came up\n"
     )  # fmt: skip
@@ -275,7 +282,7 @@ def test_why_an_endpoint_is_not_in_service_in_time(tmp_path, gateway):
         ("chat", "chat is Creating: nothing listens on 8080"),
         ("nobody", "there is no endpoint 'nobody'"),
     ):
-        ended = commanded(tmp_path, "wait", name, "--timeout", "0.3")
+        ended = commanded_here(tmp_path, "wait", name, "--timeout", "0.3")
         assert (ended.status, ended.errors) == (1, f"partway wait: not after 0.3 s: {why}\n")
 
 
@@ -295,7 +302,7 @@ def test_why_an_endpoint_is_not_in_service_in_time(tmp_path, gateway):
     ids=str,
 )
 def test_asked_wrongly(tmp_path, arguments, why):
-    ended = commanded(tmp_path, "wait", *arguments)
+    ended = commanded_here(tmp_path, "wait", *arguments)
     assert ended.status == 2
     assert why in ended.errors
 
@@ -305,7 +312,7 @@ def test_asked_wrongly(tmp_path, arguments, why):
     ["http://me:secret@127.0.0.1:1", "http://secret@h:abc", "me:secret@h", "ftp://me:secret@h"],
 )
 def test_a_password_in_the_url_is_not_printed(tmp_path, url):
-    ended = commanded(tmp_path, "wait", "--gateway", url, "--timeout", "0.3")
+    ended = commanded_here(tmp_path, "wait", "--gateway", url, "--timeout", "0.3")
     assert (ended.status, ended.output) == (2, b"")
     assert ended.errors.startswith("partway wait: --gateway: a URL with a user name or a password")
     assert "secret" not in ended.errors
@@ -315,7 +322,7 @@ def test_the_last_lines_of_a_container_are_quoted_without_the_commands_name(tmp_
     reason = "the container ended with status 1\nit printed last:\nTraceback\n  KeyError"
     failed = an_endpoint("chat", state=EndpointState.FAILED, reason=reason)
     gateway.fleet.endpoints = (failed,)
-    ended = commanded(tmp_path, "wait", "chat")
+    ended = commanded_here(tmp_path, "wait", "chat")
     assert ended.errors.splitlines() == [
         "partway wait: chat has failed: the container ended with status 1",
         "    it printed last:",
