@@ -26,6 +26,8 @@ import pytest
 from partway.gateway.fleet.launchers.process import HOST, free_port
 from tests.conftest import ROOT
 from tests.disks import SmallDisk, small_disk
+from tests.gateway.cli.asked_gateway import commanded_here
+from tests.gateway.cli.invoking import Ended
 from tests.processes import ready_url
 
 #: Nothing here takes this long, in seconds, on a busy machine.
@@ -117,14 +119,8 @@ class Gateway:
         path = "/kubernetes/apis/aiplatform.gdc.goog/v1/namespaces/default/endpoints"
         return self._status(path, None, {})[0]
 
-    def command(self, *words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "partway", *words, "--data-dir", str(self.data)],
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=PATIENCE,
-        )
+    def command(self, *words: str) -> Ended:
+        return commanded_here(self.home, *words, "--data-dir", str(self.data))
 
     def _status(
         self, path: str, body: bytes | None, headers: Mapping[str, str]
@@ -206,14 +202,16 @@ def test_a_full_disk_and_a_data_directory_that_is_not_there_yet(gateway, disk):
     disk.make_room()
     until(lambda: create_model(gateway, "a") == 200)
     until(lambda: gateway.told("the disk takes again what it refused") != [])
-    until(lambda: gateway.command("endpoints").returncode == 0)
+    until(lambda: gateway.command("endpoints").status == 0)
     assert gateway.stop() == 0
     gateway.start()
     assert models(gateway) == ["a"]
 
 
-@pytest.mark.parametrize("ended", [signal.SIGTERM, signal.SIGKILL])
-@pytest.mark.parametrize("how", ["full", "read-only"])
+@pytest.mark.parametrize(
+    ("how", "ended"),
+    [("full", signal.SIGTERM), ("full", signal.SIGKILL), ("read-only", signal.SIGKILL)],
+)
 def test_what_was_created_before_is_served(gateway, disk, ended, how):
     (disk.path / "answers").mkdir()
     gateway.start()
@@ -238,7 +236,7 @@ def test_what_was_created_before_is_served(gateway, disk, ended, how):
     until(lambda: gateway.invoke("made", "async-invocations") == 202)
     until(lambda: any((disk.path / "answers").iterdir()))
     until(lambda: gateway.told("still_refused=-") != [])
-    assert gateway.command("endpoints").returncode == 0
+    assert gateway.command("endpoints").status == 0
     assert gateway.stop() == 0
     gateway.start()
     assert models(gateway) == ["a", "m"]
@@ -250,8 +248,8 @@ def test_the_operators_commands_say_why(gateway, disk):
     disk.fill()
     gateway.start()
     said = gateway.command("deploy", "x", "--command", f"{sys.executable} -S {CONTAINER}")
-    assert said.returncode == 1
-    assert f"{gateway.data}/store.db: the disk is full; make room there" in said.stderr
+    assert said.status == 1
+    assert f"{gateway.data}/store.db: the disk is full; make room there" in said.errors
 
 
 def test_model_data_waits_for_room(gateway, disk, tmp_path):
@@ -269,7 +267,7 @@ def test_model_data_waits_for_room(gateway, disk, tmp_path):
     until(lambda: gateway.invoke("own") == 200)
     until(lambda: gateway.told("model data: ") != [])
     assert gateway.invoke("large") == 503
-    until(lambda: "the disk of" in gateway.command("endpoints").stdout)
+    until(lambda: b"the disk of" in gateway.command("endpoints").output)
     disk.make_room()
     until(lambda: gateway.invoke("large") == 200)
 

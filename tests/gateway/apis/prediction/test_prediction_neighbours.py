@@ -75,7 +75,7 @@ def many(text, count):
 
 
 MODEL = f"/v1/models/{ENDPOINT}:predict"
-NAMES = many(b'"a%05d":[1]', 50_000) % tuple(range(50_000))
+NAMES = many(b'"a%05d":[1]', 20_000) % tuple(range(20_000))
 
 #: A path, a body, the length of its head where it is binary, and how many instances it has.
 COSTLY = {
