@@ -19,7 +19,7 @@ from partway.gateway.storage.store.database import (
     Steps,
     open_for_reading,
 )
-from partway.gateway.storage.store.record_rows import read_rows
+from partway.gateway.storage.store.record_rows import check_attachments, read_rows
 from partway.gateway.storage.store.sqlite_errors import said_by_sqlite
 from partway.gateway.storage.store.store import BackupError, StoreError
 
@@ -52,11 +52,12 @@ def snapshot_of_stopped(path: Path) -> bytes:
         BackupError: nothing is stored.
         StoreError: it cannot be read.
     """
-    connection = open_for_reading(path)
+    connection = open_for_reading(path, takes_older=True)
     if connection is None:
         raise BackupError(f"{path}: nothing is stored here")
     with closing(connection):
         read_rows(connection, path)
+        check_attachments(connection, path)
         return snapshot(connection, path)
 
 
@@ -93,6 +94,7 @@ def check_backup(file: Path, shown: Path, steps: Steps = STEPS) -> int:
                 raise _damaged(shown, str(found))
             if version < 1 or _schema(connection) != _schema_of(steps[:version]):
                 raise _no_backup(shown, f"has other tables or triggers than schema {version}")
+            check_attachments(connection, shown)
             return len(read_rows(connection, shown))
     except (sqlite3.Error, StoreError) as error:
         if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_NOTADB:

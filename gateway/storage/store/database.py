@@ -42,7 +42,22 @@ STEPS: Final[Steps] = (
         )
         """,
     ),
+    (
+        """
+        CREATE TABLE attachments (
+            kind TEXT NOT NULL,
+            name TEXT NOT NULL,
+            content BLOB NOT NULL,
+            checksum INTEGER NOT NULL,
+            PRIMARY KEY (kind, name)
+        )
+        """,
+    ),
 )
+
+#: Each transaction gives free pages back (SQLite's ``auto_vacuum``): a file that has had many
+#: attachments shrinks, and so do its backups.
+_FULL: Final = 1
 
 #: Tells such a file from other programs' databases: "Prtw".
 APPLICATION_ID: Final = 0x50727477
@@ -85,7 +100,9 @@ def open_database(path: Path, steps: Steps = STEPS) -> sqlite3.Connection:
     return connection
 
 
-def open_for_reading(path: Path, steps: Steps = STEPS) -> sqlite3.Connection | None:
+def open_for_reading(
+    path: Path, steps: Steps = STEPS, *, takes_older: bool = False
+) -> sqlite3.Connection | None:
     """Open a store's file on a disk that takes no writes, without a write or a lock.
 
     Only the owner of its folder may: another process that writes meanwhile is not noticed.
@@ -93,6 +110,7 @@ def open_for_reading(path: Path, steps: Steps = STEPS) -> sqlite3.Connection | N
     Args:
         path: the file's.
         steps: of the schema.
+        takes_older: whether the file may have an older schema.
 
     Returns:
         A connection for this thread alone; None if nothing is stored.
@@ -120,7 +138,7 @@ def open_for_reading(path: Path, steps: Steps = STEPS) -> sqlite3.Connection | N
         connection.execute("PRAGMA locking_mode = EXCLUSIVE")
         version = _version(connection, path, len(steps))
         _check_whole(connection, path)
-        if 0 < version < len(steps):
+        if 0 < version < len(steps) and not takes_older:
             raise too_old(path, version, len(steps))
     if version:
         return connection
@@ -232,6 +250,8 @@ def _prepare(connection: sqlite3.Connection, path: Path, steps: Steps) -> None:
     connection.execute("PRAGMA locking_mode = EXCLUSIVE")
     version = _version(connection, path, len(steps))
     _check_whole(connection, path)
+    if not version:  # one that has tables needs VACUUM
+        connection.execute(f"PRAGMA auto_vacuum = {_FULL}")
     if (mode := _value(connection, "PRAGMA journal_mode = WAL")) != "wal":
         raise StoreError(f"{path}: SQLite keeps no log here, but a journal of the kind {mode}")
     # A change is on disk before anybody hears that it is made; on macOS that takes a word more.
@@ -248,6 +268,9 @@ def _prepare(connection: sqlite3.Connection, path: Path, steps: Steps) -> None:
             connection.execute(f"PRAGMA user_version = {len(steps)}")
         if version:
             log.info(LogLine("the store is brought up to date", file=str(path), schema=len(steps)))
+    if _value(connection, "PRAGMA auto_vacuum") != _FULL:
+        connection.execute(f"PRAGMA auto_vacuum = {_FULL}")
+        connection.execute("VACUUM")
 
 
 def _check_whole(connection: sqlite3.Connection, path: Path) -> None:

@@ -21,6 +21,10 @@ MAX_RECORDS: Final = 10_000
 #: all of a cluster's objects are in it).
 MAX_STORED_BYTES: Final = 256 * MIB
 
+#: Bytes that go with one record and stay on disk: a body of an asynchronous request (AWS's service
+#: model: ``AsyncBodyBlob``). 10,000 records of a kind have 1.2 GiB of them.
+MAX_ATTACHMENT_BYTES: Final = 128_000
+
 #: Questions and changes that wait for the store's thread while it does one; each takes 2 ms, on a
 #: disk that is well.
 STORE_WAITING: Final = 64

@@ -30,6 +30,11 @@ class MemoryStore:
         kept = (each for each in self._kept.values() if each.kind == kind)
         return tuple(map(record_of, sorted(kept, key=lambda each: each.name)))
 
+    async def attachment(self, kind: str, name: str) -> bytes:
+        """Return the attachment of a record; empty if it has none, or is not there."""
+        kept = self._kept.get((kind, name))
+        return b"" if kept is None else kept.attachment
+
     async def open_for_writing(self) -> None:
         """Memory is always written to."""
 

@@ -1,4 +1,7 @@
-"""Records as rows of a store's file, each with a checksum: SQLite's pages have none."""
+"""Records and their attachments as rows of a store's file.
+
+Each row has a checksum: SQLite's pages have none.
+"""
 
 from __future__ import annotations
 
@@ -35,6 +38,45 @@ def read_rows(connection: sqlite3.Connection, path: Path, kind: str = "") -> tup
         raise said_by_sqlite(path, error) from error
 
 
+def read_attachment(connection: sqlite3.Connection, path: Path, kind: str, name: str) -> bytes:
+    """The attachment of a record; empty if it has none, or is not there.
+
+    Args:
+        connection: with the file.
+        path: the file's, for messages.
+        kind: the record's.
+        name: the record's.
+
+    Raises:
+        StoreError: it cannot be read, or is not as it was written.
+    """
+    try:
+        row = connection.execute(
+            "SELECT content, checksum FROM attachments WHERE kind = ? AND name = ?", (kind, name)
+        ).fetchone()
+    except sqlite3.Error as error:
+        raise said_by_sqlite(path, error) from error
+    return b"" if row is None else _checked_attachment(path, kind, name, *row)
+
+
+def check_attachments(connection: sqlite3.Connection, path: Path) -> None:
+    """Go on if all attachments of a file are as they were written; one at a time is in memory.
+
+    A file of schema 1 has no table for them.
+
+    Raises:
+        StoreError: they cannot be read, or one is not so.
+    """
+    try:
+        table = "SELECT 1 FROM sqlite_schema WHERE name = 'attachments'"
+        if connection.execute(table).fetchone() is None:
+            return
+        for row in connection.execute("SELECT kind, name, content, checksum FROM attachments"):
+            _checked_attachment(path, *row)
+    except sqlite3.Error as error:
+        raise said_by_sqlite(path, error) from error
+
+
 def write_rows(connection: sqlite3.Connection, changes: Iterable[Written]) -> None:
     """Make changes, inside a transaction.
 
@@ -43,6 +85,12 @@ def write_rows(connection: sqlite3.Connection, changes: Iterable[Written]) -> No
     """
     for each in changes:
         key = (each.kind, each.name)
+        connection.execute("DELETE FROM attachments WHERE kind = ? AND name = ?", key)
+        if each.attachment:
+            connection.execute(
+                "INSERT INTO attachments (kind, name, content, checksum) VALUES (?, ?, ?, ?)",
+                (*key, each.attachment, _attachment_checksum(*key, each.attachment)),
+            )
         if each.text is None:
             connection.execute("DELETE FROM records WHERE kind = ? AND name = ?", key)
         else:
@@ -63,5 +111,15 @@ def _checked(path: Path, kind: str, name: str, text: str, checksum: int) -> Writ
     return Written(kind, name, text)
 
 
+def _checked_attachment(path: Path, kind: str, name: str, content: bytes, checksum: int) -> bytes:
+    if checksum != _attachment_checksum(kind, name, content):
+        raise said(path, sqlite3.SQLITE_CORRUPT, f"the attachment of the {kind} {name!r}")
+    return content
+
+
 def _checksum(kind: str, name: str, text: str) -> int:
     return crc32(f"{kind}\0{name}\0{text}".encode())
+
+
+def _attachment_checksum(kind: str, name: str, content: bytes) -> int:
+    return crc32(content, crc32(f"{kind}\0{name}\0".encode()))

@@ -8,7 +8,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from partway.gateway.storage.store.limits import MAX_RECORD_BYTES, MAX_RECORDS, MAX_STORED_BYTES
+from partway.gateway.storage.store.limits import (
+    MAX_ATTACHMENT_BYTES,
+    MAX_RECORD_BYTES,
+    MAX_RECORDS,
+    MAX_STORED_BYTES,
+)
 from partway.gateway.storage.store.store import Record, Removal, StoreError
 
 
@@ -20,22 +25,26 @@ class Written:
         kind: the record's.
         name: the record's.
         text: its body as JSON, of ASCII characters alone; None removes it.
+        attachment: the bytes that go with it; left out where it was read.
     """
 
     kind: str
     name: str
     text: str | None
+    attachment: bytes = b""
 
     @property
     def size(self) -> int:
-        """Bytes that it takes; 0 if it removes."""
+        """Bytes that it takes beside its attachment; 0 if it removes."""
         return 0 if self.text is None else len(self.text)
 
 
 def written(changes: Iterable[Record | Removal]) -> tuple[Written, ...]:
     """Write changes as text: nobody changes what is kept by changing what was given."""
     return tuple(
-        Written(each.kind, each.name, json.dumps(each.body) if isinstance(each, Record) else None)
+        Written(each.kind, each.name, json.dumps(each.body), each.attachment)
+        if isinstance(each, Record)
+        else Written(each.kind, each.name, None)
         for each in changes
     )
 
@@ -54,11 +63,13 @@ class RoomLimits:
         record: bytes of one record.
         records: of one kind.
         stored: bytes of all records.
+        attachment: bytes of one attachment; their number bounds all of them.
     """
 
     record: int = MAX_RECORD_BYTES
     records: int = MAX_RECORDS
     stored: int = MAX_STORED_BYTES
+    attachment: int = MAX_ATTACHMENT_BYTES
 
 
 #: Of a store that is told nothing else.
@@ -92,6 +103,11 @@ class Room:
                 raise StoreError(
                     f"the {each.kind} {each.name!r} has {each.size} bytes; it must have no more "
                     f"than {self._limits.record}"
+                )
+            if len(each.attachment) > self._limits.attachment:
+                raise StoreError(
+                    f"the attachment of the {each.kind} {each.name!r} has {len(each.attachment)} "
+                    f"bytes; it must have no more than {self._limits.attachment}"
                 )
             before = self._sizes[each.kind].get(each.name)
             more_records[each.kind] += (each.text is not None) - (before is not None)

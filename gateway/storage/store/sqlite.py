@@ -12,7 +12,13 @@ from typing import Self
 from partway.gateway.storage.store.backups import snapshot, snapshot_of_stopped
 from partway.gateway.storage.store.database import open_database, open_for_reading, transaction
 from partway.gateway.storage.store.disk_thread import DiskThread
-from partway.gateway.storage.store.record_rows import Digest, digest_of, read_rows, write_rows
+from partway.gateway.storage.store.record_rows import (
+    Digest,
+    digest_of,
+    read_attachment,
+    read_rows,
+    write_rows,
+)
 from partway.gateway.storage.store.room import (
     ROOM_LIMITS,
     Room,
@@ -94,6 +100,14 @@ class SqliteStore:
             StoreError: they cannot be read.
         """
         return await self._thread.run(lambda: self._records(kind))
+
+    async def attachment(self, kind: str, name: str) -> bytes:
+        """Return the attachment of a record; empty if it has none, or is not there.
+
+        Raises:
+            StoreError: it cannot be read.
+        """
+        return await self._thread.run(lambda: self._attachment(kind, name))
 
     async def write(self, *changes: Record | Removal) -> None:
         """Make all these changes, or none; they are on disk when this returns.
@@ -181,6 +195,15 @@ class SqliteStore:
             found = read_rows(self._connection, self._path, kind)
         of_kind = (each for each in found if each.kind == kind)
         return tuple(record_of(each) for each in sorted(of_kind, key=lambda each: each.name))
+
+    def _attachment(self, kind: str, name: str) -> bytes:
+        if self._connection is not None:
+            return read_attachment(self._connection, self._path, kind, name)
+        connection = open_for_reading(self._path)
+        if connection is None:
+            return b""
+        with closing(connection):
+            return read_attachment(connection, self._path, kind, name)
 
     def _snapshot(self) -> bytes:
         if self._connection is None:

@@ -32,11 +32,14 @@ class Record:
         kind: what it is, such as ``endpoint``.
         name: which of its kind; a kind has a name once.
         body: all that is known of it; may hold secrets.
+        attachment: bytes that are written, replaced and removed with it, and stay on disk:
+            :meth:`Store.attachment` reads them, and :meth:`Store.records` leaves them out.
     """
 
     kind: str
     name: str
     body: Body = field(default_factory=dict, repr=False)
+    attachment: bytes = field(default=b"", repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +58,8 @@ class Removal:
 class Store(Protocol):
     """Keeps records. One process owns it, and one task at a time changes what it owns.
 
-    Who uses it keeps what it holds in memory: it is read once, at the start.
+    Who uses it keeps the records in memory: they are read once, at the start. Attachments are read
+    when they are needed.
     """
 
     async def records(self, kind: str) -> tuple[Record, ...]:
@@ -63,6 +67,13 @@ class Store(Protocol):
 
         Raises:
             StoreError: they cannot be read.
+        """
+
+    async def attachment(self, kind: str, name: str) -> bytes:
+        """Return the attachment of a record; empty if it has none, or is not there.
+
+        Raises:
+            StoreError: it cannot be read.
         """
 
     async def open_for_writing(self) -> None:

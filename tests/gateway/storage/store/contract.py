@@ -16,6 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from partway.gateway.storage.store.limits import MAX_ATTACHMENT_BYTES
 from partway.gateway.storage.store.room import ROOM_LIMITS, RoomLimits
 from partway.gateway.storage.store.store import Record, Removal, Store, StoreError
 
@@ -123,6 +124,33 @@ class StoreContract:
         await small.write(*(Removal("model", name) for name in "acd"))
         await small.write(*(Record("job", name, {"a": "x" * 7}) for name in "abc"))
         assert len(await small.records("job")) == 3
+
+    async def test_an_attachment_is_written_replaced_and_removed_with_its_record(self, store):
+        content = bytes(range(256)) * 100
+        await store.write(Record("model", "a", attachment=content), Record("job", "a"))
+        assert await store.records("model") == (Record("model", "a"),)
+        assert await store.attachment("model", "a") == content
+        assert await store.attachment("job", "a") == b""
+        await store.write(Record("model", "a", attachment=b"other"))
+        assert await store.attachment("model", "a") == b"other"
+        await store.write(Record("model", "a"))
+        assert await store.attachment("model", "a") == b""
+        await store.write(Record("model", "a", attachment=content))
+        await store.write(Removal("model", "a"))
+        assert await store.attachment("model", "a") == b""
+
+    async def test_an_attachment_has_a_bound_of_its_own(self, store):
+        await store.write(Record("model", "a", attachment=bytes(MAX_ATTACHMENT_BYTES)))
+        with pytest.raises(StoreError) as refused:
+            await store.write(Record("model", "b"), Record("model", "c", attachment=bytes(128_001)))
+        assert str(refused.value) == (
+            "the attachment of the model 'c' has 128001 bytes; it must have no more than 128000"
+        )
+        assert await store.records("model") == (Record("model", "a"),)
+
+    async def test_attachments_take_no_room_from_records(self, small):
+        await small.write(*(Record("model", name, attachment=bytes(100)) for name in "abc"))
+        await small.write(*(Record("job", name, {"a": "x" * 5}) for name in "abc"))
 
     @settings(max_examples=20, suppress_health_check=[HealthCheck.differing_executors])
     @given(st.lists(CHANGES, max_size=5))

@@ -13,7 +13,7 @@ from partway.gateway.storage.store.store import Record, Removal, StoreError
 from partway.gateway.timing.clock import LoopClock
 
 #: From where on a file may not grow, in bytes: in the first pages of a large record, and later.
-LIMITS = (20_000, 100_000, 400_000)
+LIMITS = (40_000, 100_000, 400_000)
 
 
 async def main() -> None:

@@ -15,7 +15,7 @@ from partway.gateway.storage.store.backups import (
     restore,
     snapshot_of_stopped,
 )
-from partway.gateway.storage.store.database import STEPS
+from partway.gateway.storage.store.database import STEPS, open_database
 from partway.gateway.storage.store.sqlite import SqliteStore
 from partway.gateway.storage.store.store import BackupError, Record
 from partway.gateway.timing.clock import LoopClock
@@ -23,6 +23,10 @@ from partway.gateway.timing.clock import LoopClock
 pytestmark = pytest.mark.anyio
 
 SMALL, LARGE = Record("model", "small", {"a": 1}), Record("model", "large", {"a": "x" * 500_000})
+
+
+#: Written by a version that knew schema 1 alone.
+ROW_OF_SCHEMA_1 = "INSERT INTO records VALUES ('model', 'a', '{\"x\": 1}', 3851167712)"
 
 
 async def opened(folder: Path) -> SqliteStore:
@@ -68,6 +72,28 @@ async def test_a_stopped_store_is_copied_and_not_changed(tmp_path):
     file.write_bytes(snapshot_of_stopped(tmp_path / "store.db"))
     assert {name: (tmp_path / name).read_bytes() for name in killed} == killed
     assert check_backup(file, file) == 1
+
+
+async def test_attachments_are_copied_and_checked(tmp_path):
+    file = await backup_of(tmp_path / "a", Record("model", "a", attachment=b"x" * 128_000))
+    (tmp_path / "b").mkdir()
+    restore(tmp_path / "b" / "store.db", file)
+    store = await opened(tmp_path / "b")
+    assert await store.attachment("model", "a") == b"x" * 128_000
+    await store.aclose()
+    file.write_bytes(file.read_bytes().replace(b"x" * 100, b"x" * 99 + b"y", 1))
+    with pytest.raises(BackupError, match="the attachment of the model 'a'"):
+        check_backup(file, file)
+
+
+async def test_a_stopped_store_of_schema_1_is_copied_and_restored(tmp_path):
+    with closing(open_database(tmp_path / "store.db", STEPS[:1])) as connection:
+        connection.execute(ROW_OF_SCHEMA_1)
+    file = tmp_path / "backup"
+    file.write_bytes(snapshot_of_stopped(tmp_path / "store.db"))
+    (tmp_path / "b").mkdir()
+    assert restore(tmp_path / "b" / "store.db", file)[0] == 1
+    assert await found_in(tmp_path / "b") == (Record("model", "a", {"x": 1}),)
 
 
 async def test_nothing_is_stored(tmp_path):
@@ -123,6 +149,7 @@ def spoil(file: Path) -> None:
 
 
 LATER = len(STEPS) + 1
+NOW = f"schema {len(STEPS)}"
 REFUSED = {
     "a later schema": (
         lambda file: changed(file, f"PRAGMA user_version = {LATER}"),
@@ -136,7 +163,7 @@ REFUSED = {
         lambda file: changed(
             file, "CREATE TRIGGER t AFTER INSERT ON records BEGIN DELETE FROM records; END"
         ),
-        "this must be a file of partway backup, and it has other tables or triggers than schema 1",
+        f"this must be a file of partway backup, and it has other tables or triggers than {NOW}",
     ),
     "another program's": (
         lambda file: changed(file, "PRAGMA application_id = 7"),

@@ -132,6 +132,7 @@ def test_a_file_of_version_1_is_read(path):
     with closing(open_database(path)) as connection:
         assert rows(connection) == [("model", "a", '{"x": 1}', 3851167712)]
         assert value(connection, "user_version") == len(STEPS)
+        assert value(connection, "auto_vacuum") == 1
 
 
 def test_a_new_file_has_the_schema_that_an_older_one_is_brought_to(tmp_path):

@@ -66,6 +66,8 @@ async def test_a_file_of_version_1_has_its_records(tmp_path):
     made_by(tmp_path / "store.db", VERSION_1)
     store = await opened(tmp_path)
     assert await store.records("model") == (Record("model", "a", {"x": 1}),)
+    await store.write(Record("model", "b", attachment=b"bytes"))
+    assert await store.attachment("model", "b") == b"bytes"
     await store.aclose()
 
 
@@ -217,6 +219,34 @@ def spoilt(path: Path, before: bytes, after: bytes) -> None:
     path.write_bytes(content.replace(before, after, 1))
 
 
+async def test_an_attachment_is_read_after_a_restart_and_not_believed_if_it_is_damaged(tmp_path):
+    content = b"y" * 100_000
+    store = await opened(tmp_path)
+    await store.write(Record("model", "a", attachment=content))
+    await store.aclose()
+    store = await opened(tmp_path)
+    assert await store.attachment("model", "a") == content
+    await store.aclose()
+    spoilt(tmp_path / "store.db", b"y" * 10, b"yyyxyyyyyy")
+    store = await opened(tmp_path)
+    with pytest.raises(StoreError, match=r"damaged; .* \(the attachment of the model 'a'\)"):
+        await store.attachment("model", "a")
+    assert await store.records("model") == (Record("model", "a"),)
+    await store.aclose()
+
+
+async def test_the_file_shrinks_when_attachments_go(tmp_path):
+    store = await opened(tmp_path)
+    await store.write(SMALL)
+    names = [str(number) for number in range(50)]
+    await store.write(*(Record("job", name, attachment=bytes(100_000)) for name in names))
+    assert len(await store.backup()) > 5_000_000
+    await store.write(*(Removal("job", name) for name in names))
+    assert len(await store.backup()) < 100_000
+    await store.aclose()
+    assert (tmp_path / "store.db").stat().st_size < 100_000
+
+
 @pytest.mark.parametrize("other", [b"xxxyxxxxxx", b"xxx\xffxxxxxx", b"xxx\x00xxxxxx"])
 async def test_a_record_that_is_not_as_it_was_written_is_not_believed(tmp_path, other):
     """SQLite does not see that: its pages have no checksums."""
@@ -277,7 +307,7 @@ async def test_one_whose_folder_is_not_there_yet(tmp_path):
 async def test_one_that_cannot_be_opened_for_writing_is_read(tmp_path, log, fault):
     with small_disk(tmp_path / "disk") as disk:
         store = await opened(disk.path)
-        await store.write(SMALL, LARGE, Record("other", "a"))
+        await store.write(SMALL, LARGE, Record("other", "a", attachment=b"bytes"))
         if log == "with its log":  # as after kill -9: a copy, since a close would put it away
             copies = {each.name: each.read_bytes() for each in disk.path.iterdir()}
         await store.aclose()
@@ -292,6 +322,7 @@ async def test_one_that_cannot_be_opened_for_writing_is_read(tmp_path, log, faul
         store = await opened(disk.path)
         for _ in range(2):
             assert await store.records("model") == (LARGE, SMALL)
+            assert await store.attachment("other", "a") == b"bytes"
         if fault == "read-only" or log == "closed in order":
             with pytest.raises(StoreUnavailable):
                 await store.write(Removal("model", "large"))
