@@ -10,7 +10,7 @@ A data directory holds::
     admin.sock      the socket by which it is asked (``partway endpoints``, ``partway logs``)
     logs/           what instances have printed
     models/         unpacked model data
-    requests/       bodies of asynchronous requests, and answers on their way
+    requests/       large answers to asynchronous requests, on their way
     transforms/     which files transform jobs that run have finished; without names, their outputs
     store.db        what was made while a gateway ran; with store.db-wal beside it, while one runs
 """
@@ -177,7 +177,7 @@ class DataDirectory:
         id: stays with the directory, whoever owns it: 32 hexadecimal digits.
         logs: the folder of what instances print.
         models: the folder of unpacked model data.
-        requests: the folder of asynchronous requests' bodies and answers.
+        requests: the folder of answers to asynchronous requests.
         transforms: the folder of what transform jobs have finished.
         socket: where the admin socket belongs.
         store: where the file of the store belongs.

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from functools import partial
 from pathlib import Path
 
 from partway.gateway.access.authentication import ANYBODY
+from partway.gateway.apis.asynchronous.journal import REQUEST, Journal
 from partway.gateway.apis.asynchronous.limits import (
     ANSWER_BYTES,
     FAILURE_BYTES,
@@ -29,8 +31,10 @@ from partway.gateway.http.connection_admission import uncounted
 from partway.gateway.operations.asking import AdmittedAlready, Invoked
 from partway.gateway.operations.invocations import Invocations
 from partway.gateway.storage.places.place import StorageFailed
+from partway.gateway.storage.store.store import StoreError
 from partway.gateway.timing.clock import Clock
 from partway.gateway.timing.deadlines import time_limit
+from partway.log_lines import LogLine
 from partway.protocol.errors import (
     ApiError,
     ContainerError,
@@ -39,6 +43,8 @@ from partway.protocol.errors import (
     UnknownEndpoint,
 )
 from partway.protocol.http.content_codings import CONTENT_ENCODING
+
+log = logging.getLogger("partway.async")
 
 #: What a container's answer takes longer by than a try may: so that it is the try's end that ends
 #: both, and is known by it.
@@ -98,7 +104,8 @@ class Attempts:
     Args:
         invocations: asks instances.
         locations: has inputs.
-        spool: has bodies, and holds answers that are large.
+        journal: has bodies.
+        spool: holds answers that are large.
         clock: measures the times.
         taken_away: the action that a request's sender had leave for when it came, and has not now;
             empty if there is none.
@@ -109,6 +116,7 @@ class Attempts:
         self,
         invocations: Invocations,
         locations: Locations,
+        journal: Journal,
         spool: Spool,
         clock: Clock,
         taken_away: Callable[[AsyncRequest], str],
@@ -116,6 +124,7 @@ class Attempts:
     ) -> None:
         self._invocations = invocations
         self._locations = locations
+        self._journal = journal
         self._spool = spool
         self._clock = clock
         self._taken_away = taken_away
@@ -163,14 +172,23 @@ class Attempts:
 
     async def _body_of(self, request: AsyncRequest) -> QueuedBody:
         if request.is_inline:
-            size = self._spool.body_size(request.id)
-            if size is None:
-                raise AttemptFailed(
-                    FailureCause.INPUT, "The request's body has gone from the gateway's disk."
-                )
-            return QueuedBody(request.id, size, partial(self._spool.body, request.id))
+            body = await self._stored_body(request.id)
+            return QueuedBody(request.id, len(body), partial(_one_piece, body))
         found = await self._locations.look(request.input)
         return QueuedBody(request.id, found.size, partial(self._locations.pieces, found))
+
+    async def _stored_body(self, whose: str) -> bytes:
+        try:
+            body = await self._journal.attachment(REQUEST, whose)
+        except StoreError as error:
+            line = "a request's body cannot be read"
+            log.warning(LogLine(line, request=whose, reason=str(error)))
+            words = "The gateway's store does not give the request's body; its log has the reason."
+            raise AttemptFailed(FailureCause.INTERNAL, words, passing=True) from error
+        if not body:
+            words = "The gateway's store does not have the request's body."
+            raise AttemptFailed(FailureCause.INPUT, words)
+        return body
 
     async def _asked(self, request: AsyncRequest, body: QueuedBody) -> AsyncAnswer:
         admitted = AdmittedAlready(INPUT_BYTES, request.within + _BEHIND_THE_TRY)
@@ -203,6 +221,10 @@ class Attempts:
 
     async def _append(self, request: AsyncRequest, held: bytearray) -> Path:
         return await self._spool.append_answer(request, bytes(held))
+
+
+async def _one_piece(body: bytes) -> AsyncGenerator[bytes, None]:
+    yield body
 
 
 def _of_the_model(error: ContainerError) -> AttemptFailed:

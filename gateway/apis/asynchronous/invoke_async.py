@@ -105,7 +105,7 @@ class InvokeEndpointAsync:
         trusted = exchange.visitor.trusted
         address = "" if trusted else f"address {peer_of(exchange.peer)}"
         sender = address if identity.principal is None else identity.principal
-        request = self._request(endpoint, sender, said, location, config)
+        request = self._request(endpoint, sender, said, location, len(body), config)
         if self._worker is None:
             raise ServiceUnavailable(
                 "this gateway has no data directory, so that asynchronous requests cannot be kept"
@@ -167,6 +167,7 @@ class InvokeEndpointAsync:
         sender: str,
         said: Mapping[str, str],
         location: str,
+        length: int,
         config: AsyncConfig,
     ) -> AsyncRequest:
         made = uuid.uuid4()
@@ -191,6 +192,7 @@ class InvokeEndpointAsync:
             on_success=config.on_success,
             on_failure=config.on_failure,
             maker=config.maker,
+            length=length,
         )
 
 

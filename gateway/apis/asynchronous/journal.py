@@ -56,9 +56,9 @@ class Journal:
     """Writes changes in their order, as many as wait in one transaction.
 
     So a hundred requests that come at once cost what one does, and the store, which lets few wait,
-    has one of this at a time. Changes that must be made and could not be wait apart for their next
-    try, and have transactions of their own: what comes meanwhile is not held up by them, nor fails
-    with them.
+    has one of this at a time, and one read beside it. Changes that must be made and could not be
+    wait apart for their next try, and have transactions of their own: what comes meanwhile is not
+    held up by them, nor fails with them.
 
     Args:
         store: where they are written; its owner closes it behind :meth:`aclose`.
@@ -72,6 +72,7 @@ class Journal:
         #: Those that must be made, in their order, once one of them was not.
         self._again: deque[_Entry] = deque()
         self._under_way: list[_Entry] = []
+        self._reading = asyncio.Lock()
         self._news = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
@@ -85,6 +86,15 @@ class Journal:
             StoreError: it cannot be read.
         """
         return await self._store.records(kind)
+
+    async def attachment(self, kind: str, name: str) -> bytes:
+        """What is written down with a record; one is read at a time.
+
+        Raises:
+            StoreError: it cannot be read.
+        """
+        async with self._reading:
+            return await self._store.attachment(kind, name)
 
     def start(self) -> None:
         """Write from now on."""

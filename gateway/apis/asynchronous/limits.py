@@ -9,7 +9,8 @@ from typing import Final
 
 from partway.protocol.limits import KIB, MIB
 
-#: A body that comes with the request itself (AWS's service model: ``AsyncBodyBlob``).
+#: A body that comes with the request itself (AWS's service model: ``AsyncBodyBlob``); it is in the
+#: store, which takes as much with a record (``MAX_ATTACHMENT_BYTES``).
 INLINE_BYTES: Final = 128_000
 
 #: An input at a location, and an answer (AWS's asynchronous inference takes 1 GB).
@@ -68,7 +69,8 @@ ENDINGS_AT_ONCE: Final = 16
 #: instances again.
 LOOK_INTERVAL: Final = 1.0
 
-#: Changes of the journal in one transaction; a disk takes as long for one as for all of them.
+#: Changes of the journal in one transaction; a disk takes little longer for all than for one. With
+#: bodies they have 32 MB.
 JOURNAL_BATCH: Final = 256
 
 #: Until a change that must be made is tried again where the store does not take it.
@@ -80,7 +82,7 @@ JOURNAL_WRITE_TIMEOUT: Final = 30.0
 #: For what is left of the journal when the gateway stops.
 JOURNAL_END_TIMEOUT: Final = 5.0
 
-#: For the files of what has ended to be removed, when the gateway stops.
+#: For the answers of what has ended to be removed, when the gateway stops.
 FILES_END_TIMEOUT: Final = 5.0
 
 #: Threads that work on the spool; that read below one of callers' folders, and that write below

@@ -37,13 +37,14 @@ class AsyncRequest:
         received: when it came, in epoch seconds.
         expires: until when it may wait, in epoch seconds.
         within: seconds for one try.
-        input: where its body is; empty if it came with it and lies in the spool.
+        input: where its body is; empty if it came with it and is in the store.
         output: where the answer belongs.
         failure: where it is to be said why there is no answer; empty for nowhere.
         headers: those that go along to the container, by their names there; may hold secrets.
         on_success: the topic that hears of its answer; empty for none.
         on_failure: the topic that hears that it has none; empty for none.
         maker: the principal that made the endpoint's configuration; empty if it is unknown.
+        length: bytes of the body in the store; 0 if it is at ``input``.
     """
 
     id: str
@@ -60,6 +61,7 @@ class AsyncRequest:
     on_success: str = ""
     on_failure: str = ""
     maker: str = ""
+    length: int = 0
 
     @classmethod
     def of(cls, body: Mapping[str, Any]) -> Self:

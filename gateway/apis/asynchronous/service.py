@@ -34,8 +34,8 @@ class AsyncService:
 
     Args:
         settings: of the gateway.
-        folder: of bodies and answers; nobody else's.
-        store: where requests are written down.
+        folder: of answers on their way; nobody else's.
+        store: where requests are written down with their bodies.
         invocations: asks instances.
         config_of: what an endpoint's configuration says of such requests; None where there is no
             such endpoint, or it takes none.
@@ -90,7 +90,7 @@ class AsyncService:
             settings.region,
         )
         self.worker = AsyncWorker(
-            Attempts(invocations, locations, spool, clock, taken_away, leave),
+            Attempts(invocations, locations, self._journal, spool, clock, taken_away, leave),
             self._endings,
             self._journal,
             spool,

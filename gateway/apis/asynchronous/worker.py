@@ -46,7 +46,7 @@ class AsyncWorker:
         attempts: tries one.
         endings: put ends away.
         journal: where requests are written down from their coming to their end.
-        spool: where bodies and answers lie.
+        spool: has room for bodies, and the files of answers.
         limits: how many requests there may be.
         config_of: what an endpoint's configuration says of such requests; None where there is no
             such endpoint any more, or it takes none.
@@ -109,7 +109,7 @@ class AsyncWorker:
             OSError: the folder of bodies and answers cannot be used.
         """
         found = [value_of(AsyncRequest.of, each) for each in await self._journal.records(REQUEST)]
-        await self._spool.take_over([each for each in found if each.is_inline])
+        await self._spool.take_over(found)
         for request in sorted(found, key=lambda each: each.received):
             self._waiting.found(request.endpoint, request.sender)
             self._waiting.add(request)
@@ -123,7 +123,7 @@ class AsyncWorker:
 
         Args:
             request: the request.
-            body: that came with it.
+            body: that came with it, of the request's ``length``.
 
         Raises:
             ServiceUnavailable: the gateway is full, or stops.
@@ -184,8 +184,8 @@ class AsyncWorker:
     async def _write_down(self, request: AsyncRequest, body: bytes) -> None:
         try:
             if request.is_inline:
-                await self._spool.keep_body(request, body)
-            record = Record(REQUEST, request.id, request.body())
+                await self._spool.take_room(request)
+            record = Record(REQUEST, request.id, request.body(), body)
             await self._journal.write(record, then=lambda: self._wait_for_turn(request))
         except BaseException as error:
             self._leave(request)

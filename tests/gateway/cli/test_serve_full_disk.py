@@ -115,6 +115,9 @@ class Gateway:
         status, body = self._status("/", json.dumps(members).encode(), headers)
         return status, json.loads(body)
 
+    def metrics(self) -> str:
+        return self._status("/metrics", None, {})[1].decode()
+
     def kubernetes(self) -> int:
         path = "/kubernetes/apis/aiplatform.gdc.goog/v1/namespaces/default/endpoints"
         return self._status(path, None, {})[0]
@@ -160,7 +163,13 @@ def create_model(gateway: Gateway, name: str) -> int:
 
 
 def create_endpoint(gateway: Gateway) -> None:
-    """An endpoint of the API that takes asynchronous requests."""
+    """An endpoint of the API that takes asynchronous requests, and serves."""
+    ask_for_endpoint(gateway)
+    until(lambda: gateway.invoke("made") == 200)
+
+
+def ask_for_endpoint(gateway: Gateway) -> None:
+    """Such an endpoint, which begins to come up."""
     assert create_model(gateway, "m") == 200
     variant = {"VariantName": "a", "ModelName": "m", "InitialInstanceCount": 1}
     variant["InstanceType"] = "ml.m5.large"
@@ -170,7 +179,6 @@ def create_endpoint(gateway: Gateway) -> None:
     assert asked[0] == 200, asked
     name = {"EndpointName": "made", "EndpointConfigName": "c"}
     assert gateway.asked("CreateEndpoint", **name)[0] == 200
-    until(lambda: gateway.invoke("made") == 200)
 
 
 def models(gateway: Gateway) -> list[str]:

@@ -17,7 +17,7 @@ def leave_of(may: Callable[[str, str, str], bool] = lambda *_: True) -> OutputLe
 
 
 def a_request(endpoint: str = "e", **members: Any) -> AsyncRequest:
-    """A request with a body of its own, which came at second 0 and may wait for a minute."""
+    """A request with a body of four bytes, which came at second 0 and may wait for a minute."""
     given = {
         "id": uuid4().hex,
         "inference_id": "mine",
@@ -29,5 +29,6 @@ def a_request(endpoint: str = "e", **members: Any) -> AsyncRequest:
         "input": "",
         "output": "s3://bucket/ok/a.out",
         "failure": "s3://bucket/bad/a-error.out",
+        "length": 4,
     }
     return AsyncRequest(**(given | members))

@@ -22,7 +22,7 @@ from partway.gateway.network.dialling import Address
 from partway.gateway.operations.invocations import Invocations
 from partway.gateway.storage.data_directory import DataDirectory
 from partway.gateway.storage.store.sqlite import SqliteStore
-from partway.gateway.storage.store.store import Record
+from partway.gateway.storage.store.store import Record, StoreError
 from partway.gateway.timing.clock import LoopClock
 from partway.protocol.errors import InputValidationError
 from tests.gateway.apis.asynchronous.test_notices import TOPIC, hooked
@@ -151,6 +151,54 @@ async def test_a_body_of_its_own(asking):
     ):  # fmt: skip
         assert f"\r\n{line}\r\n" in head
     assert f"{ENDPOINT}".encode() not in call.heads[0]
+
+
+async def test_a_body_of_as_many_bytes_as_there_may_be(asking):
+    body = bytes(range(256)) * (INLINE_BYTES // 256)
+    asked = await asking(answering(YES))
+    answer = await asked.invoke(Body=body)
+    assert await asked.object_at(answer["OutputLocation"]) == b"yes"
+    assert asked.scripted.calls[0].sent == body
+    assert not list(asked.data.requests.iterdir())
+
+
+async def test_bodies_have_no_more_room_than_their_quota(asking):
+    may_answer = asyncio.Event()
+
+    async def script(call):
+        await call.request()
+        await may_answer.wait()
+        call.say(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n", b"yes")
+
+    asked = await asking(script, async_quota=2 * INLINE_BYTES)
+    answer = await asked.invoke(Body=bytes(INLINE_BYTES - 1))
+    code, message = await asked.refused(Body=b"xx")
+    assert code == "ServiceUnavailable"
+    assert f"have {INLINE_BYTES - 1} bytes on disk" in message
+    may_answer.set()
+    await asked.object_at(answer["OutputLocation"])
+    while await asked.store.records("async-request"):  # noqa: ASYNC110 (nothing tells of it)
+        await asyncio.sleep(0.01)
+    await asked.invoke(Body=b"xx")
+
+
+@pytest.mark.parametrize("how", ["gone", "damaged"])
+async def test_a_body_that_the_store_does_not_have(asking, monkeypatch, how):
+    """A damaged one is tried again: another read may give it."""
+    read = []
+
+    async def attachment(*_):
+        read.append(how)
+        if how == "damaged":
+            raise StoreError("/secret/place: the file is damaged")
+        return b""
+
+    monkeypatch.setattr(SqliteStore, "attachment", attachment)
+    asked = await asking(answering(YES))
+    said = await asked.failure(Body=b"hello")
+    code, times = {"gone": ("InputUnavailable", 1), "damaged": ("InternalFailure", TRIES)}[how]
+    assert (said["ErrorCode"], len(read)) == (code, times)
+    assert "/secret/place" not in said["Message"]
 
 
 async def test_a_coding_goes_along_with_a_body_and_with_an_answer(asking):

@@ -332,7 +332,7 @@ async def test_who_is_one_too_many_is_not_taken(worked):
 
 async def test_one_that_cannot_be_kept_is_not_taken_and_leaves_its_place(worked):
     with pytest.raises(ServiceUnavailable, match="async_quota"):
-        await worked.worker.accept(a_request(), bytes(1001))
+        await worked.worker.accept(a_request(length=1001), bytes(1001))
 
     async def full(*_):
         raise StoreError("the disk is full")

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from partway.gateway.storage.store.disk_thread import DiskThread
-from partway.gateway.storage.store.limits import STORE_CLOSE_TIMEOUT
+from partway.gateway.storage.store.limits import MAX_ATTACHMENT_BYTES, STORE_CLOSE_TIMEOUT
 from partway.gateway.storage.store.room import ROOM_LIMITS, RoomLimits
 from partway.gateway.storage.store.sqlite import SqliteStore
 from partway.gateway.storage.store.store import Record, Removal, StoreError, StoreUnavailable
@@ -184,7 +184,11 @@ async def test_a_disk_that_takes_nothing(tmp_path, fault, end, said):
     await pragma(thread, store, fault)
     for _ in range(2):
         with pytest.raises(StoreError) as refused:
-            await store.write(Record("model", "other"), LARGE, Removal("model", "small"))
+            await store.write(
+                Record("model", "other", attachment=bytes(MAX_ATTACHMENT_BYTES)),
+                *(LARGE, Removal("model", "small")),
+            )
+        assert await store.attachment("model", "other") == b""
         assert f"{tmp_path / 'store.db'}: {said}" in str(refused.value)
         assert await store.records("model") == (SMALL,)
     await pragma(thread, store, end)
