@@ -101,4 +101,21 @@ def run_loop(main: Coroutine[Any, Any, int]) -> int:
         return asyncio.run(main)
     import uvloop
 
-    return uvloop.run(main)
+    with _handlers_put_back():
+        return uvloop.run(main)
+
+
+@contextmanager
+def _handlers_put_back() -> Iterator[None]:
+    """Have signals do afterwards what they did before.
+
+    A loop of uvloop's leaves its handlers behind when it closes: signals would be lost from then on.
+    """
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.getsignal(number) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            if handler is not None:  # else it was not Python that set it
+                signal.signal(number, handler)

@@ -1,12 +1,18 @@
-"""partway.gateway.cli.process: descriptors; the rest is tested with the commands."""
+"""partway.gateway.cli.process: descriptors and signals; the rest is tested with the commands."""
 
 from __future__ import annotations
 
 import resource
+import signal
 
 import pytest
 
-from partway.gateway.cli.process import descriptors_of, raise_descriptor_limit
+from partway.gateway.cli.process import (
+    descriptors_of,
+    raise_descriptor_limit,
+    run_loop,
+    stop_on_signals,
+)
 from partway.gateway.requests.limits import MAX_IDLE_CONNECTIONS
 from partway.gateway.settings.settings import Settings
 
@@ -25,3 +31,16 @@ def test_a_limit_that_is_too_low_is_said(monkeypatch, caplog, needed, warns):
     raise_descriptor_limit(needed)
     assert set_to == [(100, 100)]
     assert ("the limit of open files is too low" in caplog.text) is warns
+
+
+def test_signals_do_after_a_loop_what_they_did_before():
+    async def main():
+        stop_on_signals(again=lambda: None)
+        return 0
+
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = [signal.getsignal(each) for each in numbers]
+    assert run_loop(main()) == 0
+    assert [signal.getsignal(each) for each in numbers] == before
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)
