@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import logging
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final
 
 from partway.gateway.fleet.endpoint import Attached, Place, Variant
 from partway.gateway.fleet.health.ping_each import ping_each
@@ -20,9 +21,6 @@ from partway.gateway.fleet.status import InstanceHealth, InstanceStatus
 from partway.gateway.network.dialling import OutOfDescriptors
 from partway.gateway.timing.deadlines import before, first_of, time_limit
 from partway.log_lines import LogLine, TextLines
-
-if TYPE_CHECKING:
-    from partway.gateway.fleet.launchers.containers import RunningContainers
 
 log = logging.getLogger("partway.fleet")
 
@@ -225,8 +223,6 @@ class Instance:
             self._happens(Happening.TOLD_TO_STOP)
             return
         self.place = self._place_of(running)
-        if self._variant.containers:
-            cast("RunningContainers", running).on_first_end = self._one_has_ended
         self._happens(Happening.LAUNCHED)
         ended = asyncio.create_task(running.wait(), name=f"end of {self.id}")
         try:
@@ -236,7 +232,8 @@ class Instance:
             await ended
 
     async def _launch(self) -> RunningContainer:
-        return await self._launcher.launch(await self._order())
+        order = dataclasses.replace(await self._order(), on_first_end=self._one_has_ended)
+        return await self._launcher.launch(order)
 
     async def _live_with(
         self, running: RunningContainer, ended: asyncio.Task[object], began: float

@@ -40,13 +40,13 @@ class RunningContainers:
 
     Args:
         each: by their host names, in the order in which they are asked.
-
-    Attributes:
         on_first_end: called as soon as one has ended; the others have yet to.
     """
 
-    def __init__(self, each: Mapping[str, RunningContainer]) -> None:
-        self.on_first_end: Callable[[], object] = lambda: None
+    def __init__(
+        self, each: Mapping[str, RunningContainer], on_first_end: Callable[[], object]
+    ) -> None:
+        self._on_first_end = on_first_end
         self._each = dict(each)
         self._stopping = False
         self._life = asyncio.create_task(self._live(), name=f"containers {', '.join(each)}")
@@ -105,7 +105,7 @@ class RunningContainers:
         }
         over, _ = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         first = next(task for task in ends if task in over)
-        self.on_first_end()
+        self._on_first_end()
         if not self._stopping:
             self.kill()
         await asyncio.wait(ends)
@@ -132,7 +132,8 @@ class ContainersLauncher:
             await _undo(launches)
             raise
         hostnames = (hostname_of(each.instance) for each in order.containers)
-        return RunningContainers(dict(zip(hostnames, running, strict=True)))
+        each = dict(zip(hostnames, running, strict=True))
+        return RunningContainers(each, order.on_first_end)
 
     async def aclose(self) -> None:
         """Nothing is held: the launchers are somebody else's."""

@@ -27,6 +27,7 @@ class Order:
         containers: where it has several, an order for each; the instance of such an order is the
             container's own id.
         opened: the folder ``model_dir``, kept open, where a caller of the API has named it.
+        on_first_end: called as soon as one of several containers has ended; the others have yet to.
     """
 
     instance: str
@@ -37,6 +38,7 @@ class Order:
     output: Callable[[bytes], None]
     containers: tuple[Order, ...] = ()
     opened: OpenFolder | None = None
+    on_first_end: Callable[[], object] = lambda: None
 
 
 def no_output(_: bytes) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -73,8 +73,11 @@ def fake(anyio_backend: object, no_leaks: None) -> FakeLauncher:
     return FakeLauncher()
 
 
-async def launched(fake: FakeLauncher) -> RunningContainers:
-    order = of_two(Order("i-1", "echo", variant(), 0, None, lambda _: None))
+async def launched(
+    fake: FakeLauncher, on_first_end: Callable[[], object] = lambda: None
+) -> RunningContainers:
+    one = Order("i-1", "echo", variant(), 0, None, lambda _: None, on_first_end=on_first_end)
+    order = of_two(one)
     return await soon(ContainersLauncher(lambda _: fake).launch(order))
 
 
@@ -94,6 +97,18 @@ async def test_with_the_first_that_ends_the_other_is_killed(fake):
     fake.containers[1].end("ended with status 3")
     assert str(await soon(running.wait())) == "second ended with status 3"
     assert fake.containers[0].signals == ["KILL"]
+
+
+async def test_the_first_end_is_told_while_the_other_has_yet_to_end(fake):
+    told = asyncio.Event()
+    running = await launched(fake, told.set)
+    stopping = asyncio.create_task(running.stop(30))
+    fake.containers[0].stubborn = True
+    fake.containers[1].end("ended with status 3")
+    await soon(told.wait())
+    assert not stopping.done()
+    fake.containers[0].end("ended with status 0")
+    await soon(stopping)
 
 
 async def test_of_those_that_are_stopped_none_is_killed_for_being_slower(fake):
