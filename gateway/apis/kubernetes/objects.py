@@ -62,9 +62,7 @@ class CustomObjects:
         latest = self.history.latest
         for kind in KINDS:
             for record in await self._store.records(_RECORDS + kind.kind):
-                body = dict(record.body)
-                body.pop("managed", None)  # older records name the managers of fields
-                found = CustomObject(kind, **body)
+                found = CustomObject(kind, **record.body)
                 self._keep(found)
                 latest = max(latest, found.version)
         self.history.begin(latest)

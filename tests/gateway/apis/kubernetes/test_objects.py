@@ -39,21 +39,6 @@ async def test_an_object_of_before_objects_had_makers(gateway):
         await after.aclose()
 
 
-async def test_an_older_record_names_managers_of_fields(gateway):
-    made = await gateway.make(a_model())
-    (record,) = await gateway.store.records("kubernetes-DeployedModel")
-    managed = [{"manager": "kubectl", "operation": "Update", "fieldsV1": {"f:spec": {}}}]
-    body = {**record.body, "managed": managed}
-    await gateway.store.write(Record(record.kind, record.name, body))
-    after = await gateway.again()
-    try:
-        now = await after.get(f"{MODELS}/my-tf-model")
-        assert (now["spec"], now["metadata"]["uid"]) == (made["spec"], made["metadata"]["uid"])
-        assert "managedFields" not in now["metadata"]
-    finally:
-        await after.aclose()
-
-
 async def test_there_are_only_so_many(gateway, monkeypatch):
     monkeypatch.setattr(module, "MAX_OBJECTS", 1)
     await gateway.make(a_model())
