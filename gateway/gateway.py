@@ -41,7 +41,7 @@ from partway.gateway.http.unauthenticated_clients import Strangers
 from partway.gateway.limits import SETTLING_TIMEOUT
 from partway.gateway.metrics.process_metrics import ProcessMetrics
 from partway.gateway.quota import Quota, QuotaLimits
-from partway.gateway.service import Service
+from partway.gateway.service import Service, call_each, has_failed
 from partway.gateway.settings.settings import Settings
 from partway.gateway.status_routes import Status
 from partway.gateway.storage.disk_recovery import NEEDS_DISK, DiskRecovery, DiskStep
@@ -101,6 +101,7 @@ class Gateway:
         disk_recovery: repeats what the disk has refused at the start.
         status: whether the gateway takes requests.
         routes: what is answered; the first that fits a request answers it.
+        end_has_failed: whether a service has failed on the way down.
 
     Args:
         settings: all settings of the gateway.
@@ -171,6 +172,7 @@ class Gateway:
             *off,
             *(route for each in self._services.values() for route in each.routes),
         )
+        self.end_has_failed = False
         self._tls = tls
         self._listen_to(TrustedProxies(settings.trusted_proxies))
         self._repeated = RepeatedLines(self.clock)
@@ -242,8 +244,7 @@ class Gateway:
     def _forget_others(self, endpoints: Collection[str]) -> None:
         self.streams.metrics.keep_only(endpoints)
         self._fleet_metrics.keep_only(endpoints)
-        for each in self.services:
-            each.keep_only(endpoints)
+        call_each(self.services, lambda each: each.keep_only(endpoints))
 
     # --- The way up ------------------------------------------------------------------------------
 
@@ -273,8 +274,7 @@ class Gateway:
             raise
         self._repeated.open()
         self.fleet.start(each for each in endpoints if not each.is_attached)
-        for service in self.services:
-            service.on_listening()
+        call_each(self.services, lambda each: each.on_listening())
         self._leftovers.remove(self.pending_endpoints)
         return listening
 
@@ -289,7 +289,7 @@ class Gateway:
         """End all that a start has begun before it failed."""
         try:
             for service in self.services:
-                await _end(service.drain(0))
+                await self._end(service, service.drain(0))
             await self._stop_fleet()
         finally:
             await self._close_services()
@@ -327,8 +327,7 @@ class Gateway:
     def hasten(self) -> None:
         """Cut the drain short: a second signal."""
         self.streams.hasten()
-        for service in self.services:
-            service.hasten()
+        call_each(self.services, lambda each: each.hasten())
         self.fleet.hasten()
 
     async def drain(self) -> None:
@@ -351,14 +350,14 @@ class Gateway:
         self.fleet.take_no_changes()
         await self.disk_recovery.aclose()
         for service in self.services:
-            await _end(service.close_to_new())
+            await self._end(service, service.close_to_new())
         self._http2.announce_end()
         async with asyncio.TaskGroup() as draining:
             draining.create_task(
                 self.streams.drain(settings.shutdown_grace, settings.shutdown_spread)
             )
             for service in self.services:
-                draining.create_task(_end(service.drain(settings.shutdown_grace)))
+                draining.create_task(self._end(service, service.drain(settings.shutdown_grace)))
         self._listener.stop()
         try:
             async with asyncio.TaskGroup() as servers:
@@ -371,22 +370,23 @@ class Gateway:
 
     async def _stop_fleet(self) -> None:
         try:
-            await asyncio.gather(*(_end(each.stop()) for each in self.services), self.fleet.stop())
+            stopping = (self._end(each, each.stop()) for each in self.services)
+            await asyncio.gather(*stopping, self.fleet.stop())
         finally:
             await self._leftovers.aclose()
             await self._provisions.aclose()
 
     async def _close_services(self) -> None:
         for service in reversed(self._services.values()):
-            await _end(service.aclose())
+            await self._end(service, service.aclose())
 
-
-async def _end(work: Awaitable[None]) -> None:
-    """Await a part of a service's end; a fault is logged, and everything else ends all the same."""
-    try:
-        await work
-    except Exception:  # anything, since nothing of the gateway may be left behind
-        log.exception("a service has failed while the gateway ended")
+    async def _end(self, service: Service, work: Awaitable[None]) -> None:
+        """Await a part of a service's end; after a fault everything else ends all the same."""
+        try:
+            await work
+        except Exception:  # anything, since nothing of the gateway may be left behind
+            self.end_has_failed = True
+            log.exception(has_failed(service))
 
 
 def _own_files(settings: Settings, data: DataDirectory | None) -> Iterable[Path]:

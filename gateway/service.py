@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+import logging
+from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING
+
+from partway.log_lines import LogLine
 
 if TYPE_CHECKING:
     from partway.gateway.http.routes import Route
     from partway.gateway.settings.settings import Settings
     from partway.gateway.storage.disk_recovery import DiskStep
+
+log = logging.getLogger("partway.gateway")
 
 
 class Service:
@@ -18,7 +23,9 @@ class Service:
     before those that need it, except for :meth:`aclose`, which it calls in the opposite order. A
     method does nothing unless a service overrides it.
 
-    The gateway logs a fault of a coroutine on the way down, and ends everything else all the same.
+    The gateway logs a fault by the service's name and goes on with the other services, if the fault
+    is that of a method that is no coroutine, or comes on the way down. After one on the way down
+    the exit status of ``partway serve`` is 1.
     """
 
     @property
@@ -69,3 +76,17 @@ class Service:
 
     async def aclose(self) -> None:
         """Close everything; all instances have stopped."""
+
+
+def call_each(services: Iterable[Service], call: Callable[[Service], object]) -> None:
+    """Call a method of all services; a fault of one keeps no other from being called."""
+    for each in services:
+        try:
+            call(each)
+        except Exception:  # whatever it is, the other services have their parts to do
+            log.exception(has_failed(each))
+
+
+def has_failed(service: Service) -> LogLine:
+    """What the log says of a service that has failed."""
+    return LogLine("a service has failed", service=type(service).__name__)

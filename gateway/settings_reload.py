@@ -11,7 +11,7 @@ from pathlib import Path
 from partway.gateway.configuration.messages import SettingsError
 from partway.gateway.fleet.fleet import Fleet, FleetStopping
 from partway.gateway.limits import SETTINGS_CHECK_INTERVAL
-from partway.gateway.service import Service
+from partway.gateway.service import Service, call_each
 from partway.gateway.settings.changes import compare
 from partway.gateway.settings.settings import Settings
 from partway.gateway.timing.clock import Clock, Timer
@@ -98,8 +98,7 @@ class Reloading:
         try:
             # A file of a megabyte takes a second.
             new = await asyncio.to_thread(self._load)
-            for service in self._services:
-                service.take_settings(new)
+            call_each(self._services, lambda each: each.take_settings(new))
             self._follow(new)
             for service in self._services:
                 await service.settings_taken()

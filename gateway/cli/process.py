@@ -109,7 +109,7 @@ def run_loop(main: Coroutine[Any, Any, int]) -> int:
 def _handlers_put_back() -> Iterator[None]:
     """Have signals do afterwards what they did before.
 
-    A loop of uvloop's leaves its handlers behind when it closes: signals would be lost from then on.
+    A loop of uvloop's leaves its handlers behind when it closes: signals would be lost then.
     """
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     before = {number: signal.getsignal(number) for number in numbers}

@@ -174,7 +174,8 @@ async def serve(
                     *(loaded, load, gateway.fleet, LoopClock(), config),
                     services=gateway.services,
                 )
-                return await _serve(gateway, data, tls, reloading, warnings)
+                status = await _serve(gateway, data, tls, reloading, warnings)
+                return status or int(gateway.end_has_failed)
     except (DataDirectoryError, AuthenticatorError, SettingsError, StoreError, TlsError) as error:
         say_failure(_NAME, str(error))
         return 2 if isinstance(error, SettingsError) else 1

@@ -17,6 +17,9 @@ from partway.gateway.gateway import Gateway
 from partway.gateway.network.dialling import Address
 from partway.gateway.service import Service
 from partway.gateway.settings.settings import Settings
+from partway.gateway.settings_reload import Reloading
+from partway.gateway.timing.clock import LoopClock
+from tests.gateway.fleet.processes import eventually
 from tests.wire.peers import soon
 
 ENDS = ("close_to_new", "drain", "stop", "aclose")
@@ -102,6 +105,52 @@ async def test_the_end_goes_on_past_a_service_that_fails(tmp_path, caplog, metho
         with suppress(ProcessLookupError):
             os.kill(process, signal.SIGKILL)
     assert f"a fault in {method}" in caplog.text
+    assert "a service has failed service=Failing" in caplog.messages
+    assert gateway.end_has_failed
+
+
+class FailingAtOnce(Service):
+    """Raises in one of its methods that is no coroutine."""
+
+    def __init__(self, method: str) -> None:
+        def fail(*_: object) -> None:
+            raise RuntimeError(f"a fault in {method}")
+
+        setattr(self, method, fail)
+
+
+@pytest.mark.parametrize("method", ["on_listening", "keep_only", "take_settings", "hasten"])
+async def test_a_service_that_fails_keeps_no_other_from_being_called(caplog, method):
+    gateway = Gateway(Settings(apis=frozenset(), port=0, shutdown_hard=0.1))
+    called: list[str] = []
+
+    def noting(name: str) -> Service:
+        service = Service()
+        setattr(service, method, lambda *_: called.append(name))
+        return service
+
+    gateway.service(lambda _: noting("before"))
+    gateway.service(lambda _: FailingAtOnce(method))
+    gateway.service(lambda _: noting("behind"))
+    await gateway.start()
+    match method:
+        case "keep_only":
+            gateway.fleet.on_end(())
+        case "take_settings":
+            loop_clock, settings = LoopClock(), gateway.settings
+            reloading = Reloading(
+                *(settings, lambda: settings, gateway.fleet, loop_clock, None),
+                services=gateway.services,
+            )
+            reloading.reload()
+            await eventually(lambda: len(called) == 2)
+            await reloading.stop()
+        case "hasten":
+            gateway.hasten()
+    assert called == ["before", "behind"]
+    assert caplog.messages.count("a service has failed service=FailingAtOnce") == 1
+    await gateway.drain()
+    assert not gateway.end_has_failed
 
 
 async def test_a_start_that_fails_ends_all_that_has_begun(caplog):

@@ -643,3 +643,38 @@ def test_a_store_that_cannot_be_used_ends_the_start(refused, tmp_path):
         "(SQLITE_NOTADB)\n"
     )
     assert file.read_bytes() == b"somebody's notes\n" * 100
+
+
+#: ``partway`` with services that fail when they are closed.
+FAILS_AT_ITS_END = """
+import sys
+from partway.gateway.cli.main import main
+from partway.gateway.service import Service
+
+async def fail(self):
+    raise RuntimeError("a fault at the end")
+
+Service.aclose = fail
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def test_a_fault_at_its_end_is_its_status():
+    process = subprocess.Popen(
+        [sys.executable, "-c", FAILS_AT_ITS_END, "serve", "--port", "0", "--apis", "runtime"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment(),
+        cwd=ROOT,
+    )
+    try:
+        ready_url(process)
+        process.terminate()
+        status, _, errors = ended(process)
+    finally:
+        process.kill()
+        process.communicate()
+    assert status == 1
+    assert "a service has failed service=" in errors
+    assert "RuntimeError: a fault at the end" in errors
+    assert " drained" in errors
