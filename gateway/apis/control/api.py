@@ -35,7 +35,6 @@ class ControlApi(Service):
         catalogue: the same, for operations.
         endpoint_keeper: has the fleet run the endpoints that were made.
         plane: the operations.
-        deployments: what the gateway's operator makes, all at once.
         async_rules: what configurations may say of asynchronous requests.
         model_data_leave: whether a model's maker may read its model data.
         results: below which folders callers may have answers put.

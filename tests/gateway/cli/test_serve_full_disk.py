@@ -24,6 +24,7 @@ from typing import Any
 import pytest
 
 from partway.gateway.fleet.launchers.process import HOST, free_port
+from partway.gateway.storage.data_directory import DataDirectory
 from tests.conftest import ROOT
 from tests.disks import SmallDisk, small_disk
 from tests.gateway.cli.asked_gateway import commanded_here
@@ -65,12 +66,14 @@ class Gateway:
         names = {"data": self.data, "container": CONTAINER, "python": sys.executable, "top": top}
         self.config.write_text(FILE.format(**names) + more)
 
-    def start(self, *before: str, port: int = 0) -> None:
+    def start(
+        self, *before: str, port: int = 0, program: tuple[str, ...] = ("-m", "partway")
+    ) -> None:
         """Start it, and wait for its ready line; with a port until it serves, which is sooner."""
         kept = {name: value for name, value in os.environ.items() if "PARTWAY_" not in name}
         flags = ("--port", str(port), "--config", str(self.config))
         self.process = subprocess.Popen(
-            [*before, sys.executable, "-m", "partway", "serve", *flags],
+            [*before, sys.executable, *program, "serve", *flags],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env=kept | {"HOME": str(self.home), "XDG_DATA_HOME": ""},
@@ -260,18 +263,28 @@ def test_the_operators_commands_say_why(gateway, disk):
     assert f"{gateway.data}/store.db: the disk is full; make room there" in said.errors
 
 
+#: ``partway`` whose instances are started anew soon after they have failed.
+RESTARTS_SOON = """
+import sys
+from partway.gateway.fleet import instance_group as group
+group.RESTART_SHORTEST = group.RESTART_LONGEST = 0.1
+from partway.gateway.cli.main import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
 def test_model_data_waits_for_room(gateway, disk, tmp_path):
     archive = tmp_path / "model.tar.gz"
     with tarfile.open(archive, "w:gz") as made:
         of_it = tarfile.TarInfo("weights")
         of_it.size = 1 << 20
         made.addfile(of_it, io.BytesIO(bytes(of_it.size)))
-    gateway.start()
-    gateway.stop()
+    DataDirectory.opened(gateway.data).close()
     disk.fill()
     command = f'command = ["{sys.executable}", "-S", "{CONTAINER}"]'
     gateway.write(f'[endpoints.large]\n{command}\nmodel_data = "{archive}"\n')
-    gateway.start(port=free_port())  # the ready line waits 30 s for an endpoint without its data
+    # The ready line waits 30 s for an endpoint without its data.
+    gateway.start(port=free_port(), program=("-c", RESTARTS_SOON))
     until(lambda: gateway.invoke("own") == 200)
     until(lambda: gateway.told("model data: ") != [])
     assert gateway.invoke("large") == 503
