@@ -11,7 +11,7 @@ from pathlib import Path
 from partway.gateway.batch.input_output import output_name
 from partway.gateway.batch.output_spool import write_all
 from partway.gateway.storage.file_threads import Wanted
-from partway.gateway.storage.files import locked
+from partway.gateway.storage.files import replacing_alone
 from partway.gateway.storage.places.folder_threads import FolderThreads
 
 
@@ -41,36 +41,39 @@ class LocalOutputs:
         return await self._threads.run(self._folder, look)
 
     @asynccontextmanager
-    async def output(self, name: str) -> AsyncIterator[PartFile]:
+    async def output(self, name: str) -> AsyncIterator[LocalOutput]:
         """One output; see :class:`~.storage.OutputPlace`."""
         path = self._folder / output_name(name)
-        part = await self._threads.run(path, lambda _: PartFile(path, self._threads))
+        output = LocalOutput(path, self._threads)
+        await output.begin()
         try:
-            yield part
+            yield output
         finally:
-            part.leave()
+            output.leave()
 
 
-class PartFile:
-    """A file on its way: beside its place, hidden, and locked against others that write it.
-
-    What a process that was killed has left is taken over, since its lock is free.
+class LocalOutput:
+    """A file on its way; see :func:`~partway.gateway.storage.files.replacing_alone`.
 
     Args:
-        path: where it is to appear; the folders are made that it is in.
+        path: where it is to appear.
         threads: by which it is written.
-
-    Raises:
-        OSError: it cannot be begun, or another process writes it.
     """
 
     def __init__(self, path: Path, threads: FolderThreads) -> None:
         self._path = path
-        self._part = path.with_name(f".{path.name}.part")
         self._threads = threads
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._descriptor = _locked_part(self._part)
-        os.ftruncate(self._descriptor, 0)
+        self._writing = replacing_alone(path)
+        self._descriptor = -1
+
+    async def begin(self) -> None:
+        """Have the file, empty.
+
+        Raises:
+            StorageFailed: it cannot be begun, or another process writes it.
+        """
+        file = await self._threads.run(self._path, lambda _: self._writing.__enter__())
+        self._descriptor = file.fileno()
 
     async def write(self, data: bytes) -> None:
         """Add bytes; see :class:`~.storage.OutputFile`."""
@@ -91,32 +94,15 @@ class PartFile:
         def appear(wanted: Wanted) -> None:
             os.fsync(self._descriptor)
             wanted.check()
-            self._part.rename(self._path)
+            self._writing.__exit__(None, None, None)
 
         await self._threads.run(self._path, appear)
 
     def leave(self) -> None:
         """Leave nothing but what has appeared."""
-        with suppress(OSError):
-            if self._part.lstat().st_ino == os.fstat(self._descriptor).st_ino:
-                self._part.unlink()
-        os.close(self._descriptor)
+        with suppress(ValueError):  # a thread that hangs while it gives the name ends it itself
+            self._writing.__exit__(_Left, _Left(), None)
 
 
-def _locked_part(part: Path) -> int:
-    """Open and lock a file that is where its name says: not one that has just been renamed.
-
-    Raises:
-        OSError: another process writes it, or it cannot be opened.
-    """
-    while True:
-        try:
-            descriptor = locked(part, 0o666)
-        except BlockingIOError as error:
-            error.strerror = "another process writes this output; wait for its end"
-            raise
-        with suppress(FileNotFoundError):
-            found, opened = part.lstat(), os.fstat(descriptor)
-            if (found.st_dev, found.st_ino) == (opened.st_dev, opened.st_ino):
-                return descriptor
-        os.close(descriptor)
+class _Left(Exception):
+    """An output is given up, unless it has appeared."""

@@ -162,28 +162,83 @@ def replacing(path: Path, mode: int, folder: int | None = None) -> Iterator[Bina
     Raises:
         OSError: it cannot be written; the old one is as it was. Names the file, if it names any.
     """
-    temporary = path.with_name(f".{secrets.token_hex(8)}.part")
-    # Without a folder both are found by their paths, with one by their names in it.
-    new, old = (temporary, path) if folder is None else (temporary.name, path.name)
+    hidden = path.with_name(f".{secrets.token_hex(8)}.part")
     try:
-        descriptor = os.open(new, _NEW, 0o600, dir_fd=folder)
+        descriptor = os.open(hidden if folder is None else hidden.name, _NEW, 0o600, dir_fd=folder)
     except OSError as error:
         error.filename = str(path)
         raise
-    try:
-        with open(temporary, "wb", opener=lambda *_: descriptor) as file:
+    with _appearing(path, hidden, descriptor, folder) as file:
+        yield file
+        os.fchmod(file.fileno(), mode)
+
+
+@contextmanager
+def replacing_alone(path: Path) -> Iterator[BinaryIO]:
+    """Write a file likewise, and lock other processes out that write it in this way.
+
+    The file begins empty: what a process that was killed has left is taken over, since its lock is
+    free. Its mode is the process's umask's; the folders are made that it is in.
+
+    Args:
+        path: the file, whether it is there or not.
+
+    Yields:
+        A file with a ``name`` of its own until then.
+
+    Raises:
+        BlockingIOError: another process writes it.
+        OSError: as :func:`replacing`.
+    """
+    hidden = path.with_name(f".{path.name}.part")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor = _locked_where_it_is(hidden)
+    os.ftruncate(descriptor, 0)
+    with _appearing(path, hidden, descriptor) as file:
+        yield file
+
+
+def _locked_where_it_is(hidden: Path) -> int:
+    """Open and lock a file that is where its name says: not one that has just been renamed.
+
+    Raises:
+        OSError: another process writes it, or it cannot be opened.
+    """
+    while True:
+        try:
+            descriptor = locked(hidden, 0o666)
+        except BlockingIOError as error:
+            error.strerror = "another process writes this output; wait for its end"
+            raise
+        with suppress(FileNotFoundError):
+            found, opened = hidden.lstat(), os.fstat(descriptor)
+            if (found.st_dev, found.st_ino) == (opened.st_dev, opened.st_ino):
+                return descriptor
+        os.close(descriptor)
+
+
+@contextmanager
+def _appearing(
+    path: Path, hidden: Path, descriptor: int, folder: int | None = None
+) -> Iterator[BinaryIO]:
+    """Have a hidden file take its name when the block ends without an error, and else go.
+
+    Either happens while the file is open: a lock on it is held as long as its hidden name is its.
+    """
+    # Without a folder both are found by their paths, with one by their names in it.
+    new, old = (hidden, path) if folder is None else (hidden.name, path.name)
+    with open(hidden, "wb", opener=lambda *_: descriptor) as file:
+        try:
             yield file
-            os.fchmod(file.fileno(), mode)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(new, old, src_dir_fd=folder, dst_dir_fd=folder)
-    except OSError as error:
-        if error.filename in (str(new), str(temporary)):
-            error.filename = str(path)
-        raise
-    finally:
-        with suppress(OSError):  # it has its name now, or an error says why not
-            os.unlink(new, dir_fd=folder)
+            os.replace(new, old, src_dir_fd=folder, dst_dir_fd=folder)
+        except BaseException as error:
+            with suppress(OSError):
+                os.unlink(new, dir_fd=folder)
+            if isinstance(error, OSError) and error.filename in (str(new), str(hidden)):
+                error.filename = str(path)
+            raise
 
 
 def temporary_folder() -> Path:

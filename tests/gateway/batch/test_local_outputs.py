@@ -6,8 +6,8 @@ import os
 
 import pytest
 
-from partway.gateway.batch import local_outputs
-from partway.gateway.batch.local_outputs import LocalOutputs, PartFile
+from partway.gateway.batch.local_outputs import LocalOutputs
+from partway.gateway.storage import files
 from partway.gateway.storage.places.folder_threads import FolderThreads
 from partway.gateway.storage.places.place import StorageFailed
 from partway.gateway.timing.clock import LoopClock
@@ -67,7 +67,7 @@ async def test_nobody_else_writes_the_same(tmp_path, threads):
 async def test_a_lock_on_what_has_appeared_meanwhile_is_none(tmp_path, threads, monkeypatch):
     """Another process may finish between the opening of the hidden file and its lock."""
     opened = []
-    before = local_outputs.locked
+    before = files.locked
 
     def locked(part, mode):
         descriptor = before(part, mode)
@@ -77,10 +77,9 @@ async def test_a_lock_on_what_has_appeared_meanwhile_is_none(tmp_path, threads, 
         return descriptor
 
     (tmp_path / ".a.out.part").write_bytes(b"theirs")
-    monkeypatch.setattr(local_outputs, "locked", locked)
-    part = PartFile(tmp_path / "a.out", threads)
-    await part.write(b"ours")
-    part.leave()
+    monkeypatch.setattr(files, "locked", locked)
+    async with LocalOutputs(tmp_path, threads).output("a") as output:
+        await output.write(b"ours")
     assert len(opened) == 2
     assert (tmp_path / "a.out").read_bytes() == b"theirs"
 
