@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from partway.gateway.apis.asynchronous.invoke_async import InvokeEndpointAsync, taken_away
-from partway.gateway.apis.asynchronous.output_leave import OutputLeave
+from partway.gateway.apis.asynchronous.output_permissions import OutputPermissions
 from partway.gateway.apis.asynchronous.service import AsyncService
 from partway.gateway.apis.common.requests_service import RequestsService
 from partway.gateway.apis.control.api import ControlApi
@@ -39,7 +39,7 @@ class AsynchronousApi(Service):
                 lambda: keeper.planning.local_roots,
                 control.results,
                 partial(taken_away, gateway.authenticator, gateway.arns),
-                OutputLeave(gateway.authenticator.may, gateway.arns),
+                OutputPermissions(gateway.authenticator.may, gateway.arns),
                 gateway.streams.metrics.registry,
                 gateway.clock,
                 gateway.wall_clock,

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from partway.gateway.access.authentication import Authenticator, Identity
-from partway.gateway.apis.asynchronous.configs import AsyncConfig
+from partway.gateway.apis.asynchronous.inference_config import AsyncConfig
 from partway.gateway.apis.asynchronous.limits import ATTEMPT_TIMEOUT, INLINE_BYTES, REQUEST_TTL
 from partway.gateway.apis.asynchronous.requests import AsyncRequest
 from partway.gateway.apis.asynchronous.worker import AsyncWorker

@@ -22,7 +22,7 @@ from partway.gateway.apis.asynchronous.limits import (
     NOTICES_AT_ONCE,
     NOTICES_OF_ONE,
 )
-from partway.gateway.apis.asynchronous.output_leave import OutputLeave
+from partway.gateway.apis.asynchronous.output_permissions import OutputPermissions
 from partway.gateway.apis.asynchronous.requests import (
     AsyncAnswer,
     AsyncRequest,
@@ -35,7 +35,7 @@ from partway.gateway.timing.deadlines import pause
 from partway.log_lines import LogLine
 
 if TYPE_CHECKING:
-    from partway.gateway.apis.asynchronous.posting import Posting
+    from partway.gateway.apis.asynchronous.webhook_client import WebhookClient
 
 log = logging.getLogger("partway.async")
 
@@ -129,7 +129,7 @@ class Notices:
     def __init__(
         self,
         webhooks: Mapping[str, str],
-        leave: OutputLeave,
+        leave: OutputPermissions,
         clock: Clock,
         on_over: Callable[[Notice, bool], object],
     ) -> None:
@@ -140,13 +140,13 @@ class Notices:
         self._waiting = Quota(QuotaLimits(NOTICES, NOTICES_OF_ONE))
         self._turns = {topic: asyncio.Semaphore(NOTICES_AT_ONCE) for topic in webhooks}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._posting: Posting | None = None
+        self._webhook_client: WebhookClient | None = None
         self._closed = False
         if webhooks:
             # Now, when nobody waits for the loop, and for those alone who have a webhook: 0.2 s.
-            from partway.gateway.apis.asynchronous.posting import Posting
+            from partway.gateway.apis.asynchronous.webhook_client import WebhookClient
 
-            self._posting = Posting(clock)
+            self._webhook_client = WebhookClient(clock)
 
     def add(self, notice: Notice) -> None:
         """Deliver a notice; where too many wait it is given up.
@@ -177,15 +177,15 @@ class Notices:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
-        if self._posting is not None:
-            await self._posting.aclose()
+        if self._webhook_client is not None:
+            await self._webhook_client.aclose()
 
     def _over(self, topic: str, task: asyncio.Task[None]) -> None:
         self._waiting.give_back(1, topic)
         self._tasks.discard(task)
 
     async def _deliver(self, notice: Notice) -> None:
-        assert self._posting is not None, "the topic has a webhook"
+        assert self._webhook_client is not None, "the topic has a webhook"
         url = self._webhooks[notice.topic]
         why = ""
         for number in range(NOTICE_TRIES):
@@ -195,7 +195,7 @@ class Notices:
                 why = self._leave.refusal_to_publish(notice.maker, notice.topic)
                 if why:
                     break
-                why = await self._posting.post(url, _as_sns(notice), _heads(notice))
+                why = await self._webhook_client.post(url, _as_sns(notice), _heads(notice))
             if not why:
                 self._on_over(notice, True)
                 return

@@ -7,17 +7,17 @@ from pathlib import Path
 
 from prometheus_client import CollectorRegistry
 
-from partway.gateway.apis.asynchronous.attempts import Attempts
-from partway.gateway.apis.asynchronous.configs import AsyncConfig
-from partway.gateway.apis.asynchronous.endings import Endings
+from partway.gateway.apis.asynchronous.executor import RequestExecutor
+from partway.gateway.apis.asynchronous.inference_config import AsyncConfig
 from partway.gateway.apis.asynchronous.journal import NOTICE, Journal, value_of
 from partway.gateway.apis.asynchronous.locations import Locations
 from partway.gateway.apis.asynchronous.metrics import AsyncMetrics
 from partway.gateway.apis.asynchronous.notices import Notice, Notices
-from partway.gateway.apis.asynchronous.output_leave import OutputLeave
+from partway.gateway.apis.asynchronous.output_permissions import OutputPermissions
+from partway.gateway.apis.asynchronous.request_queue import WaitingLimits
 from partway.gateway.apis.asynchronous.requests import AsyncRequest
+from partway.gateway.apis.asynchronous.result_delivery import ResultDelivery
 from partway.gateway.apis.asynchronous.spool import Spool
-from partway.gateway.apis.asynchronous.waiting_requests import WaitingLimits
 from partway.gateway.apis.asynchronous.worker import AsyncWorker
 from partway.gateway.operations.invocations import Invocations
 from partway.gateway.settings.settings import Settings
@@ -61,7 +61,7 @@ class AsyncService:
         roots: Callable[[], LocalRoots],
         results: LocalRoots,
         taken_away: Callable[[AsyncRequest], str],
-        leave: OutputLeave,
+        leave: OutputPermissions,
         registry: CollectorRegistry,
         clock: Clock,
         wall_clock: Callable[[], float],
@@ -71,7 +71,7 @@ class AsyncService:
         spool = Spool(folder, settings.async_quota, clock)
         locations = Locations(clock, roots, results)
         self._notices = Notices(
-            settings.topics, leave, clock, lambda *over: self._endings.notice_is_over(*over)
+            settings.topics, leave, clock, lambda *over: self._delivery.notice_is_over(*over)
         )
         self._metrics = AsyncMetrics(
             registry,
@@ -79,7 +79,7 @@ class AsyncService:
             lambda: self.worker.running,
             lambda: spool.used,
         )
-        self._endings = Endings(
+        self._delivery = ResultDelivery(
             locations,
             self._journal,
             self._notices,
@@ -90,8 +90,8 @@ class AsyncService:
             settings.region,
         )
         self.worker = AsyncWorker(
-            Attempts(invocations, locations, self._journal, spool, clock, taken_away, leave),
-            self._endings,
+            RequestExecutor(invocations, locations, self._journal, spool, clock, taken_away, leave),
+            self._delivery,
             self._journal,
             spool,
             WaitingLimits(settings.max_async_requests, settings.async_requests_of_one),

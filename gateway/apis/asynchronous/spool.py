@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 
 from partway.gateway.apis.asynchronous.limits import FILE_TIMEOUT, SPOOL_THREADS
 from partway.gateway.apis.asynchronous.requests import AsyncRequest
-from partway.gateway.apis.asynchronous.spool_room import SpoolFull, SpoolRoom, SpoolShare
+from partway.gateway.apis.asynchronous.spool_quota import SpoolFull, SpoolQuota, SpoolShare
 from partway.gateway.storage.file_threads import BoundedThreads, Wanted
 from partway.gateway.storage.files import free_and_reserved
 from partway.gateway.timing.clock import Clock
@@ -43,7 +43,7 @@ class Spool:
 
     def __init__(self, folder: Path, quota: int, clock: Clock) -> None:
         self._folder = folder
-        self._room = SpoolRoom(quota)
+        self._room = SpoolQuota(quota)
         self._threads = BoundedThreads(clock, SPOOL_THREADS)
         self._kept: dict[str, _Kept] = {}
 

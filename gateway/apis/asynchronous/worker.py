@@ -8,9 +8,8 @@ from collections import Counter
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from partway.gateway.apis.asynchronous.attempts import Attempts
-from partway.gateway.apis.asynchronous.configs import AsyncConfig
-from partway.gateway.apis.asynchronous.endings import Endings
+from partway.gateway.apis.asynchronous.executor import RequestExecutor
+from partway.gateway.apis.asynchronous.inference_config import AsyncConfig
 from partway.gateway.apis.asynchronous.journal import REQUEST, Journal, value_of
 from partway.gateway.apis.asynchronous.limits import (
     ENDINGS_AT_ONCE,
@@ -19,6 +18,11 @@ from partway.gateway.apis.asynchronous.limits import (
     TRIES,
     TRY_PAUSES,
 )
+from partway.gateway.apis.asynchronous.request_queue import (
+    RunningRequests,
+    WaitingLimits,
+    WaitingRequests,
+)
 from partway.gateway.apis.asynchronous.requests import (
     AsyncAnswer,
     AsyncRequest,
@@ -26,10 +30,9 @@ from partway.gateway.apis.asynchronous.requests import (
     FailureCause,
     NoInstance,
 )
-from partway.gateway.apis.asynchronous.running_requests import RunningRequests
+from partway.gateway.apis.asynchronous.result_delivery import ResultDelivery
 from partway.gateway.apis.asynchronous.spool import Spool
-from partway.gateway.apis.asynchronous.spool_room import SpoolFull
-from partway.gateway.apis.asynchronous.waiting_requests import WaitingLimits, WaitingRequests
+from partway.gateway.apis.asynchronous.spool_quota import SpoolFull
 from partway.gateway.storage.store.store import Record, StoreError
 from partway.gateway.timing.clock import Clock, Timer
 from partway.gateway.timing.deadlines import first_of, set_or_over
@@ -43,8 +46,8 @@ class AsyncWorker:
     """Takes requests, has each tried, and sees to its end.
 
     Args:
-        attempts: tries one.
-        endings: put ends away.
+        executor: tries one.
+        delivery: puts ends where they belong.
         journal: where requests are written down from their coming to their end.
         spool: has room for bodies, and the files of answers.
         limits: how many requests there may be.
@@ -57,8 +60,8 @@ class AsyncWorker:
 
     def __init__(
         self,
-        attempts: Attempts,
-        endings: Endings,
+        executor: RequestExecutor,
+        delivery: ResultDelivery,
         journal: Journal,
         spool: Spool,
         limits: WaitingLimits,
@@ -67,8 +70,8 @@ class AsyncWorker:
         clock: Clock,
         wall_clock: Callable[[], float],
     ) -> None:
-        self._attempts = attempts
-        self._endings = endings
+        self._executor = executor
+        self._delivery = delivery
         self._journal = journal
         self._spool = spool
         self._waiting = WaitingRequests(limits)
@@ -298,7 +301,7 @@ class AsyncWorker:
     async def _tried(self, request: AsyncRequest) -> AsyncAnswer | AttemptFailed | None:
         """Try a request; None if it is to be tried again."""
         try:
-            return await self._attempts.once(request)
+            return await self._executor.once(request)
         except NoInstance:
             self._waiting.add_later(request, self._clock.time() + LOOK_INTERVAL)
             return None
@@ -319,7 +322,7 @@ class AsyncWorker:
             await self._end(request, end)
 
     async def _end(self, request: AsyncRequest, end: AsyncAnswer | AttemptFailed) -> None:
-        await self._endings.put_away(request, end, lambda: self._leave(request))
+        await self._delivery.put_away(request, end, lambda: self._leave(request))
 
 
 def _draining() -> ServiceUnavailable:

@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from partway.gateway.apis.asynchronous.configs import AsyncConfig
+from partway.gateway.apis.asynchronous.inference_config import AsyncConfig
 from partway.gateway.apis.control.endpoint_records import CHANGING, SETTLED, EndpointRecord
 from partway.gateway.apis.control.endpoint_state_writer import Notes
 from partway.gateway.apis.control.launch_quota import ContainerRoom

@@ -6,14 +6,14 @@ from collections.abc import Callable
 from typing import Any
 from uuid import uuid4
 
-from partway.gateway.apis.asynchronous.output_leave import OutputLeave
+from partway.gateway.apis.asynchronous.output_permissions import OutputPermissions
 from partway.gateway.apis.asynchronous.requests import AsyncRequest
 from partway.gateway.arns import Arns
 
 
-def leave_of(may: Callable[[str, str, str], bool] = lambda *_: True) -> OutputLeave:
+def leave_of(may: Callable[[str, str, str], bool] = lambda *_: True) -> OutputPermissions:
     """Leave to put and to publish; by default everybody has it."""
-    return OutputLeave(may, Arns("us-east-1", "000000000000"))
+    return OutputPermissions(may, Arns("us-east-1", "000000000000"))
 
 
 def a_request(endpoint: str = "e", **members: Any) -> AsyncRequest:

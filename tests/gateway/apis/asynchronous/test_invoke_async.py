@@ -10,8 +10,8 @@ from botocore.credentials import Credentials
 from botocore.exceptions import ClientError
 
 from partway.gateway.access import principals as principals_module
-from partway.gateway.apis.asynchronous import attempts, worker
-from partway.gateway.apis.asynchronous.configs import AsyncConfig
+from partway.gateway.apis.asynchronous import executor, worker
+from partway.gateway.apis.asynchronous.inference_config import AsyncConfig
 from partway.gateway.apis.asynchronous.journal import NOTICE
 from partway.gateway.apis.asynchronous.limits import INLINE_BYTES, PIECE_BYTES, TRIES
 from partway.gateway.apis.asynchronous.notices import Notice
@@ -320,7 +320,7 @@ async def test_an_input_that_is_not_there(asking):
 
 
 async def test_an_answer_that_is_too_large(asking, monkeypatch):
-    monkeypatch.setattr(attempts, "ANSWER_BYTES", 2)
+    monkeypatch.setattr(executor, "ANSWER_BYTES", 2)
     asked = await asking(answering(YES))
     assert (await asked.failure(Body=b"hello"))["ErrorCode"] == "AnswerTooLarge"
 

@@ -8,7 +8,7 @@ import pytest
 
 from partway.gateway.apis.asynchronous.limits import PIECE_BYTES
 from partway.gateway.apis.asynchronous.spool import Spool
-from partway.gateway.apis.asynchronous.spool_room import SpoolFull
+from partway.gateway.apis.asynchronous.spool_quota import SpoolFull
 from partway.gateway.storage import files
 from partway.protocol.limits import MIB
 from tests.gateway.apis.asynchronous.a_request import a_request

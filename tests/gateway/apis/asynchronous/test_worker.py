@@ -12,9 +12,8 @@ from contextlib import asynccontextmanager
 import pytest
 from prometheus_client import CollectorRegistry
 
-from partway.gateway.apis.asynchronous import running_requests
-from partway.gateway.apis.asynchronous.configs import AsyncConfig
-from partway.gateway.apis.asynchronous.endings import Endings
+from partway.gateway.apis.asynchronous import request_queue
+from partway.gateway.apis.asynchronous.inference_config import AsyncConfig
 from partway.gateway.apis.asynchronous.journal import NOTICE, REQUEST, Journal
 from partway.gateway.apis.asynchronous.limits import (
     LOOK_INTERVAL,
@@ -25,14 +24,15 @@ from partway.gateway.apis.asynchronous.limits import (
     TRY_PAUSES,
 )
 from partway.gateway.apis.asynchronous.metrics import AsyncMetrics
+from partway.gateway.apis.asynchronous.request_queue import WaitingLimits
 from partway.gateway.apis.asynchronous.requests import (
     AsyncAnswer,
     AttemptFailed,
     FailureCause,
     NoInstance,
 )
+from partway.gateway.apis.asynchronous.result_delivery import ResultDelivery
 from partway.gateway.apis.asynchronous.spool import Spool
-from partway.gateway.apis.asynchronous.waiting_requests import WaitingLimits
 from partway.gateway.apis.asynchronous.worker import AsyncWorker, NotWritten
 from partway.gateway.storage.places.place import StorageFailed
 from partway.gateway.storage.store.memory import MemoryStore
@@ -103,7 +103,7 @@ class Worked:
         self.spool = Spool(folder, 1000, self.clock)
         self.registry = CollectorRegistry()
         metrics = AsyncMetrics(self.registry, *[lambda: 0] * 3)
-        self.endings = Endings(
+        self.delivery = ResultDelivery(
             *(
                 self.places,
                 self.journal,
@@ -116,7 +116,7 @@ class Worked:
             "us-east-1",
         )
         self.worker = AsyncWorker(
-            *(self.tried, self.endings, self.journal, self.spool, WaitingLimits(6, 5)),
+            *(self.tried, self.delivery, self.journal, self.spool, WaitingLimits(6, 5)),
             lambda name: self.config if name == "e" else None,
             lambda _: self.instances,
             *(self.clock, self.clock.time),
@@ -234,7 +234,7 @@ async def test_an_instance_has_no_more_than_it_may(worked):
 
 
 async def test_a_sender_whose_requests_hang_holds_up_no_other(worked, monkeypatch):
-    monkeypatch.setattr(running_requests, "AT_ONCE", 1)
+    monkeypatch.setattr(request_queue, "AT_ONCE", 1)
     worked.instances = 9
     worked.tried.may_answer.clear()
     requests = [a_request(sender=sender) for sender in "xxy"]
@@ -316,7 +316,7 @@ async def test_an_end_is_written_with_its_notice(worked):
     await worked.worker.accept(request, b"body")
     await eventually(lambda: bool(worked.told.notices))
     assert [each.name for each in await worked.store.records(NOTICE)] == [request.id]
-    worked.endings.notice_is_over(worked.told.notices[0], True)
+    worked.delivery.notice_is_over(worked.told.notices[0], True)
     while await worked.store.records(NOTICE):  # noqa: ASYNC110 (nothing tells of it)
         await asyncio.sleep(0)
 

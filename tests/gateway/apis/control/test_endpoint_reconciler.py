@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from partway.gateway.apis.asynchronous.configs import AsyncConfig
+from partway.gateway.apis.asynchronous.inference_config import AsyncConfig
 from partway.gateway.apis.asynchronous.limits import PER_INSTANCE
 from partway.gateway.apis.control import endpoints, planning
 from partway.gateway.apis.control.endpoint_plans import DeploymentPlan, planned

@@ -1,4 +1,7 @@
-"""Requests to webhooks, over connections that are kept."""
+"""Requests to webhooks, over connections that are kept.
+
+A module of its own: only a gateway that has a webhook imports aiohttp for it.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from partway.gateway.timing.clock import Clock
 from partway.gateway.timing.deadlines import time_limit
 
 
-class Posting:
+class WebhookClient:
     """Posts to webhooks; closed by :meth:`aclose`.
 
     Args:

@@ -32,7 +32,7 @@ class SpoolShare:
     is_answer: bool
 
 
-class SpoolRoom:
+class SpoolQuota:
     """Counts bytes, and refuses those that are too many.
 
     Args:

@@ -1,4 +1,7 @@
-"""What an endpoint's configuration says of its asynchronous requests."""
+"""What an endpoint's configuration says of its asynchronous requests.
+
+The control plane imports this alone: these requests may be switched off.
+"""
 
 from __future__ import annotations
 

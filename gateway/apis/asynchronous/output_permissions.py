@@ -14,7 +14,7 @@ from partway.gateway.arns import Arns
 from partway.gateway.storage.places.locations import checked_arn
 
 
-class OutputLeave:
+class OutputPermissions:
     """Says whether the makers of endpoint configurations may write and publish at this moment.
 
     Args:

@@ -1,10 +1,10 @@
-"""gateway.apis.asynchronous.spool_room: what one endpoint and one sender may have on disk."""
+"""gateway.apis.asynchronous.spool_quota: what one endpoint and one sender may have on disk."""
 
 from __future__ import annotations
 
 import pytest
 
-from partway.gateway.apis.asynchronous.spool_room import SpoolFull, SpoolRoom, SpoolShare
+from partway.gateway.apis.asynchronous.spool_quota import SpoolFull, SpoolQuota, SpoolShare
 
 
 def kept(room, size, *, endpoint="e", sender="", is_answer=False):
@@ -16,7 +16,7 @@ def kept(room, size, *, endpoint="e", sender="", is_answer=False):
 
 
 def test_an_endpoint_has_half_and_so_has_a_sender():
-    room = SpoolRoom(80)
+    room = SpoolQuota(80)
     kept(room, 30, is_answer=True)
     with pytest.raises(SpoolFull, match=r"of endpoint 'e' have 30 bytes .* \(a part of async_quot"):
         kept(room, 11)
@@ -32,7 +32,7 @@ def test_an_endpoint_has_half_and_so_has_a_sender():
 
 
 def test_answers_leave_room_for_bodies():
-    room = SpoolRoom(80)
+    room = SpoolQuota(80)
     kept(room, 35, endpoint="a", sender="x", is_answer=True)
     kept(room, 35, endpoint="b", sender="y", is_answer=True)
     with pytest.raises(SpoolFull, match=r"answers to asynchronous requests have 70 bytes .* 70 at"):

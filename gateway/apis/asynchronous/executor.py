@@ -17,7 +17,7 @@ from partway.gateway.apis.asynchronous.limits import (
     PIECE_BYTES,
 )
 from partway.gateway.apis.asynchronous.locations import Locations
-from partway.gateway.apis.asynchronous.output_leave import OutputLeave
+from partway.gateway.apis.asynchronous.output_permissions import OutputPermissions
 from partway.gateway.apis.asynchronous.requests import (
     AsyncAnswer,
     AsyncRequest,
@@ -26,7 +26,7 @@ from partway.gateway.apis.asynchronous.requests import (
     NoInstance,
 )
 from partway.gateway.apis.asynchronous.spool import Spool
-from partway.gateway.apis.asynchronous.spool_room import SpoolFull
+from partway.gateway.apis.asynchronous.spool_quota import SpoolFull
 from partway.gateway.http.connection_admission import uncounted
 from partway.gateway.operations.asking import AdmittedAlready, Invoked
 from partway.gateway.operations.invocations import Invocations
@@ -98,7 +98,7 @@ class QueuedBody:
         """Nothing is held."""
 
 
-class Attempts:
+class RequestExecutor:
     """Tries requests.
 
     Args:
@@ -120,7 +120,7 @@ class Attempts:
         spool: Spool,
         clock: Clock,
         taken_away: Callable[[AsyncRequest], str],
-        leave: OutputLeave,
+        leave: OutputPermissions,
     ) -> None:
         self._invocations = invocations
         self._locations = locations

@@ -16,7 +16,7 @@ from partway.gateway.apis.asynchronous.limits import (
 from partway.gateway.apis.asynchronous.locations import Locations
 from partway.gateway.apis.asynchronous.metrics import AsyncMetrics
 from partway.gateway.apis.asynchronous.notices import Notice, Notices, notice_of
-from partway.gateway.apis.asynchronous.output_leave import OutputLeave
+from partway.gateway.apis.asynchronous.output_permissions import OutputPermissions
 from partway.gateway.apis.asynchronous.requests import (
     AsyncAnswer,
     AsyncRequest,
@@ -34,7 +34,7 @@ from partway.protocol.limits import LOGGED_CHARACTERS
 log = logging.getLogger("partway.async")
 
 
-class Endings:
+class ResultDelivery:
     """Puts ends away.
 
     An end is where it belongs before it is written down: a gateway that is killed between the two
@@ -56,7 +56,7 @@ class Endings:
         locations: Locations,
         journal: Journal,
         notices: Notices,
-        leave: OutputLeave,
+        leave: OutputPermissions,
         metrics: AsyncMetrics,
         clock: Clock,
         wall_clock: Callable[[], float],
