@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import BinaryIO, Final
 
-from partway.gateway.storage.archives.inflating import Readable
+from partway.gateway.storage.archives.gzip_reader import Readable
 
 #: Kinds of files, as their heads' ``typeflag`` says (POSIX.1, pax; GNU's manual of tar).
 REGULAR: Final = frozenset(b"0\x007")

@@ -24,6 +24,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO, Final, TypeVar
 
+from partway.gateway.storage.archives.gzip_reader import GzipReader, Readable
 from partway.gateway.storage.archives.heads import (
     FOLDER,
     HARD_LINK,
@@ -36,7 +37,6 @@ from partway.gateway.storage.archives.heads import (
     members,
     padded,
 )
-from partway.gateway.storage.archives.inflating import Inflating, Readable
 from partway.gateway.storage.archives.links import LinkedWays, leads_nowhere, leads_out
 from partway.gateway.storage.file_threads import Wanted, make_read_only
 from partway.gateway.storage.files import open_regular
@@ -121,7 +121,7 @@ def unpack(archive: Path | PinnedPath, folder: Path, share: RoomShare, wanted: W
         file.seek(0)
         size = os.fstat(file.fileno()).st_size
         hashed = _Hashed(file, wanted)
-        inflating = _WhileWanted(Inflating(hashed, most=size), wanted)
+        inflating = _WhileWanted(GzipReader(hashed, most=size), wanted)
         most = max(MODEL_DATA_RATIO_FROM, MODEL_DATA_RATIO * size)
         tape = Tape(inflating, most, f"the archive has more than {most} bytes unpacked, {_BOMB}")
         try:

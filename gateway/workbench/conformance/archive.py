@@ -8,6 +8,7 @@ import zlib
 from pathlib import Path
 from typing import Final
 
+from partway.gateway.storage.archives.gzip_reader import GzipReader
 from partway.gateway.storage.archives.heads import (
     REGULAR,
     ArchiveError,
@@ -17,7 +18,6 @@ from partway.gateway.storage.archives.heads import (
     members,
     padded,
 )
-from partway.gateway.storage.archives.inflating import Inflating
 from partway.gateway.storage.files import open_regular
 from partway.protocol.http.content_codings import PackedTooMuch
 
@@ -55,7 +55,7 @@ def read_documents(path: Path) -> dict[str, bytes]:
         file.seek(0)
         if packed:
             tape = Tape(
-                Inflating(file),
+                GzipReader(file),
                 MAX_INFLATED,
                 f"the archive has more than {MAX_INFLATED >> 30} GiB once it is unpacked: unpack "
                 "it, and give the .tar, of which only what is needed is read",

@@ -17,7 +17,7 @@ class Readable(Protocol):
         """Return so many bytes, or fewer at the end."""
 
 
-class Inflating:
+class GzipReader:
     """Reads what is packed in a file.
 
     Args:

@@ -1,4 +1,4 @@
-"""partway.gateway.storage.archives.inflating: what gzip has packed, however it was."""
+"""partway.gateway.storage.archives.gzip_reader: what gzip has packed, however it was."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from partway.gateway.storage.archives.inflating import Inflating
+from partway.gateway.storage.archives.gzip_reader import GzipReader
 from partway.protocol.http.content_codings import MAX_PACKED_MEMBERS, PackedTooMuch
 
 
 def inflated(packed: bytes, step: int = 1000) -> bytes:
-    source = Inflating(io.BytesIO(packed))
+    source = GzipReader(io.BytesIO(packed))
     return b"".join(iter(lambda: source.read(step), b""))
 
 
@@ -64,6 +64,6 @@ def test_members_without_end() -> None:
 @pytest.mark.parametrize("behind", [b"\0", b"x"], ids=["zeros", "a name"])
 def test_bytes_that_hold_nothing(behind: bytes) -> None:
     head = gzip.compress(b"") if behind == b"\0" else b"\x1f\x8b\x08\x08" + bytes(6)
-    source = Inflating(io.BytesIO(head + behind * (2 << 20)), most=1 << 20)
+    source = GzipReader(io.BytesIO(head + behind * (2 << 20)), most=1 << 20)
     with pytest.raises(PackedTooMuch, match="more than 1048576 bytes while it is packed"):
         source.read(1000), source.read(1000)
