@@ -32,7 +32,7 @@ from websockets.protocol import State
 from websockets.server import ServerProtocol
 from websockets.uri import parse_uri
 
-from partway.protocol.connection import FrameConnection, Side
+from partway.protocol.connections.websocket import FrameConnection, Side
 from partway.protocol.limits import MAX_PART_BYTES, WRITE_HIGH_WATER, WRITE_LOW_WATER
 from partway.protocol.websocket.close_codes import GOING_AWAY, PROTOCOL_ERROR, Close, is_legal
 from partway.protocol.websocket.frame_decoder import FrameError

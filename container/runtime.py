@@ -55,7 +55,7 @@ from partway.container.serving.server import ExchangeServer
 from partway.container.threads import ordinary
 from partway.container.websocket_stream import WebSocketStream
 from partway.log_lines import LogLine
-from partway.protocol.connection import watch_by_tcp
+from partway.protocol.connections.tcp import watch_by_tcp
 from partway.protocol.http.content_codings import (
     CONTENT_ENCODING,
     KNOWN,

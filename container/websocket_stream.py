@@ -27,7 +27,7 @@ from partway.container.stream import Stream, StreamClosed
 from partway.container.stream_watch import ProgressWatch, is_over
 from partway.container.threads import ordinary
 from partway.log_lines import LogLine
-from partway.protocol.connection import FrameConnection, HttpProtocol, Side
+from partway.protocol.connections.websocket import FrameConnection, HttpProtocol, Side
 from partway.protocol.limits import FRAMES_PER_TURN, LOGGED_CHARACTERS, STALL_TIMEOUT
 from partway.protocol.parts import PayloadPart
 from partway.protocol.websocket.close_codes import (
@@ -185,7 +185,7 @@ class WebSocketStream:
             self._ended(Close(ABNORMAL, "aborted"))
         self._cancel_handler()
 
-    # --- What the connection tells (partway.protocol.connection.FrameHandler) ---------------------
+    # --- What the connection tells (FrameHandler) -------------------------------------------------
 
     def frame_received(self, frame: Frame) -> None:
         self._inbox.put(self._parts_of.part(frame))

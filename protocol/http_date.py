@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from email.utils import formatdate
 from functools import lru_cache
 from typing import Final
@@ -10,9 +9,9 @@ from typing import Final
 _SECONDS: Final = tuple(f"{second:02} GMT" for second in range(60))
 
 
-def http_date() -> str:
-    """The time now, as RFC 9110 §5.6.7 has it."""
-    return _second(int(time.time()))
+def http_date(now: float) -> str:
+    """A time, in seconds since 1970, as RFC 9110 §5.6.7 has it."""
+    return _second(int(now))
 
 
 @lru_cache(maxsize=1)

@@ -36,25 +36,14 @@ ALLOWED = {
 #: What nothing that is installed imports: it is there in a checkout only, or is another's.
 OURS = {"partway", "gateway", "container", "protocol", "tests", "benchmarks"}
 
-#: What ``protocol`` may not import of others.
+#: What ``protocol`` imports of others in its connections alone.
 WITH_IO = {
-    "asyncio", "logging", "selectors", "socket", "socketserver", "ssl", "threading", "time",
+    "asyncio", "select", "selectors", "socket", "socketserver", "ssl", "threading", "time",
     "aiohttp", "anyio", "uvloop",
 }  # fmt: skip
 
-#: The connections of ``protocol``, and the queue in which they wait; what is gathered, by loop and
-#: so by thread; and a response's date.
-EXCEPTIONS = {
-    "protocol/connection.py": {"asyncio", "socket"},
-    "protocol/gathering.py": {"threading"},
-    "protocol/http_date.py": {"time"},
-    "protocol/http1/answerer.py": {"asyncio"},
-    "protocol/http1/connection.py": {"asyncio"},
-    "protocol/http1/server.py": {"asyncio"},
-    "protocol/prompt_acks.py": {"asyncio", "socket", "threading"},
-    "protocol/rounds.py": {"asyncio", "threading", "time"},
-    "protocol/taking.py": {"socket"},
-}
+#: The one room of ``protocol`` that may, and that nothing else in it imports.
+CONNECTIONS = "partway.protocol.connections"
 
 #: The workbench is for authors of containers and clients: its doors are the commands, and
 #: ``partway.testing``.
@@ -109,7 +98,8 @@ def forbidden_imports(package: str, relative: str, text: str) -> list[str]:
     ours = {name for name in names if name.partition(".")[0] in OURS}
     wrong = {name for name in ours if not begins(name, ALLOWED[package])} | names & {".."}
     if package == "protocol":
-        others = WITH_IO - EXCEPTIONS.get(relative, set())
+        pure = not relative.startswith("protocol/connections/")
+        others = {"logging"} | (WITH_IO | {CONNECTIONS} if pure else set())
         wrong |= {name for name in names if begins(name, others)}
     if not relative.startswith(ITS_USERS):
         wrong |= {name for name in names if begins(name, {WORKBENCH})}
@@ -139,8 +129,9 @@ def test_import_directions(package):
         ("protocol", "protocol/a.py", "from partway import __version__", ["partway.__version__"]),
         ("protocol", "protocol/a.py", "from partway.protocol import frames", []),
         ("protocol", "protocol/a.py", "from . import frames", [".."]),
-        ("protocol", "protocol/connection.py", "import asyncio, time", ["time"]),
-        ("protocol", "protocol/connection.py", "import asyncio", []),
+        ("protocol", "protocol/a.py", f"from {CONNECTIONS} import tcp", [f"{CONNECTIONS}.tcp"]),
+        ("protocol", "protocol/connections/a.py", f"import asyncio, time, {CONNECTIONS}.tcp", []),
+        ("protocol", "protocol/connections/a.py", "import logging", ["logging"]),
         ("gateway", "gateway/a.py", "import partway.protocol.websocket.frames, asyncio, time", []),
         ("gateway", "gateway/a.py", "import protocol.frames", ["protocol.frames"]),
         ("gateway", "gateway/a.py", "import partway.container", ["partway.container"]),

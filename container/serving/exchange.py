@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Coroutine, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
@@ -9,7 +10,7 @@ from typing import Any, Final
 from multidict import CIMultiDict, CIMultiDictProxy
 
 from partway.container.limits import HEAD_JOINED_UP_TO
-from partway.protocol.http1.connection import RequestConnection
+from partway.protocol.connections.http1_connection import RequestConnection
 from partway.protocol.http1.request import Http1Request
 from partway.protocol.http1.response import BODILESS, CHUNKED, LAST_CHUNK, response_head
 
@@ -244,7 +245,9 @@ class RuntimeExchange:
             # What its client sends next may be a request, and be read as that body.
             self.closes = True
         own = f"Server: {SERVER}\r\n{framing}"
-        return response_head(self.version, status, headers, own, keeps=not self.closes)
+        return response_head(
+            *(self.version, status, headers, own), keeps=not self.closes, now=time.time()
+        )
 
     # --- The end ---------------------------------------------------------------------------------
 

@@ -9,12 +9,12 @@ from collections.abc import Awaitable, Callable
 from partway.container.serving.body import ChunkedRequest
 from partway.container.serving.exchange import RuntimeExchange
 from partway.log_lines import LogLine
+from partway.protocol.connections.http1_connection import RequestConnection
+from partway.protocol.connections.http1_server import RequestServer
 from partway.protocol.errors import ApiError
 from partway.protocol.http.head_limits import check_head
-from partway.protocol.http1.connection import RequestConnection
 from partway.protocol.http1.parser import RequestBroken
 from partway.protocol.http1.request import Http1Request
-from partway.protocol.http1.server import RequestServer
 from partway.protocol.limits import REQUEST_HEAD_TIMEOUT, STALL_TIMEOUT
 
 _log = logging.getLogger("partway.container.http")

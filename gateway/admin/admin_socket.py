@@ -9,6 +9,7 @@ import asyncio
 import os
 import socket
 import struct
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -122,7 +123,8 @@ class _Arrival(asyncio.Protocol):
         except ApiError as error:
             status, headers, body = aws_rest_json(error)
             length = f"Content-Length: {len(body)}\r\n"
-            accepted.write(response_head("1.1", status, headers, length, keeps=False) + body)
+            head = response_head("1.1", status, headers, length, keeps=False, now=time.time())
+            accepted.write(head + body)
             accepted.close()
         else:
             accepted.set_protocol(protocol)

@@ -14,7 +14,7 @@ from partway.gateway.client.request import StreamRequest
 from partway.gateway.client.wire import Wire, WireOwner
 from partway.gateway.network.dialling import Unreachable, Upgraded, dial
 from partway.protocol import limits
-from partway.protocol.connection import FrameConnection, Side
+from partway.protocol.connections.websocket import FrameConnection, Side
 from partway.protocol.parts import InputEnd, PayloadPart, StreamEvent
 from partway.protocol.websocket.close_codes import GOING_AWAY, NORMAL, Close
 from partway.protocol.websocket.envelopes import (

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Protocol
 
-from partway.protocol.connection import Cancellable
+from partway.protocol.connections.fair_turns import Cancellable
 
 
 class Parting(enum.Enum):

@@ -21,7 +21,7 @@ from partway.gateway.http.duplex import Duplex
 from partway.gateway.http.error_dialects import ErrorDialect, aws_rest_json
 from partway.gateway.http.unauthenticated_clients import Visit
 from partway.gateway.limits import REQUEST_BODY_PAUSE, REQUEST_BODY_TIMEOUT
-from partway.protocol.connection import FrameConnection
+from partway.protocol.connections.websocket import FrameConnection
 from partway.protocol.errors import ApiError, RequestTimeout, RequestTooLarge
 from partway.protocol.http1.response import BODILESS
 from partway.protocol.signatures.signed_request import SignableRequest

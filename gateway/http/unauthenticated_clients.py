@@ -40,9 +40,9 @@ class Strangers:
            came, but those behind the others that have been let on and are still not known. So
            nobody is refused for what a neighbour behind the same address does: a client with a
            right signature waits once for each connection, and never again on it.
-        3. A connection on which nobody is known takes its turns in rounds with others that have a
-           backlog (:class:`~partway.protocol.rounds.Rounds`), also for a short read: hundreds of
-           them may ask in the same moment.
+        3. A connection on which nobody is known takes its turns with others that have a backlog
+           (:mod:`partway.protocol.connections.fair_turns`), also for a short read. Hundreds
+           of them may ask in the same moment.
         4. A connection whose own budget is overdrawn takes no more requests.
         5. An address that stands for many (a proxy's) has no budget of its own; what its
            connections have is rule 4.

@@ -24,9 +24,9 @@ from partway.gateway.requests.limits import (
 )
 from partway.gateway.timing.clock import Clock, LoopClock, Timer
 from partway.gateway.timing.many_timers import ManyTimers
+from partway.protocol.connections.prompt_acks import acknowledge, prompt_acks
 from partway.protocol.errors import ContainerBroke, ContainerUnreachable, ServiceUnavailable
 from partway.protocol.limits import JOIN_UP_TO, WRITE_HIGH_WATER
-from partway.protocol.prompt_acks import acknowledge, prompt_acks
 
 
 class ContainerConnection(asyncio.Protocol):

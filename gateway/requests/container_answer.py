@@ -15,6 +15,7 @@ from partway.gateway.requests.limits import (
 )
 from partway.gateway.timing.deadlines import time_limit
 from partway.gateway.timing.many_timers import Line, ManyTimers
+from partway.protocol.connections.fair_turns import Queued, rounds
 from partway.protocol.errors import (
     ContainerBroke,
     ContainerError,
@@ -27,7 +28,6 @@ from partway.protocol.limits import (
     WRITE_HIGH_WATER,
     WRITE_LOW_WATER,
 )
-from partway.protocol.rounds import Queued, rounds
 
 _NO_BYTES: Final = memoryview(b"")
 
@@ -65,8 +65,8 @@ class ContainerAnswer:
 
     Rules. One read may bring forty thousand chunks of a byte each.
         1. A turn parses bytes until these have made ANSWER_CHUNKS_PER_TURN pieces. The rest waits
-           for another turn in the loop's :class:`~partway.protocol.rounds.Rounds`, and the
-           container is not read meanwhile.
+           for another turn in the loop's rounds (:mod:`partway.protocol.connections.fair_turns`),
+           and the container is not read meanwhile.
         2. A read is parsed at once, unless it is over LONG_READ while others have a backlog, or it
            follows bytes that were full of tiny chunks. Then it waits for a turn.
         3. A taker of more than ANSWER_PIECES_PER_TURN pieces in a row waits for a turn.

@@ -17,7 +17,7 @@ from partway.gateway.streams.legs import ContainerLeg
 from partway.gateway.streams.websocket_leg import WebSocketLeg
 from partway.gateway.timing.clock import Clock
 from partway.gateway.timing.peer_watch import PingWatch
-from partway.protocol.connection import Side
+from partway.protocol.connections.websocket import Side
 from partway.protocol.errors import ContainerError, ContainerUnreachable, ServiceUnavailable
 from partway.protocol.parts import PayloadPart
 from partway.protocol.websocket.close_codes import Close

@@ -8,7 +8,7 @@ from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.streams.legs import Leg, LegOwner
 from partway.gateway.timing.clock import Clock
 from partway.gateway.timing.peer_watch import PingWatch
-from partway.protocol.connection import FrameConnection, FrameHandler, Side
+from partway.protocol.connections.websocket import FrameConnection, FrameHandler, Side
 from partway.protocol.websocket.frames import Frame
 
 

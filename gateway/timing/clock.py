@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from partway.protocol.connection import Cancellable as Timer
+from partway.protocol.connections.fair_turns import Cancellable as Timer
 
 __all__ = ["Clock", "LoopClock", "Timer"]
 

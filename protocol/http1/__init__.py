@@ -4,7 +4,7 @@
 ``parser``     bytes → requests: llhttp's, and which of what it lets pass is refused
 ``request``    one request: its head, and what has come of its body
 ``response``   the head of a response
-``connection`` reads requests in turns, has them answered in order, and ends
-``server``     all connections, to the shutdown
 ============== ================================================================================
+
+Their connections are in :mod:`partway.protocol.connections`.
 """

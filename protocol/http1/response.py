@@ -19,7 +19,13 @@ _REASONS: Final = {int(status): status.phrase for status in HTTPStatus}
 
 
 def response_head(
-    version: str, status: int, headers: Mapping[str, str], further: str = "", *, keeps: bool
+    version: str,
+    status: int,
+    headers: Mapping[str, str],
+    further: str = "",
+    *,
+    keeps: bool,
+    now: float,
 ) -> bytes:
     """The head of a response.
 
@@ -30,6 +36,7 @@ def response_head(
         further: lines that are known to be headers, with their lines' ends, such as that which says
             where the body ends.
         keeps: whether the connection is kept for another request (RFC 9112 §9.3).
+        now: the time, in seconds since 1970.
 
     Raises:
         ValueError: a header would be more than one line.
@@ -40,7 +47,7 @@ def response_head(
         connection = "Connection: close\r\n" if version == "1.1" and status != 101 else ""
     head = (
         f"HTTP/{version} {status} {_REASONS.get(status, '')}\r\n"
-        f"{_lines(headers)}{further}Date: {http_date()}\r\n{connection}\r\n"
+        f"{_lines(headers)}{further}Date: {http_date(now)}\r\n{connection}\r\n"
     )
     return head.encode("utf-8", "surrogateescape")
 

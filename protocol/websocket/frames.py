@@ -123,7 +123,7 @@ class FrameEncoder:
         """The frame as bytes, in pieces to be written one after the other.
 
         Control payloads longer than 125 bytes are the caller's fault and not looked for here:
-        :class:`partway.protocol.connection.FrameConnection` makes them all.
+        :class:`partway.protocol.connections.websocket.FrameConnection` makes them all.
         """
         opcode, payload, fin = frame
         first = opcode | 0x80 if fin else opcode

@@ -194,7 +194,7 @@ async def test_code_that_may_not_be_interrupted_is_not(
         ("partway.container.models.echo", True),
         ("containers", True),
         ("partway.container.websocket_stream", False),
-        ("partway.protocol.connection", False),
+        ("partway.protocol.connections.websocket", False),
         ("asyncio.locks", False),
         ("logging", False),
         ("threading", False),

@@ -23,7 +23,7 @@ from partway.gateway.streams.container_leg import Dialler, dial_container
 from partway.gateway.tls.context import server_context
 from partway.gateway.tls.local_ca import LocalCa
 from partway.gateway.tls.trust import Trust
-from partway.protocol.connection import FrameConnection
+from partway.protocol.connections.websocket import FrameConnection
 from tests.gateway.streams.fakes import FakeClock
 from tests.wire.dialects import DIALECTS, ENVELOPES, EnvelopeDialect, RawDialect
 from tests.wire.event_dialect import EVENT_CLIENTS, EVENT_STREAMS

@@ -10,7 +10,7 @@ from itertools import pairwise
 import pytest
 
 from partway.gateway.fleet.stream_policy import StreamPolicy
-from partway.protocol.http1 import connection
+from partway.protocol.connections.http1_connection import RequestConnection
 from partway.protocol.limits import HTTP1_BYTES_PER_TURN, KIB, LINGER_TIMEOUT, MIB
 from tests.event_factory import signed
 from tests.frame_factory import BINARY, CONTINUATION, TEXT, close, frame
@@ -459,9 +459,9 @@ async def test_tiny_chunks_let_others_have_their_turn(gateway_for, monkeypatch):
     """A read brings forty thousand of them."""
     gateway = await gateway_for()
     turns = []
-    take_turn = connection.RequestConnection._take_turn
+    take_turn = RequestConnection._take_turn
     monkeypatch.setattr(
-        connection.RequestConnection,
+        RequestConnection,
         "_take_turn",
         lambda self: (turns.append(1), take_turn(self)),
     )

@@ -25,7 +25,7 @@ from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.network.dialling import Address
 from partway.gateway.streams.session import Session
 from partway.gateway.streams.states import SessionState
-from partway.protocol.connection import FrameConnection
+from partway.protocol.connections.websocket import FrameConnection
 from partway.protocol.limits import KIB, MIB
 from tests.conftest import open_sockets
 from tests.frame_factory import BINARY, CLOSE, CONTINUATION, KEY, PING, TEXT, close, frame

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from partway.gateway.requests.answers import AnswerParser
-from partway.protocol.rounds import rounds
+from partway.protocol.connections.fair_turns import rounds
 from tests.gateway.requests.containers import ScriptedContainer
 from tests.wire.peers import ENDPOINT, eventually, soon
 

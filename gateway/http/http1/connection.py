@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from partway.gateway.http.connection_admission import Visitor
 from partway.gateway.limits import HTTP1_STUCK_BYTES, TLS_READ_HELD
 from partway.log_lines import LogLine
-from partway.protocol.http1.answerer import Answerer
-from partway.protocol.http1.connection import RequestConnection
+from partway.protocol.connections.answerer import Answerer
+from partway.protocol.connections.http1_connection import RequestConnection
 from partway.protocol.http1.parser import RequestBroken
 
 if TYPE_CHECKING:

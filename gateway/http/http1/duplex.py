@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from partway.gateway.http.duplex import Duplex, DuplexHandler, Parting
-from partway.protocol.connection import Cancellable
-from partway.protocol.half_close import half_close
+from partway.protocol.connections.fair_turns import Cancellable
+from partway.protocol.connections.tcp import half_close
 from partway.protocol.http1.request import BodyBroken, Http1Request
 from partway.protocol.lingering import Lingering
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
+import time
 from collections.abc import Mapping, Sequence
 from typing import Final, TypeAlias
 
@@ -12,7 +13,8 @@ from partway.gateway.http.duplex import Duplex
 from partway.gateway.http.exchange import NO_HEADERS, UpgradableExchange
 from partway.gateway.http.http1.connection import Http1Connection
 from partway.gateway.limits import CLIENT_PINGS_UNANSWERED, HTTP2_PING_INTERVAL
-from partway.protocol.connection import FrameConnection, watch_by_tcp
+from partway.protocol.connections.tcp import watch_by_tcp
+from partway.protocol.connections.websocket import FrameConnection
 from partway.protocol.errors import ClientLeft, InputValidationError
 from partway.protocol.http1.request import BodyBroken, Http1Request
 from partway.protocol.http1.response import CHUNKED, LAST_CHUNK, response_head
@@ -264,7 +266,11 @@ class Http1Exchange(UpgradableExchange):
         own = f"x-amzn-requestid: {self.request_id}\r\nServer: partway\r\n"
         if typed and "Content-Type" not in headers and not _has_type(headers):
             own += "Content-Type: application/octet-stream\r\n"
-        return response_head(self.version, status, headers, own + framing, keeps=not self.closes)
+        return response_head(
+            *(self.version, status, headers, own + framing),
+            keeps=not self.closes,
+            now=time.time(),
+        )
 
 
 def _has_type(headers: Mapping[str, str]) -> bool:

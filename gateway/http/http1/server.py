@@ -12,10 +12,10 @@ from partway.gateway.http.http1.connection import Http1Connection
 from partway.gateway.http.http1.exchange import Http1Exchange
 from partway.gateway.limits import RESPONSE_TAKEN_TIMEOUT
 from partway.log_lines import LogLine
+from partway.protocol.connections.http1_server import RequestServer
 from partway.protocol.errors import InternalServerError
 from partway.protocol.http1.parser import RequestBroken
 from partway.protocol.http1.request import Http1Request
-from partway.protocol.http1.server import RequestServer
 from partway.protocol.limits import REQUEST_HEAD_TIMEOUT
 
 log = logging.getLogger("partway.http1")

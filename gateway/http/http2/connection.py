@@ -32,8 +32,9 @@ from partway.gateway.limits import (
 )
 from partway.log_lines import LogLine
 from partway.protocol import limits
-from partway.protocol.connection import Cancellable
-from partway.protocol.gathering import gathering
+from partway.protocol.connections.batched_writes import batched_writes
+from partway.protocol.connections.fair_turns import Cancellable, rounds
+from partway.protocol.connections.prompt_acks import acknowledge, prompt_acks
 from partway.protocol.http2.frames import (
     DATA,
     HEAD,
@@ -44,8 +45,6 @@ from partway.protocol.http2.frames import (
     window_update,
 )
 from partway.protocol.http2.gate import FrameGate
-from partway.protocol.prompt_acks import acknowledge, prompt_acks
-from partway.protocol.rounds import rounds
 
 log = logging.getLogger("partway.http2")
 
@@ -353,7 +352,7 @@ class Http2Connection(asyncio.Protocol):
         now = self._loop.time()
         account = self._visitor.account
         began = 0.0 if account.known else time.thread_time()
-        outermost = gathering.begin()
+        outermost = batched_writes.begin()
         try:
             self._reader.take_turn(now)
             self._after_turn()
@@ -374,7 +373,7 @@ class Http2Connection(asyncio.Protocol):
                 account.draw(min(time.thread_time() - began, STRANGER_TURN))
             self._sender.soon()
             if outermost:
-                gathering.end()
+                batched_writes.end()
         if self._reader.waiting and not self._out.closed:
             self._yield_turn()
         elif self._reading_paused:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 
 from partway.gateway.http.body_chunks import AwaitedBodies
@@ -146,7 +147,7 @@ class Http2Exchange(TrailingExchange):
     def _head(self, status: int, headers: Mapping[str, str]) -> list[tuple[str, str]]:
         return [
             (":status", str(status)),
-            ("date", http_date()),
+            ("date", http_date(time.time())),
             ("server", "partway"),
             ("x-amzn-requestid", self.request_id),
             *_fields(headers),

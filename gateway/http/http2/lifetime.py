@@ -19,7 +19,7 @@ from partway.gateway.limits import (
 )
 from partway.log_lines import LogLine
 from partway.protocol import limits
-from partway.protocol.connection import Cancellable
+from partway.protocol.connections.fair_turns import Cancellable
 from partway.protocol.http2.frames import goaway
 from partway.protocol.http2.gate import FrameGate
 

@@ -23,9 +23,9 @@ from partway.gateway.limits import (
 )
 from partway.log_lines import LogLine
 from partway.protocol import limits
-from partway.protocol.connection import Cancellable
-from partway.protocol.gathering import gathering
-from partway.protocol.half_close import half_close
+from partway.protocol.connections.batched_writes import batched_writes
+from partway.protocol.connections.fair_turns import Cancellable
+from partway.protocol.connections.tcp import half_close
 from partway.protocol.lingering import Lingering
 
 log = logging.getLogger("partway.http2")
@@ -60,9 +60,10 @@ class Http2Sender:
 
     Rules:
         1. Outside of a read bytes leave at once. During a read they leave in one write at its end,
-           with everything else that comes of the read (:mod:`partway.protocol.gathering`). On a
-           connection with several open streams they leave in the loop's next turn: the containers
-           of other streams may have answered at the same time.
+           with everything else that comes of the read
+           (:mod:`partway.protocol.connections.batched_writes`). On a connection with several open
+           streams they leave in the loop's next turn: the containers of other streams may have
+           answered at the same time.
         2. Streams with DATA take turns, one frame each (:class:`FairScheduler`). Up to
            ``_WRITE_SIZE`` bytes of DATA are one write.
         3. No stream has a turn while the transport is over its high-water mark. Frames that h2
@@ -104,7 +105,7 @@ class Http2Sender:
         """Send what h2 has, and what streams have, at the time that rule 1 says."""
         if self._due or self._out.gone:
             return
-        batch = gathering.connections
+        batch = batched_writes.connections
         if batch is None:
             self.flush()
         elif len(self._open) > 1:

@@ -15,10 +15,9 @@ from h2.errors import ErrorCodes
 from partway.gateway.http.duplex import Duplex, DuplexHandler, Parting
 from partway.gateway.http.http2.sending import Http2Sender
 from partway.gateway.limits import HTTP2_OPENING_WINDOW, HTTP2_STREAM_WINDOW
-from partway.protocol.connection import Cancellable
+from partway.protocol.connections.fair_turns import Cancellable, rounds
 from partway.protocol.limits import HTTP2_MAX_FRAME, WRITE_HIGH_WATER, WRITE_LOW_WATER
 from partway.protocol.lingering import Lingering
-from partway.protocol.rounds import rounds
 
 #: Stream credit is given back in steps of this size.
 _CREDIT_STEP = HTTP2_OPENING_WINDOW // 2

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Final
 
 from partway.gateway.workbench.intermediary.observer import Observer, Sender
-from partway.protocol.half_close import half_close
+from partway.protocol.connections.tcp import half_close
 from partway.protocol.limits import (
     FRAMES_PER_TURN,
     LINGER_TIMEOUT,

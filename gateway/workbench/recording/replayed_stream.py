@@ -13,7 +13,7 @@ from partway.gateway.timing.clock import LoopClock
 from partway.gateway.timing.peer_watch import PingWatch
 from partway.gateway.workbench.recording.comparison import TimedReply
 from partway.gateway.workbench.recording.recording import Joining
-from partway.protocol.connection import FrameConnection, FrameHandler, Side
+from partway.protocol.connections.websocket import FrameConnection, FrameHandler, Side
 from partway.protocol.limits import LINGER_TIMEOUT
 from partway.protocol.websocket.close_codes import ABNORMAL, NO_STATUS, NORMAL, Close
 from partway.protocol.websocket.frame_decoder import FrameError, decode_close

@@ -26,7 +26,7 @@ from partway.gateway.workbench.testing.script import (
     ScriptedReply,
     frames_of,
 )
-from partway.protocol.connection import FrameConnection, Side
+from partway.protocol.connections.websocket import FrameConnection, Side
 from partway.protocol.errors import NotFound, ServiceUnavailable, UpgradeRefused
 from partway.protocol.limits import MIB, PART_OVERHEAD
 from partway.protocol.parts import CompletionState, DataType, PayloadPart
@@ -219,7 +219,7 @@ class ScriptedContainer(ContainerScript):
 
 
 class _Conversation:
-    """One stream: a :class:`~partway.protocol.connection.FrameHandler` that follows the script.
+    """One stream: a ``FrameHandler`` that follows the script.
 
     Every reply is sent within the callback that calls for it: there is no task to look after.
     """

@@ -11,7 +11,7 @@ import pytest
 
 from partway.container.serving.exchange import RuntimeExchange
 from partway.container.serving.server import ExchangeServer
-from partway.protocol.http1.leaving import has_ended
+from partway.protocol.connections.tcp import has_ended
 from partway.protocol.limits import HTTP1_HELD_BYTES, KIB
 from tests.container.serving.conftest import Serve
 from tests.container.wire import raw_client, until
@@ -278,7 +278,7 @@ async def test_a_client_that_stays_is_waited_for_where_nothing_is_read_of_what_i
         return looks[-1]
 
     monkeypatch.setattr("partway.protocol.limits.LEAVING_INTERVAL", 0.02)
-    monkeypatch.setattr("partway.protocol.http1.connection.has_ended", look)
+    monkeypatch.setattr("partway.protocol.connections.http1_connection.has_ended", look)
 
     async def work(exchange: RuntimeExchange) -> None:
         begun.set()

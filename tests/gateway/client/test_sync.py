@@ -349,7 +349,7 @@ def test_an_interrupt_where_a_call_begins_leaves_nothing_that_nobody_awaits():
 PROGRAM = """\
 import gc, signal, sys, threading
 from partway import connect_sync
-from partway.protocol.connection import FrameConnection
+from partway.protocol.connections.websocket import FrameConnection
 
 # What a shell starts in the background has inherited that it ignores SIGINT.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -17,6 +17,7 @@ from partway.gateway.requests.limits import (
     WHOLE_CHUNK_BYTES,
 )
 from partway.gateway.timing.many_timers import ManyTimers
+from partway.protocol.connections.fair_turns import rounds
 from partway.protocol.errors import ContainerBroke, ContainerLate, InputValidationError
 from partway.protocol.limits import (
     HTTP1_BYTES_PER_TURN,
@@ -24,7 +25,6 @@ from partway.protocol.limits import (
     PART_OVERHEAD,
     WRITE_HIGH_WATER,
 )
-from partway.protocol.rounds import rounds
 from tests.gateway.fleet.processes import eventually, soon
 from tests.gateway.requests.containers import OK, ScriptedContainer, asked, pieces_of, whole
 from tests.gateway.streams.fakes import FakeClock

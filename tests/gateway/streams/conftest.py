@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from partway.protocol.prompt_acks import PromptAcks
+from partway.protocol.connections.prompt_acks import PromptAcks
 
 
 class WithoutLoop(PromptAcks):
@@ -20,5 +20,5 @@ class WithoutLoop(PromptAcks):
 @pytest.fixture(autouse=True)
 def _reads_without_a_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     """A large read is delivered at once: there is no loop in which it could wait its turn."""
-    monkeypatch.setattr("partway.protocol.connection.READ_BYTES_PER_TURN", 1 << 30)
-    monkeypatch.setattr("partway.protocol.connection.prompt_acks", WithoutLoop())
+    monkeypatch.setattr("partway.protocol.connections.websocket.READ_BYTES_PER_TURN", 1 << 30)
+    monkeypatch.setattr("partway.protocol.connections.websocket.prompt_acks", WithoutLoop())

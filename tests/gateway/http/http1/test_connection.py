@@ -17,10 +17,10 @@ from partway.gateway.http.unauthenticated_clients import Account, Strangers
 from partway.gateway.limits import RESPONSE_TAKEN_TIMEOUT
 from partway.gateway.tls.context import server_context
 from partway.gateway.tls.local_ca import LocalCa
-from partway.protocol.http1.leaving import has_ended
+from partway.protocol.connections.fair_turns import rounds
+from partway.protocol.connections.tcp import has_ended
 from partway.protocol.http1.parser import RequestParser
 from partway.protocol.limits import HTTP1_BYTES_PER_TURN, HTTP1_HELD_BYTES, JOIN_UP_TO, LONG_READ
-from partway.protocol.rounds import rounds
 from tests.gateway.fleet.processes import eventually
 from tests.gateway.streams.fakes import FakeClock
 
@@ -299,7 +299,7 @@ async def test_a_client_that_has_ended_its_side_while_it_is_not_read_from(monkey
         return connections[0]
 
     monkeypatch.setattr("partway.protocol.limits.LEAVING_INTERVAL", 0.02)
-    monkeypatch.setattr("partway.protocol.http1.connection.has_ended", look)
+    monkeypatch.setattr("partway.protocol.connections.http1_connection.has_ended", look)
 
     async def answer(exchange):
         if both_ways:
@@ -437,7 +437,9 @@ async def test_a_transport_that_is_somebody_elses_is_not_looked_at(monkeypatch):
     """Where it was paused when it was handed over, whoever has it resumes it."""
     ended = []
     monkeypatch.setattr("partway.protocol.limits.LEAVING_INTERVAL", 0)
-    monkeypatch.setattr("partway.protocol.http1.connection.has_ended", lambda _: bool(ended))
+    monkeypatch.setattr(
+        "partway.protocol.connections.http1_connection.has_ended", lambda _: bool(ended)
+    )
     server = Http1Server(lambda exchange: asyncio.Event().wait())
     protocol, transport = server.protocol(), Transport()
     protocol.connection_made(transport)

@@ -24,7 +24,7 @@ from partway.gateway.http.http2.connections import Connections
 from partway.gateway.http.unauthenticated_clients import Account
 from partway.gateway.limits import HTTP2_CONNECTION_WINDOW, HTTP2_OPENING_WINDOW
 from partway.protocol import limits
-from partway.protocol.gathering import gathering
+from partway.protocol.connections.batched_writes import batched_writes
 from tests.gateway.http.http2.connection_parts import (
     OPENING,
     PEER,
@@ -175,10 +175,10 @@ async def test_so_is_what_others_send_on_several_streams_meanwhile(made):
     on = made()
     await on.opened(1, 3, 5)
     before = on.transport.writes
-    assert gathering.begin()
+    assert batched_writes.begin()
     for stream in on.streams.values():
         stream.write(b"event")
-    gathering.end()
+    batched_writes.end()
     assert on.transport.writes == before
     await turns(1)
     assert [frame.data for frame in on.sent()] == [b"event"] * 3
@@ -190,11 +190,11 @@ async def test_what_a_lone_stream_sends_leaves_with_the_read_that_caused_it(made
     await on.opened(1)
     (stream,) = on.streams.values()
     before = on.transport.writes
-    assert gathering.begin()
+    assert batched_writes.begin()
     stream.write(b"a")
     stream.write(b"b")
     assert on.transport.writes == before
-    gathering.end()
+    batched_writes.end()
     assert [frame.data for frame in on.sent()] == [b"ab"]
     assert on.transport.writes == before + 1
 
@@ -217,10 +217,10 @@ async def test_streams_that_end_while_they_send_are_told_in_the_same_write(made)
     await on.opened(1)
     (stream,) = on.streams.values()
     before = on.transport.writes
-    assert gathering.begin()
+    assert batched_writes.begin()
     stream.write(b"event")
     stream.abort()
-    gathering.end()
+    batched_writes.end()
     assert [type(frame) for frame in on.sent()] == [RstStreamFrame]
     assert on.transport.writes == before + 1
 
@@ -409,7 +409,9 @@ async def test_the_server_closes_it_when_its_last_stream_is_over(made):
 
 async def test_strangers_who_ask_in_the_same_moment_have_their_turns_in_rounds(monkeypatch):
     """However short what they ask; who is known is read at once."""
-    monkeypatch.setattr("partway.protocol.rounds.ROUND_SECONDS", 0.0)  # one turn is a round
+    monkeypatch.setattr(
+        "partway.protocol.connections.fair_turns.ROUND_SECONDS", 0.0
+    )  # one turn is a round
     accounts = [Account() for _ in range(4)]
     operation = Operation()
     those = [On(operation, 100, account) for account in accounts]

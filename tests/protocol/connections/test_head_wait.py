@@ -1,10 +1,10 @@
-"""partway.protocol.http1.head_wait, by a clock that the test turns."""
+"""partway.protocol.connections.head_wait, by a clock that the test turns."""
 
 from __future__ import annotations
 
 import pytest
 
-from partway.protocol.http1.head_wait import HeadWait
+from partway.protocol.connections.head_wait import HeadWait
 from tests.gateway.streams.fakes import FakeClock
 
 SECONDS = 15.0

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import pytest
 from aiohttp import web
 
-from partway.protocol.connection import FrameConnection, Side, watch_by_tcp
+from partway.protocol.connections.websocket import FrameConnection, Side
 from partway.protocol.limits import FRAMES_PER_TURN, READ_BYTES_PER_TURN
 from partway.protocol.websocket.close_codes import Close
 from partway.protocol.websocket.frames import Frame, Opcode
@@ -1484,16 +1484,3 @@ async def test_a_client_that_left_before_the_takeover():
             async with asyncio.timeout(PATIENCE):
                 await upgrading.handler_left.wait()
     assert upgrading.owner.told == [("lost", ConnectionResetError)]
-
-
-@pytest.mark.skipif(not hasattr(socket, "TCP_KEEPCNT"), reason="this system cannot set it")
-async def test_tcp_asks_whether_a_silent_peer_is_there():
-    listener = socket.create_server(("127.0.0.1", 0))
-    loop = asyncio.get_running_loop()
-    with listener:
-        transport, _ = await loop.create_connection(asyncio.Protocol, *listener.getsockname())
-        watch_by_tcp(transport, 60.0, 5)
-        sock = transport.get_extra_info("socket")
-        options = (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
-        assert [sock.getsockopt(socket.IPPROTO_TCP, each) for each in options] == [60, 60, 5]
-        transport.close()

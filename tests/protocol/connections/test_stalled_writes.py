@@ -8,7 +8,7 @@ import termios
 
 import pytest
 
-from partway.protocol.taking import TakingWatch
+from partway.protocol.connections.stalled_writes import StalledWrites
 from tests.gateway.streams.fakes import FakeClock
 
 
@@ -37,7 +37,7 @@ def clock():
 
 def test_a_client_that_takes_a_byte_between_two_looks_is_waited_for(clock):
     transport = Transport(100)
-    TakingWatch(transport, clock.call_later, 60.0)
+    StalledWrites(transport, clock.call_later, 60.0)
     for _ in range(100):
         transport.unsent -= 1
         clock.advance(60.0)
@@ -46,14 +46,14 @@ def test_a_client_that_takes_a_byte_between_two_looks_is_waited_for(clock):
 
 def test_a_client_that_has_stopped_taking_is_cut_at_the_next_look(clock):
     transport = Transport(100)
-    TakingWatch(transport, clock.call_later, 60.0)
+    StalledWrites(transport, clock.call_later, 60.0)
     is_cut_at_the_look_after_it_took_some(transport, clock)
     assert clock.armed == []
 
 
 def test_a_watch_that_is_cancelled_cuts_nobody(clock):
     transport = Transport(100)
-    watch = TakingWatch(transport, clock.call_later, 60.0)
+    watch = StalledWrites(transport, clock.call_later, 60.0)
     transport.unsent = 50
     clock.advance(60.0)
     watch.cancel()
@@ -70,7 +70,7 @@ def test_a_client_is_waited_for_that_takes_what_the_system_has(clock):
         ours, _ = listening.accept()
     transport = Transport(100, ours)
     with client, ours:
-        TakingWatch(transport, clock.call_later, 60.0)
+        StalledWrites(transport, clock.call_later, 60.0)
         for _ in range(3):
             ours.sendall(b"x")
             assert client.recv(1) == b"x"
@@ -88,7 +88,7 @@ def test_where_the_system_tells_nothing_the_transport_does(clock, kind):
         if kind == "a closed one":
             ours.close()
         transport = Transport(100, ours)
-        TakingWatch(transport, clock.call_later, 60.0)
+        StalledWrites(transport, clock.call_later, 60.0)
         is_cut_at_the_look_after_it_took_some(transport, clock)
 
 

@@ -8,18 +8,16 @@ from contextlib import suppress
 from typing import Protocol, cast
 
 from partway.protocol import limits
-from partway.protocol.connection import Cancellable
+from partway.protocol.connections.answerer import Answerer
+from partway.protocol.connections.fair_turns import Cancellable, rounds
+from partway.protocol.connections.head_wait import HeadWait
+from partway.protocol.connections.prompt_acks import acknowledge, prompt_acks
+from partway.protocol.connections.stalled_writes import StalledWrites
+from partway.protocol.connections.tcp import half_close, has_ended
 from partway.protocol.errors import ClientLeft
-from partway.protocol.half_close import half_close
-from partway.protocol.http1.answerer import Answerer
-from partway.protocol.http1.head_wait import HeadWait
-from partway.protocol.http1.leaving import has_ended
 from partway.protocol.http1.parser import RequestBroken, RequestParser
 from partway.protocol.http1.request import BodyBroken, Http1Head, Http1Request
 from partway.protocol.limits import HTTP1_HELD_BYTES, LONG_READ
-from partway.protocol.prompt_acks import acknowledge, prompt_acks
-from partway.protocol.rounds import rounds
-from partway.protocol.taking import TakingWatch
 
 
 class RequestConnection(asyncio.Protocol):
@@ -78,7 +76,7 @@ class RequestConnection(asyncio.Protocol):
         self._waiting = 0
         call_later, now = self._loop.call_later, self._loop.time
         self._head_wait = HeadWait(server.head_timeout, self._no_head_came, call_later, now)
-        self._not_taken: TakingWatch | None = None
+        self._not_taken: StalledWrites | None = None
         self._leaving: asyncio.TimerHandle | None = None
         self._lingering: asyncio.TimerHandle | None = None
         self._acknowledges_soon = False
@@ -504,7 +502,7 @@ class RequestConnection(asyncio.Protocol):
     def _watch(self, transport: asyncio.Transport) -> None:
         """Give the client up if it takes nothing of what is unsent."""
         call_later, interval = self._loop.call_later, self._server.taken_within
-        self._not_taken = TakingWatch(transport, call_later, interval)
+        self._not_taken = StalledWrites(transport, call_later, interval)
         self._weigh()
 
     def abort(self) -> None:

@@ -11,7 +11,7 @@ from partway.protocol.http1.request import Http1Request
 
 
 class Answerer(Protocol):
-    """Whoever has a connection's requests answered: see :mod:`partway.protocol.http1.server`.
+    """Whoever has a connection's requests answered: see :mod:`~.http1_server`.
 
     Attributes:
         head_timeout: seconds in which a request's head has to come whole.

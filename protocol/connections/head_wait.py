@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from partway.protocol.connection import Cancellable
+from partway.protocol.connections.fair_turns import Cancellable
 
 
 class HeadWait:

@@ -17,7 +17,7 @@ class Flushable(Protocol):
         """Write what was gathered."""
 
 
-class _Gathering(threading.local):
+class _BatchedWrites(threading.local):
     """Connections sent to while a read's frames are delivered; by thread, and so by loop."""
 
     connections: list[Flushable] | None = None
@@ -36,4 +36,4 @@ class _Gathering(threading.local):
             connection.flush()
 
 
-gathering = _Gathering()
+batched_writes = _BatchedWrites()

@@ -7,7 +7,7 @@ import socket
 
 import pytest
 
-from partway.protocol.prompt_acks import PromptAcks, acknowledge
+from partway.protocol.connections.prompt_acks import PromptAcks, acknowledge
 
 
 class Reader:

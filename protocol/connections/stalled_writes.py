@@ -7,7 +7,7 @@ import struct
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
-from partway.protocol.connection import Cancellable
+from partway.protocol.connections.fair_turns import Cancellable
 
 #: Of Linux's ``struct tcp_info`` (``linux/tcp.h``): how far it is read, and where in it stands how
 #: many bytes the other side has acknowledged.
@@ -28,7 +28,7 @@ class Sending(Protocol):
         """End it at once."""
 
 
-class TakingWatch:
+class StalledWrites:
     """Aborts a transport whose client takes nothing of what is unsent, until it is cancelled.
 
     However slow, a client that takes some of it between two looks is waited for (nginx's

@@ -6,7 +6,7 @@ import asyncio
 from abc import ABC, abstractmethod
 from typing import Generic, TypeVar
 
-from partway.protocol.http1.connection import RequestConnection
+from partway.protocol.connections.http1_connection import RequestConnection
 from partway.protocol.http1.parser import RequestBroken
 from partway.protocol.http1.request import Http1Request
 

@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from partway.protocol import rounds as module
+from partway.protocol.connections import fair_turns as module
+from partway.protocol.connections.fair_turns import Rounds
 from partway.protocol.limits import ROUND_SECONDS
-from partway.protocol.rounds import Rounds
 
 
 class Backlog:

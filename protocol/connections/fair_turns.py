@@ -12,8 +12,16 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from typing import Protocol
 
 from partway.protocol.limits import ROUND_SECONDS
+
+
+class Cancellable(Protocol):
+    """A scheduled call that can still be taken back."""
+
+    def cancel(self) -> None:
+        """Take the call back."""
 
 
 class Queued:

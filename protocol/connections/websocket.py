@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import enum
-import socket
 from collections.abc import Callable
 from typing import Protocol, cast
 
-from partway.protocol.gathering import gathering
-from partway.protocol.half_close import half_close
+from partway.protocol.connections.batched_writes import batched_writes
+from partway.protocol.connections.fair_turns import Cancellable, Queued, rounds
+from partway.protocol.connections.prompt_acks import acknowledge, prompt_acks
+from partway.protocol.connections.tcp import half_close
 from partway.protocol.limits import (
     FRAMES_PER_TURN,
     FRAMES_TOGETHER,
@@ -25,8 +26,6 @@ from partway.protocol.limits import (
     WRITE_LOW_WATER,
 )
 from partway.protocol.lingering import Lingering
-from partway.protocol.prompt_acks import acknowledge, prompt_acks
-from partway.protocol.rounds import Queued, rounds
 from partway.protocol.websocket.close_codes import NORMAL, Close, encode_close
 from partway.protocol.websocket.frame_decoder import FrameDecoder, FrameError, decode_close
 from partway.protocol.websocket.frames import Frame, FrameEncoder, Opcode, joined
@@ -42,13 +41,6 @@ class Side(enum.Enum):
 
     CLIENT = "client"
     SERVER = "server"
-
-
-class Cancellable(Protocol):
-    """A scheduled call that can still be taken back."""
-
-    def cancel(self) -> None:
-        """Take the call back."""
 
 
 class FrameHandler(Protocol):
@@ -389,7 +381,7 @@ class FrameConnection(asyncio.Protocol):
                 if frame is None:
                     break
                 if not turn and self._decoder.buffered_bytes:
-                    outermost = gathering.begin()  # not for one frame: that would only cost
+                    outermost = batched_writes.begin()  # not for one frame: that would only cost
                 if frame.opcode >= _CLOSE:
                     self._control_received(frame, handler)
                 elif self._finishing is None:
@@ -407,7 +399,7 @@ class FrameConnection(asyncio.Protocol):
         finally:
             self._delivering = False
             if outermost:
-                gathering.end()
+                batched_writes.end()
 
     def _yield_turn(self) -> None:
         """Let others have the loop: one read may hold tens of thousands of tiny frames.
@@ -488,7 +480,7 @@ class FrameConnection(asyncio.Protocol):
         transport = self._transport
         if transport is None:
             return
-        batch = gathering.connections
+        batch = batched_writes.connections
         if batch is not None:
             if not self._gathered:
                 batch.append(self)
@@ -514,8 +506,7 @@ class FrameConnection(asyncio.Protocol):
     def flush(self) -> None:
         """Write the frames that were gathered.
 
-        They were gathered while a read was delivered (the business of ``gathering``), or because
-        more were to follow.
+        They were gathered while a read was delivered, or because more were to follow.
         """
         if self._gathered and self._transport is not None:
             gathered, self._gathered = self._gathered, []
@@ -535,25 +526,6 @@ class FrameConnection(asyncio.Protocol):
             self._look_later(lingering)
         else:
             self.abort()
-
-
-def watch_by_tcp(transport: asyncio.Transport, interval: float, unanswered: int) -> None:
-    """Let TCP notice a peer that has vanished, where no protocol above TCP asks.
-
-    Args:
-        transport: the connection's, on whose socket keepalive is on.
-        interval: seconds of silence before a probe, and between two probes.
-        unanswered: how many probes without an answer make the connection lost.
-    """
-    connection = transport.get_extra_info("socket")
-    options = {
-        "TCP_KEEPIDLE": round(interval),
-        "TCP_KEEPINTVL": round(interval),
-        "TCP_KEEPCNT": unanswered,
-    }
-    for name, value in options.items():
-        if connection is not None and hasattr(socket, name):  # macOS has not all of them
-            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
 def _close_for(failure: FrameError) -> Close:

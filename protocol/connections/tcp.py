@@ -1,0 +1,84 @@
+"""What a connection asks of TCP: the end of one side, a peer that has vanished, or has ended."""
+
+from __future__ import annotations
+
+import asyncio
+import select
+import socket
+from contextlib import suppress
+from typing import Any, Final, Protocol
+
+#: What Linux says of a peer that sends nothing more; elsewhere only that all of it is over.
+_ENDED: Final = getattr(select, "POLLRDHUP", select.POLLHUP)
+
+
+class HalfClosable(Protocol):
+    """What half_close needs of a transport: see ``asyncio.WriteTransport``."""
+
+    def can_write_eof(self) -> bool:
+        """Whether the writing side can be ended by itself."""
+
+    def write_eof(self) -> None:
+        """End the writing side, once the unsent bytes have been taken."""
+
+
+def half_close(transport: HalfClosable) -> bool:
+    """Send FIN behind the unsent bytes; what the peer still sends is read as before.
+
+    A connection that the peer has reset is left as it is: its next read reports the end.
+
+    Args:
+        transport: an open transport that has not been half-closed yet.
+
+    Returns:
+        False where the transport cannot be half-closed, as over TLS; it is then unchanged.
+    """
+    if not transport.can_write_eof():
+        return False
+    # asyncio's own transport shuts its socket down on the spot, and ENOTCONN is how the kernel says
+    # that the peer's RST is there already, unread.
+    with suppress(OSError):
+        transport.write_eof()
+    return True
+
+
+def watch_by_tcp(transport: asyncio.Transport, interval: float, unanswered: int) -> None:
+    """Let TCP notice a peer that has vanished, where no protocol above TCP asks.
+
+    Args:
+        transport: the connection's, on whose socket keepalive is on.
+        interval: seconds of silence before a probe, and between two probes.
+        unanswered: how many probes without an answer make the connection lost.
+    """
+    connection = transport.get_extra_info("socket")
+    options = {
+        "TCP_KEEPIDLE": round(interval),
+        "TCP_KEEPINTVL": round(interval),
+        "TCP_KEEPCNT": unanswered,
+    }
+    for name, value in options.items():
+        if connection is not None and hasattr(socket, name):  # macOS has not all of them
+            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+
+
+class Connected(Protocol):
+    """A transport, as far as it is looked at here."""
+
+    def get_extra_info(self, name: str) -> Any:
+        """Its socket, by that name; None if it has none."""
+
+
+def has_ended(transport: Connected) -> bool:
+    """Whether the peer has ended its side, or all of it, behind whatever it has sent.
+
+    An event loop that does not read from a connection is not told, and neither are we.
+
+    Args:
+        transport: the connection's, which must not be closing.
+    """
+    connection = transport.get_extra_info("socket")
+    if connection is None or connection.fileno() < 0:
+        return False
+    poll = select.poll()
+    poll.register(connection.fileno(), _ENDED)
+    return bool(poll.poll(0))
