@@ -91,11 +91,11 @@ class RuntimeExchange:
 
     def taken(self) -> bytes | None:
         """What has come of the body; empty behind its end, None where it has to be waited for."""
-        return self.connection.taken(self._request)
+        return self.connection.reader.taken(self._request)
 
     def taken_whole(self) -> bytes | None:
         """All of the body, of which nothing has been taken; None while it has to be waited for."""
-        return self.connection.taken(self._request) if self._request.complete else None
+        return self.connection.reader.taken(self._request) if self._request.complete else None
 
     def read_whole(self) -> Coroutine[Any, Any, bytes]:
         """Wait for all of a body of a stated length, of which nothing has been taken.
@@ -104,7 +104,7 @@ class RuntimeExchange:
             BodyBroken: what has come is not all of it.
             ClientLeft: the client has left.
         """
-        return self.connection.read_whole(self._request)
+        return self.connection.reader.read_whole(self._request)
 
     def read(self) -> Coroutine[Any, Any, bytes]:
         """Wait for more of the body; empty behind its end.
@@ -113,7 +113,7 @@ class RuntimeExchange:
             BodyBroken: there is no more that is valid HTTP.
             ClientLeft: the client has left.
         """
-        return self.connection.read(self._request)
+        return self.connection.reader.read(self._request)
 
     def ask_for_body(self) -> None:
         """Say that the body is wanted, where the client holds it back until then."""

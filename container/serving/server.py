@@ -23,24 +23,10 @@ _log = logging.getLogger("partway.container.http")
 Handler = Callable[[RuntimeExchange], Awaitable[None]]
 
 
-class RuntimeConnection(RequestConnection):
-    """A connection of the platform's; when that leaves, nobody goes on working for it."""
-
-    __slots__ = ()
-
-    def _tell_lost(self) -> None:
-        works = self._idle is None and self._waiting > 0
-        super()._tell_lost()
-        if works and self._task is not None:  # the base cancels it where nobody waits
-            self._task.cancel()
-
-    def _break(self, broken: RequestBroken) -> None:
-        _log.info(LogLine("bad request", peer=self.peer, reason=str(broken)))
-        super()._break(broken)
-
-
-class ExchangeServer(RequestServer[RuntimeConnection]):
+class ExchangeServer(RequestServer):
     """Listens for requests. :meth:`protocol` is the factory for ``loop.create_server``.
+
+    When a client leaves, nobody goes on working for it.
 
     Args:
         handle: answers an exchange.
@@ -55,14 +41,16 @@ class ExchangeServer(RequestServer[RuntimeConnection]):
         head_timeout: float = REQUEST_HEAD_TIMEOUT,
         taken_within: float = STALL_TIMEOUT,
     ) -> None:
-        super().__init__(head_timeout=head_timeout, taken_within=taken_within)
+        super().__init__(head_timeout=head_timeout, taken_within=taken_within, cancels_waiting=True)
         self._handle = handle
 
     def protocol(self) -> asyncio.Protocol:
         """A protocol for one connection."""
-        return RuntimeConnection(self, ChunkedRequest)
+        return RequestConnection(self, self, new_request=ChunkedRequest)
 
-    async def answer(self, connection: RuntimeConnection, request: Http1Request) -> bool:
+    # --- Requests (RequestHandler) ---------------------------------------------------------------
+
+    async def answer(self, connection: RequestConnection, request: Http1Request) -> bool:
         exchange = RuntimeExchange(connection, request)
         try:
             check_head(exchange)
@@ -80,10 +68,13 @@ class ExchangeServer(RequestServer[RuntimeConnection]):
                 exchange.cut()
             else:
                 exchange.refuse_unread(500, "the runtime has failed; its log says how")
-        if connection.has_next:
+        if connection.reader.requests:
             await asyncio.sleep(0)  # one turn may bring a hundred, and others want theirs
         return not (exchange.closes or self.ending)
 
-    def refuse(self, connection: RuntimeConnection, broken: RequestBroken) -> None:
+    def refuse(self, connection: RequestConnection, broken: RequestBroken) -> None:
         exchange = RuntimeExchange(connection, ChunkedRequest.unread())
         exchange.refuse(broken.error.status, broken.error.message)
+
+    def note_broken(self, connection: RequestConnection, broken: RequestBroken) -> None:
+        _log.info(LogLine("bad request", peer=connection.peer, reason=str(broken)))

@@ -3,37 +3,52 @@
 from __future__ import annotations
 
 import asyncio
-from abc import ABC, abstractmethod
-from typing import Generic, TypeVar
-
-from partway.protocol.connections.http1_connection import RequestConnection
-from partway.protocol.http1.parser import RequestBroken
-from partway.protocol.http1.request import Http1Request
-
-C = TypeVar("C", bound=RequestConnection)
+from typing import Protocol
 
 
-class RequestServer(ABC, Generic[C]):
-    """All connections of a server, each of its own kind of them, whose requests it has answered.
+class OpenConnection(Protocol):
+    """A connection, as its server ends it.
+
+    Attributes:
+        encrypted: whether it has TLS.
+    """
+
+    encrypted: bool
+
+    def close_if_idle(self) -> None:
+        """Close, unless a response is under way."""
+
+    def abort(self) -> None:
+        """End the connection at once."""
+
+
+class RequestServer:
+    """All connections of a server, and the tasks in which their requests are answered.
 
     Args:
         head_timeout: seconds from when a connection begins, and from its last response, to the end
             of the next head. Bytes that dribble in do not move it (slowloris).
         taken_within: seconds in which a client has to take some of what it is sent, over and over.
+        cancels_waiting: whether a request's task is cancelled when its client has left, even if the
+            task waits for that client, and so would learn of it.
 
     Attributes:
         head_timeout: the same.
         taken_within: the same.
+        cancels_waiting: the same.
         ending: whether connections end with the response that is under way.
         tasks: those in which requests are answered.
     """
 
-    def __init__(self, *, head_timeout: float, taken_within: float) -> None:
+    def __init__(
+        self, *, head_timeout: float, taken_within: float, cancels_waiting: bool = False
+    ) -> None:
         self.head_timeout = head_timeout
         self.taken_within = taken_within
+        self.cancels_waiting = cancels_waiting
         self.ending = False
         self.tasks: set[asyncio.Task[None]] = set()
-        self._connections: set[RequestConnection] = set()
+        self._connections: set[OpenConnection] = set()
         self._none_left = asyncio.Event()
         self._none_left.set()
 
@@ -74,21 +89,13 @@ class RequestServer(ABC, Generic[C]):
 
     # --- From connections ------------------------------------------------------------------------
 
-    def begun(self, connection: RequestConnection) -> None:
-        """A connection has begun."""
+    def begun(self, connection: OpenConnection) -> None:
+        """Note that a connection has begun."""
         self._connections.add(connection)
         self._none_left.clear()
 
-    def over(self, connection: RequestConnection) -> None:
-        """A connection is over."""
+    def over(self, connection: OpenConnection) -> None:
+        """Note that a connection is over."""
         self._connections.discard(connection)
         if not self._connections:
             self._none_left.set()
-
-    @abstractmethod
-    async def answer(self, connection: C, request: Http1Request) -> bool:
-        """Answer a request; returns whether the connection may have another one."""
-
-    @abstractmethod
-    def refuse(self, connection: C, broken: RequestBroken) -> None:
-        """Answer what is no request; nothing of it is repeated."""

@@ -11,8 +11,8 @@ from typing import Self
 
 from partway.gateway.http.connection_admission import Visitor, uncounted
 from partway.gateway.http.exchange import Exchange
-from partway.gateway.http.http1.connection import Http1Connection
-from partway.gateway.http.http1.server import Http1Server
+from partway.gateway.http.http1.server import Http1Handler, Http1Server
+from partway.protocol.connections.http1_connection import RequestConnection
 from partway.protocol.errors import ApiError, ClientLeft
 from tests.wire.llhttp_alone import End, Outcome, Whole
 
@@ -28,13 +28,13 @@ MOST = 1 << 20
 _STATUS = re.compile(rb"HTTP/1\.1 ([2-5]\d\d) ")
 
 
-class _Counting(Http1Connection):
+class _Counting(RequestConnection):
     """A connection that counts what the loop has handed over."""
 
     __slots__ = ("arrived",)
 
-    def __init__(self, server: RecordingServer, visitor: Visitor) -> None:
-        super().__init__(server, visitor)
+    def __init__(self, server: RecordingServer, handler: Http1Handler) -> None:
+        super().__init__(server, handler, handler)
         self.arrived = 0
 
     def data_received(self, data: bytes) -> None:
@@ -69,7 +69,7 @@ class RecordingServer(Http1Server):
 
     def protocol(self, visitor: Visitor | None = None) -> asyncio.Protocol:
         self.requests = []
-        self.connection = _Counting(self, visitor or uncounted())
+        self.connection = _Counting(self, Http1Handler(self._record, visitor or uncounted()))
         return self.connection
 
     @property

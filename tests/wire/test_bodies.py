@@ -142,7 +142,7 @@ async def test_a_slow_operation_holds_its_client_back(started, version):
         await client.wire.settled()
         assert 0 < LARGE - client.stream.unsent <= HELD
     else:
-        await eventually(lambda: not exchange._protocol.transport.is_reading())
+        await eventually(lambda: not exchange._connection.transport.is_reading())
         assert exchange._request.received <= HELD
     gate.opened.set()
     assert await client.answer() == (200, b"%d" % LARGE)
@@ -170,7 +170,7 @@ async def test_a_slow_client_holds_its_operation_back(started, version):
         await eventually(lambda: exchange._stream.buffered_bytes > WRITE_HIGH_WATER)
         held = WINDOW + WRITE_HIGH_WATER + len(piece)
     else:
-        await eventually(lambda: exchange._protocol.writing_paused)
+        await eventually(lambda: exchange._connection.writing_paused)
         held = LARGE - len(piece)  # the kernel's buffers, a few MiB, besides the transport's
     assert sum(map(len, written)) <= held
     whole = bytearray()

@@ -10,7 +10,7 @@ from itertools import pairwise
 import pytest
 
 from partway.gateway.fleet.stream_policy import StreamPolicy
-from partway.protocol.connections.http1_connection import RequestConnection
+from partway.protocol.connections.http1_reading import RequestReader
 from partway.protocol.limits import HTTP1_BYTES_PER_TURN, KIB, LINGER_TIMEOUT, MIB
 from tests.event_factory import signed
 from tests.frame_factory import BINARY, CONTINUATION, TEXT, close, frame
@@ -459,11 +459,11 @@ async def test_tiny_chunks_let_others_have_their_turn(gateway_for, monkeypatch):
     """A read brings forty thousand of them."""
     gateway = await gateway_for()
     turns = []
-    take_turn = RequestConnection._take_turn
+    parse_turn = RequestReader._parse_turn
     monkeypatch.setattr(
-        RequestConnection,
-        "_take_turn",
-        lambda self: (turns.append(1), take_turn(self)),
+        RequestReader,
+        "_parse_turn",
+        lambda self: (turns.append(1), parse_turn(self)),
     )
     client = await gateway.connect()
     head = b"POST /nothing HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"

@@ -24,7 +24,7 @@ class Http1Duplex(Duplex):
 
     Args:
         request: whose body is read.
-        read: waits for more of it, as :meth:`Http1Connection.read` does.
+        read: waits for more of it, as :meth:`RequestReader.read` does.
         transport: the connection's transport.
     """
 
@@ -116,7 +116,7 @@ class Http1Duplex(Duplex):
     def taken_bytes(self) -> int:
         return self._written - self._transport.get_write_buffer_size()
 
-    # --- From the HTTP server --------------------------------------------------------------------
+    # --- From the connection (OpenBothWays) ------------------------------------------------------
 
     def writing_paused(self) -> None:
         """Tell the owner that the transport's buffer is over its high-water mark."""

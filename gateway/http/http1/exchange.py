@@ -9,10 +9,11 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Final, TypeAlias
 
+from partway.gateway.http.connection_admission import Visitor
 from partway.gateway.http.duplex import Duplex
 from partway.gateway.http.exchange import NO_HEADERS, UpgradableExchange
-from partway.gateway.http.http1.connection import Http1Connection
 from partway.gateway.limits import CLIENT_PINGS_UNANSWERED, HTTP2_PING_INTERVAL
+from partway.protocol.connections.http1_connection import RequestConnection
 from partway.protocol.connections.tcp import watch_by_tcp
 from partway.protocol.connections.websocket import FrameConnection
 from partway.protocol.errors import ClientLeft, InputValidationError
@@ -36,19 +37,22 @@ class Http1Exchange(UpgradableExchange):
     Args:
         connection: the request's.
         request: as it was read.
+        visitor: the connection, as the crowd has it.
 
     Attributes:
         closes: whether the connection ends with this response.
     """
 
     __slots__ = (
-        *("_answered", "_chunks", "_handed_over", "_protocol", "_request", "_unsent_head"),
+        *("_answered", "_chunks", "_connection", "_handed_over", "_request", "_unsent_head"),
         *("_whole", "closes"),
     )
 
-    def __init__(self, connection: Http1Connection, request: Http1Request) -> None:
+    def __init__(
+        self, connection: RequestConnection, request: Http1Request, visitor: Visitor
+    ) -> None:
         head = request.head
-        self._protocol = connection
+        self._connection = connection
         self._request = request
         # super() would make an object for each request.
         UpgradableExchange.__init__(
@@ -59,7 +63,7 @@ class Http1Exchange(UpgradableExchange):
             (),
             head.version,
             connection.peer,
-            visitor=connection.visitor,
+            visitor=visitor,
             encrypted=connection.encrypted,
             head_size=head.size,
         )
@@ -88,19 +92,19 @@ class Http1Exchange(UpgradableExchange):
     # --- The request's body ----------------------------------------------------------------------
 
     def _at_hand(self) -> bytes | None:
-        return self._protocol.taken(self._request)
+        return self._connection.reader.taken(self._request)
 
     def _whole_at_hand(self) -> bytes | None:
-        return self._protocol.taken(self._request) if self._request.complete else None
+        return self._connection.reader.taken(self._request) if self._request.complete else None
 
     async def _read(self) -> bytes:
         try:
-            return await self._protocol.read(self._request)
+            return await self._connection.reader.read(self._request)
         except BodyBroken:
             raise _broken_body() from None
 
     def _say_continue(self) -> None:
-        self._protocol.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        self._connection.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     # --- The response ----------------------------------------------------------------------------
 
@@ -140,12 +144,12 @@ class Http1Exchange(UpgradableExchange):
         framing = "" if status == 204 else f"Content-Length: {len(body)}\r\n"
         head = self._head(status, headers, framing, typed=bool(body) and has_body)
         if not has_body:
-            self._protocol.write(head)
+            self._connection.write(head)
         elif len(body) <= _TOGETHER:
-            self._protocol.write(head + body)
+            self._connection.write(head + body)
         else:
-            self._protocol.write(head)
-            self._protocol.write(body)
+            self._connection.write(head)
+            self._connection.write(body)
 
     def _close_unless_body_comes(self) -> None:
         """End the connection behind an answer where the client need not send its body any more.
@@ -157,11 +161,11 @@ class Http1Exchange(UpgradableExchange):
 
     @property
     def unsent_bytes(self) -> int:
-        transport = self._protocol.transport
+        transport = self._connection.transport
         return 0 if transport is None else transport.get_write_buffer_size()
 
     async def _begin(self, status: int, headers: Mapping[str, str], first: bytes) -> None:
-        if self._protocol.transport is None:
+        if self._connection.transport is None:
             raise ClientLeft
         self._close_unless_body_comes()
         framing = ""
@@ -181,17 +185,17 @@ class Http1Exchange(UpgradableExchange):
         """Write a head that is not written yet."""
         head, self._unsent_head = self._unsent_head, b""
         if head:
-            self._protocol.write(head)
+            self._connection.write(head)
 
     async def _write(self, piece: bytes) -> None:
         self._send_piece(piece, b"")
-        protocol = self._protocol
-        if protocol.writing_paused or protocol.transport is None:
-            await protocol.room()
+        connection = self._connection
+        if connection.writing_paused or connection.transport is None:
+            await connection.room()
 
     async def _end(self, last: bytes, otherwise: bytes) -> None:
         self._send_piece(last, LAST_CHUNK if self._chunks else b"")
-        await self._protocol.room()
+        await self._connection.room()
 
     def _send_piece(self, piece: bytes, end: bytes) -> None:
         head, self._unsent_head = self._unsent_head, b""
@@ -200,29 +204,29 @@ class Http1Exchange(UpgradableExchange):
         else:
             data = head + piece + end
         if data:
-            self._protocol.write(data)
+            self._connection.write(data)
 
     async def upgrade(self, headers: Mapping[str, str]) -> None:
         self._answered = True
-        self._protocol.write(self._head(101, headers))
+        self._connection.write(self._head(101, headers))
 
     async def open(self, status: int, headers: Mapping[str, str]) -> Duplex:
-        from partway.gateway.http.http1.duplex import (
-            Http1Duplex,  # of chunked event streams alone
-        )
+        from partway.gateway.http.http1.duplex import Http1Duplex  # chunked event streams alone
 
-        protocol, request = self._protocol, self._request
+        connection, request = self._connection, self._request
         if request.broken:
             raise _broken_body()
         # Its client sends the body after this, and might take the response alone for a refusal.
         self._continue_once()
-        if protocol.transport is None:
+        transport = connection.transport
+        if transport is None:
             raise ConnectionResetError("the client left")
         self.closes = self._answered = True
-        protocol.write(self._head(status, headers, CHUNKED))
+        connection.write(self._head(status, headers, CHUNKED))
         # HTTP/1.1 has no ping (clause 1.4-4).
-        watch_by_tcp(protocol.transport, HTTP2_PING_INTERVAL, CLIENT_PINGS_UNANSWERED)
-        duplex = protocol.duplex = Http1Duplex(request, protocol.read, protocol.transport)
+        watch_by_tcp(transport, HTTP2_PING_INTERVAL, CLIENT_PINGS_UNANSWERED)
+        duplex = Http1Duplex(request, connection.reader.read, transport)
+        connection.open_both_ways(duplex)
         self._handed_over = True
         return duplex
 
@@ -230,22 +234,22 @@ class Http1Exchange(UpgradableExchange):
         self._handed_over = True
         # Told of the transport's end at once, the server would cancel us, and we see the stream to
         # its end.
-        connection.take_over_from(self._protocol, tell_end=False)
+        connection.take_over_from(self._connection, tell_end=False)
 
     # --- The end ---------------------------------------------------------------------------------
 
     def abort(self) -> None:
-        transport = self._protocol.transport
+        transport = self._connection.transport
         if transport is not None and self.version == "1.0" and self.answered:
             # There the connection's orderly end would say that the response is whole.
             sock = transport.get_extra_info("socket")
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
-        self._protocol.abort()
+        self._connection.abort()
 
     def let_go(self) -> None:
         """Have the connection let go of a transport that was handed over, whose time is over."""
         if self._handed_over:
-            self._protocol.release()
+            self._connection.release()
 
     def _head(
         self,

@@ -1,4 +1,4 @@
-"""HTTP/1.1, parsed by llhttp: each request becomes an Exchange."""
+"""The gateway's connections of HTTP/1.1: each request becomes an Exchange."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from collections.abc import Awaitable, Callable
 
 from partway.gateway.http.connection_admission import Visitor, uncounted
 from partway.gateway.http.exchange import Exchange
-from partway.gateway.http.http1.connection import Http1Connection
 from partway.gateway.http.http1.exchange import Http1Exchange
-from partway.gateway.limits import RESPONSE_TAKEN_TIMEOUT
+from partway.gateway.limits import HTTP1_STUCK_BYTES, RESPONSE_TAKEN_TIMEOUT, TLS_READ_HELD
 from partway.log_lines import LogLine
+from partway.protocol.connections.fair_turns import Cancellable
+from partway.protocol.connections.http1_connection import RequestConnection
 from partway.protocol.connections.http1_server import RequestServer
 from partway.protocol.errors import InternalServerError
 from partway.protocol.http1.parser import RequestBroken
@@ -23,7 +24,7 @@ log = logging.getLogger("partway.http1")
 Dispatch = Callable[[Exchange], Awaitable[None]]
 
 
-class Http1Server(RequestServer[Http1Connection]):
+class Http1Server(RequestServer):
     """Makes a protocol for each connection; the listener feeds it.
 
     Args:
@@ -37,7 +38,11 @@ class Http1Server(RequestServer[Http1Connection]):
 
     def protocol(self, visitor: Visitor | None = None) -> asyncio.Protocol:
         """A protocol for one connection; without a visitor nobody counts it."""
-        return Http1Connection(self, visitor or uncounted())
+        visitor = visitor or uncounted()
+        handler = Http1Handler(self._dispatch, visitor)
+        connection = RequestConnection(self, handler, handler)
+        visitor.drop = connection.abort
+        return connection
 
     async def shutdown(self, timeout: float) -> int:
         left = await super().shutdown(timeout)
@@ -46,10 +51,27 @@ class Http1Server(RequestServer[Http1Connection]):
             log.error(LogLine(line, requests=left))
         return left
 
-    # --- From connections ------------------------------------------------------------------------
 
-    async def answer(self, connection: Http1Connection, request: Http1Request) -> bool:
-        exchange = Http1Exchange(connection, request)
+class Http1Handler:
+    """What a connection is to the gateway: its requests are dispatched, and the crowd weighs it.
+
+    Args:
+        dispatch: answers an exchange.
+        visitor: the connection, as the crowd has it.
+    """
+
+    __slots__ = ("_dispatch", "_held", "_stalls", "_visitor")
+
+    def __init__(self, dispatch: Dispatch, visitor: Visitor) -> None:
+        self._dispatch = dispatch
+        self._visitor = visitor
+        self._held = 0
+        self._stalls = False
+
+    # --- Requests (RequestHandler) ---------------------------------------------------------------
+
+    async def answer(self, connection: RequestConnection, request: Http1Request) -> bool:
+        exchange = Http1Exchange(connection, request, self._visitor)
         try:
             dispatch = self._dispatch
             await dispatch(exchange)
@@ -62,10 +84,39 @@ class Http1Server(RequestServer[Http1Connection]):
                 exchange.closes = True
         finally:
             exchange.let_go()
-        return exchange.sent(ending=self.ending)
+        return exchange.sent(ending=connection.server.ending)
 
-    def refuse(self, connection: Http1Connection, broken: RequestBroken) -> None:
-        exchange = Http1Exchange(connection, Http1Request.unread())
+    def refuse(self, connection: RequestConnection, broken: RequestBroken) -> None:
+        exchange = Http1Exchange(connection, Http1Request.unread(), self._visitor)
         exchange.visit.cost(0.0)
         exchange.fail(broken.error)
         exchange.sent(ending=True)
+
+    def note_broken(self, connection: RequestConnection, broken: RequestBroken) -> None:
+        log.info(LogLine("bad request", peer=connection.peer, reason=str(broken)))
+
+    # --- The connection in the crowd (Admission) -------------------------------------------------
+
+    @property
+    def known(self) -> bool:
+        return self._visitor.account.known
+
+    def wait(self, go_on: Callable[[], None]) -> Cancellable | None:
+        return self._visitor.account.has_to_wait(go_on)
+
+    def holds(self, size: int, tls_read: int) -> None:
+        held = size + tls_read * TLS_READ_HELD
+        if held != self._held:
+            self._held = held
+            self._weigh()
+
+    def stalls(self, *, stalls: bool) -> None:
+        self._stalls = stalls
+        self._weigh()
+
+    def left(self, *, encrypted: bool) -> None:
+        self._visitor.account.left(encrypted=encrypted)
+        self._visitor.leave()
+
+    def _weigh(self) -> None:
+        self._visitor.holds(self._held + (HTTP1_STUCK_BYTES if self._stalls else 0))

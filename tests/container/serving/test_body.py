@@ -96,8 +96,8 @@ async def test_who_reads_item_by_item_holds_the_client_back(serve: Serve) -> Non
 
     def held() -> int:
         (connection,) = server._connections
-        current = connection._current
-        return current.held if current is not None and connection._paused else 0
+        current = connection.reader.current
+        return current.held if current is not None and connection.reader.paused else 0
 
     answer, found = reading(slowly)
     size = 32 * 1024 * 1024
@@ -115,7 +115,7 @@ async def test_who_reads_item_by_item_holds_the_client_back(serve: Serve) -> Non
 async def test_who_reads_whole_what_was_held_back_has_the_rest_of_it(serve: Serve) -> None:
     async def late(body: IncomingBody) -> int:
         (connection,) = server._connections
-        await until(lambda: connection._paused or connection._current.complete)
+        await until(lambda: connection.reader.paused or connection.reader.current.complete)
         return len(await body.whole())
 
     answer, found = reading(late)

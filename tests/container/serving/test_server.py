@@ -59,7 +59,7 @@ async def test_a_request_behind_a_long_body_that_nobody_reads_is_answered(
     async def late(exchange: RuntimeExchange) -> None:
         if exchange.method == "POST":
             (connection,) = server._connections
-            await until(lambda: connection._paused)
+            await until(lambda: connection.reader.paused)
         exchange.respond(200, exchange.path.encode())
 
     async with serve(late) as (server, client):
@@ -92,7 +92,7 @@ async def test_requests_that_come_at_once_let_others_have_their_turn(serve: Serv
 async def test_behind_a_broken_body_an_answer_says_that_the_connection_ends(serve: Serve) -> None:
     async def late(exchange: RuntimeExchange) -> None:
         (connection,) = server._connections
-        await until(lambda: connection._deaf)
+        await until(lambda: connection.reader.drains)
         exchange.respond(200)
 
     async with serve(late) as (server, client):
@@ -109,8 +109,8 @@ async def test_a_body_that_nobody_read_is_not_kept(serve: Serve, *, chunked: boo
         client.send(b"POST / HTTP/1.1\r\nHost: c\r\n" + framing + b"\r\n\r\n" + body)
         await client.head()
         (connection,) = server._connections
-        await until(lambda: connection._idle is not None)
-        assert connection._parser.last.held == 0
+        await until(lambda: connection.reader.idle)
+        assert connection.reader._parser.last.held == 0
 
 
 async def test_a_body_that_does_not_end_and_nobody_reads_is_waited_for_so_long(
@@ -258,7 +258,7 @@ async def test_a_client_that_leaves_is_noticed_where_nothing_is_read_of_what_it_
         await begun.wait()
         client.send(b"and more")
         (connection,) = server._connections
-        await until(lambda: connection._paused and connection._turn is None)
+        await until(lambda: connection.reader.paused and connection.reader._turn is None)
         if resets:
             client.writer.transport.abort()
         else:
@@ -278,7 +278,7 @@ async def test_a_client_that_stays_is_waited_for_where_nothing_is_read_of_what_i
         return looks[-1]
 
     monkeypatch.setattr("partway.protocol.limits.LEAVING_INTERVAL", 0.02)
-    monkeypatch.setattr("partway.protocol.connections.http1_connection.has_ended", look)
+    monkeypatch.setattr("partway.protocol.connections.http1_reading.has_ended", look)
 
     async def work(exchange: RuntimeExchange) -> None:
         begun.set()
@@ -417,7 +417,9 @@ async def test_what_a_head_holds_that_does_not_end_is_bounded(before: bytes, beg
     connections: list[Any] = [server.protocol() for _ in range(20)]
 
     def answered() -> bool:
-        return all(each._current is not None and each._current.dropped for each in connections)
+        return all(
+            each.reader.current is not None and each.reader.current.dropped for each in connections
+        )
 
     for each in connections:
         each.connection_made(Silent())
@@ -436,7 +438,7 @@ async def test_what_a_head_holds_that_does_not_end_is_bounded(before: bytes, beg
     finally:
         tracemalloc.stop()
     assert max(held) / len(connections) < 64 * KIB
-    assert all(each._deaf for each in connections)
+    assert all(each.reader.drains for each in connections)
     for each in connections:
         each.connection_lost(None)
     await server.shutdown(1)
@@ -456,6 +458,6 @@ async def test_a_body_that_comes_with_its_head_is_read_at_once() -> None:
         data = f"{head}Content-Length: {size}\r\n\r\n".encode() + bytes(size)
         connection.data_received(data)
         assert paused == []
-        await until(lambda: connection._idle is not None and not connection._idle.done())
+        await until(lambda: connection.reader.idle and not connection.reader.requests)
     connection.connection_lost(None)
     await server.shutdown(1)

@@ -138,7 +138,7 @@ async def test_a_read_that_comes_while_one_waits_waits_with_it():
     assert not transport.reading
     protocol.data_received(b"x" * 1000)
     assert not transport.reading
-    assert protocol._unparsed == HEALTHZ + b"x" * 1000
+    assert protocol.reader._unparsed == HEALTHZ + b"x" * 1000
     protocol.connection_lost(None)
     await server.shutdown(0)
 
@@ -260,8 +260,8 @@ async def test_what_a_connection_holds_is_known_of_each_head():
         protocol.data_received(b"\r\n" if date == b"two" else b"")
         head = b"POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\nX-Amz-Date: %b\r\n\r\n" % date
         protocol.data_received(head)
-        await eventually(lambda: protocol._idle and not protocol._idle.done())
-        assert visitor.held - empty == protocol._parser.held
+        await eventually(lambda: protocol.reader.idle and not protocol.reader.requests)
+        assert visitor.held - empty == protocol.reader._parser.held
     protocol.connection_lost(None)
     await server.shutdown(0)
 
@@ -299,7 +299,7 @@ async def test_a_client_that_has_ended_its_side_while_it_is_not_read_from(monkey
         return connections[0]
 
     monkeypatch.setattr("partway.protocol.limits.LEAVING_INTERVAL", 0.02)
-    monkeypatch.setattr("partway.protocol.connections.http1_connection.has_ended", look)
+    monkeypatch.setattr("partway.protocol.connections.http1_reading.has_ended", look)
 
     async def answer(exchange):
         if both_ways:
@@ -316,9 +316,9 @@ async def test_a_client_that_has_ended_its_side_while_it_is_not_read_from(monkey
             client.sendall(LONG_POST + bytes(HTTP1_HELD_BYTES + 1))
             client.shutdown(socket.SHUT_WR)
             if both_ways:
-                await eventually(lambda: connections and connections[0]._leaving)
-                first = connections[0]._leaving
-                await eventually(lambda: connections[0]._leaving is not first)
+                await eventually(lambda: connections and connections[0].reader._leaving)
+                first = connections[0].reader._leaving
+                await eventually(lambda: connections[0].reader._leaving is not first)
                 assert not looks
                 assert not left.is_set()
                 connections[0].abort()
@@ -349,7 +349,7 @@ async def test_a_client_that_leaves_unread_has_the_answers_that_were_sent(monkey
             await begun.wait()
             (protocol,) = server._connections
             client.sendall(HEALTHZ)
-            await eventually(lambda: protocol._paused)
+            await eventually(lambda: protocol.reader.paused)
             client.sendall(HEALTHZ * 1000)
             client.shutdown(socket.SHUT_WR)
             await asyncio.wait_for(left.wait(), 20)
@@ -410,7 +410,7 @@ async def test_by_tls_too_a_client_that_leaves_unread_is_noticed(by_tls, monkeyp
     writer = await by_tls(server, head + bytes(HTTP1_HELD_BYTES + 1))
     await begun.wait()
     (protocol,) = server._connections
-    await eventually(lambda: protocol._paused and protocol._turn is None)
+    await eventually(lambda: protocol.reader.paused and protocol.reader._turn is None)
     writer.transport.abort()
     if closes:
         await eventually(lambda: protocol.transport is None or has_ended(protocol.transport))
@@ -438,16 +438,16 @@ async def test_a_transport_that_is_somebody_elses_is_not_looked_at(monkeypatch):
     ended = []
     monkeypatch.setattr("partway.protocol.limits.LEAVING_INTERVAL", 0)
     monkeypatch.setattr(
-        "partway.protocol.connections.http1_connection.has_ended", lambda _: bool(ended)
+        "partway.protocol.connections.http1_reading.has_ended", lambda _: bool(ended)
     )
     server = Http1Server(lambda exchange: asyncio.Event().wait())
     protocol, transport = server.protocol(), Transport()
     protocol.connection_made(transport)
     protocol.data_received(LONG_POST + bytes(HTTP1_HELD_BYTES + 1))
-    await eventually(lambda: protocol._paused and protocol._turn is None)
+    await eventually(lambda: protocol.reader.paused and protocol.reader._turn is None)
     protocol.set_parser(SimpleNamespace(feed_data=lambda data: None))
     ended.append(True)
-    await eventually(lambda: protocol._leaving is None)
+    await eventually(lambda: protocol.reader._leaving is None)
     assert not transport.reading
     protocol.connection_lost(None)
     await server.shutdown(0)
@@ -494,7 +494,7 @@ async def test_a_response_leaves_before_its_connection_ends(how):
             case "aborted":
                 protocol.abort()
             case "dropped":
-                protocol.visitor.drop()
+                visitor.drop()
             case "no head":
                 protocol._no_head_came()
             case "closed":
@@ -507,8 +507,8 @@ async def test_a_response_leaves_before_its_connection_ends(how):
         asyncio.get_running_loop().call_soon(end)
         exchange.respond(200)
 
-    server = Http1Server(answer)
-    protocol, transport = server.protocol(), Noting(noted)
+    server, visitor = Http1Server(answer), uncounted()
+    protocol, transport = server.protocol(visitor), Noting(noted)
     protocol.connection_made(transport)
     protocol.data_received(HEALTHZ)
     server.ending = how == "closed"
@@ -614,7 +614,7 @@ class Answering:
 
     async def answered(self, count):
         """Return once so many have been asked, and the next is waited for."""
-        await eventually(lambda: len(self.asked) >= count and self.protocol._idle is not None)
+        await eventually(lambda: len(self.asked) >= count and self.protocol.reader.idle)
 
 
 @pytest.fixture
@@ -663,7 +663,7 @@ async def test_a_long_one_like_the_last_has_its_turn_in_a_round_all_the_same(kno
     monkeypatch.setattr(rounds, "busy", lambda: True)
     body = b"x" * LONG_READ
     known.protocol.data_received(ASKED % len(body) + body)
-    assert not known.protocol._parser.requests
+    assert not known.protocol.reader.requests
     await known.answered(2)
     assert known.asked[1:] == [("/a", body)]
 
@@ -672,7 +672,7 @@ async def test_a_strangers_second_request_has_its_turn_in_a_round_too():
     made = Answering(Account())
     for count in (1, 2):
         made.protocol.data_received(ASKED % 0)
-        assert not made.protocol._parser.requests
+        assert not made.protocol.reader.requests
         await made.answered(count)
     made.protocol.connection_lost(None)
     await made.server.shutdown(0)

@@ -1,4 +1,4 @@
-"""How long a client may take over what it has been sent."""
+"""How long a client may take: over the head of a request, and over what it is sent."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import termios
 
 import pytest
 
-from partway.protocol.connections.stalled_writes import StalledWrites
+from partway.protocol.connections.slow_clients import HeadWait, StalledWrites
 from tests.gateway.streams.fakes import FakeClock
 
 
@@ -104,3 +104,54 @@ def acknowledged(connection):
     """Wait until all that was sent is acknowledged: some systems wait 40 ms with that."""
     while any(fcntl.ioctl(connection, termios.TIOCOUTQ, bytes(4))):
         pass
+
+
+# --- Over the head of a request ------------------------------------------------------------------
+
+SECONDS = 15.0
+
+
+@pytest.fixture
+def told():
+    return []
+
+
+@pytest.fixture
+def wait(clock, told):
+    return HeadWait(SECONDS, lambda: told.append(clock.now), clock.call_later, clock.time)
+
+
+def test_a_head_that_has_not_come_in_time_is_told(clock, wait, told):
+    wait.begin()
+    clock.advance(SECONDS - 0.1)
+    assert not told
+    clock.advance(0.1)
+    assert told == [clock.now]
+    assert not clock.armed
+
+
+def test_many_waits_for_heads_have_one_timer_and_the_last_ones_time(clock, wait, told):
+    began = clock.now
+    for _ in range(10):
+        wait.begin()
+        clock.advance(1)
+        assert len(clock.armed) == 1
+    clock.advance(SECONDS)
+    assert told == [began + 9 + SECONDS]
+
+
+def test_the_next_head_is_waited_for_too(clock, wait, told):
+    for count in (1, 2):
+        wait.begin()
+        clock.advance(SECONDS)
+        assert len(told) == count
+
+
+@pytest.mark.parametrize("begun", [True, False])
+def test_after_the_end_of_a_wait_nobody_is_told_or_held(clock, wait, told, begun):
+    if begun:
+        wait.begin()
+    wait.cancel()
+    assert not clock.armed
+    clock.advance(2 * SECONDS)
+    assert not told
