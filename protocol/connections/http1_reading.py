@@ -240,7 +240,8 @@ class RequestReader:
             self.drains = True
             self._unparsed = b""
             self._break(broken)
-        self._weigh()
+        if self._admission is not None:  # for each request: a call of _weigh would cost
+            self._admission.holds(len(self._unparsed) + parser.held, self._tls_read)
         current = self.current
         if current is not None and current.news is not None and current.enough:
             current.tell()
