@@ -5,7 +5,7 @@ them. Sizes are bytes, times are seconds. What both sides of the wire share is i
 :mod:`partway.protocol.limits`,
 what the fleet alone has in :mod:`partway.gateway.fleet.limits`, the control plane alone in
 :mod:`partway.gateway.apis.control.limits`, and requests of containers in
-:mod:`partway.gateway.requests.limits`.
+:mod:`partway.gateway.containers.limits`.
 """
 
 from __future__ import annotations

@@ -39,12 +39,12 @@ from partway.gateway.cli import (
     serve,
     transform,
 )
+from partway.gateway.containers.metrics import RequestMetrics
 from partway.gateway.fleet.metrics import FleetMetrics
 from partway.gateway.fleet.states import OVER, InstanceState
 from partway.gateway.fleet.states import TRANSITIONS as INSTANCE_TRANSITIONS
 from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.metrics.process_metrics import ProcessMetrics
-from partway.gateway.requests.metrics import RequestMetrics
 from partway.gateway.settings.endpoint_tables import BESIDE, EndpointTable, VariantTable
 from partway.gateway.settings.settings import Settings, load
 from partway.gateway.streams.ends import Cause, Ending

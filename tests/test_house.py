@@ -322,7 +322,7 @@ FLOORS = (
     {"access", "client", "tls"},
     {"http"},
     {"fleet"},
-    {"operations", "requests", "streams"},
+    {"containers", "operations", "streams"},
     {"admin", "apis", "batch", "service", "settings", "status_routes"},
     {"gateway"},
     {"apis.api", "settings_reload", "workbench"},

@@ -11,12 +11,12 @@ from partway.gateway.batch.limits import (
     FAILURE_BYTES,
 )
 from partway.gateway.batch.model import ModelAnswer, too_late
+from partway.gateway.containers.answers import AnswerHead
+from partway.gateway.containers.connections import ContainerConnections
+from partway.gateway.containers.container_answer import ContainerAnswer
+from partway.gateway.containers.container_requests import ContainerRequest, Destination
+from partway.gateway.containers.limits import REFUSAL_BODY_TIMEOUT
 from partway.gateway.http.content_codings import decoded_beginning
-from partway.gateway.requests.answers import AnswerHead
-from partway.gateway.requests.connections import ContainerConnections
-from partway.gateway.requests.container_answer import ContainerAnswer
-from partway.gateway.requests.container_requests import ContainerRequest, Destination
-from partway.gateway.requests.limits import REFUSAL_BODY_TIMEOUT
 from partway.gateway.timing.clock import Clock
 from partway.protocol.http.content_codings import CONTENT_ENCODING
 

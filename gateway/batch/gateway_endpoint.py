@@ -21,8 +21,8 @@ from partway.gateway.batch.model import (
 )
 from partway.gateway.batch.options import TransformOptions
 from partway.gateway.client.request import credentials_from_environment, request_for
-from partway.gateway.requests.answers import AnswerHead
-from partway.gateway.requests.container_requests import (
+from partway.gateway.containers.answers import AnswerHead
+from partway.gateway.containers.container_requests import (
     ContainerRequest,
     Destination,
     header_lines,

@@ -30,6 +30,15 @@ from partway.gateway.batch.model import (
     too_late,
 )
 from partway.gateway.batch.options import TransformOptions
+from partway.gateway.containers.answers import AnswerHead
+from partway.gateway.containers.connections import ContainerConnections
+from partway.gateway.containers.container_requests import (
+    ContainerRequest,
+    Destination,
+    header_lines,
+)
+from partway.gateway.containers.metrics import RequestMetrics
+from partway.gateway.containers.under_way import RequestsUnderWay
 from partway.gateway.fleet.endpoint import Endpoint, Place, Variant
 from partway.gateway.fleet.fleet import Fleet
 from partway.gateway.fleet.instance_context import Means
@@ -43,15 +52,6 @@ from partway.gateway.operations.asking import AdmittedAlready
 from partway.gateway.operations.containers_asked import containers_asked
 from partway.gateway.operations.invocation import REQUEST_ID
 from partway.gateway.operations.invocations import Invocations
-from partway.gateway.requests.answers import AnswerHead
-from partway.gateway.requests.connections import ContainerConnections
-from partway.gateway.requests.container_requests import (
-    ContainerRequest,
-    Destination,
-    header_lines,
-)
-from partway.gateway.requests.metrics import RequestMetrics
-from partway.gateway.requests.under_way import RequestsUnderWay
 from partway.gateway.timing.clock import Clock
 from partway.gateway.timing.deadlines import time_limit
 from partway.protocol.errors import (

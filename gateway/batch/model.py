@@ -6,8 +6,8 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Protocol, TypeAlias, TypeVar
 
 from partway.gateway.batch.limits import FAILURE_BYTES
+from partway.gateway.containers.answers import AnswerHead
 from partway.gateway.plain_text import cut, safe_lines
-from partway.gateway.requests.answers import AnswerHead
 
 #: What a request says: at once, or as it comes and in chunks; made anew for each try.
 RequestBody: TypeAlias = bytes | Callable[[], AsyncGenerator[bytes, None]]

@@ -14,7 +14,7 @@ from partway.gateway.batch.limits import (
     MAX_RETRIES,
     RETRIES,
 )
-from partway.gateway.requests.container_requests import HEADER_VALUE
+from partway.gateway.containers.container_requests import HEADER_VALUE
 from partway.protocol.records import AssembleWith, BatchStrategy, SplitType
 
 CompressionType: TypeAlias = Literal["None", "Gzip"]

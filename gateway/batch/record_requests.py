@@ -16,7 +16,7 @@ from partway.gateway.batch.model import (
     TransformModel,
 )
 from partway.gateway.batch.options import TransformOptions
-from partway.gateway.requests.answers import AnswerHead
+from partway.gateway.containers.answers import AnswerHead
 from partway.gateway.timing.clock import Clock
 from partway.gateway.timing.deadlines import pause
 from partway.protocol.http.content_codings import CONTENT_ENCODING, CodingFault, decoded, is_coded

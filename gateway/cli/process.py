@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Final, TypeVar
 
-from partway.gateway.requests.limits import MAX_IDLE_CONNECTIONS
+from partway.gateway.containers.limits import MAX_IDLE_CONNECTIONS
 from partway.gateway.settings.settings import Settings
 from partway.gateway.timing.deadlines import before
 from partway.log_lines import LogLine

@@ -6,10 +6,10 @@ from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from partway.gateway.containers.answers import AnswerHead
+from partway.gateway.containers.container_answer import ContainerAnswer
 from partway.gateway.fleet.routing.router import Lease
 from partway.gateway.http.connection_admission import Visitor
-from partway.gateway.requests.answers import AnswerHead
-from partway.gateway.requests.container_answer import ContainerAnswer
 
 
 class Asking(Protocol):

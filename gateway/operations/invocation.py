@@ -16,6 +16,17 @@ from typing import Any, Final, NoReturn, Self
 
 from partway.gateway.access.authentication import Identity
 from partway.gateway.arns import Arns
+from partway.gateway.containers.answers import AnswerHead
+from partway.gateway.containers.connections import ContainerConnections, ContainerExchange
+from partway.gateway.containers.container_answer import ContainerAnswer
+from partway.gateway.containers.container_requests import (
+    ContainerRequest,
+    Destination,
+    header_lines,
+)
+from partway.gateway.containers.limits import REFUSAL_BODY_TIMEOUT, WHOLE_CHUNK_BYTES
+from partway.gateway.containers.metrics import RequestMetrics
+from partway.gateway.containers.under_way import RequestsUnderWay
 from partway.gateway.fleet.endpoint import Place
 from partway.gateway.fleet.output.log_names import AskedNow, name_its_log
 from partway.gateway.fleet.routing.router import Router
@@ -33,13 +44,6 @@ from partway.gateway.operations.container_failures import (
 from partway.gateway.operations.containers_asked import containers_asked
 from partway.gateway.operations.invocation_headers import handed_back
 from partway.gateway.operations.serial_containers import first_headers, handed_on, next_headers
-from partway.gateway.requests.answers import AnswerHead
-from partway.gateway.requests.connections import ContainerConnections, ContainerExchange
-from partway.gateway.requests.container_answer import ContainerAnswer
-from partway.gateway.requests.container_requests import ContainerRequest, Destination, header_lines
-from partway.gateway.requests.limits import REFUSAL_BODY_TIMEOUT, WHOLE_CHUNK_BYTES
-from partway.gateway.requests.metrics import RequestMetrics
-from partway.gateway.requests.under_way import RequestsUnderWay
 from partway.gateway.timing.deadlines import RunningTask, TimeLimit
 from partway.protocol.errors import (
     ApiError,

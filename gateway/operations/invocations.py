@@ -6,13 +6,13 @@ from collections.abc import Mapping
 
 from partway.gateway.access.authentication import Identity
 from partway.gateway.arns import Arns
+from partway.gateway.containers.connections import ContainerConnections
+from partway.gateway.containers.metrics import RequestMetrics
+from partway.gateway.containers.under_way import RequestsUnderWay
 from partway.gateway.fleet.routing.router import Router
 from partway.gateway.fleet.routing.sticky_sessions import NO_SESSION, StickySession
 from partway.gateway.operations.asking import AdmittedAlready, Asking
 from partway.gateway.operations.invocation import Invocation, MeansOfAsking
-from partway.gateway.requests.connections import ContainerConnections
-from partway.gateway.requests.metrics import RequestMetrics
-from partway.gateway.requests.under_way import RequestsUnderWay
 
 
 class Invocations:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Mapping
 from typing import Final
 
+from partway.gateway.containers.answers import AnswerHead
+from partway.gateway.containers.container_answer import ContainerAnswer
 from partway.gateway.fleet.endpoint import Place
 from partway.gateway.fleet.output.log_names import AskedNow
 from partway.gateway.operations.invocation_headers import (
@@ -12,8 +14,6 @@ from partway.gateway.operations.invocation_headers import (
     CUSTOM_ATTRIBUTES,
     handed_back,
 )
-from partway.gateway.requests.answers import AnswerHead
-from partway.gateway.requests.container_answer import ContainerAnswer
 from partway.protocol.errors import ContainerError
 from partway.protocol.http.content_codings import CONTENT_ENCODING
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from typing import Final, Protocol
 
+from partway.gateway.containers.answers import AnswerPiece
 from partway.gateway.http.exchange import Exchange
-from partway.gateway.requests.answers import AnswerPiece
 from partway.gateway.streams import ends
 from partway.gateway.streams.ends import Cause, ClientFault, Ending
 from partway.gateway.streams.event_stream_leg import NOT_TAKEN

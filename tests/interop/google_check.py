@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.gateway.requests.containers import HOST, Call, ScriptedContainer
+from tests.gateway.containers.containers import HOST, Call, ScriptedContainer
 from tests.interop.aws_sdk import ROOT, ServedGateway
 from tests.interop.served_api import Ended, blocks, ended, interpreter
 

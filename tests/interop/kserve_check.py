@@ -19,7 +19,7 @@ from urllib.request import urlopen
 import numpy as np
 import pytest
 
-from tests.gateway.requests.containers import HOST, Call, ScriptedContainer
+from tests.gateway.containers.containers import HOST, Call, ScriptedContainer
 from tests.interop.aws_sdk import ROOT, ServedGateway
 from tests.interop.served_api import SHOWN, Ended, blocks, ended, interpreter
 

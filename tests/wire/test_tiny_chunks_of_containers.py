@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from partway.gateway.requests.answers import AnswerParser
+from partway.gateway.containers.answers import AnswerParser
 from partway.protocol.connections.fair_turns import rounds
-from tests.gateway.requests.containers import ScriptedContainer
+from tests.gateway.containers.containers import ScriptedContainer
 from tests.wire.peers import ENDPOINT, eventually, soon
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
+from partway.gateway.containers.connections import ContainerConnections
+from partway.gateway.containers.metrics import RequestMetrics
+from partway.gateway.containers.under_way import RequestsUnderWay
 from partway.gateway.operations.invocations import Invocations
-from partway.gateway.requests.connections import ContainerConnections
-from partway.gateway.requests.metrics import RequestMetrics
-from partway.gateway.requests.under_way import RequestsUnderWay
 from partway.gateway.service import Service
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from partway.gateway.batch.execution_parameters import settled
 from partway.gateway.batch.job import TransformJob
 from partway.gateway.batch.options import TransformOptions
 from partway.gateway.batch.results import FileState, Progress
-from partway.gateway.requests.answers import AnswerHead
+from partway.gateway.containers.answers import AnswerHead
 from partway.gateway.timing.clock import LoopClock
 
 

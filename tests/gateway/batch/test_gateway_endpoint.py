@@ -10,8 +10,8 @@ from partway.gateway.batch.gateway_endpoint import GatewayModel
 from partway.gateway.batch.model import AskFailed, ModelGone
 from partway.gateway.batch.options import TransformOptions
 from partway.gateway.timing.clock import LoopClock
+from tests.gateway.containers.containers import HOST, OK, ScriptedContainer
 from tests.gateway.fleet.processes import soon
-from tests.gateway.requests.containers import HOST, OK, ScriptedContainer
 
 pytestmark = pytest.mark.usefixtures("anyio_backend", "no_leaks")
 

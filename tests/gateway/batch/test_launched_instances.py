@@ -24,9 +24,9 @@ from partway.gateway.fleet.routing.router import RoutedInstance, RoutedVariant
 from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.network.dialling import Address
 from partway.gateway.timing.clock import LoopClock
+from tests.gateway.containers.containers import HOST, OK, ScriptedContainer
 from tests.gateway.fleet.fakes import PROGRAM, FakeFleet, turns
 from tests.gateway.fleet.processes import eventually, soon
-from tests.gateway.requests.containers import HOST, OK, ScriptedContainer
 from tests.gateway.streams.fakes import FakeClock
 
 pytestmark = pytest.mark.usefixtures("anyio_backend", "no_leaks")

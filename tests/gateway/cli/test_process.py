@@ -13,7 +13,7 @@ from partway.gateway.cli.process import (
     run_loop,
     stop_on_signals,
 )
-from partway.gateway.requests.limits import MAX_IDLE_CONNECTIONS
+from partway.gateway.containers.limits import MAX_IDLE_CONNECTIONS
 from partway.gateway.settings.settings import Settings
 
 

@@ -26,7 +26,7 @@ from websockets.sync.client import ClientConnection, connect
 
 from partway.gateway.cli import serve
 from partway.gateway.cli.main import main
-from partway.gateway.requests.limits import MAX_IDLE_CONNECTIONS
+from partway.gateway.containers.limits import MAX_IDLE_CONNECTIONS
 from partway.gateway.settings.settings import Settings
 from partway.gateway.storage.data_directory import (
     DataDirectory,

@@ -25,8 +25,8 @@ from partway.gateway.network.dialling import Address
 from partway.gateway.operations.containers_asked import container_streamed, containers_asked
 from partway.protocol.errors import InputValidationError
 from tests.gateway.conftest import container, gateway_for
+from tests.gateway.containers.containers import HOST, OK, PATIENCE, ScriptedContainer
 from tests.gateway.fleet.processes import eventually, soon
-from tests.gateway.requests.containers import HOST, OK, PATIENCE, ScriptedContainer
 from tests.wire.peers import ENDPOINT
 
 __all__ = ["container", "gateway_for"]

@@ -22,8 +22,8 @@ from partway.gateway.network.dialling import Address
 from partway.gateway.operations.invocation import Invocation, model_error
 from partway.gateway.operations.invocations import Invocations, session_key
 from tests.gateway.conftest import container, gateway_for
+from tests.gateway.containers.containers import HOST, OK, PATIENCE, ScriptedContainer
 from tests.gateway.fleet.processes import eventually, soon
-from tests.gateway.requests.containers import HOST, OK, PATIENCE, ScriptedContainer
 from tests.wire.peers import ENDPOINT
 
 __all__ = ["container", "gateway_for"]

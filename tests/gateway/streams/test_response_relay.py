@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from partway.gateway.requests.answers import AnswerPiece
+from partway.gateway.containers.answers import AnswerPiece
 from partway.gateway.streams.ends import Cause, ClientFault
 from partway.gateway.streams.response_relay import ResponseRelay
 from partway.gateway.timing.many_timers import ManyTimers

@@ -9,7 +9,7 @@ from partway.gateway.fleet.stream_policy import StreamPolicy
 from tests.gateway.apis.grpc.calling import NAME, PREDICTIONS, calling, field
 from tests.gateway.apis.prediction.predicting import answer, asking
 from tests.gateway.conftest import container, gateway_for
-from tests.gateway.requests.containers import PATIENCE
+from tests.gateway.containers.containers import PATIENCE
 from tests.wire.peers import ENDPOINT
 
 __all__ = ["asking", "calling", "container", "gateway_for"]

@@ -16,7 +16,7 @@ from partway.gateway.fleet.endpoint import Endpoint
 from partway.gateway.fleet.prediction import PredictionPolicy
 from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.network.dialling import Address
-from tests.gateway.requests.containers import HOST, PATIENCE, ScriptedContainer
+from tests.gateway.containers.containers import HOST, PATIENCE, ScriptedContainer
 from tests.wire.peers import ENDPOINT
 
 PARENT = "projects/p-1/locations/here"

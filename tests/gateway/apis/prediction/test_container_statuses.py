@@ -11,7 +11,7 @@ from partway.gateway.fleet.prediction import PredictionPolicy
 from partway.gateway.fleet.stream_policy import StreamPolicy
 from tests.gateway.apis.prediction.predicting import OF_ENDPOINT, answer, asking
 from tests.gateway.conftest import container, gateway_for
-from tests.gateway.requests.containers import PATIENCE
+from tests.gateway.containers.containers import PATIENCE
 from tests.wire.peers import ENDPOINT
 
 __all__ = ["asking", "container", "gateway_for"]

@@ -32,7 +32,7 @@ from tests.gateway.apis.prediction.predicting import (
     authenticated,
 )
 from tests.gateway.conftest import container, gateway_for
-from tests.gateway.requests.containers import HOST, PATIENCE
+from tests.gateway.containers.containers import HOST, PATIENCE
 from tests.wire.peers import ENDPOINT
 
 __all__ = ["asking", "authenticated", "container", "gateway_for"]

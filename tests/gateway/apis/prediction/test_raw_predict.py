@@ -13,7 +13,7 @@ from partway.gateway.fleet.prediction import PredictionPolicy
 from partway.protocol.prediction.http_body import read_http_body
 from tests.gateway.apis.prediction.predicting import OF_ENDPOINT, PARENT, answer, asking
 from tests.gateway.conftest import container, gateway_for
-from tests.gateway.requests.containers import PATIENCE
+from tests.gateway.containers.containers import PATIENCE
 from tests.wire.peers import ENDPOINT
 
 __all__ = ["asking", "container", "gateway_for"]

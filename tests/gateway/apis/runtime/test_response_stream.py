@@ -13,7 +13,7 @@ from prometheus_client.exposition import generate_latest
 from partway.gateway.access.authentication import ANYBODY
 from partway.gateway.apis.runtime import response_stream
 from partway.gateway.apis.runtime.response_stream import relay_answer
-from partway.gateway.requests.answers import AnswerHead, AnswerPiece
+from partway.gateway.containers.answers import AnswerHead, AnswerPiece
 from partway.gateway.streams.registry import Streams
 from partway.gateway.streams.response_relay import EVENTS
 from partway.protocol.errors import ClientLeft, InputValidationError

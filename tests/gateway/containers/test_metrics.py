@@ -1,11 +1,11 @@
-"""partway.gateway.requests.metrics: what is counted of a request."""
+"""partway.gateway.containers.metrics: what is counted of a request."""
 
 from __future__ import annotations
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.exposition import generate_latest
 
-from partway.gateway.requests.metrics import RequestMetrics
+from partway.gateway.containers.metrics import RequestMetrics
 
 LABELS = {"endpoint": "e", "variant": "v"}
 

@@ -1,4 +1,4 @@
-"""partway.gateway.requests.container_answer: one exchange, its times, its ends and its room."""
+"""partway.gateway.containers.container_answer: one exchange, its times, its ends and its room."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import struct
 
 import pytest
 
-from partway.gateway.requests.answers import AnswerParser, AnswerPiece
-from partway.gateway.requests.connections import ContainerConnections
-from partway.gateway.requests.container_answer import ContainerAnswer
-from partway.gateway.requests.limits import (
+from partway.gateway.containers.answers import AnswerParser, AnswerPiece
+from partway.gateway.containers.connections import ContainerConnections
+from partway.gateway.containers.container_answer import ContainerAnswer
+from partway.gateway.containers.limits import (
     ANSWER_PIECES_PER_TURN,
     ANSWER_TURN_BYTES,
     WHOLE_CHUNK_BYTES,
@@ -25,8 +25,8 @@ from partway.protocol.limits import (
     PART_OVERHEAD,
     WRITE_HIGH_WATER,
 )
+from tests.gateway.containers.containers import OK, ScriptedContainer, asked, pieces_of, whole
 from tests.gateway.fleet.processes import eventually, soon
-from tests.gateway.requests.containers import OK, ScriptedContainer, asked, pieces_of, whole
 from tests.gateway.streams.fakes import FakeClock
 
 pytestmark = pytest.mark.usefixtures("anyio_backend", "no_leaks")

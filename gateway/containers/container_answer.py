@@ -7,8 +7,8 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
 from typing import Final, Protocol
 
-from partway.gateway.requests.answers import AnswerBroken, AnswerHead, AnswerParser, AnswerPiece
-from partway.gateway.requests.limits import (
+from partway.gateway.containers.answers import AnswerBroken, AnswerHead, AnswerParser, AnswerPiece
+from partway.gateway.containers.limits import (
     ANSWER_CHUNKS_PER_TURN,
     ANSWER_PIECES_PER_TURN,
     ANSWER_TURN_BYTES,

@@ -17,7 +17,7 @@ from typing import Final
 import httptools
 from multidict import CIMultiDict, istr
 
-from partway.gateway.requests.limits import (
+from partway.gateway.containers.limits import (
     ANSWER_TURN_BYTES,
     MAX_ANSWER_HEAD_BYTES,
     MAX_ANSWER_LENGTH,

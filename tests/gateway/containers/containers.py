@@ -5,8 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from partway.gateway.containers.container_requests import (
+    ContainerRequest,
+    Destination,
+    header_lines,
+)
 from partway.gateway.network.dialling import Address
-from partway.gateway.requests.container_requests import ContainerRequest, Destination, header_lines
 
 HOST = "127.0.0.1"
 

@@ -1,4 +1,4 @@
-"""partway.gateway.requests.under_way: admission, and the way down."""
+"""partway.gateway.containers.under_way: admission, and the way down."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from partway.gateway.requests.under_way import RequestsUnderWay
+from partway.gateway.containers.under_way import RequestsUnderWay
 from partway.protocol.errors import ServiceUnavailable
 from tests.gateway.fleet.processes import eventually, soon
 from tests.gateway.streams.fakes import FakeClock

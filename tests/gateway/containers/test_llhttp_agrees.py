@@ -8,7 +8,7 @@ from itertools import pairwise
 import httptools
 import pytest
 
-from partway.gateway.requests.answers import AnswerBroken, AnswerParser
+from partway.gateway.containers.answers import AnswerBroken, AnswerParser
 from partway.protocol.limits import MAX_HEADERS, MAX_INTERIM_RESPONSES
 
 #: How answers are refused that llhttp alone takes, and why.

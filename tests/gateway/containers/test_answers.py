@@ -1,4 +1,4 @@
-"""partway.gateway.requests.answers: what is an answer, however it is cut, and what is none."""
+"""partway.gateway.containers.answers: what is an answer, however it is cut, and what is none."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from partway.gateway.requests.answers import AnswerBroken, AnswerParser, AnswerPiece
-from partway.gateway.requests.limits import (
+from partway.gateway.containers.answers import AnswerBroken, AnswerParser, AnswerPiece
+from partway.gateway.containers.limits import (
     ANSWER_TURN_BYTES,
     MAX_ANSWER_HEAD_BYTES,
     MAX_ANSWER_LENGTH,

@@ -11,17 +11,17 @@ import time
 from types import TracebackType
 from typing import cast
 
-from partway.gateway.limits import CONTAINER_TLS_TIMEOUT, INVOCATION_TIMEOUT
-from partway.gateway.network.dialling import OutOfDescriptors, Unreachable, reach
-from partway.gateway.network.silent_hosts import silent_hosts
-from partway.gateway.requests.container_answer import ContainerAnswer
-from partway.gateway.requests.container_requests import ContainerRequest, Destination
-from partway.gateway.requests.limits import (
+from partway.gateway.containers.container_answer import ContainerAnswer
+from partway.gateway.containers.container_requests import ContainerRequest, Destination
+from partway.gateway.containers.limits import (
     CONTAINER_IDLE_TIMEOUT,
     MAX_IDLE_CONNECTIONS,
     MAX_IDLE_OF_CONTAINER,
     WHOLE_CHUNK_BYTES,
 )
+from partway.gateway.limits import CONTAINER_TLS_TIMEOUT, INVOCATION_TIMEOUT
+from partway.gateway.network.dialling import OutOfDescriptors, Unreachable, reach
+from partway.gateway.network.silent_hosts import silent_hosts
 from partway.gateway.timing.clock import Clock, LoopClock, Timer
 from partway.gateway.timing.many_timers import ManyTimers
 from partway.protocol.connections.prompt_acks import acknowledge, prompt_acks

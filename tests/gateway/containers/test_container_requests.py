@@ -1,4 +1,4 @@
-"""partway.gateway.requests.container_requests: one head, whatever its values hold."""
+"""partway.gateway.containers.container_requests: one head, whatever its values hold."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from partway.gateway.network.dialling import Address
-from partway.gateway.requests.container_requests import (
+from partway.gateway.containers.container_requests import (
     ContainerRequest,
     Destination,
     header_lines,
 )
+from partway.gateway.network.dialling import Address
 from partway.protocol.errors import InputValidationError
 
 TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

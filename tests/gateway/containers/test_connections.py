@@ -1,4 +1,4 @@
-"""partway.gateway.requests.connections: which connection a request goes by, and what is kept."""
+"""partway.gateway.containers.connections: which connection a request goes by, and what is kept."""
 
 from __future__ import annotations
 
@@ -10,22 +10,21 @@ from datetime import UTC, datetime
 
 import pytest
 
-from partway.gateway.fleet.launchers.process import free_port
-from partway.gateway.network.dialling import Address
-from partway.gateway.requests.connections import ContainerConnection, ContainerConnections
-from partway.gateway.requests.container_answer import ContainerAnswer
-from partway.gateway.requests.container_requests import Destination
-from partway.gateway.requests.limits import (
+from partway.gateway.containers.connections import ContainerConnection, ContainerConnections
+from partway.gateway.containers.container_answer import ContainerAnswer
+from partway.gateway.containers.container_requests import Destination
+from partway.gateway.containers.limits import (
     CONTAINER_IDLE_TIMEOUT,
     MAX_IDLE_OF_CONTAINER,
 )
+from partway.gateway.fleet.launchers.process import free_port
+from partway.gateway.network.dialling import Address
 from partway.gateway.tls.context import server_context
 from partway.gateway.tls.local_ca import LocalCa
 from partway.gateway.tls.trust import Trust
 from partway.protocol.errors import ContainerBroke, ContainerUnreachable, InputValidationError
 from partway.protocol.limits import JOIN_UP_TO
-from tests.gateway.fleet.processes import eventually, soon
-from tests.gateway.requests.containers import (
+from tests.gateway.containers.containers import (
     HOST,
     OK,
     PATIENCE,
@@ -34,6 +33,7 @@ from tests.gateway.requests.containers import (
     pieces_of,
     whole,
 )
+from tests.gateway.fleet.processes import eventually, soon
 from tests.gateway.streams.fakes import FakeClock
 
 pytestmark = pytest.mark.usefixtures("anyio_backend", "no_leaks")
@@ -148,7 +148,7 @@ async def test_no_more_are_kept_than_that(connections):
 
 
 async def test_no_more_are_kept_of_all_containers_together(connections, monkeypatch):
-    monkeypatch.setattr("partway.gateway.requests.connections.MAX_IDLE_CONNECTIONS", 2)
+    monkeypatch.setattr("partway.gateway.containers.connections.MAX_IDLE_CONNECTIONS", 2)
     async with ScriptedContainer(answering) as container:
         for instance in ("a", "b", "c"):
             there = Destination(container.destination.container, instance, PATIENCE)

@@ -1,8 +1,8 @@
-"""partway.gateway.requests.limits: what others close, and what is parsed at a time."""
+"""partway.gateway.containers.limits: what others close, and what is parsed at a time."""
 
 from __future__ import annotations
 
-from partway.gateway.requests import limits
+from partway.gateway.containers import limits
 from tests.protocol.test_limits import check_limits
 
 
