@@ -17,7 +17,7 @@ from partway.gateway.fleet.endpoint import container_address
 from partway.gateway.fleet.launchers.launcher import LaunchError
 from partway.gateway.fleet.processes.commands import command_words, unexpanded_variables
 from partway.gateway.network.dialling import Address
-from partway.gateway.operations.asked import Asked, container_target
+from partway.gateway.operations.invocation_target import InvocationTarget
 from partway.gateway.plain_text import console_for, safe
 from partway.gateway.workbench.recording.comparison import Answers, By, Comparison, compare
 from partway.gateway.workbench.recording.recording import Recording, RecordingError, load_recording
@@ -179,9 +179,9 @@ def _target(options: argparse.Namespace, recording: Recording) -> str:
     path, _, query = recording.head.target.partition("?")
     try:
         if options.path is not None:
-            path = container_target(Asked(options.path.removeprefix("/")))
+            path = InvocationTarget(options.path.removeprefix("/")).path_and_query()
         if options.query is not None:
-            query = container_target(Asked(query=options.query)).partition("?")[2]
+            query = InvocationTarget(query=options.query).path_and_query().partition("?")[2]
     except InputValidationError as error:
         raise _AskedWrongly(f"--path or --query: {error.message}") from error
     return f"{path}?{query}" if query else path

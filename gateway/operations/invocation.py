@@ -33,7 +33,6 @@ from partway.gateway.fleet.routing.router import Router
 from partway.gateway.fleet.routing.sticky_sessions import StickySession
 from partway.gateway.http.content_codings import decoded_beginning
 from partway.gateway.http.peers import peer_of
-from partway.gateway.operations.asked import TARGET_CONTAINER
 from partway.gateway.operations.asking import AdmittedAlready, Asking
 from partway.gateway.operations.container_failures import (
     in_the_clients_words,
@@ -43,6 +42,7 @@ from partway.gateway.operations.container_failures import (
 )
 from partway.gateway.operations.containers_asked import containers_asked
 from partway.gateway.operations.invocation_headers import handed_back
+from partway.gateway.operations.invocation_target import TARGET_CONTAINER
 from partway.gateway.operations.serial_containers import first_headers, handed_on, next_headers
 from partway.gateway.timing.deadlines import RunningTask, TimeLimit
 from partway.protocol.errors import (

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from multidict import istr
 
-from partway.gateway.operations.asked import TARGET_CONTAINER, TARGET_VARIANT
+from partway.gateway.operations.invocation_target import TARGET_CONTAINER, TARGET_VARIANT
 from partway.protocol.errors import InputValidationError
 from partway.protocol.http.content_codings import CONTENT_ENCODING
 from partway.protocol.limits import is_name

@@ -19,7 +19,6 @@ from partway.gateway.http.exchange import Exchange
 from partway.gateway.http.request_payloads import DUPLEX_PAYLOAD
 from partway.gateway.http.routes import Access, Route
 from partway.gateway.network.dialling import Upgraded
-from partway.gateway.operations.asked import check_names, container_target
 from partway.gateway.operations.containers_asked import container_streamed
 from partway.gateway.streams.container_leg import Dialler, WebSocketContainerLeg
 from partway.gateway.streams.registry import Streams
@@ -85,14 +84,14 @@ class BidirectionalStream:
         """Answer one request; returns when its stream is over."""
         chain = identity.event_chain() if _is_event_stream(exchange) else None
         front = self._front(exchange, chain)
-        endpoint, asked = named["endpoint"], front.asked
+        endpoint, wanted = named["endpoint"], front.target
         self._router.check(endpoint)
         exchange.noted["endpoint"] = endpoint
-        target = container_target(asked)
-        check_names(asked)
+        target = wanted.path_and_query()
+        wanted.check_names()
         with ExitStack() as held:
             with self._streams.opening(identity.principal):
-                lease = held.enter_context(self._router.lease(endpoint, asked.variant))
+                lease = held.enter_context(self._router.lease(endpoint, wanted.variant))
                 now = AskedNow()
                 with naming_its_log(self._arns, lease, now):
                     session = await self._open(exchange, front, lease, target, now)
@@ -137,7 +136,7 @@ class BidirectionalStream:
         self, exchange: Exchange, front: _Front, lease: Lease, target: str, now: AskedNow
     ) -> Upgraded:
         """Open the container's side."""
-        now.place = place = container_streamed(lease.place, front.asked.container)
+        now.place = place = container_streamed(lease.place, front.target.container)
         # Where the container runs is for the operator to see, not for the client.
         exchange.noted["container"] = place.url
         return await self._dialler(place, target, exchange.request_id)

@@ -8,7 +8,7 @@ from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.http.content_codings import check_uncoded
 from partway.gateway.http.duplex import Duplex
 from partway.gateway.http.exchange import Exchange
-from partway.gateway.operations.asked import Asked, asked_by_headers
+from partway.gateway.operations.invocation_target import InvocationTarget
 from partway.gateway.streams.event_stream_leg import EventStreamClientLeg
 from partway.gateway.streams.legs import ClientLeg
 from partway.gateway.timing.clock import Clock
@@ -47,9 +47,9 @@ class EventStreamFront:
         self._duplex: Duplex
 
     @property
-    def asked(self) -> Asked:
-        """What the client asks for."""
-        return asked_by_headers(self._exchange.headers)
+    def target(self) -> InvocationTarget:
+        """What of a container the stream is for."""
+        return InvocationTarget.of_headers(self._exchange.headers)
 
     async def open(self, headers: Mapping[str, str]) -> None:
         """Send the head, once the container's 101 has come: clients wait for it (clause 2.2-2)."""

@@ -7,7 +7,7 @@ from urllib.parse import parse_qsl
 
 from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.http.exchange import Exchange, UpgradableExchange
-from partway.gateway.operations.asked import Asked, asked_by_headers
+from partway.gateway.operations.invocation_target import InvocationTarget
 from partway.gateway.streams.client_leg import LEGS, RAW
 from partway.gateway.streams.legs import ClientLeg
 from partway.gateway.timing.clock import Clock
@@ -21,7 +21,7 @@ from partway.protocol.websocket.handshake import (
 )
 
 #: Parameters of the upgrade's query that are read (clause 3-3).
-_ASKED = ("path", "query", "variant", "container")
+_TARGET = ("path", "query", "variant", "container")
 
 
 class WebSocketFront:
@@ -47,11 +47,14 @@ class WebSocketFront:
         self._subprotocol = _subprotocol(exchange)
 
     @property
-    def asked(self) -> Asked:
-        """What the client asks for: by headers, or by the query, since browsers set none (3-3)."""
-        by_headers = asked_by_headers(self._exchange.headers)
+    def target(self) -> InvocationTarget:
+        """What of a container the stream is for.
+
+        Headers say it, or the query, since browsers set no headers (clause 3-3).
+        """
+        by_headers = InvocationTarget.of_headers(self._exchange.headers)
         query = _once_each(parse_qsl(self._exchange.query))
-        return Asked(
+        return InvocationTarget(
             path=by_headers.path or query.get("path", ""),
             query=by_headers.query or query.get("query", ""),
             variant=by_headers.variant or query.get("variant", ""),
@@ -77,7 +80,7 @@ def _once_each(parameters: list[tuple[str, str]]) -> dict[str, str]:
         InputValidationError: one that is read here is there twice.
     """
     names = [name for name, _ in parameters]
-    for name in _ASKED:
+    for name in _TARGET:
         if names.count(name) > 1:
             raise InputValidationError(
                 f"the query has {name!r} more than once; it must have it once", "RepeatedParameter"

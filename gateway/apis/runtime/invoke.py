@@ -12,7 +12,6 @@ from partway.gateway.http.error_dialects import aws_runtime
 from partway.gateway.http.exchange import Exchange
 from partway.gateway.http.request_payloads import StreamedPayload
 from partway.gateway.http.routes import Route
-from partway.gateway.operations.asked import TARGET_VARIANT
 from partway.gateway.operations.asking import Invoked
 from partway.gateway.operations.container_failures import answer_too_large
 from partway.gateway.operations.invocation_headers import (
@@ -29,6 +28,7 @@ from partway.gateway.operations.invocation_headers import (
     is_session,
     passed_on,
 )
+from partway.gateway.operations.invocation_target import TARGET_VARIANT
 from partway.gateway.operations.invocations import Invocations, session_key
 from partway.protocol.http.content_codings import CONTENT_ENCODING
 

@@ -17,7 +17,6 @@ from partway.gateway.http.error_dialects import aws_runtime
 from partway.gateway.http.exchange import Exchange
 from partway.gateway.http.request_payloads import StreamedPayload
 from partway.gateway.http.routes import Route
-from partway.gateway.operations.asked import TARGET_VARIANT
 from partway.gateway.operations.asking import Invoked
 from partway.gateway.operations.invocation_headers import (
     ACCEPT,
@@ -35,6 +34,7 @@ from partway.gateway.operations.invocation_headers import (
     handed_back,
     passed_on,
 )
+from partway.gateway.operations.invocation_target import TARGET_VARIANT
 from partway.gateway.operations.invocations import Invocations
 from partway.gateway.streams.registry import Streams
 from partway.gateway.streams.response_relay import EVENTS, AnswerForm, ResponseRelay

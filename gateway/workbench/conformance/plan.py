@@ -12,7 +12,7 @@ from partway.gateway.fleet.endpoint import container_address
 from partway.gateway.fleet.launchers.launcher import LaunchError
 from partway.gateway.fleet.processes.commands import command_words
 from partway.gateway.network.dialling import Address
-from partway.gateway.operations.asked import Asked, container_target
+from partway.gateway.operations.invocation_target import InvocationTarget
 from partway.gateway.storage.archives.heads import ArchiveError
 from partway.gateway.storage.files import is_file_or_folder, is_folder
 from partway.gateway.workbench.conformance.check import Check
@@ -217,7 +217,7 @@ def _probe(question: Question) -> Probe:
 def _target(question: Question) -> Target:
     called = question.called
     try:
-        asked = container_target(Asked(question.path.removeprefix("/"), question.query))
+        asked = InvocationTarget(question.path.removeprefix("/"), question.query).path_and_query()
     except InputValidationError as error:
         raise AskedWrongly(f"{called('path')} or {called('query')}: {error.message}") from error
     path, _, query = asked.removeprefix("/").partition("?")

@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from multidict import CIMultiDict
 
-from partway.gateway.operations.asked import PATH_HEADER, QUERY_HEADER, container_target
+from partway.gateway.operations.invocation_target import PATH_HEADER, QUERY_HEADER
 from partway.gateway.streams.websocket_front import WebSocketFront
 from partway.protocol.errors import InputValidationError
 
@@ -20,7 +20,7 @@ SAFE = re.compile(r"/[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*(\?[A-Za-z0-9._~%=&-]+)?"
 def target(headers=(), query=""):
     front = object.__new__(WebSocketFront)
     front._exchange = SimpleNamespace(headers=CIMultiDict(headers), query=query)
-    return container_target(front.asked)
+    return front.target.path_and_query()
 
 
 nasty = st.text() | st.from_regex(r"[A-Za-z0-9./%=&_\r\n\x00-]{1,20}", fullmatch=True)
