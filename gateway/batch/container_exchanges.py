@@ -64,11 +64,11 @@ class Exchanges:
             AskFailed: the answer has not come in time.
             ContainerError: there is no whole answer.
         """
-        exchange = await self._connections.ask(there, request, self._seconds)
-        begun(exchange.answer)
-        late = self._clock.call_later(self._seconds, self._late, exchange.answer)
+        answer = await self._connections.ask(there, request, self._seconds)
+        begun(answer)
+        late = self._clock.call_later(self._seconds, self._late, answer)
         try:
-            async with exchange as answer:
+            async with answer:
                 head = await answer.head()
                 if 200 <= head.status < 300:
                     return await take(answer)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from http import HTTPStatus
 from types import TracebackType
@@ -33,11 +33,15 @@ from partway.gateway.batch.options import TransformOptions
 from partway.gateway.containers.answers import AnswerHead
 from partway.gateway.containers.connections import ContainerConnections
 from partway.gateway.containers.container_requests import (
+    REQUEST_ID,
     ContainerRequest,
     Destination,
     header_lines,
 )
+from partway.gateway.containers.invocation import Invocations
 from partway.gateway.containers.metrics import RequestMetrics
+from partway.gateway.containers.multi_container import containers_asked
+from partway.gateway.containers.prepared_request import PreparedRequest
 from partway.gateway.containers.under_way import RequestsUnderWay
 from partway.gateway.fleet.endpoint import Endpoint, Place, Variant
 from partway.gateway.fleet.fleet import Fleet
@@ -47,11 +51,6 @@ from partway.gateway.fleet.prediction import INVOCATIONS
 from partway.gateway.fleet.routing.router import Router
 from partway.gateway.fleet.status import EndpointState
 from partway.gateway.fleet.stream_policy import StreamPolicy
-from partway.gateway.http.connection_admission import uncounted
-from partway.gateway.operations.asking import AdmittedAlready
-from partway.gateway.operations.containers_asked import containers_asked
-from partway.gateway.operations.invocation import REQUEST_ID
-from partway.gateway.operations.invocations import Invocations
 from partway.gateway.timing.clock import Clock
 from partway.gateway.timing.deadlines import time_limit
 from partway.protocol.errors import (
@@ -217,13 +216,13 @@ class FleetModel:
         self, body: RequestBody, take: Callable[[ModelAnswer], Awaitable[_T]]
     ) -> _T:
         """Ask the containers of an instance, each with what the one before has answered."""
-        admitted = AdmittedAlready(MAX_PAYLOAD_MB * MIB, self._timeout + _BEHIND)
-        asking = _SeveralAsked(body)
+        request = PreparedRequest(body, request_id=str(uuid4()))
         try:
             async with (
                 time_limit(self._clock, self._timeout),
                 self._invocations.answered(
-                    asking, ANYBODY, self._endpoint.name, dict(self._along), admitted=admitted
+                    *(request, ANYBODY, self._endpoint.name, dict(self._along)),
+                    within=self._timeout + _BEHIND,
                 ) as invoked,
             ):
                 return await take(invoked.answer)
@@ -254,38 +253,3 @@ def _of_several(error: ContainerError) -> AskFailed:
     if isinstance(status, int) and status:
         return refused(status, said)
     return AskFailed(said, passing=RETRY_HEADER not in error.headers)
-
-
-class _SeveralAsked:
-    """A request that no client sends, as instances are asked."""
-
-    def __init__(self, body: RequestBody) -> None:
-        self.peer = ""
-        self.visitor = uncounted()
-        self.request_id = str(uuid4())
-        self.stated_length = len(body) if isinstance(body, bytes) else None
-        self.noted: dict[str, str] = {}
-        self._body = body
-
-    @property
-    def gathered(self) -> bool:
-        """Whether the whole body is there."""
-        return isinstance(self._body, bytes)
-
-    def body_at_hand(self, limit: int) -> bytes | None:
-        """Return the whole body, if it is there."""
-        return self._body if isinstance(self._body, bytes) else None
-
-    async def body(self, limit: int) -> bytes:
-        """Return the whole body."""
-        assert isinstance(self._body, bytes), "it is gathered"
-        return self._body
-
-    def chunks(self, limit: int) -> AsyncGenerator[bytes, None]:
-        """Yield the body as it comes."""
-        assert not isinstance(self._body, bytes), "it is not gathered"
-        return self._body()
-
-    def let_go_of_body(self) -> None:
-        """Hold it no more; a further try brings it again."""
-        self._body = b""

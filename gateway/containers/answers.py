@@ -10,6 +10,7 @@ the name at the beginning of a status line is looked at before llhttp has the li
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final
@@ -17,6 +18,7 @@ from typing import Final
 import httptools
 from multidict import CIMultiDict, istr
 
+from partway.gateway.containers.container_requests import HEADER_VALUE
 from partway.gateway.containers.limits import (
     ANSWER_TURN_BYTES,
     MAX_ANSWER_HEAD_BYTES,
@@ -32,6 +34,8 @@ _DATE: Final = istr("Date")
 _LENGTH: Final = istr("Content-Length")
 
 _STATUSES: Final = range(200, 600)
+#: Of a value that is handed back: AWS's model bounds content type and custom attributes so.
+_HANDED_BACK_CHARACTERS: Final = 1024
 _LINE_ENDS: Final = b"\r\n"
 #: Begins every status line, and where the status stands in it (RFC 9112 §4): llhttp refuses lines
 #: of another form.
@@ -62,6 +66,21 @@ class AnswerHead:
     length: int | None
     chunked: bool
     keeps: bool
+
+    def handed_back(self, names: Mapping[str, str]) -> dict[str, str]:
+        """Return the headers that the client gets, or the next container.
+
+        Args:
+            names: those that are handed back, and the names by which their receiver knows them.
+        """
+        headers = self.headers
+        return {
+            known: value
+            for name, known in names.items()
+            if (value := headers.get(name))
+            and len(value) <= _HANDED_BACK_CHARACTERS
+            and HEADER_VALUE.fullmatch(value)
+        }
 
 
 @dataclass(slots=True)

@@ -8,7 +8,7 @@ import select
 import struct
 import termios
 import time
-from types import TracebackType
+from functools import partial
 from typing import cast
 
 from partway.gateway.containers.container_answer import ContainerAnswer
@@ -29,18 +29,42 @@ from partway.protocol.errors import ContainerBroke, ContainerUnreachable, Servic
 from partway.protocol.limits import JOIN_UP_TO, WRITE_HIGH_WATER
 
 
+class _Kept:
+    """What is kept of one container: connections that wait for their next request.
+
+    Attributes:
+        destination: where the container is.
+        waiting: the connections, the one that was used last at the end.
+        asked: how many exchanges are under way.
+    """
+
+    __slots__ = ("asked", "destination", "waiting")
+
+    def __init__(self, destination: Destination) -> None:
+        self.destination = destination
+        self.waiting: list[ContainerConnection] = []
+        self.asked = 0
+
+
 class ContainerConnection(asyncio.Protocol):
     """One connection with a container; it has one exchange at a time, or waits for the next.
 
+    Args:
+        connections: where it waits.
+        kept: what is kept of its container.
+
     Attributes:
         answer: the exchange that it has.
+        kept: what is kept of its container.
         loop: the running one.
         idle_until: when the wait for the next one is over, by the clock of who keeps it.
         idle: looks at that, then or before.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, connections: ContainerConnections, kept: _Kept) -> None:
         self.answer: ContainerAnswer | None = None
+        self.kept = kept
+        self._connections = connections
         self.loop = asyncio.get_running_loop()
         self.idle_until = 0.0
         self.idle: Timer | None = None
@@ -122,6 +146,9 @@ class ContainerConnection(asyncio.Protocol):
         if not self._transport.is_closing():
             self._transport.resume_reading()
 
+    def over(self, *, good: bool) -> None:
+        self._connections.over(self, good=good)
+
     # --- What the loop says ----------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -174,88 +201,6 @@ class ContainerConnection(asyncio.Protocol):
             self._room.set_result(None)
 
 
-class _Kept:
-    """What is kept of one container: connections that wait for their next request.
-
-    Attributes:
-        destination: where the container is.
-        waiting: the connections, the one that was used last at the end.
-        asked: how many exchanges are under way.
-    """
-
-    __slots__ = ("asked", "destination", "waiting")
-
-    def __init__(self, destination: Destination) -> None:
-        self.destination = destination
-        self.waiting: list[ContainerConnection] = []
-        self.asked = 0
-
-
-class ContainerExchange:
-    """A request under way on a connection; a context, whose end is the exchange's.
-
-    Whoever leaves the block before the answer's end cancels the container's request: its connection
-    is broken off.
-
-    Args:
-        connections: where the connection is kept for the next request, if it can have another.
-        kept: what is kept of the container.
-        connection: the connection that it is on.
-        answer: the answer to it.
-
-    Attributes:
-        answer: the answer to it.
-    """
-
-    __slots__ = ("_connection", "_connections", "_kept", "answer")
-
-    def __init__(
-        self,
-        connections: ContainerConnections,
-        kept: _Kept,
-        connection: ContainerConnection,
-        answer: ContainerAnswer,
-    ) -> None:
-        self._connections = connections
-        self._kept = kept
-        self._connection = connection
-        self.answer = answer
-
-    async def __aenter__(self) -> ContainerAnswer:
-        return self.answer
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self.close()
-
-    def close_at_once(self) -> bool:
-        """Do as :meth:`close` does, unless it has to be waited for.
-
-        Returns:
-            Whether it is done; if not, nothing is.
-        """
-        answer = self.answer
-        if answer.sender is not None:
-            return False
-        self._connections.over(self._kept, self._connection, good=answer.end())
-        return True
-
-    async def close(self) -> None:
-        """End the exchange, wherever it is, as the block's end does."""
-        good = False
-        try:
-            is_good = self.answer.end()
-            if self.answer.sender is not None:
-                await self.answer.sender_over()
-            good = is_good
-        finally:
-            self._connections.over(self._kept, self._connection, good=good)
-
-
 class ContainerConnections:
     """Asks containers, each request on a connection of its own while it lasts.
 
@@ -285,7 +230,7 @@ class ContainerConnections:
         request: ContainerRequest,
         timeout: float = INVOCATION_TIMEOUT,
         whole_chunk: int = WHOLE_CHUNK_BYTES,
-    ) -> ContainerExchange:
+    ) -> ContainerAnswer:
         """Send a request, or begin to; ``async with`` what this returns, at once.
 
         Args:
@@ -299,63 +244,21 @@ class ContainerConnections:
             ContainerUnreachable: there is no connection; nothing of the body has been asked for.
             ContainerBroke: the container spoke, or left, before it was asked.
             ServiceUnavailable: the gateway has no file descriptor left for one.
-            InputValidationError: the request cannot be sent as it is.
         """
-        at_once = self.ask_at_once(destination, request, timeout, whole_chunk)
-        if at_once is not None:
-            return at_once
-        head = request.head(destination.authority)
+        head, body = request.head(destination.authority), request.body
         kept = self._kept.get(destination.key)
         if kept is None:
             kept = self._kept[destination.key] = _Kept(destination)
         kept.asked += 1
         try:
-            connection = await self._dialled(destination)
-            connection.check_silence()
+            connection = self._usable(kept)
+            if connection is None:
+                connection = await self._dialled(kept)
+                connection.check_silence()
         except BaseException:
             self._end(kept)
             raise
-        return self._sent(kept, connection, head, request, timeout, whole_chunk)
-
-    def ask_at_once(
-        self,
-        destination: Destination,
-        request: ContainerRequest,
-        timeout: float,
-        whole_chunk: int,
-    ) -> ContainerExchange | None:
-        """Send a request as :meth:`ask` does, if a connection is there; None if there is none.
-
-        Args:
-            destination: as there.
-            request: as there.
-            timeout: as there.
-            whole_chunk: as there.
-
-        Raises:
-            InputValidationError: the request cannot be sent as it is.
-        """
-        kept = self._kept.get(destination.key)
-        if kept is None or not kept.waiting:
-            return None
-        head = request.head(kept.destination.authority)
-        connection = self._usable(kept)
-        if connection is None:
-            self._forget_unused(kept)
-            return None
-        kept.asked += 1
-        return self._sent(kept, connection, head, request, timeout, whole_chunk)
-
-    def _sent(
-        self,
-        kept: _Kept,
-        connection: ContainerConnection,
-        head: bytes,
-        request: ContainerRequest,
-        timeout: float,
-        whole_chunk: int,
-    ) -> ContainerExchange:
-        began_at, body = time.monotonic(), request.body
+        began_at = time.monotonic()
         # The container has it before what is kept of the exchange is made.
         if isinstance(body, bytes):
             connection.write_whole(head, body)
@@ -367,7 +270,7 @@ class ContainerConnections:
             answer.is_sent()
         else:
             answer.send(body, request.length)
-        return ContainerExchange(self, kept, connection, answer)
+        return answer
 
     def close(self) -> None:
         """Close what waits, and keep no connection from here on."""
@@ -390,17 +293,17 @@ class ContainerConnections:
             connection.abort()
         return None
 
-    def over(self, kept: _Kept, connection: ContainerConnection, *, good: bool) -> None:
+    def over(self, connection: ContainerConnection, *, good: bool) -> None:
         """Have the connection of an exchange that is over wait for the next, if there is room.
 
         Args:
-            kept: what is kept of its container.
             connection: the exchange's.
             good: whether the exchange has come to its end in good order; else it is broken off.
         """
         answer, connection.answer = connection.answer, None
         assert answer is not None, "an exchange is over once"
         answer.parser.close()
+        kept = connection.kept
         waiting = kept.waiting
         full = len(waiting) >= MAX_IDLE_OF_CONTAINER or self.idle >= MAX_IDLE_CONNECTIONS
         if not good or full or self._closed or not connection.is_open():
@@ -412,7 +315,7 @@ class ContainerConnections:
         self.idle += 1
         connection.idle_until = self._clock.time() + CONTAINER_IDLE_TIMEOUT
         if connection.idle is None:  # else the timer of an earlier wait runs still, and looks
-            self._look_after(CONTAINER_IDLE_TIMEOUT, kept, connection)
+            self._look_after(CONTAINER_IDLE_TIMEOUT, connection)
 
     def _end(self, kept: _Kept) -> None:
         """Note that an exchange is over whose connection is not kept."""
@@ -423,28 +326,29 @@ class ContainerConnections:
         if not kept.waiting and not kept.asked:
             self._kept.pop(kept.destination.key, None)
 
-    def _look_after(self, seconds: float, kept: _Kept, connection: ContainerConnection) -> None:
-        connection.idle = self._clock.call_later(seconds, self._look, kept, connection)
+    def _look_after(self, seconds: float, connection: ContainerConnection) -> None:
+        connection.idle = self._clock.call_later(seconds, self._look, connection)
 
-    def _look(self, kept: _Kept, connection: ContainerConnection) -> None:
+    def _look(self, connection: ContainerConnection) -> None:
         """Close a connection that has waited for long enough."""
         connection.idle = None
         if connection.answer is not None:
             return  # it is in use; the next wait has a timer again
         left = connection.idle_until - self._clock.time()
         if left > 0:
-            self._look_after(left, kept, connection)
+            self._look_after(left, connection)
             return
-        kept.waiting.remove(connection)
+        connection.kept.waiting.remove(connection)
         self.idle -= 1
-        self._forget_unused(kept)
+        self._forget_unused(connection.kept)
         connection.abort()
 
-    async def _dialled(self, destination: Destination) -> ContainerConnection:
+    async def _dialled(self, kept: _Kept) -> ContainerConnection:
+        destination = kept.destination
         try:
             _, connection = await reach(
                 destination.container,
-                ContainerConnection,
+                partial(ContainerConnection, self, kept),
                 timeout=destination.connect_timeout,
                 tls=destination.tls,
                 tls_timeout=CONTAINER_TLS_TIMEOUT,

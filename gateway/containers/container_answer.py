@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
-from typing import Final, Protocol
+from types import TracebackType
+from typing import Final, Protocol, Self
 
 from partway.gateway.containers.answers import AnswerBroken, AnswerHead, AnswerParser, AnswerPiece
 from partway.gateway.containers.limits import (
@@ -56,9 +57,15 @@ class RequestWire(Protocol):
     def abort(self) -> None:
         """Break the connection off: the container's request is cancelled."""
 
+    def over(self, *, good: bool) -> None:
+        """Take it that the exchange is over; ``good`` if the connection may have another."""
+
 
 class ContainerAnswer:
     """What a container answers to one request; taken from :meth:`ContainerConnections.ask`.
+
+    A context, whose end is the exchange's. Before the answer's end it cancels the container's
+    request: the connection is broken off.
 
     The container is held back while nobody takes what it says. Who waits gets what has gone wrong;
     whoever does not wait gets it when it waits next.
@@ -136,6 +143,17 @@ class ContainerAnswer:
         #: body.
         self._line: Line | None = None
         self.due: float
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
 
     # --- The request -----------------------------------------------------------------------------
 
@@ -453,33 +471,35 @@ class ContainerAnswer:
             self._wire.abort()
             self._wake()
 
-    def end(self) -> bool:
-        """End the exchange, wherever it is; :meth:`sender_over` follows.
+    async def close(self) -> None:
+        """End the exchange, wherever it is; returns once nothing of the request is sent any more.
 
-        Returns:
-            Whether all of it, request and answer, came to its end in good order, so that the
-            connection may have another; if not, it has been broken off.
+        The connection may have another exchange if request and answer have come to their ends in
+        good order; if not, it is broken off.
         """
         if self._line is not None:
             self._heard()
         if self._place is not None:
             self._place.cancel()
             self._place = None
+        good = self._is_good()
+        if not good:
+            self._wire.abort()
+        try:
+            sender, self.sender = self.sender, None
+            if sender is not None and not sender.done():
+                good = False
+                sender.cancel()
+                await asyncio.wait((sender,))
+        finally:
+            self._wire.over(good=good)
+
+    def _is_good(self) -> bool:
+        """Whether request and answer are whole, and nothing came behind the answer."""
         parser = self.parser
         is_whole = parser.complete and self._error is None and self.sent
         behind = self._paused or parser.trailing
-        good = is_whole and not behind and parser.head is not None and parser.head.keeps
-        if not good:
-            self._wire.abort()
-        if self.sender is not None:
-            self.sender.cancel()
-        return good
-
-    async def sender_over(self) -> None:
-        """Wait until nothing of the request is sent any more."""
-        sender, self.sender = self.sender, None
-        if sender is not None and not sender.done():
-            await asyncio.wait((sender,))
+        return is_whole and not behind and parser.head is not None and parser.head.keeps
 
 
 def _not_as_stated(length: int) -> InputValidationError:

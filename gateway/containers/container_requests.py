@@ -8,9 +8,16 @@ from collections.abc import AsyncGenerator, Iterable
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from multidict import istr
+
 from partway.gateway.limits import CONTAINER_CONNECT_TIMEOUT
 from partway.gateway.network.dialling import HTTPS_PORT, Address
 from partway.protocol.errors import InputValidationError
+
+CONTENT_TYPE: Final = istr("Content-Type")
+CUSTOM_ATTRIBUTES: Final = istr("X-Amzn-SageMaker-Custom-Attributes")
+#: Tells a container which request it is.
+REQUEST_ID: Final = "X-Amzn-SageMaker-Request-Id"
 
 #: Of a header's value: visible ASCII, spaces and tabs (RFC 9110 §5.5, without what is obsolete).
 HEADER_VALUE: Final = re.compile(r"[\t -~]*")

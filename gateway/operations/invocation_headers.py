@@ -13,13 +13,13 @@ from typing import Final, NamedTuple
 
 from multidict import istr
 
+from partway.gateway.containers.container_requests import CONTENT_TYPE, CUSTOM_ATTRIBUTES
 from partway.gateway.operations.invocation_target import TARGET_CONTAINER, TARGET_VARIANT
 from partway.protocol.errors import InputValidationError
 from partway.protocol.http.content_codings import CONTENT_ENCODING
 from partway.protocol.limits import is_name
 
 #: Looked up for each request: an istr is found among headers in a quarter of a text's time.
-CUSTOM_ATTRIBUTES: Final = istr("X-Amzn-SageMaker-Custom-Attributes")
 TARGET_MODEL: Final = istr("X-Amzn-SageMaker-Target-Model")
 INFERENCE_ID: Final = istr("X-Amzn-SageMaker-Inference-Id")
 EXPLANATIONS: Final = istr("X-Amzn-SageMaker-Enable-Explanations")
@@ -28,8 +28,6 @@ SESSION: Final = istr("X-Amzn-SageMaker-Session-Id")
 PREFIX_AWARE: Final = istr("X-Amzn-SageMaker-Prefix-Aware-Id")
 NEW_SESSION: Final = istr("X-Amzn-SageMaker-New-Session-Id")
 CLOSED_SESSION: Final = istr("X-Amzn-SageMaker-Closed-Session-Id")
-
-CONTENT_TYPE: Final = istr("Content-Type")
 
 #: Of InvokeEndpointAsync alone.
 INPUT_LOCATION: Final = istr("X-Amzn-SageMaker-InputLocation")
@@ -211,17 +209,3 @@ def begun_session(value: str) -> BegunSession | None:
     except ValueError:  # the 31st of February
         return None
     return BegunSession(match["id"], until.timestamp())
-
-
-def handed_back(headers: Mapping[str, str], names: Mapping[str, str]) -> dict[str, str]:
-    """Return the headers of a container's answer that its client gets.
-
-    Args:
-        headers: the container's, by case-insensitive names.
-        names: those that are handed back, and what the client knows them by.
-    """
-    return {
-        known: value
-        for name, known in names.items()
-        if (value := headers.get(name)) and len(value) <= _LONG and _ASCII.fullmatch(value)
-    }

@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from partway.gateway.access.authentication import Identity
 from partway.gateway.arns import Arns
-from partway.gateway.fleet.output.log_names import AskedNow, naming_its_log
+from partway.gateway.containers.multi_container import container_streamed
+from partway.gateway.fleet.output.log_names import name_its_log
 from partway.gateway.fleet.routing.router import Lease, Router
 from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.http.exchange import Exchange
 from partway.gateway.http.request_payloads import DUPLEX_PAYLOAD
 from partway.gateway.http.routes import Access, Route
 from partway.gateway.network.dialling import Upgraded
-from partway.gateway.operations.containers_asked import container_streamed
 from partway.gateway.streams.container_leg import Dialler, WebSocketContainerLeg
 from partway.gateway.streams.registry import Streams
 from partway.gateway.streams.session import Session
 from partway.gateway.timing.clock import LoopClock
-from partway.protocol.errors import ContainerUnreachable
+from partway.protocol.errors import ContainerError, ContainerUnreachable
 from partway.protocol.websocket.handshake import INPUT_END_HEADER, is_upgrade
 
 if TYPE_CHECKING:
@@ -92,24 +92,20 @@ class BidirectionalStream:
         with ExitStack() as held:
             with self._streams.opening(identity.principal):
                 lease = held.enter_context(self._router.lease(endpoint, wanted.variant))
-                now = AskedNow()
-                with naming_its_log(self._arns, lease, now):
-                    session = await self._open(exchange, front, lease, target, now)
+                session = await self._open(exchange, front, lease, target)
                 self._streams.started(session, identity.principal, lambda: identity.stands(chain))
             session.start()
             lease.ends_by(session.drain)
             await session.closed()
 
-    async def _open(
-        self, exchange: Exchange, front: _Front, lease: Lease, target: str, now: AskedNow
-    ) -> Session:
+    async def _open(self, exchange: Exchange, front: _Front, lease: Lease, target: str) -> Session:
         """Open the container's side, then the client's (clause 2.2-2); returns what joins them."""
         try:
-            upgraded = await self._dial(exchange, front, lease, target, now)
+            upgraded = await self._dial(exchange, front, lease, target)
         except ContainerUnreachable:  # by another instance if the first one cannot be reached
             if not lease.move():
                 raise
-            upgraded = await self._dial(exchange, front, lease, target, now)
+            upgraded = await self._dial(exchange, front, lease, target)
         place = lease.place
         try:
             await front.open(
@@ -132,14 +128,16 @@ class BidirectionalStream:
             on_end=self._streams.ended,
         )
 
-    async def _dial(
-        self, exchange: Exchange, front: _Front, lease: Lease, target: str, now: AskedNow
-    ) -> Upgraded:
+    async def _dial(self, exchange: Exchange, front: _Front, lease: Lease, target: str) -> Upgraded:
         """Open the container's side."""
-        now.place = place = container_streamed(lease.place, front.target.container)
+        place = container_streamed(lease.place, front.target.container)
         # Where the container runs is for the operator to see, not for the client.
         exchange.noted["container"] = place.url
-        return await self._dialler(place, target, exchange.request_id)
+        try:
+            return await self._dialler(place, target, exchange.request_id)
+        except ContainerError as error:
+            name_its_log(error, self._arns, lease, place)
+            raise
 
     def _front(self, exchange: Exchange, chain: EventChain | None) -> _Front:
         # Each is imported with its first client: few gateways have clients of both kinds.

@@ -45,7 +45,7 @@ def version(request):
 def clock(monkeypatch):
     """The response streams' clock, which only the test advances."""
     clock = FakeClock()
-    for module in ("streams.registry", "requests.connections"):
+    for module in ("streams.registry", "containers.connections"):
         monkeypatch.setattr(f"partway.gateway.{module}.LoopClock", lambda: clock)
     return clock
 
@@ -158,7 +158,7 @@ async def test_a_chunk_that_is_cut_by_tcp_is_one_part(streaming):
 
 
 async def test_a_chunk_larger_than_a_part_is_several(streaming, monkeypatch):
-    monkeypatch.setattr("partway.gateway.operations.invocation.MAX_PART_BYTES", 100_000)
+    monkeypatch.setattr("partway.gateway.containers.invocation.MAX_PART_BYTES", 100_000)
     client, invocation, _ = await streaming()
     invocation.send(chunked([b"x" * 250_000, b"short"]))
     *found, short = await client.parts()

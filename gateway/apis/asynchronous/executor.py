@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -27,9 +26,8 @@ from partway.gateway.apis.asynchronous.requests import (
 )
 from partway.gateway.apis.asynchronous.spool import Spool
 from partway.gateway.apis.asynchronous.spool_quota import SpoolFull
-from partway.gateway.http.connection_admission import uncounted
-from partway.gateway.operations.asking import AdmittedAlready, Invoked
-from partway.gateway.operations.invocations import Invocations
+from partway.gateway.containers.invocation import Invocation, Invocations
+from partway.gateway.containers.prepared_request import PreparedRequest
 from partway.gateway.storage.places.place import StorageFailed
 from partway.gateway.storage.store.store import StoreError
 from partway.gateway.timing.clock import Clock
@@ -49,53 +47,6 @@ log = logging.getLogger("partway.async")
 #: What a container's answer takes longer by than a try may: so that it is the try's end that ends
 #: both, and is known by it.
 _BEHIND_THE_TRY = 5.0
-
-
-class QueuedBody:
-    """A request's body, as a container is asked with it once nobody waits for the answer.
-
-    Attributes:
-        peer: empty; nobody waits.
-        visitor: nobody's connection.
-        request_id: the request's.
-        stated_length: bytes of the body.
-        noted: what the log says of the request besides.
-
-    Args:
-        request_id: the request's id.
-        size: bytes of the body.
-        pieces: makes its pieces.
-    """
-
-    def __init__(
-        self, request_id: str, size: int, pieces: Callable[[], AsyncGenerator[bytes, None]]
-    ) -> None:
-        self.peer = ""
-        self.visitor = uncounted()
-        self.request_id = request_id
-        self.stated_length: int | None = size
-        self.noted: dict[str, str] = {}
-        self._pieces = pieces
-
-    @property
-    def gathered(self) -> bool:
-        """Whether the whole body is in memory; never."""
-        return False
-
-    def body_at_hand(self, limit: int) -> None:
-        """Nothing is in memory."""
-
-    async def body(self, limit: int) -> bytes:
-        """Return the whole body; asked for where it is small."""
-        async with aclosing(self._pieces()) as pieces:
-            return b"".join([piece async for piece in pieces])
-
-    def chunks(self, limit: int) -> AsyncGenerator[bytes, None]:
-        """Yield the body, whose size has been looked at."""
-        return self._pieces()
-
-    def let_go_of_body(self) -> None:
-        """Nothing is held."""
 
 
 class RequestExecutor:
@@ -170,12 +121,14 @@ class RequestExecutor:
             words = f"The gateway's disk failed: {error.strerror or error}."
             raise AttemptFailed(FailureCause.NO_ROOM, words, passing=True) from error
 
-    async def _body_of(self, request: AsyncRequest) -> QueuedBody:
+    async def _body_of(self, request: AsyncRequest) -> PreparedRequest:
         if request.is_inline:
             body = await self._stored_body(request.id)
-            return QueuedBody(request.id, len(body), partial(_one_piece, body))
+            return PreparedRequest(body, request_id=request.id)
         found = await self._locations.look(request.input)
-        return QueuedBody(request.id, found.size, partial(self._locations.pieces, found))
+        return PreparedRequest(
+            partial(self._locations.pieces, found), found.size, request_id=request.id
+        )
 
     async def _stored_body(self, whose: str) -> bytes:
         try:
@@ -190,14 +143,15 @@ class RequestExecutor:
             raise AttemptFailed(FailureCause.INPUT, words)
         return body
 
-    async def _asked(self, request: AsyncRequest, body: QueuedBody) -> AsyncAnswer:
-        admitted = AdmittedAlready(INPUT_BYTES, request.within + _BEHIND_THE_TRY)
+    async def _asked(self, request: AsyncRequest, body: PreparedRequest) -> AsyncAnswer:
         async with self._invocations.answered(
-            body, ANYBODY, request.endpoint, request.headers, admitted=admitted
+            *(body, ANYBODY, request.endpoint, request.headers),
+            most_bytes=INPUT_BYTES,
+            within=request.within + _BEHIND_THE_TRY,
         ) as invoked:
             return await self._whole(request, invoked)
 
-    async def _whole(self, request: AsyncRequest, invoked: Invoked) -> AsyncAnswer:
+    async def _whole(self, request: AsyncRequest, invoked: Invocation) -> AsyncAnswer:
         """All of an answer: in memory if it is small, else in the spool."""
         await self._spool.drop_answer(request.id)
         held, file, size = bytearray(), None, 0
@@ -221,10 +175,6 @@ class RequestExecutor:
 
     async def _append(self, request: AsyncRequest, held: bytearray) -> Path:
         return await self._spool.append_answer(request, bytes(held))
-
-
-async def _one_piece(body: bytes) -> AsyncGenerator[bytes, None]:
-    yield body
 
 
 def _of_the_model(error: ContainerError) -> AttemptFailed:

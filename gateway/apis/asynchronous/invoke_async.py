@@ -14,6 +14,7 @@ from partway.gateway.apis.asynchronous.limits import ATTEMPT_TIMEOUT, INLINE_BYT
 from partway.gateway.apis.asynchronous.requests import AsyncRequest
 from partway.gateway.apis.asynchronous.worker import AsyncWorker
 from partway.gateway.arns import Arns
+from partway.gateway.containers.container_requests import CUSTOM_ATTRIBUTES
 from partway.gateway.http.error_dialects import aws_runtime
 from partway.gateway.http.exchange import Exchange
 from partway.gateway.http.peers import peer_of
@@ -22,7 +23,6 @@ from partway.gateway.http.routes import Route
 from partway.gateway.operations.invocation_headers import (
     ACCEPT,
     ASYNC_HEADERS,
-    CUSTOM_ATTRIBUTES,
     FILENAME,
     INFERENCE_ID,
     INPUT_LOCATION,

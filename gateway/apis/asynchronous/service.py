@@ -19,7 +19,7 @@ from partway.gateway.apis.asynchronous.requests import AsyncRequest
 from partway.gateway.apis.asynchronous.result_delivery import ResultDelivery
 from partway.gateway.apis.asynchronous.spool import Spool
 from partway.gateway.apis.asynchronous.worker import AsyncWorker
-from partway.gateway.operations.invocations import Invocations
+from partway.gateway.containers.invocation import Invocations
 from partway.gateway.settings.settings import Settings
 from partway.gateway.storage.places.local_roots import LocalRoots
 from partway.gateway.storage.store.store import Store, StoreUnavailable

@@ -13,10 +13,10 @@ from partway.gateway.apis.prediction.predict import check_version
 from partway.gateway.apis.prediction.routes import GRANTED_WITH
 from partway.gateway.apis.prediction.workers import PredictionWorkers
 from partway.gateway.arns import Arns
+from partway.gateway.containers.invocation import Invocations
 from partway.gateway.fleet.prediction import PredictionPolicy
 from partway.gateway.http.exchange import TrailingExchange
 from partway.gateway.http.routes import Access, Route
-from partway.gateway.operations.invocations import Invocations
 from partway.protocol.errors import InputValidationError
 from partway.protocol.limits import KIB, MAX_ENDPOINT_NAME, MAX_TENSORS
 from partway.protocol.prediction.work_cost import message_cost

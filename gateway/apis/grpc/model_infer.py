@@ -10,9 +10,9 @@ from partway.gateway.apis.open_inference.mapped_inference import MappedInference
 from partway.gateway.apis.open_inference.onward_inference import OnwardInference
 from partway.gateway.apis.prediction.routes import VERSION
 from partway.gateway.apis.prediction.workers import PredictionWorkers
+from partway.gateway.containers.invocation import Invocations
 from partway.gateway.fleet.prediction import PredictionPolicy
 from partway.gateway.http.exchange import TrailingExchange
-from partway.gateway.operations.invocations import Invocations
 from partway.protocol.grpc.inference import infer_request, infer_response
 from partway.protocol.open_inference.requests import InferFault
 from partway.protocol.open_inference.tensors import tensors_cost

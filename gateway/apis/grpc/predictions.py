@@ -33,9 +33,9 @@ from partway.gateway.apis.prediction.routes import (
 )
 from partway.gateway.apis.prediction.workers import PredictionWorkers
 from partway.gateway.arns import Arns
+from partway.gateway.containers.invocation import Invocation
 from partway.gateway.http.exchange import Exchange, TrailingExchange
 from partway.gateway.http.routes import Route
-from partway.gateway.operations.asking import Invoked
 from partway.gateway.streams.response_relay import AnswerForm
 from partway.protocol.errors import InputValidationError
 from partway.protocol.grpc.messages import framed
@@ -180,7 +180,7 @@ class PredictionService:
         action = f"sagemaker:{STREAM_GRANTED_WITH}"
         resource = self._resource(named.endpoint)
 
-        def response(invoked: Invoked) -> tuple[Mapping[str, str], AnswerForm]:
+        def response(invoked: Invocation) -> tuple[Mapping[str, str], AnswerForm]:
             check_chunks_uncoded(invoked)
             content_type = answer_head(named.parent, invoked).get("Content-Type", "")
             head = {**HEAD, **answer_headers(named.parent, invoked)}

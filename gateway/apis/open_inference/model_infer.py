@@ -16,6 +16,7 @@ from partway.gateway.apis.prediction.predict import check_version
 from partway.gateway.apis.prediction.routes import GRANTED_WITH, V2_INFER
 from partway.gateway.apis.prediction.workers import PredictionWorkers
 from partway.gateway.apis.runtime.invoke import pass_on
+from partway.gateway.containers.invocation import Invocations
 from partway.gateway.fleet.prediction import PredictionPolicy
 from partway.gateway.http.exchange import Exchange
 from partway.gateway.http.request_payloads import StreamedPayload
@@ -23,10 +24,8 @@ from partway.gateway.http.routes import Access, Route
 from partway.gateway.operations.invocation_headers import (
     NO_PAGE,
     OPEN_INFERENCE_HEADERS,
-    handed_back,
     passed_on,
 )
-from partway.gateway.operations.invocations import Invocations
 from partway.protocol.open_inference import HEADER_LENGTH
 
 if TYPE_CHECKING:
@@ -95,7 +94,7 @@ class OpenInference:
             target=route,
             most_bytes=self._most_bytes,
         ) as invoked:
-            back = {**handed_back(invoked.head.headers, _HANDED_BACK), **NO_PAGE}
+            back = {**invoked.head.handed_back(_HANDED_BACK), **NO_PAGE}
             await pass_on(exchange, invoked, back, self._most_bytes)
 
     async def _mapping(self) -> MappedInference:

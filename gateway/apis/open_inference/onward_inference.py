@@ -10,10 +10,10 @@ from partway.gateway.apis.open_inference.mapped_inference import invalid
 from partway.gateway.apis.prediction.predictions import whole_answer
 from partway.gateway.apis.prediction.routes import JSON
 from partway.gateway.apis.prediction.workers import PredictionWorkers
+from partway.gateway.containers.failures import model_error
+from partway.gateway.containers.invocation import Invocations
+from partway.gateway.containers.prepared_request import PreparedRequest
 from partway.gateway.http.exchange import Exchange, stated_length
-from partway.gateway.operations.container_failures import model_error
-from partway.gateway.operations.invocations import Invocations
-from partway.gateway.operations.prepared_body import PreparedBody
 from partway.protocol.open_inference import HEADER_LENGTH
 from partway.protocol.open_inference.onward import read_response, write_request
 from partway.protocol.open_inference.requests import InferRequest
@@ -73,7 +73,7 @@ class OnwardInference:
         if header_length is not None:
             headers = {**_BINARY, HEADER_LENGTH: str(header_length)}
         async with self._invocations.answered(
-            *(PreparedBody(exchange, body), identity, endpoint, headers), target=route
+            *(PreparedRequest(body, of=exchange), identity, endpoint, headers), target=route
         ) as invoked:
             stated = stated_length(invoked.head.headers, HEADER_LENGTH)
             answer = await whole_answer(exchange, invoked, self._most_bytes, share)

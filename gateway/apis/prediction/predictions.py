@@ -9,11 +9,10 @@ from typing import Final, Generic, NamedTuple, TypeVar
 from partway.gateway.access.authentication import Identity
 from partway.gateway.apis.prediction.routes import JSON
 from partway.gateway.apis.prediction.workers import PredictionWorkers, WorkerShare
+from partway.gateway.containers.failures import answer_too_large, model_error
+from partway.gateway.containers.invocation import Invocation, Invocations
+from partway.gateway.containers.prepared_request import PreparedRequest
 from partway.gateway.http.exchange import Exchange
-from partway.gateway.operations.asking import Invoked
-from partway.gateway.operations.container_failures import answer_too_large, model_error
-from partway.gateway.operations.invocations import Invocations
-from partway.gateway.operations.prepared_body import PreparedBody
 from partway.protocol.http.content_codings import CONTENT_ENCODING, CodingFault, decoded, is_coded
 from partway.protocol.limits import KIB
 from partway.protocol.prediction.bodies import PredictionFault, PredictRequest
@@ -37,7 +36,7 @@ class Predicted(NamedTuple, Generic[_T]):
     """
 
     predictions: _T
-    invoked: Invoked
+    invoked: Invocation
 
 
 class Predictions:
@@ -85,7 +84,7 @@ class Predictions:
             ServiceUnavailable: no instance takes any now, or the gateway is full or draining.
             InputValidationError: no endpoint has the name.
         """
-        body, instances = PreparedBody(exchange, request.body), request.instances
+        body, instances = PreparedRequest(request.body, of=exchange), request.instances
         async with self._invocations.answered(
             *(body, identity, endpoint, _TO_CONTAINER), target=route, variant=variant
         ) as invoked:
@@ -99,7 +98,7 @@ class Predictions:
 
 
 async def whole_answer(
-    exchange: Exchange, invoked: Invoked, most_bytes: int, share: WorkerShare
+    exchange: Exchange, invoked: Invocation, most_bytes: int, share: WorkerShare
 ) -> bytes:
     """A container's answer, all of it, without its content coding.
 

@@ -22,21 +22,19 @@ from partway.gateway.apis.prediction.routes import (
 from partway.gateway.apis.prediction.workers import PredictionWorkers
 from partway.gateway.apis.runtime.invoke import pass_on
 from partway.gateway.apis.runtime.response_stream import relay_answer
+from partway.gateway.containers.container_requests import CONTENT_TYPE
+from partway.gateway.containers.failures import model_error
+from partway.gateway.containers.invocation import Invocation, Invocations
+from partway.gateway.containers.prepared_request import PreparedRequest
 from partway.gateway.fleet.prediction import PredictionPolicy
 from partway.gateway.http.exchange import Exchange
 from partway.gateway.http.request_payloads import StreamedPayload
 from partway.gateway.http.routes import Access, Route
-from partway.gateway.operations.asking import Asking, Invoked
-from partway.gateway.operations.container_failures import model_error
 from partway.gateway.operations.invocation_headers import (
-    CONTENT_TYPE,
     INVOKE_HEADERS,
     NO_PAGE,
-    handed_back,
     passed_on,
 )
-from partway.gateway.operations.invocations import Invocations
-from partway.gateway.operations.prepared_body import PreparedBody
 from partway.gateway.streams.registry import Streams
 from partway.gateway.streams.response_relay import AnswerForm
 from partway.protocol.errors import InputValidationError
@@ -57,12 +55,12 @@ class RawAsked(NamedTuple):
     """What a client asks with.
 
     Attributes:
-        asking: whose body a container gets.
+        request: whose body a container gets.
         headers: those that a container gets.
         is_wrapped: whether bodies are within JSON, both ways.
     """
 
-    asking: Asking
+    request: Exchange | PreparedRequest
     headers: Mapping[str, str]
     is_wrapped: bool
 
@@ -116,7 +114,7 @@ class RawPredict:
         async with self.answered(asked, identity, named["endpoint"]) as invoked:
             back = answer_head(named["parent"], invoked)
             if not asked.is_wrapped:
-                back |= handed_back(invoked.head.headers, _OF_PLAIN)
+                back |= invoked.head.handed_back(_OF_PLAIN)
                 await pass_on(exchange, invoked, back, self._most_bytes)
                 return
             wrapped = write_http_body(await self.whole(exchange, identity, invoked))
@@ -128,10 +126,10 @@ class RawPredict:
         """Answer with the container's chunks, each at once."""
         asked = await self._asked(exchange, identity)
 
-        def response(invoked: Invoked) -> tuple[Mapping[str, str], AnswerForm]:
+        def response(invoked: Invocation) -> tuple[Mapping[str, str], AnswerForm]:
             back = answer_head(named["parent"], invoked)
             if not asked.is_wrapped:
-                return back | handed_back(invoked.head.headers, _OF_PLAIN), Chunks()
+                return back | invoked.head.handed_back(_OF_PLAIN), Chunks()
             check_chunks_uncoded(invoked)
             return {**back, **JSON}, WrappedChunks(back.get("Content-Type", ""))
 
@@ -141,18 +139,18 @@ class RawPredict:
 
     def answered(
         self, asked: RawAsked, identity: Identity, endpoint: str, *, as_stream: bool = False
-    ) -> AbstractAsyncContextManager[Invoked]:
+    ) -> AbstractAsyncContextManager[Invocation]:
         """Ask an instance, as :meth:`Invocations.answered` does, for an answer of any form."""
         return self._invocations.answered(
-            *(asked.asking, identity, endpoint, asked.headers),
+            *(asked.request, identity, endpoint, asked.headers),
             as_stream=as_stream,
             target=self._policy_of(endpoint).route,
             most_bytes=self._most_bytes,
         )
 
-    async def whole(self, exchange: Exchange, identity: Identity, invoked: Invoked) -> HttpBody:
+    async def whole(self, exchange: Exchange, identity: Identity, invoked: Invocation) -> HttpBody:
         """A container's answer, all of it, and its type."""
-        content_type = handed_back(invoked.head.headers, _HANDED_BACK).get("Content-Type", "")
+        content_type = invoked.head.handed_back(_HANDED_BACK).get("Content-Type", "")
         share = self._workers.share_of(exchange, identity)
         return HttpBody(
             content_type, await whole_answer(exchange, invoked, self._most_bytes, share)
@@ -164,7 +162,7 @@ class RawPredict:
         asked: RawAsked,
         identity: Identity,
         endpoint: str,
-        response: Callable[[Invoked], tuple[Mapping[str, str], AnswerForm]],
+        response: Callable[[Invocation], tuple[Mapping[str, str], AnswerForm]],
     ) -> None:
         """Pass a container's answer on, each chunk at once; see :func:`relay_answer`."""
         answered = self.answered(asked, identity, endpoint, as_stream=True)
@@ -190,10 +188,10 @@ def asked_with(exchange: Exchange, body: HttpBody) -> RawAsked:
     """
     # The container's answer may be of any type, whatever it is wrapped in.
     headers = passed_on(CIMultiDict({"Content-Type": body.content_type}), _RULES)
-    return RawAsked(PreparedBody(exchange, body.data), headers, is_wrapped=True)
+    return RawAsked(PreparedRequest(body.data, of=exchange), headers, is_wrapped=True)
 
 
-def check_chunks_uncoded(invoked: Invoked) -> None:
+def check_chunks_uncoded(invoked: Invocation) -> None:
     """Refuse a coded answer whose chunks go into messages that have no member for a coding.
 
     Raises:
@@ -244,10 +242,10 @@ class WrappedChunks:
             await exchange.end(b"[]" if self._before == b"[" else b"]")
 
 
-def answer_head(parent: str, invoked: Invoked) -> dict[str, str]:
+def answer_head(parent: str, invoked: Invocation) -> dict[str, str]:
     """A response's head: the type of the container's answer, and who has given it."""
     return {
-        **handed_back(invoked.head.headers, _HANDED_BACK),
+        **invoked.head.handed_back(_HANDED_BACK),
         **NO_PAGE,
         **answer_headers(parent, invoked),
     }

@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping
 from typing import Final
 from urllib.parse import parse_qsl
 
-from partway.gateway.operations.asking import Invoked
+from partway.gateway.containers.invocation import Invocation
 from partway.protocol.limits import is_name
 
 #: Whose leave it takes: who may invoke an endpoint may ask it for predictions.
@@ -92,7 +92,7 @@ def model_name(parent: str, endpoint: str) -> str:
     return f"{parent}/models/{endpoint}"
 
 
-def answer_headers(parent: str, invoked: Invoked) -> dict[str, str]:
+def answer_headers(parent: str, invoked: Invocation) -> dict[str, str]:
     """What an answer says of who has given it."""
     endpoint = invoked.lease.place.endpoint
     return {

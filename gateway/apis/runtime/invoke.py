@@ -8,28 +8,25 @@ from math import inf
 from typing import Final
 
 from partway.gateway.access.authentication import Identity
+from partway.gateway.containers.container_requests import CONTENT_TYPE, CUSTOM_ATTRIBUTES
+from partway.gateway.containers.failures import answer_too_large
+from partway.gateway.containers.invocation import Invocation, Invocations, session_key
 from partway.gateway.http.error_dialects import aws_runtime
 from partway.gateway.http.exchange import Exchange
 from partway.gateway.http.request_payloads import StreamedPayload
 from partway.gateway.http.routes import Route
-from partway.gateway.operations.asking import Invoked
-from partway.gateway.operations.container_failures import answer_too_large
 from partway.gateway.operations.invocation_headers import (
     BEGIN_SESSION,
     CLOSED_SESSION,
-    CONTENT_TYPE,
-    CUSTOM_ATTRIBUTES,
     INVOKED_VARIANT,
     NEW_SESSION,
     NO_PAGE,
     SESSION,
     begun_session,
-    handed_back,
     is_session,
     passed_on,
 )
-from partway.gateway.operations.invocation_target import TARGET_VARIANT
-from partway.gateway.operations.invocations import Invocations, session_key
+from partway.gateway.operations.invocation_target import TARGET_CONTAINER, TARGET_VARIANT
 from partway.protocol.http.content_codings import CONTENT_ENCODING
 
 #: AWS's name of the operation, by which principals are given leave to call it.
@@ -78,9 +75,10 @@ class InvokeEndpoint:
             endpoint,
             headers,
             variant=headers.get(TARGET_VARIANT, ""),
+            container=headers.get(TARGET_CONTAINER, ""),
             session="" if session == BEGIN_SESSION else session,
         ) as invoked:
-            said = handed_back(invoked.head.headers, _HANDED_BACK)
+            said = invoked.head.handed_back(_HANDED_BACK)
             self._keep_sessions(identity, endpoint, invoked, said)
             back = {**said, INVOKED_VARIANT: invoked.lease.variant, **NO_PAGE}
             whole = invoked.answer.rest()  # as most answers come
@@ -90,7 +88,7 @@ class InvokeEndpoint:
                 exchange.respond(200, whole, back)
 
     def _keep_sessions(
-        self, identity: Identity, endpoint: str, invoked: Invoked, said: dict[str, str]
+        self, identity: Identity, endpoint: str, invoked: Invocation, said: dict[str, str]
     ) -> None:
         """Keep a session that the container has begun to its instance, and forget one it closed.
 
@@ -114,7 +112,7 @@ class InvokeEndpoint:
 
 
 async def pass_on(
-    exchange: Exchange, invoked: Invoked, headers: Mapping[str, str], most_bytes: float = inf
+    exchange: Exchange, invoked: Invocation, headers: Mapping[str, str], most_bytes: float = inf
 ) -> None:
     """Answer with the container's body, at once if all of it is there, else as it comes.
 

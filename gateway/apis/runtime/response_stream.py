@@ -13,16 +13,15 @@ from contextlib import AbstractAsyncContextManager
 from typing import Final
 
 from partway.gateway.access.authentication import Identity
+from partway.gateway.containers.container_requests import CONTENT_TYPE, CUSTOM_ATTRIBUTES
+from partway.gateway.containers.invocation import Invocation, Invocations
 from partway.gateway.http.error_dialects import aws_runtime
 from partway.gateway.http.exchange import Exchange
 from partway.gateway.http.request_payloads import StreamedPayload
 from partway.gateway.http.routes import Route
-from partway.gateway.operations.asking import Invoked
 from partway.gateway.operations.invocation_headers import (
     ACCEPT,
     BEGIN_SESSION,
-    CONTENT_TYPE,
-    CUSTOM_ATTRIBUTES,
     EXPLANATIONS,
     INVOKE_HEADERS,
     INVOKED_VARIANT,
@@ -31,11 +30,9 @@ from partway.gateway.operations.invocation_headers import (
     PAYLOAD_TYPE,
     SESSION,
     TARGET_MODEL,
-    handed_back,
     passed_on,
 )
-from partway.gateway.operations.invocation_target import TARGET_VARIANT
-from partway.gateway.operations.invocations import Invocations
+from partway.gateway.operations.invocation_target import TARGET_CONTAINER, TARGET_VARIANT
 from partway.gateway.streams.registry import Streams
 from partway.gateway.streams.response_relay import EVENTS, AnswerForm, ResponseRelay
 from partway.protocol.errors import InputValidationError
@@ -93,6 +90,7 @@ class ResponseStream:
         answered = self._invocations.answered(
             *(exchange, identity, named["endpoint"], headers),
             variant=headers.get(TARGET_VARIANT, ""),
+            container=headers.get(TARGET_CONTAINER, ""),
             session=headers.get(SESSION, ""),
             as_stream=True,
         )
@@ -103,8 +101,8 @@ async def relay_answer(
     streams: Streams,
     exchange: Exchange,
     identity: Identity,
-    answered: AbstractAsyncContextManager[Invoked],
-    response: Callable[[Invoked], tuple[Mapping[str, str], AnswerForm]],
+    answered: AbstractAsyncContextManager[Invocation],
+    response: Callable[[Invocation], tuple[Mapping[str, str], AnswerForm]],
 ) -> None:
     """Pass a container's answer on as a stream; returns when the response is over.
 
@@ -149,7 +147,7 @@ def _passed_on(headers: Mapping[str, str]) -> Mapping[str, str]:
     return found
 
 
-def _as_events(invoked: Invoked) -> tuple[Mapping[str, str], AnswerForm]:
+def _as_events(invoked: Invocation) -> tuple[Mapping[str, str], AnswerForm]:
     """The head of a response, and the form of its body."""
     own = {"Content-Type": EVENT_STREAM, INVOKED_VARIANT: invoked.lease.variant, **NO_PAGE}
-    return {**own, **handed_back(invoked.head.headers, _HANDED_BACK)}, EVENTS
+    return {**own, **invoked.head.handed_back(_HANDED_BACK)}, EVENTS

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from typing import Final
 
 from partway.gateway.arns import Arns
@@ -67,50 +65,18 @@ def log_arn(arns: Arns, group: str = "", stream: str = "") -> str:
     return arns.of(f"log-group:{group}:log-stream:{stream}", service="logs")
 
 
-class AskedNow:
-    """Which container of an instance is asked, where it may have several.
-
-    Attributes:
-        place: where that one is; None for the instance's only one.
-        further: where those are that are asked behind it.
-    """
-
-    __slots__ = ("further", "place")
-
-    def __init__(self) -> None:
-        self.place: Place | None = None
-        self.further: Sequence[Place] = ()
-
-    @property
-    def name(self) -> str:
-        """What errors call it, in AWS's words."""
-        return (self.place and self.place.hostname) or "primary"
-
-
 def name_its_log(
-    error: ContainerError, arns: Arns, lease: Lease, now: AskedNow | None = None
+    error: ContainerError, arns: Arns, lease: Lease, place: Place | None = None
 ) -> None:
-    """Have an error of an instance's say where its log is, as :func:`naming_its_log` does."""
-    place = (now and now.place) or lease.place
-    if place.has_log:
-        stream = stream_name(place.endpoint, container_id(lease.instance.id, place.hostname))
-        error.members["LogStreamArn"] = log_arn(arns, GROUPS + place.endpoint, stream)
-
-
-@contextmanager
-def naming_its_log(arns: Arns, lease: Lease, now: AskedNow | None = None) -> Iterator[None]:
     """Have an error of an instance's say where its log is, if that is kept here (clause 4-3).
 
     Args:
+        error: what is said of the instance.
         arns: makes names.
         lease: the place on the instance.
-        now: which of its containers is asked, where it may have several.
-
-    Raises:
-        ContainerError: as the block raised it.
+        place: of the container that is at fault; None for the instance's only one.
     """
-    try:
-        yield
-    except ContainerError as error:
-        name_its_log(error, arns, lease, now)
-        raise
+    place = place or lease.place
+    if place.has_log:
+        stream = stream_name(place.endpoint, container_id(lease.instance.id, place.hostname))
+        error.members["LogStreamArn"] = log_arn(arns, GROUPS + place.endpoint, stream)

@@ -7,8 +7,9 @@ import tracemalloc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from multidict import CIMultiDict
 
-from partway.gateway.containers.answers import AnswerBroken, AnswerParser, AnswerPiece
+from partway.gateway.containers.answers import AnswerBroken, AnswerHead, AnswerParser, AnswerPiece
 from partway.gateway.containers.limits import (
     ANSWER_TURN_BYTES,
     MAX_ANSWER_HEAD_BYTES,
@@ -345,3 +346,10 @@ def test_any_bytes_say_the_same_however_they_are_cut(said, data):
     around = st.integers(max(0, head_ends - 9), min(len(said), head_ends + 9))
     cuts = data.draw(st.lists(around, max_size=3).map(sorted))
     assert outcome(said, cuts) == outcome(said, ())
+
+
+def test_what_is_handed_back():
+    headers = CIMultiDict({"content-type": "a/b", "x": "1", "Bad": "caf\xe9", "Long": "a" * 1025})
+    names = {"Content-Type": "X-Type", "Bad": "Bad", "Long": "Long", "Absent": "Absent"}
+    head = AnswerHead(200, headers, None, chunked=True, keeps=True)
+    assert head.handed_back(names) == {"X-Type": "a/b"}

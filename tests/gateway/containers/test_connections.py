@@ -391,7 +391,7 @@ async def test_a_request_leaves_before_what_is_kept_of_it_is_made(connections, m
 
 @pytest.mark.parametrize(("length", "is_small"), [(JOIN_UP_TO, True), (JOIN_UP_TO + 1, False)])
 async def test_a_whole_request_leaves_at_once_in_one_write(length, is_small):
-    connection, body = ContainerConnection(), bytes(length)
+    connection, body = ContainerConnection(None, None), bytes(length)
     with closing(NotingTransport()) as transport:
         connection.connection_made(transport)
         connection.write_whole(b"head", body)

@@ -301,6 +301,9 @@ class Wire:
     def abort(self):
         self.aborted = True
 
+    def over(self, *, good):
+        self.good = good
+
 
 class Chunks:
     """Counts the chunks that are parsed, and those in each turn of the loop."""
@@ -402,7 +405,7 @@ async def test_clients_with_a_backlog_have_their_turns_between_those_of_answers(
         each.cancel()
     await asyncio.wait(taking)
     for each in found:
-        each.end()
+        await each.close()
 
 
 async def test_short_reads_of_tiny_chunks_wait_for_their_turns_too(clock, monkeypatch):
@@ -463,7 +466,7 @@ async def test_an_exchange_that_is_over_waits_for_no_turn(clock, monkeypatch):
         await asyncio.sleep(0)
         for each, task in zip(found, taking, strict=True):
             task.cancel()
-            assert not each.end()
+            await each.close()
             assert each._wire.aborted
         await asyncio.wait(taking)
         parsed = chunks.parsed
@@ -478,8 +481,9 @@ async def test_what_comes_behind_an_answer_is_read_no_further(clock):
     assert not answer._wire.reads
     assert await whole(answer) == b"ok"
     assert not answer._wire.reads
-    assert not answer.end()
+    await answer.close()
     assert answer._wire.aborted
+    assert not answer._wire.good
 
 
 # --- Ends ----------------------------------------------------------------------------------------

@@ -11,7 +11,6 @@ from multidict import CIMultiDict
 from partway.gateway.operations.invocation_headers import (
     INVOKE_HEADERS,
     begun_session,
-    handed_back,
     is_session,
     passed_on,
 )
@@ -94,9 +93,3 @@ def test_an_id():
     assert is_session("a-1")
     assert not is_session("a_1")
     assert not is_session("a" * 257)
-
-
-def test_what_is_handed_back():
-    headers = CIMultiDict({"content-type": "a/b", "x": "1", "Bad": "caf\xe9", "Long": "a" * 1025})
-    names = {"Content-Type": "X-Type", "Bad": "Bad", "Long": "Long", "Absent": "Absent"}
-    assert handed_back(headers, names) == {"X-Type": "a/b"}

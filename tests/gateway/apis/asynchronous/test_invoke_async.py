@@ -16,10 +16,10 @@ from partway.gateway.apis.asynchronous.journal import NOTICE
 from partway.gateway.apis.asynchronous.limits import INLINE_BYTES, PIECE_BYTES, TRIES
 from partway.gateway.apis.asynchronous.notices import Notice
 from partway.gateway.apis.control.endpoint_reconciler import EndpointKeeper
+from partway.gateway.containers.invocation import Invocations
 from partway.gateway.fleet.endpoint import Endpoint
 from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.network.dialling import Address
-from partway.gateway.operations.invocations import Invocations
 from partway.gateway.storage.data_directory import DataDirectory
 from partway.gateway.storage.store.sqlite import SqliteStore
 from partway.gateway.storage.store.store import Record, StoreError

@@ -14,6 +14,7 @@ from botocore.exceptions import (
 )
 
 from partway.gateway.apis.common.requests_service import RequestsService
+from partway.gateway.containers.answers import AnswerHead
 from partway.gateway.fleet.endpoint import Attached, Endpoint, Variant
 from partway.gateway.fleet.launchers.process import free_port
 from partway.gateway.fleet.stream_policy import StreamPolicy
@@ -438,7 +439,7 @@ async def test_no_instance_in_service(gateway_for):
 
 async def test_a_fault_of_ours(asking, monkeypatch):
     boto, _ = await asking(saying(OK))
-    monkeypatch.setattr("partway.gateway.apis.runtime.invoke.handed_back", None)
+    monkeypatch.setattr(AnswerHead, "handed_back", None)
     error = await boto.fails("InternalFailure")
     assert error["ResponseMetadata"]["HTTPStatusCode"] == 500
 

@@ -12,17 +12,16 @@ from partway.gateway.fleet.output.log_names import (
     GROUPS,
     JOBS_GROUP,
     OF_JOBS,
-    AskedNow,
     container_of,
     group_of,
     log_arn,
-    naming_its_log,
+    name_its_log,
     stream_name,
 )
 from partway.gateway.fleet.routing.router import RoutedInstance, RoutedVariant, Router
 from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.network.dialling import Address
-from partway.protocol.errors import ContainerError, ServiceUnavailable
+from partway.protocol.errors import ContainerError
 
 ARNS = Arns("us-east-1", "012345678901")
 ARN = "arn:aws:logs:us-east-1:012345678901:log-group:"
@@ -61,29 +60,18 @@ def lease(*, has_log):
     [(True, f"{ARN}/aws/sagemaker/Endpoints/Echo:log-stream:V/Echo-V-1a2b3c4d"), (False, "")],
 )
 def test_an_instances_error_says_where_its_log_is(has_log, expected):
-    with pytest.raises(ContainerError) as raised, naming_its_log(ARNS, lease(has_log=has_log)):
-        raise ContainerError("the container refused", 500)
-    assert raised.value.members["LogStreamArn"] == expected
+    error = ContainerError("the container refused", 500)
+    name_its_log(error, ARNS, lease(has_log=has_log))
+    assert error.members["LogStreamArn"] == expected
 
 
 @pytest.mark.clause("4-3")
 def test_and_where_the_log_of_its_container_is():
-    taken = lease(has_log=True)
-    now = AskedNow()
-    assert now.name == "primary"
-    now.place = replace(taken.place, hostname="pre")
-    assert now.name == "pre"
-    with pytest.raises(ContainerError) as raised, naming_its_log(ARNS, taken, now):
-        raise ContainerError("the container refused", 500)
+    error, taken = ContainerError("the container refused", 500), lease(has_log=True)
+    name_its_log(error, ARNS, taken, replace(taken.place, hostname="pre"))
     stream = "V/Echo-V-1a2b3c4d/pre"
     expected = f"{ARN}/aws/sagemaker/Endpoints/Echo:log-stream:{stream}"
-    assert raised.value.members["LogStreamArn"] == expected
-
-
-def test_another_error_says_nothing_of_it():
-    with pytest.raises(ServiceUnavailable) as raised, naming_its_log(ARNS, lease(has_log=True)):
-        raise ServiceUnavailable("draining")
-    assert "LogStreamArn" not in raised.value.members
+    assert error.members["LogStreamArn"] == expected
 
 
 def test_of_a_job_the_jobs_name_is_in_the_place_of_the_variants():

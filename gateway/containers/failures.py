@@ -1,14 +1,24 @@
-"""What goes wrong with a container, in the words by which clients know it (section 5)."""
+"""A container's failures, in the words by which clients know them (clause 4-5)."""
 
 from __future__ import annotations
 
-from partway.gateway.fleet.output.log_names import AskedNow
+from collections.abc import Mapping
+from typing import Final
+
+from partway.gateway.containers.answers import AnswerHead
+from partway.gateway.containers.container_answer import ContainerAnswer
+from partway.gateway.containers.limits import REFUSAL_BODY_TIMEOUT
+from partway.gateway.http.content_codings import decoded_beginning
 from partway.protocol.errors import (
     ContainerBroke,
     ContainerError,
     ContainerLate,
     ContainerUnreachable,
 )
+from partway.protocol.http.content_codings import CONTENT_ENCODING
+from partway.protocol.limits import REFUSAL_BODY_BYTES
+
+_RETRY_AFTER: Final[Mapping[str, str]] = {"Retry-After": "Retry-After"}
 
 
 def too_long(seconds: float) -> ContainerLate:
@@ -18,15 +28,34 @@ def too_long(seconds: float) -> ContainerLate:
     )
 
 
-def in_the_clients_words(error: ContainerError, now: AskedNow) -> ContainerError:
-    """What went wrong between gateway and container as AWS says it, with a status of 0."""
+async def refusal(answer: ContainerAnswer, head: AnswerHead, name: str) -> ContainerError:
+    """What clients know of an answer that has another status than 2xx.
+
+    Args:
+        answer: the beginning of its body is waited for.
+        head: the answer's.
+        name: of the container.
+    """
+    said = await answer.so_far(REFUSAL_BODY_BYTES, REFUSAL_BODY_TIMEOUT)
+    coding = head.headers.get(CONTENT_ENCODING, "")
+    said = decoded_beginning(said, coding, REFUSAL_BODY_BYTES)
+    return model_error(
+        head.status,
+        said.decode("utf-8", "replace"),
+        name=name,
+        retry_after=head.handed_back(_RETRY_AFTER).get("Retry-After", ""),
+    )
+
+
+def in_the_clients_words(error: ContainerError, name: str) -> ContainerError:
+    """What went wrong between gateway and a container as AWS says it, with a status of 0."""
     match error:
         case ContainerLate():
             waited = "Your invocation timed out while waiting for a response from container"
-            why = f"{waited} {now.name}: {error.message}"
-            return _failed(error, why, now.name, ContainerLate)
+            why = f"{waited} {name}: {error.message}"
+            return _failed(error, why, name, ContainerLate)
         case ContainerBroke() | ContainerUnreachable():
-            return _failed(error, error.message, now.name)
+            return _failed(error, error.message, name)
         case _:  # it has answered, and is in these words already
             return error
 

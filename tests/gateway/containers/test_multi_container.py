@@ -1,4 +1,4 @@
-"""partway.gateway.operations: containers_asked and serial_containers, by real bytes."""
+"""partway.gateway.containers.multi_container: several containers of an instance, by real bytes."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 
+from partway.gateway.containers.multi_container import container_streamed, containers_asked
 from partway.gateway.fleet.endpoint import (
     Attached,
     Containers,
@@ -22,7 +23,6 @@ from partway.gateway.fleet.routing.router import Lease
 from partway.gateway.fleet.status import EndpointState
 from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.network.dialling import Address
-from partway.gateway.operations.containers_asked import container_streamed, containers_asked
 from partway.protocol.errors import InputValidationError
 from tests.gateway.conftest import container, gateway_for
 from tests.gateway.containers.containers import HOST, OK, PATIENCE, ScriptedContainer

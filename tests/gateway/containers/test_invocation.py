@@ -1,4 +1,4 @@
-"""partway.gateway.operations.invocations: from one instance to another, and whose session it is."""
+"""partway.gateway.containers.invocation: from one instance to another, and whose session it is."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from prometheus_client.exposition import generate_latest
 
 from partway.gateway.access.authentication import ANYBODY, Identity
 from partway.gateway.apis.common.requests_service import RequestsService
+from partway.gateway.containers.failures import model_error
+from partway.gateway.containers.invocation import Invocation, Invocations, session_key
 from partway.gateway.fleet.endpoint import Attached, Endpoint, Variant
 from partway.gateway.fleet.launchers.process import free_port
 from partway.gateway.fleet.routing.router import Router
@@ -19,8 +21,6 @@ from partway.gateway.fleet.routing.sticky_sessions import NO_SESSION
 from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.http.exchange import Exchange
 from partway.gateway.network.dialling import Address
-from partway.gateway.operations.invocation import Invocation, model_error
-from partway.gateway.operations.invocations import Invocations, session_key
 from tests.gateway.conftest import container, gateway_for
 from tests.gateway.containers.containers import HOST, OK, PATIENCE, ScriptedContainer
 from tests.gateway.fleet.processes import eventually, soon
