@@ -31,6 +31,10 @@ WHOLE_CHUNK_BYTES: Final = 64 * KIB
 #: process that dies of what it reports has its last words in the socket already).
 REFUSAL_BODY_TIMEOUT: Final = 5.0
 
+#: For a request to come to its end once the drain has broken it off; then it is left behind, as it
+#: is by the servers of HTTP (SHUTDOWN_HARD).
+REQUEST_END_TIMEOUT: Final = 5.0
+
 #: A connection with a container is kept so long for its next request: gunicorn closes an idle one
 #: after 2 s, uvicorn and node after 5; how many are kept of one container, and of all, each of
 #: which is a file descriptor.

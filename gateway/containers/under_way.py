@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from functools import lru_cache
 from typing import Final
 
+from partway.gateway.containers.limits import REQUEST_END_TIMEOUT
 from partway.gateway.quota import NOBODY, Quota, QuotaFull, QuotaLimits
 from partway.gateway.timing.clock import Clock, LoopClock
-from partway.gateway.timing.deadlines import first_of
+from partway.gateway.timing.deadlines import first_of, set_or_over
+from partway.log_lines import LogLine
 from partway.protocol.errors import ServiceUnavailable
+
+log = logging.getLogger("partway.gateway")
 
 #: Senders whose names are remembered: each request asks for its own.
 _REMEMBERED_SENDERS: Final = 1024
@@ -89,10 +94,11 @@ class RequestsUnderWay:
         self._hastened.set()
 
     async def drain(self, grace: float) -> None:
-        """Take nothing new; returns once nothing is under way.
+        """Take nothing new; returns once nothing is under way, or does not end though broken off.
 
         Args:
-            grace: seconds for requests to end by themselves; the rest are broken off then.
+            grace: seconds for requests to end by themselves. The rest are broken off then, and have
+                REQUEST_END_TIMEOUT to come to their end.
         """
         self.draining = True
         if not self._tasks:
@@ -105,7 +111,10 @@ class RequestsUnderWay:
         self._ending = True
         for task in self._tasks:
             task.cancel()
-        await self._idle.wait()
+        await set_or_over(self._idle, self._clock, REQUEST_END_TIMEOUT)
+        if self._tasks:
+            line = "requests to containers do not end, though broken off; they are left behind"
+            log.error(LogLine(line, requests=len(self._tasks)))
 
 
 @lru_cache(maxsize=_REMEMBERED_SENDERS)

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from partway.gateway.containers.limits import REQUEST_END_TIMEOUT
 from partway.gateway.containers.under_way import RequestsUnderWay
 from partway.protocol.errors import ServiceUnavailable
 from tests.gateway.fleet.processes import eventually, soon
@@ -99,6 +100,37 @@ async def test_what_does_not_end_is_broken_off(how):
     await soon(draining)
     with pytest.raises(ServiceUnavailable, match="draining"):
         await soon(running)
+
+
+async def test_what_swallows_its_end_is_left_behind(caplog):
+    requests = Requests()
+    broken_off, ends = asyncio.Event(), asyncio.Event()
+
+    async def stubborn():
+        task = asyncio.current_task()
+        sender = requests.under_way.admit(task)
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            broken_off.set()
+            await ends.wait()
+        requests.under_way.ended(task, sender, None)
+
+    running = asyncio.create_task(stubborn())
+    await eventually(lambda: len(requests.under_way) == 1)
+    draining = asyncio.create_task(requests.under_way.drain(10))
+    await eventually(lambda: requests.clock.armed)
+    requests.clock.advance(10)
+    await soon(broken_off.wait())
+    await eventually(lambda: requests.clock.armed)
+    requests.clock.advance(REQUEST_END_TIMEOUT - 0.1)
+    await asyncio.sleep(0)
+    assert not draining.done()
+    requests.clock.advance(0.1)
+    await soon(draining)
+    assert "do not end, though broken off; they are left behind requests=1" in caplog.text
+    ends.set()
+    await soon(running)
 
 
 async def test_who_leaves_is_cancelled_and_nothing_else():
