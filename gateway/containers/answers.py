@@ -164,7 +164,8 @@ class AnswerParser:
                     self._refuse(f"it is not valid HTTP/1.1: it does not begin with {_NAME!r}")
                 if len(data) <= _STATUS_AT:
                     self._unnamed = data
-                    break
+                    self._check_in_vain()
+                    return
                 self._is_named = True
                 self._is_interim = data[_STATUS_AT : _STATUS_AT + 1] == b"1"
             size = len(data)
@@ -172,7 +173,6 @@ class AnswerParser:
                 size = data.find(b"\n") + 1 or size
             self._feed_llhttp(data[:size])
             data = data[size:]
-        self._check_in_vain()
 
     def _feed_llhttp(self, data: bytes | memoryview) -> None:
         self._in_vain += len(data)

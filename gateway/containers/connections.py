@@ -253,7 +253,7 @@ class ContainerConnections:
         try:
             connection = self._usable(kept)
             if connection is None:
-                connection = await self._dialled(kept)
+                connection = await self._dialled(destination, kept)
                 connection.check_silence()
         except BaseException:
             self._end(kept)
@@ -343,8 +343,7 @@ class ContainerConnections:
         self._forget_unused(connection.kept)
         connection.abort()
 
-    async def _dialled(self, kept: _Kept) -> ContainerConnection:
-        destination = kept.destination
+    async def _dialled(self, destination: Destination, kept: _Kept) -> ContainerConnection:
         try:
             _, connection = await reach(
                 destination.container,

@@ -36,7 +36,7 @@ class Destination:
         container: the same.
         connect_timeout: the same.
         tls: the same.
-        key: all of these, as one text that is looked up quickly.
+        key: container, instance and tls, as one text that is looked up quickly.
         authority: what ``Host`` says; https's port is left out, as clients do (RFC 9110 §4.2.3).
     """
 
@@ -54,7 +54,7 @@ class Destination:
         self.tls = tls
         authority = str(container)
         # Of a context that is in use nobody else has the number.
-        self.key = f"{authority} {connect_timeout} {id(tls) if tls else ''} {instance}"
+        self.key = f"{authority} {id(tls) if tls else ''} {instance}"
         self.authority = authority if tls is None else authority.removesuffix(f":{HTTPS_PORT}")
 
 

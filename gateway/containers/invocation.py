@@ -393,7 +393,8 @@ class Invocation:
     async def _over(self, error: BaseException | None) -> None:
         """Give all back, and raise what clients know in place of what has gone wrong."""
         try:
-            await self._close()
+            if self._answers:
+                await self._close()
         except BaseException as failure:
             self._end(failure)
             raise
@@ -401,12 +402,11 @@ class Invocation:
 
     async def _close(self) -> None:
         """End the exchanges with containers, the last one first."""
-        if not self._answers:
-            return
         try:
             await self._answers.pop().close()
         finally:
-            await self._close()
+            if self._answers:
+                await self._close()
 
     def _end(self, error: BaseException | None) -> None:
         means, lease, noted = self._means, self.lease, self._request.noted

@@ -247,8 +247,8 @@ async def test_a_container_that_speaks_before_its_first_request_is_cut(connectio
     async with ScriptedContainer(script) as container:
         dialled = connections._dialled
 
-        async def dialled_slowly(destination):
-            connection = await dialled(destination)
+        async def dialled_slowly(*where):
+            connection = await dialled(*where)
             connection.pause_reading()
             await eventually(lambda: not connection.is_usable())
             return connection
@@ -270,8 +270,8 @@ async def test_a_container_that_leaves_before_its_first_request(connections):
     async with ScriptedContainer(script) as container:
         dialled = connections._dialled
 
-        async def dialled_slowly(destination):
-            connection = await dialled(destination)
+        async def dialled_slowly(*where):
+            connection = await dialled(*where)
             await eventually(lambda: not connection.is_open())
             return connection
 
