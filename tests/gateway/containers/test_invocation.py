@@ -12,7 +12,6 @@ from prometheus_client.exposition import generate_latest
 
 from partway.gateway.access.authentication import ANYBODY, Identity
 from partway.gateway.apis.common.requests_service import RequestsService
-from partway.gateway.containers.failures import model_error
 from partway.gateway.containers.invocation import Invocation, Invocations, session_key
 from partway.gateway.fleet.endpoint import Attached, Endpoint, Variant
 from partway.gateway.fleet.launchers.process import free_port
@@ -247,13 +246,3 @@ async def test_a_body_that_dribbles_has_its_end(gateway_for):
             await asyncio.wait((answer,), timeout=0.02)
         assert b"HTTP/1.1 424" in await answer
         writer.close()
-
-
-@pytest.mark.parametrize(
-    ("status", "whose"), [(0, "server"), (302, "server"), (400, "client"), (499, "client")]
-)
-def test_awss_words(status, whose):
-    error = model_error(status, "why")
-    words = f'Received {whose} error ({status}) from primary with message "why"'
-    assert error.message == error.for_operator == words
-    assert error.members["OriginalStatusCode"] == status
