@@ -322,7 +322,7 @@ FLOORS = (
     {"access", "client", "tls"},
     {"http"},
     {"fleet"},
-    {"containers", "operations", "streams"},
+    {"containers", "streams"},
     {"admin", "apis", "batch", "service", "settings", "status_routes"},
     {"gateway"},
     {"apis.api", "settings_reload", "workbench"},

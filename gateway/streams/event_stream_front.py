@@ -8,8 +8,8 @@ from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.http.content_codings import check_uncoded
 from partway.gateway.http.duplex import Duplex
 from partway.gateway.http.exchange import Exchange
-from partway.gateway.operations.invocation_target import InvocationTarget
 from partway.gateway.streams.event_stream_leg import EventStreamClientLeg
+from partway.gateway.streams.invocation_target import InvocationTarget
 from partway.gateway.streams.legs import ClientLeg
 from partway.gateway.timing.clock import Clock
 from partway.protocol.errors import InputValidationError

@@ -7,8 +7,8 @@ from urllib.parse import parse_qsl
 
 from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.http.exchange import Exchange, UpgradableExchange
-from partway.gateway.operations.invocation_target import InvocationTarget
 from partway.gateway.streams.client_leg import LEGS, RAW
+from partway.gateway.streams.invocation_target import InvocationTarget
 from partway.gateway.streams.legs import ClientLeg
 from partway.gateway.timing.clock import Clock
 from partway.protocol.errors import InputValidationError, UpgradeRefused

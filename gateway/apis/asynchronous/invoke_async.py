@@ -15,12 +15,7 @@ from partway.gateway.apis.asynchronous.requests import AsyncRequest
 from partway.gateway.apis.asynchronous.worker import AsyncWorker
 from partway.gateway.arns import Arns
 from partway.gateway.containers.container_requests import CUSTOM_ATTRIBUTES
-from partway.gateway.http.error_dialects import aws_runtime
-from partway.gateway.http.exchange import Exchange
-from partway.gateway.http.peers import peer_of
-from partway.gateway.http.request_payloads import GatheredPayload
-from partway.gateway.http.routes import Route
-from partway.gateway.operations.invocation_headers import (
+from partway.gateway.containers.invocation_headers import (
     ACCEPT,
     ASYNC_HEADERS,
     FILENAME,
@@ -32,6 +27,11 @@ from partway.gateway.operations.invocation_headers import (
     TTL,
     passed_on,
 )
+from partway.gateway.http.error_dialects import aws_runtime
+from partway.gateway.http.exchange import Exchange
+from partway.gateway.http.peers import peer_of
+from partway.gateway.http.request_payloads import GatheredPayload
+from partway.gateway.http.routes import Route
 from partway.gateway.storage.places.locations import checked_arn, is_local, split_url
 from partway.gateway.storage.places.place import StorageFailed
 from partway.protocol.errors import InputValidationError, ServiceUnavailable, UnknownEndpoint

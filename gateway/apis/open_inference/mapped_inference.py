@@ -10,10 +10,10 @@ from partway.gateway.apis.prediction.predictions import Predictions
 from partway.gateway.apis.prediction.routes import JSON, VERSION
 from partway.gateway.apis.prediction.workers import PredictionWorkers, WorkerShare
 from partway.gateway.containers.invocation import Invocations
+from partway.gateway.containers.invocation_headers import NO_PAGE
 from partway.gateway.fleet.prediction import PredictionPolicy
 from partway.gateway.http.content_codings import asked_for, packed
 from partway.gateway.http.exchange import Exchange
-from partway.gateway.operations.invocation_headers import NO_PAGE
 from partway.protocol.errors import InputValidationError
 from partway.protocol.open_inference import HEADER_LENGTH
 from partway.protocol.open_inference.mapping import check_names, instances_of, outputs_of

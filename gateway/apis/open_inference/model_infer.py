@@ -17,15 +17,15 @@ from partway.gateway.apis.prediction.routes import GRANTED_WITH, V2_INFER
 from partway.gateway.apis.prediction.workers import PredictionWorkers
 from partway.gateway.apis.runtime.invoke import pass_on
 from partway.gateway.containers.invocation import Invocations
-from partway.gateway.fleet.prediction import PredictionPolicy
-from partway.gateway.http.exchange import Exchange
-from partway.gateway.http.request_payloads import StreamedPayload
-from partway.gateway.http.routes import Access, Route
-from partway.gateway.operations.invocation_headers import (
+from partway.gateway.containers.invocation_headers import (
     NO_PAGE,
     OPEN_INFERENCE_HEADERS,
     passed_on,
 )
+from partway.gateway.fleet.prediction import PredictionPolicy
+from partway.gateway.http.exchange import Exchange
+from partway.gateway.http.request_payloads import StreamedPayload
+from partway.gateway.http.routes import Access, Route
 from partway.protocol.open_inference import HEADER_LENGTH
 
 if TYPE_CHECKING:

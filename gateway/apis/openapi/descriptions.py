@@ -8,7 +8,7 @@ from typing import Final
 
 from partway.gateway.apis.aws_json.protocol import CONTENT_TYPE
 from partway.gateway.apis.openapi.schemas import TEXT, Schema, ref
-from partway.gateway.operations.invocation_headers import (
+from partway.gateway.containers.invocation_headers import (
     ASYNC_HEADERS,
     INPUT_LOCATION,
     INVOKE_HEADERS,

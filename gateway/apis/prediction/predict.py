@@ -31,12 +31,12 @@ from partway.gateway.apis.prediction.routes import (
 from partway.gateway.apis.prediction.workers import PredictionWorkers
 from partway.gateway.arns import Arns
 from partway.gateway.containers.invocation import Invocations
+from partway.gateway.containers.invocation_headers import NO_PAGE
 from partway.gateway.fleet.prediction import PredictionPolicy
 from partway.gateway.fleet.routing.router import RoutedVariant, RoutingTable
 from partway.gateway.http.exchange import Exchange
 from partway.gateway.http.request_payloads import GatheredPayload
 from partway.gateway.http.routes import Access, Leave, Route
-from partway.gateway.operations.invocation_headers import NO_PAGE
 from partway.protocol.errors import InputValidationError, NotFound, UnknownEndpoint
 from partway.protocol.prediction.bodies import (
     PredictionFault,

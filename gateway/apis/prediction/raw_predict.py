@@ -25,16 +25,16 @@ from partway.gateway.apis.runtime.response_stream import relay_answer
 from partway.gateway.containers.container_requests import CONTENT_TYPE
 from partway.gateway.containers.failures import model_error
 from partway.gateway.containers.invocation import Invocation, Invocations
+from partway.gateway.containers.invocation_headers import (
+    INVOKE_HEADERS,
+    NO_PAGE,
+    passed_on,
+)
 from partway.gateway.containers.prepared_request import PreparedRequest
 from partway.gateway.fleet.prediction import PredictionPolicy
 from partway.gateway.http.exchange import Exchange
 from partway.gateway.http.request_payloads import StreamedPayload
 from partway.gateway.http.routes import Access, Route
-from partway.gateway.operations.invocation_headers import (
-    INVOKE_HEADERS,
-    NO_PAGE,
-    passed_on,
-)
 from partway.gateway.streams.registry import Streams
 from partway.gateway.streams.response_relay import AnswerForm
 from partway.protocol.errors import InputValidationError

@@ -11,11 +11,7 @@ from partway.gateway.access.authentication import Identity
 from partway.gateway.containers.container_requests import CONTENT_TYPE, CUSTOM_ATTRIBUTES
 from partway.gateway.containers.failures import answer_too_large
 from partway.gateway.containers.invocation import Invocation, Invocations, session_key
-from partway.gateway.http.error_dialects import aws_runtime
-from partway.gateway.http.exchange import Exchange
-from partway.gateway.http.request_payloads import StreamedPayload
-from partway.gateway.http.routes import Route
-from partway.gateway.operations.invocation_headers import (
+from partway.gateway.containers.invocation_headers import (
     BEGIN_SESSION,
     CLOSED_SESSION,
     INVOKED_VARIANT,
@@ -26,7 +22,11 @@ from partway.gateway.operations.invocation_headers import (
     is_session,
     passed_on,
 )
-from partway.gateway.operations.invocation_target import TARGET_CONTAINER, TARGET_VARIANT
+from partway.gateway.http.error_dialects import aws_runtime
+from partway.gateway.http.exchange import Exchange
+from partway.gateway.http.request_payloads import StreamedPayload
+from partway.gateway.http.routes import Route
+from partway.gateway.streams.invocation_target import TARGET_CONTAINER, TARGET_VARIANT
 from partway.protocol.http.content_codings import CONTENT_ENCODING
 
 #: AWS's name of the operation, by which principals are given leave to call it.

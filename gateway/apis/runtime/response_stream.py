@@ -15,11 +15,7 @@ from typing import Final
 from partway.gateway.access.authentication import Identity
 from partway.gateway.containers.container_requests import CONTENT_TYPE, CUSTOM_ATTRIBUTES
 from partway.gateway.containers.invocation import Invocation, Invocations
-from partway.gateway.http.error_dialects import aws_runtime
-from partway.gateway.http.exchange import Exchange
-from partway.gateway.http.request_payloads import StreamedPayload
-from partway.gateway.http.routes import Route
-from partway.gateway.operations.invocation_headers import (
+from partway.gateway.containers.invocation_headers import (
     ACCEPT,
     BEGIN_SESSION,
     EXPLANATIONS,
@@ -32,7 +28,11 @@ from partway.gateway.operations.invocation_headers import (
     TARGET_MODEL,
     passed_on,
 )
-from partway.gateway.operations.invocation_target import TARGET_CONTAINER, TARGET_VARIANT
+from partway.gateway.http.error_dialects import aws_runtime
+from partway.gateway.http.exchange import Exchange
+from partway.gateway.http.request_payloads import StreamedPayload
+from partway.gateway.http.routes import Route
+from partway.gateway.streams.invocation_target import TARGET_CONTAINER, TARGET_VARIANT
 from partway.gateway.streams.registry import Streams
 from partway.gateway.streams.response_relay import EVENTS, AnswerForm, ResponseRelay
 from partway.protocol.errors import InputValidationError

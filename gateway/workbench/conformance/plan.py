@@ -12,9 +12,9 @@ from partway.gateway.fleet.endpoint import container_address
 from partway.gateway.fleet.launchers.launcher import LaunchError
 from partway.gateway.fleet.processes.commands import command_words
 from partway.gateway.network.dialling import Address
-from partway.gateway.operations.invocation_target import InvocationTarget
 from partway.gateway.storage.archives.heads import ArchiveError
 from partway.gateway.storage.files import is_file_or_folder, is_folder
+from partway.gateway.streams.invocation_target import InvocationTarget
 from partway.gateway.workbench.conformance.check import Check
 from partway.gateway.workbench.conformance.checks import ALL
 from partway.gateway.workbench.conformance.image import CHECKS, examine, read_image

@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from multidict import CIMultiDict
 
-from partway.gateway.operations.invocation_target import PATH_HEADER, QUERY_HEADER
+from partway.gateway.streams.invocation_target import PATH_HEADER, QUERY_HEADER
 from partway.gateway.streams.websocket_front import WebSocketFront
 from partway.protocol.errors import InputValidationError
 

@@ -1,4 +1,4 @@
-"""partway.gateway.operations.invocation_headers: AWS's patterns, read from botocore's model."""
+"""partway.gateway.containers.invocation_headers: AWS's patterns, read from botocore's model."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from multidict import CIMultiDict
 
-from partway.gateway.operations.invocation_headers import (
+from partway.gateway.containers.invocation_headers import (
     INVOKE_HEADERS,
     begun_session,
     is_session,

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from multidict import istr
 
 from partway.gateway.containers.container_requests import CONTENT_TYPE, CUSTOM_ATTRIBUTES
-from partway.gateway.operations.invocation_target import TARGET_CONTAINER, TARGET_VARIANT
+from partway.gateway.streams.invocation_target import TARGET_CONTAINER, TARGET_VARIANT
 from partway.protocol.errors import InputValidationError
 from partway.protocol.http.content_codings import CONTENT_ENCODING
 from partway.protocol.limits import is_name

@@ -1,12 +1,12 @@
-"""partway.gateway.operations.invocation_target: path, query, and the names that a request has."""
+"""partway.gateway.streams.invocation_target: path, query, and the names that a request has."""
 
 from __future__ import annotations
 
 import pytest
 from multidict import CIMultiDict
 
-from partway.gateway.operations.invocation_headers import TARGET_CONTAINER, TARGET_VARIANT
-from partway.gateway.operations.invocation_target import (
+from partway.gateway.containers.invocation_headers import TARGET_CONTAINER, TARGET_VARIANT
+from partway.gateway.streams.invocation_target import (
     PATH_HEADER,
     QUERY_HEADER,
     InvocationTarget,

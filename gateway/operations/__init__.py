@@ -1,1 +1,0 @@
-"""What clients can ask for, written against Exchange."""
