@@ -150,7 +150,7 @@ NOT_NEEDED = (
     "partway.gateway.fleet.output.reader",
     "partway.gateway.fleet.processes.process_table",
     "partway.gateway.fleet.health.slow_start",
-    "partway.gateway.fleet.health.ping_pace",
+    "partway.gateway.fleet.health.startup_pace",
     "partway.gateway.fleet.processes.process_table",
     "partway.gateway.admin.operations.",
     "partway.gateway.streams.event_stream_front",

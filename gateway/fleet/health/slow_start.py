@@ -7,8 +7,8 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
-from partway.gateway.fleet.health.ping_pace import ask_until_ready
 from partway.gateway.fleet.health.rules import worst
+from partway.gateway.fleet.health.startup_pace import ask_until_ready
 from partway.gateway.fleet.launchers.launcher import RunningContainer
 from partway.gateway.fleet.limits import (
     SLOW_START_LOOK_AFTER,

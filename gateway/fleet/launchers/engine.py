@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from partway.gateway.fleet.container_ids import instance_of
 from partway.gateway.fleet.endpoint import Image
 from partway.gateway.fleet.gpus import GpuShares
-from partway.gateway.fleet.health.ping_pace import pinged
+from partway.gateway.fleet.health.startup_pace import pinged
 from partway.gateway.fleet.launchers.callers_folder import check_callers_folder
 from partway.gateway.fleet.launchers.engine_answers import (
     EngineAway,

@@ -8,8 +8,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
-from partway.gateway.fleet.health import ping_pace as startup
-from partway.gateway.fleet.health.ping_pace import PingPace, pinged
+from partway.gateway.fleet.health import startup_pace as startup
+from partway.gateway.fleet.health.ping_pace import PingPace
+from partway.gateway.fleet.health.startup_pace import pinged
 from partway.gateway.fleet.launchers.process import HOST, free_port
 from partway.gateway.fleet.limits import (
     EXTRA_PING_AFTER,

@@ -28,7 +28,7 @@ import psutil
 import pytest
 
 from partway.gateway.fleet.endpoint import Source, Variant
-from partway.gateway.fleet.health.ping_pace import pinged
+from partway.gateway.fleet.health.startup_pace import pinged
 from partway.gateway.fleet.launchers.containers import RunningContainers
 from partway.gateway.fleet.launchers.launcher import (
     Launcher,

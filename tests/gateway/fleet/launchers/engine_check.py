@@ -22,7 +22,7 @@ import aiohttp
 import pytest
 
 from partway.gateway.fleet.endpoint import Image
-from partway.gateway.fleet.health.ping_pace import pinged
+from partway.gateway.fleet.health.startup_pace import pinged
 from partway.gateway.fleet.launchers.engine import EngineLauncher
 from partway.gateway.fleet.launchers.engine_image import LABEL
 from partway.gateway.fleet.launchers.launcher import LaunchError

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from partway.gateway.fleet.health.ping_pace import pinged
+from partway.gateway.fleet.health.startup_pace import pinged
 from partway.gateway.fleet.launchers.launcher import LaunchError
 from partway.gateway.fleet.launchers.process import (
     HOST,
