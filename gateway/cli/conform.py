@@ -22,8 +22,9 @@ from partway.gateway.fleet.endpoint import container_address
 from partway.gateway.fleet.launchers.images import ENGINE_SCHEME, is_image
 from partway.gateway.fleet.processes.commands import unexpanded_variables
 from partway.gateway.limits import CONTAINER_PING_INTERVAL
-from partway.gateway.plain_text import console_for, print_line, safe, safe_lines
+from partway.gateway.plain_text import safe, safe_lines
 from partway.gateway.storage.files import is_file_or_folder
+from partway.gateway.terminal import console_for, print_line
 from partway.gateway.workbench.conformance.checks import ALL
 from partway.gateway.workbench.conformance.image import CHECKS, stops_the_start
 from partway.gateway.workbench.conformance.plan import AskedWrongly, Plan, Question, understood

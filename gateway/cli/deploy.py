@@ -23,7 +23,8 @@ from partway.gateway.cli.process import INTERRUPTED, interrupted_by_sigterm
 from partway.gateway.fleet.processes.commands import command_words, unexpanded_variables
 from partway.gateway.fleet.states import InstanceState
 from partway.gateway.fleet.status import EndpointState, EndpointStatus, InstanceStatus
-from partway.gateway.plain_text import console_for, safe_lines
+from partway.gateway.plain_text import safe_lines
+from partway.gateway.terminal import console_for
 
 if TYPE_CHECKING:
     # argparse has no public name for what add_subparsers() returns.

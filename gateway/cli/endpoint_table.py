@@ -19,7 +19,8 @@ from partway.gateway.fleet.status import (
     InstanceStatus,
     VariantStatus,
 )
-from partway.gateway.plain_text import console_for, safe_lines
+from partway.gateway.plain_text import safe_lines
+from partway.gateway.terminal import console_for
 from partway.log_lines import LogLine
 
 #: Lines of one reason that are shown: a sentence, and the last lines that a container has printed.

@@ -28,7 +28,7 @@ from partway.gateway.cli.endpoint_table import ChangesSeen, print_table, table
 from partway.gateway.cli.process import INTERRUPTED, interrupted_by_sigterm
 from partway.gateway.fleet.status import EndpointStatus
 from partway.gateway.fleet.status_json import to_json
-from partway.gateway.plain_text import console_for
+from partway.gateway.terminal import console_for
 
 if TYPE_CHECKING:
     # argparse has no public name for what add_subparsers() returns.

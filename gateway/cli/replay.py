@@ -17,8 +17,9 @@ from partway.gateway.fleet.endpoint import container_address
 from partway.gateway.fleet.launchers.launcher import LaunchError
 from partway.gateway.fleet.processes.commands import command_words, unexpanded_variables
 from partway.gateway.network.dialling import Address
-from partway.gateway.plain_text import console_for, safe
+from partway.gateway.plain_text import safe
 from partway.gateway.streams.invocation_target import InvocationTarget
+from partway.gateway.terminal import console_for
 from partway.gateway.workbench.recording.comparison import Answers, By, Comparison, compare
 from partway.gateway.workbench.recording.recording import Recording, RecordingError, load_recording
 from partway.gateway.workbench.recording.replay import PATIENCE, ReplayPlan, plan_of, replay

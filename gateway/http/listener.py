@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 from partway.gateway.http.connection_admission import Crowd, Visitor
 from partway.gateway.limits import OPENING_TIMEOUT
-from partway.protocol.http2.frames import FirstBytes, opening_of
+from partway.protocol.http2.preface import FirstBytes, opening_of
 from partway.protocol.limits import ACCEPT_BACKLOG
 
 if TYPE_CHECKING:

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import io
-import os
-import pty
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rich.text import Text
 
-from partway.gateway.plain_text import PLAIN_WIDTH, console_for, cut, print_line, safe, safe_lines
+from partway.gateway.plain_text import cut, safe, safe_lines
 
 
 @pytest.mark.parametrize(
@@ -42,31 +37,3 @@ def test_lines_keep_their_columns_and_the_last_ones_are_kept():
 @pytest.mark.parametrize(("most", "shown"), [(5, "12345"), (4, "123…"), (1, "…")])
 def test_a_long_text_is_cut(most, shown):
     assert cut("12345", most) == shown
-
-
-def test_a_log_has_no_colours_and_one_width(monkeypatch):
-    monkeypatch.setenv("COLUMNS", "40")
-    monkeypatch.setenv("FORCE_COLOR", "1")
-    file = io.StringIO()
-    console = console_for(file)
-    console.print(Text("bad", style="red"))
-    console.print("x" * (PLAIN_WIDTH + 1))
-    assert file.getvalue() == f"bad\n{'x' * PLAIN_WIDTH}\nx\n"
-
-
-def test_a_terminal_has_them(monkeypatch):
-    monkeypatch.setenv("TERM", "xterm-256color")
-    monkeypatch.delenv("NO_COLOR", raising=False)
-    ours, theirs = pty.openpty()
-    with os.fdopen(theirs, "w") as file:
-        console_for(file).print(Text("bad", style="red"))
-        file.flush()
-        shown = os.read(ours, 100)
-    os.close(ours)
-    assert b"\x1b[31mbad\x1b[0m" in shown
-
-
-def test_a_line_is_not_folded():
-    file = io.StringIO()
-    print_line(console_for(file), Text("x" * 200))
-    assert file.getvalue() == "x" * 200 + "\n"

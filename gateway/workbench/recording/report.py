@@ -10,7 +10,8 @@ from typing import Any, Final
 from rich.console import Console
 from rich.text import Text
 
-from partway.gateway.plain_text import cut, print_line, safe
+from partway.gateway.plain_text import cut, safe
+from partway.gateway.terminal import print_line
 from partway.gateway.workbench.recording.comparison import (
     By,
     ComparedReply,

@@ -10,7 +10,7 @@ from typing import Final
 from rich.console import Console
 from rich.text import Text
 
-from partway.gateway.plain_text import print_line
+from partway.gateway.terminal import print_line
 from partway.gateway.workbench.conformance.check import Check
 
 #: What each clause between platform and container is about.

@@ -11,7 +11,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
 from rich.text import Text
 
-from partway.gateway.plain_text import cut, print_line, safe, safe_lines
+from partway.gateway.plain_text import cut, safe, safe_lines
+from partway.gateway.terminal import print_line
 from partway.gateway.workbench.conformance.check import Check
 from partway.gateway.workbench.conformance.report.text import judgement, summary
 from partway.gateway.workbench.conformance.run import Report, Result

@@ -12,7 +12,7 @@ import xml.etree.ElementTree as ET
 import pytest
 from rich.console import Console
 
-from partway.gateway.plain_text import console_for
+from partway.gateway.terminal import console_for
 from partway.gateway.workbench.conformance.checks import ALL
 from partway.gateway.workbench.conformance.evidence import NotedExchange, Step
 from partway.gateway.workbench.conformance.image import CHECKS
