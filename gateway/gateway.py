@@ -1,7 +1,8 @@
 """The gateway: its core, the services that install themselves into it, its start and its end.
 
-The core is what streams need: the listener, HTTP, access, streams and the fleet. Every API beside
-streams is a folder of :mod:`partway.gateway.apis`, and is imported if the settings name it.
+The core is what streams need: HTTP, access, streams and the fleet, behind ports of its own or
+behind another's server. Every API beside streams is a folder of :mod:`partway.gateway.apis`, and is
+imported if the settings name it.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import ssl
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar, cast
 
 from partway.gateway.access.authentication import Authenticator, NoAuthentication
 from partway.gateway.apis.manifests import MANIFESTS
@@ -29,17 +30,13 @@ from partway.gateway.fleet.metrics import FleetMetrics
 from partway.gateway.fleet.provisions import Provisions
 from partway.gateway.fleet.routing.router import Router
 from partway.gateway.fleet.status import EndpointStatus
-from partway.gateway.http.connection_admission import Crowd
 from partway.gateway.http.dispatcher import Dispatcher
-from partway.gateway.http.http1.server import Http1Server
-from partway.gateway.http.http2.server import Http2Server
-from partway.gateway.http.listener import Listener
 from partway.gateway.http.log_throttle import RepeatedLines
 from partway.gateway.http.peers import TrustedProxies
 from partway.gateway.http.routes import Route
-from partway.gateway.http.unauthenticated_clients import Strangers
 from partway.gateway.limits import SETTLING_TIMEOUT
 from partway.gateway.metrics.process_metrics import ProcessMetrics
+from partway.gateway.ports import Listening, Ports
 from partway.gateway.quota import Quota, QuotaLimits
 from partway.gateway.service import Service, call_each, has_failed
 from partway.gateway.settings.settings import Settings
@@ -62,19 +59,30 @@ log = logging.getLogger("partway.gateway")
 _S = TypeVar("_S", bound=Service)
 
 
-class Listening(NamedTuple):
-    """Where a gateway listens: real ports, where 0 was asked for."""
+class Front(Protocol):
+    """What brings exchanges to a gateway's dispatcher.
 
-    host: str
-    port: int
-    tls_port: int | None
+    The gateway calls the methods once each, in the order of this class.
+    """
+
+    async def open(self) -> None:
+        """Bring exchanges from now on."""
+
+    def announce_end(self) -> None:
+        """Tell clients to open nothing more: the gateway drains."""
+
+    def close(self) -> None:
+        """Bring nothing new; what is under way goes on."""
+
+    async def shutdown(self, timeout: float) -> None:
+        """End what is still under way, within so many seconds."""
 
 
 class Gateway:
     """One gateway process.
 
-    Owns the listener and the fleet from :meth:`start` to the end of :meth:`drain`, and every stream
-    in between.
+    Owns its front and the fleet from :meth:`start` to the end of :meth:`drain`, and every stream in
+    between.
 
     Attributes:
         settings: all settings of the gateway.
@@ -102,6 +110,8 @@ class Gateway:
         status: whether the gateway takes requests.
         routes: what is answered; the first that fits a request answers it.
         end_has_failed: whether a service has failed on the way down.
+        dispatcher: answers the exchanges that the front brings.
+        ports: the front of a gateway that listens itself; None before its start.
 
     Args:
         settings: all settings of the gateway.
@@ -173,8 +183,18 @@ class Gateway:
             *(route for each in self._services.values() for route in each.routes),
         )
         self.end_has_failed = False
+        self.dispatcher = Dispatcher(
+            self.routes,
+            self.authenticator,
+            self.arns,
+            settings.allow_origins,
+            metrics.refused,
+            TrustedProxies(settings.trusted_proxies),
+            Quota(QuotaLimits(settings.max_gathered_bytes, settings.gathered_bytes_of_one)),
+        )
         self._tls = tls
-        self._listen_to(TrustedProxies(settings.trusted_proxies))
+        self.ports: Ports | None = None
+        self._front: Front
         self._repeated = RepeatedLines(self.clock)
 
     def _install_apis(self) -> tuple[Route, ...]:
@@ -185,38 +205,6 @@ class Gateway:
                 importlib.import_module(manifest.module).install(self)
         off = (each for each in reversed(MANIFESTS) if each.name not in apis)
         return tuple(route for each in off for route in routes_of_switched_off(each))
-
-    def _listen_to(self, trusted: TrustedProxies) -> None:
-        settings, metrics = self.settings, self.streams.metrics
-        dispatcher = Dispatcher(
-            self.routes,
-            self.authenticator,
-            self.arns,
-            settings.allow_origins,
-            metrics.refused,
-            trusted,
-            Quota(QuotaLimits(settings.max_gathered_bytes, settings.gathered_bytes_of_one)),
-        )
-        self._http1 = Http1Server(dispatcher)
-        self._http2 = Http2Server(
-            dispatcher,
-            metrics.closed_to_new,
-            settings.max_streams_per_connection,
-            dispatcher.in_reserve,
-        )
-        metrics.connections |= {
-            "1.1": lambda: self._http1.open_connections,
-            "2": lambda: self._http2.open_connections,
-        }
-        crowd = Crowd(
-            settings.max_connections,
-            settings.connections_per_address,
-            trusted,
-            time.monotonic,
-            metrics.dropped,
-            Strangers(self.clock, trusted.__contains__).account,
-        )
-        self._listener = Listener(self._http1, self._http2, crowd)
 
     # --- Services --------------------------------------------------------------------------------
 
@@ -251,24 +239,38 @@ class Gateway:
     async def start(self) -> Listening:
         """Listen on the addresses of the settings, and begin to launch what the endpoints need.
 
+        Raises:
+            OSError: an address cannot be listened on; the error's ``filename`` is host and port.
+            StoreError: as :meth:`start_behind`.
+            DataDirectoryError: as :meth:`start_behind`.
+        """
+        metrics = self.streams.metrics
+        self.ports = Ports(self.settings, self.dispatcher, metrics, self.clock, self._tls)
+        await self.start_behind(self.ports)
+        return self.ports.listening
+
+    async def start_behind(self, front: Front) -> None:
+        """Take exchanges from a front, and begin to launch what the endpoints need.
+
         Containers that somebody else runs are in service from here on, what is launched when it
         answers its pings.
 
         Raises:
-            OSError: an address cannot be listened on; the error's ``filename`` is host and port.
+            Exception: what the front's ``open`` raises.
             StoreError: what was written down cannot be read.
             DataDirectoryError: another gateway has taken the data directory.
         """
+        self._front = front
         endpoints = self.settings.endpoints
         try:
             await self._attempt_disk_steps()
             self.fleet.start(each for each in endpoints if each.is_attached)
             await self.fleet.settled(SETTLING_TIMEOUT)
-            # The others begin once the gateway listens; until then it is not ready.
+            # The others begin once the front is open; until then it is not ready.
             self.fleet.is_ready = all(each.is_attached for each in endpoints)
             for service in self.services:
                 await service.start()
-            listening = await self._listen()
+            await front.open()
         except BaseException:
             await self._undo_start()
             raise
@@ -276,7 +278,6 @@ class Gateway:
         self.fleet.start(each for each in endpoints if not each.is_attached)
         call_each(self.services, lambda each: each.on_listening())
         self._leftovers.remove(self.pending_endpoints)
-        return listening
 
     async def _attempt_disk_steps(self) -> None:
         if self.data is not None:
@@ -300,27 +301,14 @@ class Gateway:
         if data.refusal is not None:
             await on_thread(self.clock, lambda _: data.complete())
 
-    async def _listen(self) -> Listening:
-        settings = self.settings
-        host, port = await self._listener.start(settings.host, settings.port)
-        tls_port = None
-        if self._tls is not None and settings.tls_port is not None:
-            try:
-                tls_port = await self.listen_with_tls(self._tls)
-            except OSError:
-                self._listener.stop()
-                raise
-        return Listening(host, port, tls_port)
-
     async def listen_with_tls(self, context: ssl.SSLContext) -> int:
         """Listen on the TLS port of the settings, and return its number.
 
         Raises:
             OSError: as :meth:`start`.
         """
-        assert self.settings.tls_port is not None, "the settings have one"
-        _, port = await self._listener.start(self.settings.host, self.settings.tls_port, context)
-        return port
+        assert self.ports is not None, "the gateway listens"
+        return await self.ports.open_tls(context)
 
     # --- The way down ----------------------------------------------------------------------------
 
@@ -351,20 +339,18 @@ class Gateway:
         await self.disk_recovery.aclose()
         for service in self.services:
             await self._end(service, service.close_to_new())
-        self._http2.announce_end()
+        self._front.announce_end()
         async with asyncio.TaskGroup() as draining:
             draining.create_task(
                 self.streams.drain(settings.shutdown_grace, settings.shutdown_spread)
             )
             for service in self.services:
                 draining.create_task(self._end(service, service.drain(settings.shutdown_grace)))
-        self._listener.stop()
+        self._front.close()
         try:
-            async with asyncio.TaskGroup() as servers:
-                # The server of HTTP/1.1 waits twice.
-                servers.create_task(self._http1.shutdown(settings.shutdown_hard / 2))
-                servers.create_task(self._http2.shutdown(settings.shutdown_hard))
-                servers.create_task(self._stop_fleet())
+            async with asyncio.TaskGroup() as ending:
+                ending.create_task(self._front.shutdown(settings.shutdown_hard))
+                ending.create_task(self._stop_fleet())
         finally:
             await self._close_services()
 

@@ -323,7 +323,7 @@ FLOORS = (
     {"http"},
     {"fleet"},
     {"containers", "streams"},
-    {"admin", "apis", "batch", "service", "settings", "status_routes"},
+    {"admin", "apis", "batch", "ports", "service", "settings", "status_routes"},
     {"gateway"},
     {"apis.api", "settings_reload", "workbench"},
     {"cli"},

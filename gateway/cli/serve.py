@@ -37,12 +37,13 @@ from partway.gateway.cli.serve_data import (
 )
 from partway.gateway.configuration.messages import SettingsError
 from partway.gateway.fleet.health.ping import tell_which_answer
-from partway.gateway.gateway import Gateway, Listening
+from partway.gateway.gateway import Gateway
 from partway.gateway.limits import (
     CERTIFICATE_LOCK_TIMEOUT,
     SETTLING_TIMEOUT,
     THREAD_SWITCH_INTERVAL,
 )
+from partway.gateway.ports import Listening
 from partway.gateway.settings import settings
 from partway.gateway.settings.settings import Settings
 from partway.gateway.settings_reload import Reloading

@@ -399,7 +399,7 @@ async def test_who_has_said_the_rest_is_not_waited_for(gateway_for, clock, words
     assert await client.ended() == ("LAST_CHUNK", "EOF")
     words(client)
     model.end()
-    await eventually(lambda: gateway.gateway._http1.open_connections == 0)
+    await eventually(lambda: gateway.gateway.ports.http1.open_connections == 0)
     assert gateway.causes() == {"model_error": 1}
 
 
@@ -420,7 +420,7 @@ async def test_no_last_chunk_where_the_exception_cannot_be_written(gateway_for, 
     clock.advance(LINGER_TIMEOUT + 0.1)
     assert (await client.ended())[0] in ("CUT", "ABORT", "EOF")
     assert len(client.stream.chunks) < 8
-    await eventually(lambda: gateway.gateway._http1.open_connections == 0)
+    await eventually(lambda: gateway.gateway.ports.http1.open_connections == 0)
 
 
 @pytest.mark.clause("1.5-13")

@@ -39,7 +39,7 @@ async def connect_from(gateway, address: str) -> RawClient:
 
 async def silent(gateway, said: bytes, count: int, address: str = "127.0.0.1") -> list[RawClient]:
     """Connections that have said something, one after the other."""
-    crowd = gateway.gateway._listener.crowd
+    crowd = gateway.gateway.ports.listener.crowd
     clients = []
     for _ in range(count):
         before = len(crowd)
@@ -128,7 +128,7 @@ async def test_the_reserve_is_for_health_and_metrics(gateway_for, short_linger):
         model.send(close(1000))
         await eventually(lambda: gateway.causes() != {})
         client.abort()
-        await eventually(lambda: gateway.gateway._http1.open_connections == 0)
+        await eventually(lambda: gateway.gateway.ports.http1.open_connections == 0)
         # The place that is free now is the next one's who asks.
         assert (await http2.request(bidirectional_request()).head())[0] == 200
 
@@ -163,7 +163,7 @@ HELD = {
 async def test_unfinished_heads_of_one_address_are_bounded_together(gateway_for, monkeypatch, said):
     monkeypatch.setattr(crowd_module, "PEER_BYTES", 200_000)
     gateway = await gateway_for()
-    crowd = gateway.gateway._listener.crowd
+    crowd = gateway.gateway.ports.listener.crowd
     other = await connect_from(gateway, "127.0.0.2")
     other.send(said)
     first = await connect_from(gateway, "127.0.0.1")

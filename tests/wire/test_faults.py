@@ -116,8 +116,8 @@ async def nothing_is_left(
     await eventually(lambda: open_sockets() <= sockets)
     await eventually(lambda: asyncio.all_tasks() <= tasks | {asyncio.current_task()})
     # A socket is closed some turns of the loop before its connection hears that it is lost.
-    await eventually(lambda: gateway.gateway._http1.open_connections == 0)
-    await eventually(lambda: gateway.gateway._http2.open_connections == 0)
+    await eventually(lambda: gateway.gateway.ports.http1.open_connections == 0)
+    await eventually(lambda: gateway.gateway.ports.http2.open_connections == 0)
     assert gateway.gateway.streams.idle
     gateway.clients.clear()
     gateway.container.connections.clear()
@@ -574,7 +574,7 @@ async def test_garbage_at_the_port(gateway_for, sent, leaves, caplog):
     gateway = await gateway_for()
     async with unharmed(gateway):
         client = await gateway.connect()
-        await eventually(lambda: gateway.gateway._listener.opening)
+        await eventually(lambda: gateway.gateway.ports.listener.opening)
         client.send(sent)
         if len(sent) < 10_000:
             await client.flush()

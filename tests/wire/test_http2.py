@@ -949,16 +949,16 @@ async def test_a_client_that_ends_its_side_and_takes_nothing_is_cut(gateway_for,
         client.request(head, end_stream=True)
     await client.flush()
     client.wire.end()
-    await eventually(lambda: gateway.gateway._http2.open_connections == 0)
+    await eventually(lambda: gateway.gateway.ports.http2.open_connections == 0)
 
 
 async def test_a_drain_says_nothing_to_a_connection_that_is_closed_to_new_streams(gateway_for):
     """GOAWAY's last stream never goes up (RFC 9113 §6.8)."""
     gateway = await gateway_for()
     client, _ = await gateway.open("http2")
-    (lifetime,) = gateway.gateway._http2._connections.open
+    (lifetime,) = gateway.gateway.ports.http2._connections.open
     lifetime._close_to_new(Code.ENHANCE_YOUR_CALM)
-    gateway.gateway._http2.announce_end()
+    gateway.gateway.ports.http2.announce_end()
     await client.client.settled()
     goaways = [frame for frame in client.client.seen if isinstance(frame, GoAwayFrame)]
     assert [frame.last_stream_id for frame in goaways] == [1]

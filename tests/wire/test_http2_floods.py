@@ -160,7 +160,7 @@ def resident() -> int:
 
 def lifetimes(gateway: RunningGateway):
     """Of the connections that are open."""
-    return gateway.gateway._http2._connections.open
+    return gateway.gateway.ports.http2._connections.open
 
 
 # --- Floods of frames ----------------------------------------------------------------------------
@@ -436,11 +436,11 @@ async def test_streams_of_all_connections_together_are_bounded(gateway_for, monk
     assert await refused.ended() == ("RST_STREAM(REFUSED_STREAM)",)
     await gateway.container.stream()
     third.reset()
-    await eventually(lambda: gateway.gateway._http2._connections.streams == 2)
+    await eventually(lambda: gateway.gateway.ports.http2._connections.streams == 2)
     assert (await other.client.request(bidirectional_request()).head())[0] == 200
     for each in (good, other):
         each.client.abort()
-    await eventually(lambda: gateway.gateway._http2._connections.streams == 0)
+    await eventually(lambda: gateway.gateway.ports.http2._connections.streams == 0)
 
 
 async def test_a_tls_handshake_that_dribbles_is_cut(monkeypatch, tmp_path):

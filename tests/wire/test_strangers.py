@@ -199,7 +199,7 @@ async def test_a_connection_that_says_nothing_draws_on_the_address(gateway, cloc
         client = await gateway.connect()
         client.writer.close()
         await client.writer.wait_closed()
-    await eventually(lambda: len(gateway.gateway._listener.crowd) == 0)
+    await eventually(lambda: len(gateway.gateway.ports.listener.crowd) == 0)
     assert not await asks(gateway, clock, HEALTHZ)
 
 
@@ -210,7 +210,7 @@ async def test_a_header_block_that_is_dear_to_read_is_drawn(gateway, clock, end)
     client.start_reading()
     gateway.clients.append(client)
     await client.ready()
-    allowance = gateway.gateway._listener.crowd._account_from("127.0.0.1")._address.allowance
+    allowance = gateway.gateway.ports.listener.crowd._account_from("127.0.0.1")._address.allowance
     begun = bytes.fromhex("828684") + b"\x41\x01a" + b"\x40\x01a\x00" + b"\xbe" * 1900
     upper = b"\x40\x01A\x00" if end == "a fault" else b""
     client.send_bytes(HeadersFrame(1, begun + upper, flags=["END_HEADERS"]).serialize())

@@ -175,7 +175,7 @@ async def test_a_client_that_leaves_before_its_first_byte(gateway_for):
     gateway.clients.append(client)
     client.end()
     assert await client.eof() == b""
-    await eventually(lambda: not gateway.gateway._listener._tls_ports[0].handshakes)
+    await eventually(lambda: not gateway.gateway.ports.listener._tls_ports[0].handshakes)
 
 
 async def test_a_client_that_does_not_trust_the_ca_gets_nowhere(gateway_for):
@@ -184,7 +184,7 @@ async def test_a_client_that_does_not_trust_the_ca_gets_nowhere(gateway_for):
     gateway.clients.append(client)
     with pytest.raises(ssl.SSLCertVerificationError):
         await start_tls(client, ssl.create_default_context(), ["h2"])
-    assert gateway.gateway._http2.open_connections == 0
+    assert gateway.gateway.ports.http2.open_connections == 0
 
 
 async def test_a_client_that_never_begins_its_handshake(gateway_for, monkeypatch):
@@ -198,7 +198,7 @@ async def test_a_client_that_never_begins_its_handshake(gateway_for, monkeypatch
 
 async def test_handshakes_count_as_connections(gateway_for, caplog):
     gateway = await gateway_for(tls=True, max_connections=3, max_connections_per_address=3)
-    crowd = gateway.gateway._listener.crowd
+    crowd = gateway.gateway.ports.listener.crowd
     silent = []
     for _ in range(3):
         silent.append(await RawClient.connect(gateway.tls_port))
@@ -218,7 +218,7 @@ async def test_a_drain_gives_up_handshakes(gateway_for):
     gateway = await gateway_for(tls=True)
     silent = await RawClient.connect(gateway.tls_port)
     gateway.clients.append(silent)
-    await eventually(lambda: gateway.gateway._listener._tls_ports[0].handshakes == 1)
+    await eventually(lambda: gateway.gateway.ports.listener._tls_ports[0].handshakes == 1)
     await soon(gateway.gateway.drain(), "the drain")
     assert await silent.eof() == b""
 
@@ -228,7 +228,7 @@ async def test_a_client_that_says_nothing_behind_its_handshake(gateway_for, monk
     gateway = await gateway_for(tls=True)
     client = await connect(gateway)
     assert await client.eof() == b""
-    assert not gateway.gateway._listener.opening
+    assert not gateway.gateway.ports.listener.opening
 
 
 async def test_an_idle_connection_of_http2_over_tls_is_closed(gateway_for, monkeypatch):

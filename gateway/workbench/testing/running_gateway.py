@@ -33,8 +33,9 @@ from partway.gateway.configuration.messages import SettingsError
 from partway.gateway.fleet.endpoint import Attached, Endpoint
 from partway.gateway.fleet.limits import MAX_INSTANCES
 from partway.gateway.fleet.stream_policy import StreamPolicy
-from partway.gateway.gateway import Gateway, Listening
+from partway.gateway.gateway import Gateway
 from partway.gateway.network.dialling import Address
+from partway.gateway.ports import Listening
 from partway.gateway.settings.settings import Settings, changed_policy
 from partway.gateway.tls.context import server_context
 from partway.gateway.tls.local_ca import LocalCa

@@ -64,7 +64,7 @@ async def test_a_preface_in_two_pieces(gateway_for, at):
     gateway = await gateway_for()
     client = await gateway.connect()
     client.send(PREFACE[:at])
-    await eventually(lambda: len(gateway.gateway._listener.opening) == 1)
+    await eventually(lambda: len(gateway.gateway.ports.listener.opening) == 1)
     client.send(PREFACE[at:])
     assert await greeted(client) == SAYS_FIRST
 
@@ -162,8 +162,8 @@ async def test_a_connection_that_ends_early_leaves_nothing(gateway_for, caplog, 
     getattr(client, how)()
     if how == "end":
         assert await client.eof() == b""
-    await eventually(lambda: not gateway.gateway._listener.opening)
-    await eventually(lambda: not gateway.gateway._http1.open_connections)
+    await eventually(lambda: not gateway.gateway.ports.listener.opening)
+    await eventually(lambda: not gateway.gateway.ports.http1.open_connections)
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
 
 
@@ -181,7 +181,7 @@ async def test_a_connection_that_does_not_say_what_it_speaks_is_closed(
     client = await gateway.connect()
     client.send(sent)
     assert await client.eof() == b""
-    assert gateway.gateway._listener.opening == set()
+    assert gateway.gateway.ports.listener.opening == set()
 
 
 def test_the_first_bytes_have_far_less_time_than_a_head():
@@ -193,7 +193,7 @@ async def test_one_that_has_said_nothing_goes_for_one_that_comes(gateway_for, ca
     gateway = await gateway_for(max_connections=2, max_connections_per_address=2)
     client, _ = await gateway.open(RAW)  # an upgraded one counts
     silent = await gateway.connect()  # and one that has said nothing yet
-    await eventually(lambda: len(gateway.gateway._listener.crowd) == 2)
+    await eventually(lambda: len(gateway.gateway.ports.listener.crowd) == 2)
     assert (await gateway.request(HEALTHZ)).status == 200
     assert await silent.eof() == b""
     assert "connections are closed to make room" in caplog.text
@@ -203,7 +203,7 @@ async def test_one_that_has_said_nothing_goes_for_one_that_comes(gateway_for, ca
 async def test_stopping_drops_who_has_said_nothing(gateway_for):
     gateway = await gateway_for()
     silent = await gateway.connect()
-    await eventually(lambda: bool(gateway.gateway._listener.opening))
+    await eventually(lambda: bool(gateway.gateway.ports.listener.opening))
     await soon(gateway.gateway.drain(), "the drain")
     assert await silent.eof() == b""
     with pytest.raises(OSError):

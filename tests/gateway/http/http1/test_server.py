@@ -156,7 +156,7 @@ async def test_a_handler_that_fails_is_an_error_of_the_api(gateway_for, monkeypa
         raise RuntimeError(CANARY)
 
     gateway = await gateway_for()
-    monkeypatch.setattr(gateway.gateway._http1, "_dispatch", fail)
+    monkeypatch.setattr(gateway.gateway.ports.http1, "_dispatch", fail)
     client = await gateway.connect()
     client.send(HEALTHZ)
     response = await client.response()
