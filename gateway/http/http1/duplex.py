@@ -4,14 +4,27 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Protocol
 
 from partway.gateway.http.duplex import Duplex, DuplexHandler, Parting
 from partway.protocol.connections.fair_turns import Cancellable
 from partway.protocol.connections.tcp import half_close
-from partway.protocol.http1.request import BodyBroken, Http1Request
+from partway.protocol.http1.request import BodyBroken
 from partway.protocol.lingering import Lingering
 
 _LAST_CHUNK = b"0\r\n\r\n"
+
+
+class BodyProgress(Protocol):
+    """How far the body of a request has come."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether all of it has come."""
+
+    @property
+    def ended(self) -> bool:
+        """Whether all of it has come, and been taken."""
 
 
 class Http1Duplex(Duplex):
@@ -23,7 +36,7 @@ class Http1Duplex(Duplex):
     set.
 
     Args:
-        request: whose body is read.
+        body: the request's.
         read: waits for more of it, as :meth:`RequestReader.read` does.
         transport: the connection's transport.
     """
@@ -32,12 +45,12 @@ class Http1Duplex(Duplex):
 
     def __init__(
         self,
-        request: Http1Request,
-        read: Callable[[Http1Request], Awaitable[bytes]],
+        body: BodyProgress,
+        read: Callable[[], Awaitable[bytes]],
         transport: asyncio.Transport,
     ) -> None:
         self.closed = asyncio.Event()
-        self._request = request
+        self._body = body
         self._read_more = read
         self._transport = transport
         self._handler: DuplexHandler | None = None
@@ -130,7 +143,7 @@ class Http1Duplex(Duplex):
 
     def half_closed(self) -> bool:
         """Note that the client sends nothing more; returns whether it may still be sent to."""
-        if self._request.complete:  # its last chunk has come, if not yet been delivered
+        if self._body.complete:  # its last chunk has come, if not yet been delivered
             return True
         if self._finishing is None:
             self._transport.abort()  # a cut; closing would wait for what it may never take
@@ -161,7 +174,7 @@ class Http1Duplex(Duplex):
         while True:
             await self._may_read.wait()
             try:
-                data = await self._read_more(self._request)
+                data = await self._read_more()
             except (ConnectionError, BodyBroken):
                 self.request_broken()  # the connection has said what is wrong
                 return
@@ -170,7 +183,7 @@ class Http1Duplex(Duplex):
             self._held = 0
             if self._finishing is None and data:
                 handler.data_received(data)
-            if self._request.ended:
+            if self._body.ended:
                 break
         await self._may_read.wait()
         self._request_ended = True

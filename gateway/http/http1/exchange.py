@@ -7,6 +7,7 @@ import socket
 import struct
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Final, TypeAlias
 
 from partway.gateway.http.connection_admission import Visitor
@@ -225,7 +226,7 @@ class Http1Exchange(UpgradableExchange):
         connection.write(self._head(status, headers, CHUNKED))
         # HTTP/1.1 has no ping (clause 1.4-4).
         watch_by_tcp(transport, HTTP2_PING_INTERVAL, CLIENT_PINGS_UNANSWERED)
-        duplex = Http1Duplex(request, connection.reader.read, transport)
+        duplex = Http1Duplex(request, partial(connection.reader.read, request), transport)
         connection.open_both_ways(duplex)
         self._handed_over = True
         return duplex
