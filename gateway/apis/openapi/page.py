@@ -46,7 +46,7 @@ def page(document: Mapping[str, Any]) -> str:
             '<meta name="viewport" content="width=device-width">',
             f"<title>{escape(info['title'])}: HTTP</title><style>{_STYLE}</style></head><body>",
             f"<h1>{escape(info['title'])} {escape(info['version'])}</h1>",
-            f'<p>{_prose(info["description"])}</p><p><a href="/openapi.json">openapi.json</a></p>',
+            f'<p>{_prose(info["description"])}</p><p><a href="openapi.json">openapi.json</a></p>',
             *(part for tag in document["tags"] for part in _family(document, tag["name"])),
             f"<h2>Forms</h2>{_forms(document['components'])}</body></html>",
         )
