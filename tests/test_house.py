@@ -326,7 +326,7 @@ FLOORS = (
     {"admin", "apis", "batch", "ports", "service", "settings", "status_routes"},
     {"gateway"},
     {"apis.api", "settings_reload", "workbench"},
-    {"cli"},
+    {"aiohttp_app", "cli"},
 )  # fmt: skip
 
 #: Of ``apis``, the modules that are imported whichever APIs are served.

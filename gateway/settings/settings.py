@@ -184,7 +184,7 @@ class _File(_TopLevel):
 
 
 #: Of each the names, and what each must be.
-_TOP_LEVEL = keys_of(_TopLevel) or {}
+TOP_LEVEL = keys_of(_TopLevel) or {}
 _OF_STREAMS = keys_of(StreamPolicy) or {}
 _OF_INSTANCES = keys_of(InstanceTable) or {}
 
@@ -196,7 +196,7 @@ def variable_of(name: str) -> str:
 
 #: The variable of each setting: of the whole gateway, and of the streams and the instances of all
 #: endpoints.
-VARIABLES: Final = frozenset(map(variable_of, (*_TOP_LEVEL, *_OF_STREAMS, *_OF_INSTANCES)))
+VARIABLES: Final = frozenset(map(variable_of, (*TOP_LEVEL, *_OF_STREAMS, *_OF_INSTANCES)))
 
 
 @dataclass(frozen=True)
@@ -284,7 +284,7 @@ class Settings(ControlSettings, _TopLevel):
             "max_requests_per_principal": self.requests_per_principal,
             "max_connections_per_address": self.connections_per_address,
         }
-        names = (each for each in _TOP_LEVEL if each.startswith("max_") or each.endswith("_quota"))
+        names = (each for each in TOP_LEVEL if each.startswith("max_") or each.endswith("_quota"))
         return {name: shares.get(name) or getattr(self, name) for name in names}
 
     def check(self) -> None:
@@ -375,14 +375,12 @@ def load(
         document = read_toml(config)
         file = document.as_table(_File)
     values: dict[str, Any] = {
-        name: _placed(getattr(file, name), folder)
-        for name in document.members
-        if name in _TOP_LEVEL
+        name: _placed(getattr(file, name), folder) for name in document.members if name in TOP_LEVEL
     }
-    values |= _of_the_environment(_TOP_LEVEL, environment)
+    values |= _of_the_environment(TOP_LEVEL, environment)
     for name, value in flags.items():
         if name != "endpoints":
-            values[name] = checked(_TOP_LEVEL[name], value, f"--{name.replace('_', '-')}")
+            values[name] = checked(TOP_LEVEL[name], value, f"--{name.replace('_', '-')}")
     of_streams = _of_the_environment(_OF_STREAMS, environment)
     of_instances = document.members.get("instance", {}).keys()
     times = times_of(InstanceTimes(), {key: getattr(file.instance, key) for key in of_instances})

@@ -1,0 +1,1 @@
+"""A gateway inside an aiohttp application that somebody else serves."""

@@ -1,0 +1,135 @@
+"""The server of an aiohttp application as what brings exchanges to a gateway."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from aiohttp import web
+
+from partway.gateway.aiohttp_app.client_connection import ClientConnection
+from partway.gateway.aiohttp_app.exchange import AiohttpExchange
+from partway.gateway.aiohttp_app.mount import Mount, MountedTarget
+from partway.gateway.gateway import Gateway
+from partway.gateway.network.dialling import is_loopback
+from partway.log_lines import LogLine
+from partway.protocol.errors import (
+    AccessDenied,
+    ApiError,
+    NotFound,
+    ServiceUnavailable,
+    UnsupportedCoding,
+)
+
+log = logging.getLogger("partway.aiohttp")
+
+
+class ApplicationFront:
+    """Hands requests of an application to a gateway, from the gateway's start to its end.
+
+    Each exchange has a task of its own: a stream is seen to its end, also where aiohttp cancels the
+    handler.
+
+    Args:
+        gateway: answers.
+        mount: where it is among the application's paths.
+    """
+
+    def __init__(self, gateway: Gateway, mount: Mount) -> None:
+        self._dispatch = gateway.dispatcher
+        self._on_refused = gateway.streams.metrics.refused
+        self._mount = mount
+        #: Whether only clients of this machine are answered, as nobody says who they are.
+        settings = gateway.settings
+        self._is_for_neighbours = settings.auth == "none" and not settings.insecure
+        self._is_closed = True
+        self._under_way: set[asyncio.Task[None]] = set()
+
+    # --- Front -----------------------------------------------------------------------------------
+
+    async def open(self) -> None:
+        self._is_closed = False
+
+    def announce_end(self) -> None:
+        """Do nothing: aiohttp has closed what is idle, and closes the rest behind its answers."""
+
+    def close(self) -> None:
+        self._is_closed = True
+
+    async def shutdown(self, timeout: float) -> None:
+        """Wait for what is under way; cancel it after half of the time."""
+        if not self._under_way:
+            return
+        _, late = await asyncio.wait(self._under_way, timeout=timeout / 2)
+        for task in late:
+            task.cancel()
+        if late and (await asyncio.wait(late, timeout=timeout / 2))[1]:
+            line = "requests do not end, though they are broken off; they are left behind"
+            log.error(LogLine(line, requests=len(self._under_way)))
+
+    # --- Requests --------------------------------------------------------------------------------
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        """Answer a request, as aiohttp's handlers do; returns when its operation is over."""
+        with ClientConnection(request) as connection:
+            exchange, refusal = self._exchange(request, connection)
+            if refusal is not None:
+                self._refuse(exchange, refusal)
+            else:
+                await self._operation(exchange)
+            return exchange.response()
+
+    def _exchange(
+        self, request: web.Request, connection: ClientConnection
+    ) -> tuple[AiohttpExchange, ApiError | None]:
+        """The exchange, and the reason why it is answered before the gateway hears of it."""
+        try:
+            target = self._mount.target_of(request)
+        except NotFound as error:
+            return AiohttpExchange(request, MountedTarget("/", "/", ""), connection), error
+        return AiohttpExchange(request, target, connection), self._refusal(request, connection)
+
+    def _refusal(self, request: web.Request, connection: ClientConnection) -> ApiError | None:
+        if self._is_closed:
+            return ServiceUnavailable("the gateway is draining; try again, or on another gateway")
+        own_address = connection.own_address.removeprefix("::ffff:")
+        if self._is_for_neighbours and own_address and not is_loopback(own_address):
+            return AccessDenied(
+                "without authentication only clients of this machine are answered; the gateway's "
+                "operator must set auth to sigv4, or insecure if others are meant to ask"
+            )
+        if getattr(request.content, "total_compressed_bytes", None) is not None:
+            return UnsupportedCoding(
+                "the server has undone the body's Content-Encoding, and a signature covers the "
+                "body as it was sent; send it without a coding, or have the application served "
+                "with auto_decompress=False",
+                ("identity",),
+            )
+        return None
+
+    def _refuse(self, exchange: AiohttpExchange, error: ApiError) -> None:
+        self._on_refused(error.name)
+        log.info(LogLine("refused", peer=exchange.peer, error=error.name, reason=error.message))
+        exchange.fail(error)
+
+    async def _operation(self, exchange: AiohttpExchange) -> None:
+        """Have the gateway answer, until its end or until the client leaves."""
+        task = asyncio.create_task(self._answered(exchange), name="request of an application")
+        self._under_way.add(task)
+        task.add_done_callback(self._under_way.discard)
+        exchange.answered_by(task.cancel)
+        try:
+            await asyncio.wait((task,))
+        except asyncio.CancelledError:
+            exchange.client_left()
+            raise
+
+    async def _answered(self, exchange: AiohttpExchange) -> None:
+        try:
+            await self._dispatch(exchange)
+        except Exception:
+            log.exception("the answer to a request has failed")
+            if exchange.answered:
+                exchange.abort()
+        finally:
+            exchange.let_go()

@@ -1,0 +1,169 @@
+"""``partway.aiohttp.setup``: a gateway becomes part of an application, and lives as long."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from aiohttp import web
+
+from partway.gateway.admin.operations import AdminSocket
+from partway.gateway.aiohttp_app.application_front import ApplicationFront
+from partway.gateway.aiohttp_app.application_settings import ApplicationSettings
+from partway.gateway.aiohttp_app.mount import Mount
+from partway.gateway.cli.serve_data import (
+    data_directory,
+    open_admin_socket,
+    opened_store,
+    uses_store,
+)
+from partway.gateway.gateway import Gateway
+from partway.gateway.settings.settings import Settings
+from partway.gateway.storage.data_directory import DataDirectory, DataDirectoryError
+from partway.gateway.storage.disk_recovery import ASKING, DiskStep
+from partway.gateway.storage.files import user_data_folder
+from partway.gateway.timing.clock import LoopClock
+from partway.log_lines import LogLine
+
+log = logging.getLogger("partway.aiohttp")
+
+
+class AlreadySetUp(RuntimeError):
+    """The application has a gateway already."""
+
+
+class ApplicationFrozen(RuntimeError):
+    """The application takes no routes any more."""
+
+
+class ApplicationGateway:
+    """The gateway of one application.
+
+    Args:
+        app: the application.
+        settings: the gateway's.
+        prefix: of the gateway's paths.
+
+    Raises:
+        PrefixError: the prefix is no place for a gateway.
+    """
+
+    def __init__(self, app: web.Application, settings: ApplicationSettings, prefix: str) -> None:
+        self._settings = settings
+        self._mount = Mount(app, prefix, self._answer)
+        self._front: ApplicationFront
+        self._running: Gateway | None = None
+        app.cleanup_ctx.append(self._life)
+        app.on_shutdown.append(self._drain)
+
+    async def _answer(self, request: web.Request) -> web.StreamResponse:
+        return await self._front.answer(request)
+
+    @asynccontextmanager
+    async def _life(self, app: web.Application) -> AsyncIterator[None]:
+        # The user's own folder for a port is of the gateway that listens there.
+        settings = replace(self._settings.gateway, port=0)
+        warnings: list[LogLine] = []
+        async with AsyncExitStack() as up:
+            data = up.enter_context(_owned(settings, warnings) or nullcontext())
+            store = await up.enter_async_context(opened_store(data, settings))
+            kept_out = _kept_out(self._settings.config)
+            gateway = Gateway(settings, data=data, store=store, kept_out=kept_out)
+            self._front = ApplicationFront(gateway, self._mount)
+            await gateway.start_behind(self._front)
+            self._running = gateway
+            for warning in warnings:
+                log.warning(warning)
+            if data is not None:
+                await self._open_admin_socket(gateway, data, up)
+            up.push_async_callback(self._drain, app)
+            gateway.disk_recovery.start()
+            yield
+
+    async def _open_admin_socket(
+        self, gateway: Gateway, data: DataDirectory, up: AsyncExitStack
+    ) -> None:
+        admin = AdminSocket(
+            *(data.socket, gateway.endpoints, gateway.deployments, data.logs),
+            *(gateway.store.backup if uses_store(gateway.settings) else None, LoopClock()),
+        )
+        up.push_async_callback(admin.aclose)
+        opening = partial(open_admin_socket, data, admin)
+        await gateway.disk_recovery.attempt(DiskStep(ASKING, opening))
+
+    async def _drain(self, app: web.Application) -> None:
+        """Drain, once: before aiohttp closes, or where the application does not start."""
+        gateway, self._running = self._running, None
+        if gateway is not None:
+            await gateway.drain()
+
+
+#: The gateway of an application.
+_GATEWAY: Final = web.AppKey("partway gateway", ApplicationGateway)
+
+
+def setup(app: web.Application, settings: ApplicationSettings, prefix: str = "/models") -> None:
+    """Put a gateway into an application, which starts and stops it.
+
+    Args:
+        app: to which no gateway was added, and which is neither started nor part of another one;
+            it may become a sub-application afterwards.
+        settings: of the gateway, by :func:`load_settings`.
+        prefix: of the gateway's paths, such as ``/models``; empty for all that the application has
+            no other route for.
+
+    Raises:
+        TypeError: an argument is something else.
+        ApplicationFrozen: the application has been started, or added to another one.
+        AlreadySetUp: the application has a gateway.
+        PrefixError: the prefix is no place for a gateway.
+    """
+    _check_kinds(app, settings)
+    if app.frozen or app.pre_frozen:
+        raise ApplicationFrozen(
+            f"{app!r} has been started, or added to another application; setup() must come before"
+        )
+    if _GATEWAY in app:
+        raise AlreadySetUp(
+            f"{app!r} has a gateway already; it must have one at most, and a sub-application may "
+            "have another"
+        )
+    app[_GATEWAY] = ApplicationGateway(app, settings, prefix)
+
+
+def _check_kinds(app: object, settings: object) -> None:
+    """Refuse what a type checker would.
+
+    Raises:
+        TypeError: an argument is something else.
+    """
+    if not isinstance(app, web.Application):
+        raise TypeError(f"app: {type(app).__name__} was given; it must be an Application")
+    if not isinstance(settings, ApplicationSettings):
+        kind = type(settings).__name__
+        raise TypeError(f"settings: {kind} was given; load_settings() must have made them")
+
+
+def _owned(settings: Settings, warnings: list[LogLine]) -> DataDirectory | None:
+    """The data directory, which no other gateway has.
+
+    Raises:
+        DataDirectoryError: it cannot be had; the message says why.
+    """
+    try:
+        return data_directory(settings, warnings)
+    except DataDirectoryError as error:
+        raise DataDirectoryError(f"data_dir: {error}") from None
+
+
+def _kept_out(config: Path | None) -> Iterator[Path]:
+    """The settings' file, and what this user's gateways keep: no caller of the API may name it."""
+    for path in (config, user_data_folder(os.environ)):
+        if path is not None:
+            yield path.absolute()
