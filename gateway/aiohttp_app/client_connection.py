@@ -8,10 +8,10 @@ from types import TracebackType
 from typing import Self
 
 from aiohttp import web
-from partway.protocol.taking import TakingWatch
 
 from partway.gateway.http.http1.duplex import Http1Duplex
 from partway.gateway.limits import RESPONSE_TAKEN_TIMEOUT
+from partway.protocol.connections.slow_clients import StalledWrites
 
 
 class ClientConnection(asyncio.Protocol):
@@ -38,7 +38,7 @@ class ClientConnection(asyncio.Protocol):
         self._is_broken = False
         self.duplex: Http1Duplex | None = None
         self.on_lost: Callable[[], None] = lambda: None
-        self._not_taken: TakingWatch | None = None
+        self._not_taken: StalledWrites | None = None
 
     def __enter__(self) -> Self:
         if self.transport is not None:
@@ -94,7 +94,7 @@ class ClientConnection(asyncio.Protocol):
             self.duplex.writing_paused()
         elif self.transport is not None:
             call_later = asyncio.get_running_loop().call_later
-            self._not_taken = TakingWatch(self.transport, call_later, RESPONSE_TAKEN_TIMEOUT)
+            self._not_taken = StalledWrites(self.transport, call_later, RESPONSE_TAKEN_TIMEOUT)
 
     def resume_writing(self) -> None:
         self._take_watch_off()

@@ -10,7 +10,6 @@ from typing import Final, cast
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
-from partway.protocol.connection import FrameConnection, HttpProtocol, watch_by_tcp
 
 from partway.gateway.aiohttp_app.client_connection import ClientConnection
 from partway.gateway.aiohttp_app.mount import MountedTarget
@@ -18,6 +17,8 @@ from partway.gateway.http.duplex import Duplex
 from partway.gateway.http.exchange import NO_HEADERS, UpgradableExchange
 from partway.gateway.http.http1.duplex import Http1Duplex
 from partway.gateway.limits import CLIENT_PINGS_UNANSWERED, HTTP2_PING_INTERVAL
+from partway.protocol.connections.tcp import watch_by_tcp
+from partway.protocol.connections.websocket import FrameConnection, HttpProtocol
 from partway.protocol.errors import ClientLeft, InputValidationError
 from partway.protocol.http1.request import BodyBroken
 from partway.protocol.signatures.signed_request import SignableRequest

@@ -13,22 +13,20 @@ from typing import Final
 
 from aiohttp import web
 
-from partway.gateway.admin.operations import AdminSocket
-from partway.gateway.aiohttp_app.application_front import ApplicationFront
-from partway.gateway.aiohttp_app.application_settings import ApplicationSettings
-from partway.gateway.aiohttp_app.mount import Mount
-from partway.gateway.cli.serve_data import (
+from partway.gateway.admin.kept_data import (
+    admin_socket,
     data_directory,
     open_admin_socket,
     opened_store,
-    uses_store,
 )
+from partway.gateway.aiohttp_app.application_front import ApplicationFront
+from partway.gateway.aiohttp_app.application_settings import ApplicationSettings
+from partway.gateway.aiohttp_app.mount import Mount
 from partway.gateway.gateway import Gateway
 from partway.gateway.settings.settings import Settings
 from partway.gateway.storage.data_directory import DataDirectory, DataDirectoryError
 from partway.gateway.storage.disk_recovery import ASKING, DiskStep
 from partway.gateway.storage.files import user_data_folder
-from partway.gateway.timing.clock import LoopClock
 from partway.log_lines import LogLine
 
 log = logging.getLogger("partway.aiohttp")
@@ -89,10 +87,7 @@ class ApplicationGateway:
     async def _open_admin_socket(
         self, gateway: Gateway, data: DataDirectory, up: AsyncExitStack
     ) -> None:
-        admin = AdminSocket(
-            *(data.socket, gateway.endpoints, gateway.deployments, data.logs),
-            *(gateway.store.backup if uses_store(gateway.settings) else None, LoopClock()),
-        )
+        admin = admin_socket(data, gateway)
         up.push_async_callback(admin.aclose)
         opening = partial(open_admin_socket, data, admin)
         await gateway.disk_recovery.attempt(DiskStep(ASKING, opening))

@@ -18,7 +18,15 @@ from typing import TYPE_CHECKING, Final
 
 from partway.documentation import page
 from partway.gateway.access.authentication import AuthenticatorError
-from partway.gateway.admin.admin_socket import AdminSocket
+from partway.gateway.admin.kept_data import (
+    admin_socket,
+    announce,
+    data_directory,
+    open_admin_socket,
+    opened_store,
+    tell_missing_folders,
+    uses_store,
+)
 from partway.gateway.cli import COMMANDS
 from partway.gateway.cli.process import (
     descriptors_of,
@@ -27,14 +35,6 @@ from partway.gateway.cli.process import (
     stop_on_signals,
 )
 from partway.gateway.cli.serve_arguments import EXAMPLES, add_arguments
-from partway.gateway.cli.serve_data import (
-    announce,
-    data_directory,
-    open_admin_socket,
-    opened_store,
-    tell_missing_folders,
-    uses_store,
-)
 from partway.gateway.configuration.messages import SettingsError
 from partway.gateway.fleet.health.ping import tell_which_answer
 from partway.gateway.gateway import Gateway
@@ -64,7 +64,6 @@ from partway.log_lines import LogLine, say_failure, say_listening, start_logging
 log = logging.getLogger("partway.serve")
 
 if TYPE_CHECKING:
-    from partway.gateway.admin.operations import AdminOperations
     from partway.gateway.cli.serve_faults import Intermediaries
     from partway.gateway.cli.serve_tls import Tls
 
@@ -232,8 +231,7 @@ async def _serve(
     async with AsyncExitStack() as up:
         admin = None
         if data is not None:
-            operations = partial(_admin_operations, gateway, data.logs)
-            admin = AdminSocket(data.socket, operations, LoopClock())
+            admin = admin_socket(data, gateway)
             up.push_async_callback(admin.aclose)
         up.push_async_callback(gateway.drain)
         up.push_async_callback(reloading.stop)
@@ -279,13 +277,6 @@ async def _serve(
             each.cancel()
         await asyncio.wait(telling)
     return 0
-
-
-def _admin_operations(gateway: Gateway, logs: Path) -> AdminOperations:
-    from partway.gateway.admin.operations import AdminOperations  # for the first who asks
-
-    backup = gateway.store.backup if uses_store(gateway.settings) else None
-    return AdminOperations(gateway.endpoints, gateway.answer_deployments, logs, backup, LoopClock())
 
 
 def _urls(listening: Listening) -> list[str]:

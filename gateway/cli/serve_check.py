@@ -9,8 +9,8 @@ from functools import partial
 from pathlib import Path
 
 from partway.gateway.access.principals import Principals, PrincipalsError
+from partway.gateway.admin.kept_data import missing_folders
 from partway.gateway.apis.manifests import NAMES
-from partway.gateway.cli.serve_data import missing_folders
 from partway.gateway.configuration.messages import SettingsError
 from partway.gateway.fleet.endpoint import (
     Attached,

@@ -1,4 +1,4 @@
-"""The data directory of ``partway serve``, and the folders that its callers may name."""
+"""The data directory of a gateway: its store, its admin socket, and the folders of callers."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
 
 from partway.gateway.admin.admin_socket import AdminSocket
 from partway.gateway.apis.control import manifest as control
@@ -27,6 +28,13 @@ from partway.gateway.storage.store.store import Store, StoreError
 from partway.gateway.timing.clock import Clock, LoopClock
 from partway.gateway.timing.deadlines import time_limit
 from partway.log_lines import LogLine
+
+if TYPE_CHECKING:
+    from partway.gateway.admin.operations import (
+        AdministeredFleet,
+        AdminOperations,
+        AnswerOfDeployments,
+    )
 
 log = logging.getLogger("partway.serve")
 
@@ -114,6 +122,41 @@ async def _tell_what_stays(path: Path) -> None:
                 endpoints=" ".join(names),
             )
         )
+
+
+class AdministeredGateway(Protocol):
+    """A gateway as the admin socket has it."""
+
+    @property
+    def endpoints(self) -> AdministeredFleet:
+        """All endpoints, for the gateway's user."""
+
+    @property
+    def answer_deployments(self) -> AnswerOfDeployments | None:
+        """Answers requests for deployments; None where no API takes any."""
+
+    @property
+    def store(self) -> Store:
+        """The store, of which backups are made."""
+
+    @property
+    def settings(self) -> Settings:
+        """All settings."""
+
+
+def admin_socket(data: DataDirectory, gateway: AdministeredGateway) -> AdminSocket:
+    """Make the admin socket of a gateway, in its data directory."""
+    clock = LoopClock()
+
+    def operations() -> AdminOperations:
+        from partway.gateway.admin.operations import AdminOperations  # for the first who asks
+
+        backup = gateway.store.backup if uses_store(gateway.settings) else None
+        return AdminOperations(
+            gateway.endpoints, gateway.answer_deployments, data.logs, backup, clock
+        )
+
+    return AdminSocket(data.socket, operations, clock)
 
 
 async def open_admin_socket(data: DataDirectory, admin: AdminSocket) -> None:

@@ -1,4 +1,4 @@
-"""partway.gateway.cli.serve_data: the store, and what stays in it."""
+"""partway.gateway.admin.kept_data: the store, and what stays in it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from partway.gateway.cli.serve_data import opened_store
+from partway.gateway.admin.kept_data import opened_store
 from partway.gateway.settings.settings import Settings
 from partway.gateway.storage.data_directory import DataDirectory
 from partway.gateway.storage.store.sqlite import SqliteStore
