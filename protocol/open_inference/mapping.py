@@ -29,12 +29,8 @@ from partway.protocol.open_inference.tensors import (
 )
 from partway.protocol.prediction.bodies import PredictionFault, PredictRequest
 from partway.protocol.prediction.columns import check_names_fit
-from partway.protocol.prediction.model_signature import (
-    DATATYPES,
-    Signature,
-    SignatureFault,
-    TensorSpec,
-)
+from partway.protocol.prediction.model_signature import DATATYPES, Signature, TensorSpec
+from partway.protocol.prediction.signature_checks import SignatureFault
 from partway.protocol.prediction.work_cost import checkpoint
 
 #: The name of an output that has none, unless the request names it: KServe's own.

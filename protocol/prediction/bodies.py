@@ -24,14 +24,12 @@ from partway.protocol.json.splicing import elements_of, kind_of, members_of, row
 from partway.protocol.json.strict import NotJson, loads, parsed, string_of
 from partway.protocol.limits import KIB, MAX_JSON_DEPTH
 from partway.protocol.prediction.columns import as_instances
-from partway.protocol.prediction.model_signature import (
-    Signature,
+from partway.protocol.prediction.model_signature import Signature, TensorSpec, is_bytes
+from partway.protocol.prediction.signature_checks import (
     SignatureFault,
-    TensorSpec,
     as_b64,
     check_columns,
     check_tensors,
-    is_bytes,
 )
 
 if TYPE_CHECKING:

@@ -1,18 +1,9 @@
-"""Signatures: which tensors a model takes and gives, and whether values are such tensors.
-
-An instance of a model with one input is its tensor, or an object with that one member; of a model
-with several it is an object with a member for each, by their aliases. Predictions likewise. So is
-TF Serving's row format, whose words for what is wrong are pointed too: a tensor has a shape, and
-what is ragged has none.
-"""
+"""The signature of a model: the tensors that it takes and gives."""
 
 from __future__ import annotations
 
-import base64
-import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any, Final
 
 #: The name of a signature where nobody has named one (TF Serving's).
@@ -21,14 +12,13 @@ SERVING_DEFAULT: Final = "serving_default"
 #: The end of the alias of a tensor whose strings are bytes, and go out as ``{"b64": …}``.
 BYTES: Final = "_bytes"
 
-#: Characters of a shape that a message repeats.
-_MAX_SHOWN: Final = 100
-
-_WHOLE: Final = {
+#: The least and the largest value of each type of whole numbers.
+WHOLE_RANGES: Final = {
     **{f"int{bits}": (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) for bits in (8, 16, 32, 64)},
     **{f"uint{bits}": (0, 2**bits - 1) for bits in (8, 16, 32, 64)},
 }
-_FLOATS: Final = {
+#: The largest value of each type of floats, either way.
+LARGEST_FLOATS: Final = {
     "float16": 65504.0,
     "float32": 3.4028234663852886e38,
     "float64": 1.7976931348623157e308,
@@ -37,7 +27,7 @@ _FLOATS: Final = {
 #: Types of a tensor's elements: how TF Serving names each.
 TYPES: Final[Mapping[str, str]] = {
     "bool": "DT_BOOL",
-    **{name: f"DT_{name.upper()}" for name in _WHOLE},
+    **{name: f"DT_{name.upper()}" for name in WHOLE_RANGES},
     "float16": "DT_HALF",
     "float32": "DT_FLOAT",
     "float64": "DT_DOUBLE",
@@ -49,10 +39,6 @@ TYPES: Final[Mapping[str, str]] = {
 DATATYPES: Final[Mapping[str, str]] = {
     name: "BYTES" if name == "string" else name.upper().replace("FLOAT", "FP") for name in TYPES
 }
-
-
-class SignatureFault(ValueError):
-    """A value is no tensor of a signature; the text says where, what was found, what must be."""
 
 
 @dataclass(frozen=True)
@@ -88,61 +74,9 @@ class Signature:
     name: str = SERVING_DEFAULT
 
 
-def check_tensors(specs: Mapping[str, TensorSpec], rows: Sequence[Any], what: str) -> None:
-    """Hold instances, or predictions, to what is declared of their tensors.
-
-    It takes time that grows with the values alone.
-
-    Args:
-        specs: by alias; one at least.
-        rows: the values, as JSON is read; numbers are int or float.
-        what: ``instances`` or ``predictions``.
-
-    Raises:
-        SignatureFault: one is not what it must be.
-    """
-    if len(specs) == 1:
-        ((alias, spec),) = specs.items()
-        bare = [row[alias] if type(row) is dict and row.keys() == {alias} else row for row in rows]
-        _check_column(spec, bare, what, "")
-        return
-    for number, row in enumerate(rows):
-        if type(row) is not dict or row.keys() != specs.keys():
-            raise SignatureFault(_members_fault(specs, row, f"{what}[{number}]"))
-    for alias, spec in specs.items():
-        _check_column(spec, [row[alias] for row in rows], what, f".{alias}")
-
-
-def check_columns(
-    specs: Mapping[str, TensorSpec], columns: Mapping[str, Sequence[Any]], what: str
-) -> None:
-    """Hold instances that come by columns to what is declared of their tensors.
-
-    Args:
-        specs: by alias; one at least.
-        columns: the values, by name; each has one for each instance, and there is one at least.
-        what: ``instances``.
-
-    Raises:
-        SignatureFault: as :func:`check_tensors` does of the rows.
-    """
-    if columns.keys() != specs.keys():  # which is wrong with the first row, as with any other
-        check_tensors(specs, [{name: column[0] for name, column in columns.items()}], what)
-        return
-    for alias, spec in specs.items():
-        _check_column(spec, columns[alias], what, f".{alias}" if len(specs) > 1 else "")
-
-
 def is_bytes(alias: str, spec: TensorSpec) -> bool:
     """Whether a tensor's strings are bytes, which go out as ``{"b64": …}``."""
     return spec.type == "string" and alias.endswith(BYTES)
-
-
-def as_b64(value: Any) -> Any:
-    """A tensor of strings with each as ``{"b64": …}``: what its bytes are in UTF-8."""
-    if isinstance(value, str):
-        return {"b64": base64.b64encode(value.encode("utf-8", "surrogatepass")).decode()}
-    return [as_b64(each) for each in value] if isinstance(value, list) else value
 
 
 def metadata(model: str, version: str, signature: Signature) -> dict[str, Any]:
@@ -170,111 +104,3 @@ def metadata(model: str, version: str, signature: Signature) -> dict[str, Any]:
         "model_spec": {"name": model, "signature_name": "", "version": version},
         "metadata": {"signature_def": {"signature_def": {signature.name: definition}}},
     }
-
-
-# --- One tensor of all rows ----------------------------------------------------------------------
-
-
-def _check_column(spec: TensorSpec, values: Sequence[Any], what: str, member: str) -> None:
-    if _are_tensors(spec, values):  # all at once, as nearly always
-        return
-    for number, value in enumerate(values):
-        if not _are_tensors(spec, (value,)):
-            raise SignatureFault(f"{what}[{number}]{member}: {_fault(spec, value)}")
-
-
-def _are_tensors(spec: TensorSpec, values: Sequence[Any]) -> bool:
-    level: Sequence[Any] = values
-    for size in spec.shape:
-        if not set(map(type, level)) <= {list}:
-            return False
-        lengths = set(map(len, level))
-        if len(lengths) > 1 or (size >= 0 and lengths - {size}):
-            return False
-        level = list(chain.from_iterable(level))
-    return _are_elements(spec.type, level)
-
-
-def _are_elements(kind: str, values: Sequence[Any]) -> bool:
-    found = set(map(type, values))
-    if kind == "string":
-        texts = found <= {str, dict}
-        return texts and all(type(each) is str or each.keys() == {"b64"} for each in values)
-    if kind == "bool":
-        return found <= {bool}
-    if bounds := _WHOLE.get(kind):
-        return found <= {int} and (not values or _within(values, *bounds))
-    most = _FLOATS[kind]
-    return found <= {int, float} and (not values or _within(values, -most, most))
-
-
-def _within(values: Iterable[Any], least: float, most: float) -> bool:
-    return bool(least <= min(values) and max(values) <= most)
-
-
-# --- What is wrong with one ----------------------------------------------------------------------
-
-
-def _fault(spec: TensorSpec, value: Any) -> str:
-    shape: list[int] = []
-    level = [value]
-    while level and any(type(each) is list for each in level):
-        lengths = sorted({len(each) if type(each) is list else -1 for each in level})
-        if len(lengths) > 1:
-            return f"it is ragged, {_ragged(shape, lengths)}; it must be {spec}"
-        shape.append(lengths[0])
-        level = list(chain.from_iterable(level))
-    fits = len(shape) == len(spec.shape) and all(
-        must in (-1, is_) for is_, must in zip(shape, spec.shape, strict=True)
-    )
-    if not fits:
-        found = f"its shape is {_cut(str(shape))}" if shape else "it is a single value"
-        return f"{found}; it must be {spec}"
-    wrong = next(each for each in level if not _are_elements(spec.type, (each,)))
-    return f"it has {_named(wrong)}; it must be {_element(spec.type)}"
-
-
-def _ragged(shape: list[int], lengths: list[int]) -> str:
-    within = f" within {_cut(str(shape))}" if shape else ""
-    if lengths[0] < 0:
-        return f"lists and single values beside one another{within}"
-    return f"lists of {lengths[0]} and of {lengths[-1]} values beside one another{within}"
-
-
-def _element(kind: str) -> str:
-    if bounds := _WHOLE.get(kind):
-        return f"{kind}, a whole number from {bounds[0]} to {bounds[1]}"
-    if kind in _FLOATS:
-        return f"{kind}, a number of at most {_FLOATS[kind]:.8g} either way"
-    return {"bool": "bool, true or false", "string": 'string, "…" or {"b64": "…"}'}[kind]
-
-
-def _named(value: Any) -> str:
-    match value:
-        case bool():
-            return "true" if value else "false"
-        case float() if math.isinf(value):
-            return "a number that is larger than any type has"
-        case int() | float():
-            return f"the number {_cut(repr(value))}"
-        case str():
-            return "a string"
-        case None:
-            return "null"
-        case dict():
-            return "an object"
-    return "an array"
-
-
-def _members_fault(specs: Mapping[str, TensorSpec], row: Any, where: str) -> str:
-    must = f"it must be an object of {', '.join(specs)}"
-    if type(row) is not dict:
-        return f"{where}: it is {_named(row)}; {must}"
-    if lacking := [alias for alias in specs if alias not in row]:
-        return f"{where}: {lacking[0]} is missing; {must}"
-    unknown = next(alias for alias in row if alias not in specs)
-    return f"{where}: {_cut(repr(unknown))} is no tensor of the signature's; {must}"
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}…"

@@ -12,10 +12,10 @@ import pytest
 from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
-from tests.gateway.requests.containers import OK, ScriptedContainer
 
 from tests.gateway.aiohttp_app.served import PREFIX
 from tests.gateway.apis.aws_client import KEY, PRINCIPALS, REGION
+from tests.gateway.containers.containers import OK, ScriptedContainer
 from tests.wire.peers import ENDPOINT, RAW, STREAM_PATH, soon, upgrade_request
 
 pytestmark = pytest.mark.usefixtures("anyio_backend", "no_leaks")

@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 from aiohttp import web
-from tests.gateway.requests.containers import ScriptedContainer
 
 from partway.protocol.limits import MIB
 from tests.gateway.aiohttp_app.served import PREFIX
+from tests.gateway.containers.containers import ScriptedContainer
 from tests.wire.peers import ENDPOINT, eventually
 
 pytestmark = pytest.mark.usefixtures("anyio_backend", "no_leaks")

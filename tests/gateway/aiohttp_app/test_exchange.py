@@ -6,12 +6,12 @@ import asyncio
 
 import pytest
 from aiohttp import web
-from tests.gateway.requests.containers import OK, ScriptedContainer
 
 from partway.gateway.apis.common.requests_service import RequestsService
 from partway.protocol.limits import MIB
 from tests.frame_factory import TEXT, close, frame
 from tests.gateway.aiohttp_app.served import PREFIX
+from tests.gateway.containers.containers import OK, ScriptedContainer
 from tests.wire.chunked_peers import RawChunkedClient, chunk, chunked_head
 from tests.wire.event_dialect import Http1EventClient
 from tests.wire.event_messages import part_event

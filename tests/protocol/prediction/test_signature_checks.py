@@ -1,4 +1,4 @@
-"""partway.protocol.prediction.model_signature: tensors as they must be, beside a model by numpy."""
+"""partway.protocol.prediction.signature_checks: tensors beside a model by numpy."""
 
 from __future__ import annotations
 
@@ -12,13 +12,11 @@ from hypothesis import strategies as st
 from partway.protocol.prediction.model_signature import (
     TYPES,
     Signature,
-    SignatureFault,
     TensorSpec,
-    as_b64,
-    check_tensors,
     is_bytes,
     metadata,
 )
+from partway.protocol.prediction.signature_checks import SignatureFault, as_b64, check_tensors
 
 
 def fault(specs, rows, what="instances"):
