@@ -29,102 +29,102 @@ help:  ## list the targets of this file
 demo: $(VENV)/installed  ## start a gateway and an echo container, hold one conversation, stop
 	$(BIN)/python docs/examples/first_stream.py
 
-test: $(VENV)/installed-test  ## the whole suite, on two cores, each test on one event loop; LOOPS=other, LOOPS=both
+test: $(VENV)/installed-test  ## run the whole suite on two cores, each test on one event loop; LOOPS=other, LOOPS=both
 	$(BIN)/python -m pytest -n 3 --dist worksteal --loops=$(LOOPS) $(PYTEST_ARGS)
 
-explore: $(VENV)/installed-test  ## the tests of properties, on examples that no run has had before
+explore: $(VENV)/installed-test  ## run the property tests on new examples
 	$(BIN)/python -m pytest -n 3 -m hypothesis --hypothesis-profile=explore $(PYTEST_ARGS)
 
-test-text: .venv-text/installed  ## the language model, on the CPU; TORCH says which torch
+test-text: .venv-text/installed  ## test the language model on the CPU; TORCH names the torch to install
 	$(TEXT_BIN)/python -m pytest $(PYTEST_ARGS) $(TEXT_CHECKS)
 
-lint: $(VENV)/installed-lint  ## ruff and mypy
+lint: $(VENV)/installed-lint  ## run ruff and mypy
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 
-format: $(VENV)/installed-lint  ## mend what ruff can mend
+format: $(VENV)/installed-lint  ## fix the faults that ruff can fix
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-mutants: $(VENV)/installed-test  ## good containers pass; broken ones, and broken platforms, fail where they should
+mutants: $(VENV)/installed-test  ## check that partway conform passes good containers and fails broken ones, and broken platforms
 	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/gateway/workbench/conformance/good_check.py
 	$(BIN)/python -m pytest -n 6 $(PYTEST_ARGS) tests/gateway/workbench/conformance/mutants_check.py \
 		tests/gateway/workbench/conformance/platform/broken_platforms_check.py
 
 mutants-whole: export MUTANTS = whole
-mutants-whole: mutants  ## the same, and each broken container is tried on every check
+mutants-whole: mutants  ## do the same, with every check on each broken container
 
-mutated: $(VENV)/installed-test  ## 4,000 requests of scripts and of AWS's clients, changed at random: each is answered
+mutated: $(VENV)/installed-test  ## send 4,000 randomly altered requests: each must be answered
 	$(BIN)/python -m pytest -n 2 --loops=one $(PYTEST_ARGS) tests/gateway/apis/control/mutated_check.py tests/wire/mutated_aws_requests_check.py
 
-differential: $(VENV)/installed-test  ## the same bytes to our server, llhttp, nginx and HAProxy: each difference has a reason
+differential: $(VENV)/installed-test  ## send the same bytes to our server, llhttp, nginx and HAProxy: each difference needs a recorded reason
 	@for proxy in nginx haproxy; do PATH=/usr/sbin:$$PATH command -v $$proxy >/dev/null || { \
 		echo "make differential needs $$proxy: apt-get install $$proxy" >&2; exit 1; }; done
 	$(BIN)/python -m pytest --loops=one $(PYTEST_ARGS) tests/interop/differential_check.py
 
-good-servers: $(VENV)/installed-test  ## containers in Go and Java pass; needs Go with gorilla, a JDK and Tomcat
+good-servers: $(VENV)/installed-test  ## check containers in Go and Java; needs Go with gorilla, a JDK and Tomcat
 	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/gateway/workbench/conformance/good_servers_check.py
 
-readme: $(VENV)/installed-test  ## the README's blocks as they stand, in an empty environment; ports 8090, 8091, 8443
+readme: $(VENV)/installed-test  ## run the README's blocks in an empty environment; uses ports 8090, 8091, 8443
 	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/readme_check.py
 
-tutorial: $(VENV)/installed-test  ## the conformant container's tutorial: each step as it is printed
+tutorial: $(VENV)/installed-test  ## run each step of the conformant container's tutorial
 	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/tutorial_check.py
 
-formats: $(VENV)/installed-test $(VENV)/installed-formats  ## the models that ship answer as scikit-learn does, and its own models are served
+formats: $(VENV)/installed-test $(VENV)/installed-formats  ## compare the models that ship with scikit-learn, and serve its own models
 	$(BIN)/python -m pytest --loops=one $(PYTEST_ARGS) tests/container/models/sklearn_check.py tests/container/hosting/sklearn_check.py
 
-bench: $(VENV)/installed-bench  ## the gateway beside HAProxy, where there is one
+bench: $(VENV)/installed-bench  ## compare the gateway with HAProxy, if installed
 	$(BIN)/python -m benchmarks.relay $(BENCH_ARGS)
 
-bench-codecs: $(VENV)/installed-bench  ## the frame codecs that were weighed, behind one relay
+bench-codecs: $(VENV)/installed-bench  ## compare the frame codecs behind one relay
 	$(BIN)/python -m benchmarks.codecs $(BENCH_ARGS)
 
-bench-http2: $(VENV)/installed-bench  ## its HTTP/2 beside Envoy's and Hypercorn's
+bench-http2: $(VENV)/installed-bench  ## compare HTTP/2 with Envoy and Hypercorn
 	$(BIN)/python -m benchmarks.http2 $(BENCH_ARGS)
 
-bench-invoke: $(VENV)/installed-bench  ## its InvokeEndpoint beside HAProxy and nginx, where there are any
+bench-invoke: $(VENV)/installed-bench  ## compare InvokeEndpoint with HAProxy and nginx, if installed
 	$(BIN)/python -m benchmarks.invoke $(BENCH_ARGS)
 
-bench-predict: $(VENV)/installed-bench  ## predictions beside KServe's server and FastAPI; PEERS_PYTHON is an interpreter that has them
+bench-predict: $(VENV)/installed-bench  ## compare predictions with KServe's server and FastAPI; PEERS_PYTHON is an interpreter that has them
 	$(BIN)/python -m benchmarks.predict $(if $(PEERS_PYTHON),--peers $(abspath $(PEERS_PYTHON))) $(BENCH_ARGS)
 
-bench-response-stream: $(VENV)/installed-bench  ## when its response streams begin, beside HAProxy and nginx
+bench-response-stream: $(VENV)/installed-bench  ## compare the start of response streams with HAProxy and nginx
 	$(BIN)/python -m benchmarks.response_stream $(BENCH_ARGS)
 
-bench-idle: $(VENV)/installed-bench  ## what a fleet costs that nobody asks for anything
+bench-idle: $(VENV)/installed-bench  ## measure a gateway whose endpoints receive no requests
 	$(BIN)/python -m benchmarks.idle_fleet $(BENCH_ARGS)
 
-bench-changes: $(VENV)/installed-bench  ## instances and versions that come and go under load
+bench-changes: $(VENV)/installed-bench  ## measure instances and versions that change under load
 	$(BIN)/python -m benchmarks.fleet_changes $(BENCH_ARGS)
 
-bench-container: $(VENV)/installed-bench  ## the container runtime beside websockets' server
+bench-container: $(VENV)/installed-bench  ## compare the container runtime with websockets' server
 	$(BIN)/python -m benchmarks.container_load $(BENCH_ARGS)
 
-bench-formats:  ## formats of inference beside SageMaker's SDK and others; FORMATS_PYTHON is an interpreter that has them
+bench-formats:  ## compare inference formats with SageMaker's SDK and others; FORMATS_PYTHON is an interpreter that has them
 	@[ -x "$(FORMATS_PYTHON)" ] || { \
 		echo "make bench-formats needs an interpreter with Partway and its peers, a gigabyte:" >&2; \
 		echo "  python3 -m venv formats && formats/bin/pip install . sagemaker==2.257.7 sagemaker-inference pandas pyarrow scikit-learn" >&2; \
 		echo "  make bench-formats FORMATS_PYTHON=formats/bin/python" >&2; exit 1; }
 	$(FORMATS_PYTHON) -m benchmarks.formats $(BENCH_ARGS)
 
-bench-transform: $(VENV)/installed-bench  ## files of records beside aiohttp and SageMaker's SDK; SAGEMAKER_PYTHON has it
+bench-transform: $(VENV)/installed-bench  ## compare batch transform with aiohttp and SageMaker's SDK; SAGEMAKER_PYTHON has the SDK
 	SAGEMAKER_PYTHON=$(if $(SAGEMAKER_PYTHON),$(abspath $(SAGEMAKER_PYTHON))) $(BIN)/python -m benchmarks.transform $(BENCH_ARGS)
 
-bench-speech: $(VENV)/installed-bench  ## voice activity beside another detector; needs espeak-ng
+bench-speech: $(VENV)/installed-bench  ## compare voice activity with Silero's detector; needs espeak-ng
 	$(BIN)/python -m benchmarks.speech $(BENCH_ARGS)
 
-bench-text: .venv-text/installed  ## the language model beside its bare engine
+bench-text: .venv-text/installed  ## compare the language model with its bare engine
 	$(TEXT_BIN)/python -m benchmarks.gpu_text $(BENCH_ARGS)
 
-browser: $(VENV)/installed-test  ## the pages of the docs and of partway dev in a real Chromium
+browser: $(VENV)/installed-test  ## test the pages of the docs and of partway dev in a real Chromium
 	$(BIN)/python -m pytest tests/interop/browser_check.py tests/interop/dev_page_check.py
 
-interop: sdk-python $(VENV)/installed-test  ## AWS's SDK for Python; SDK_PYTHON is an interpreter that has it
+interop: sdk-python $(VENV)/installed-test  ## test with AWS's SDK for Python; SDK_PYTHON is an interpreter that has it
 	SDK_PYTHON=$(abspath $(SDK_PYTHON)) $(BIN)/python -m pytest tests/interop/aws_sdk_check.py
 
-answers: sdk-python $(VENV)/installed-test  ## no answer is lost at the end of input: each client, each container; needs Chromium
+answers: sdk-python $(VENV)/installed-test  ## test that each client loses no answer at the end of input; needs Chromium
 	SDK_PYTHON=$(abspath $(SDK_PYTHON)) $(BIN)/python -m pytest -s $(PYTEST_ARGS) tests/interop/answers_check.py
 
 sdk-python:
@@ -133,7 +133,7 @@ sdk-python:
 		echo "  python3.12 -m venv sdk && sdk/bin/pip install 'aws-sdk-sagemaker-runtime-http2[awscrt]'" >&2; \
 		echo "  make interop SDK_PYTHON=sdk/bin/python" >&2; exit 1; }
 
-interop-boto3: boto3-python $(VENV)/installed-test  ## boto3 and the AWS CLI; CLIENTS_PYTHON has them, and PATH may have version 2
+interop-boto3: boto3-python $(VENV)/installed-test  ## test with boto3 and the AWS CLI; CLIENTS_PYTHON has them, and PATH may have version 2
 	CLIENTS_PYTHON=$(abspath $(CLIENTS_PYTHON)) $(BIN)/python -m pytest $(PYTEST_ARGS) tests/interop/boto3_check.py
 
 boto3-python:
@@ -142,7 +142,7 @@ boto3-python:
 		echo "  python3 -m venv clients && clients/bin/pip install awscli==1.46.3 boto3==1.44.5" >&2; \
 		echo "  make interop-boto3 CLIENTS_PYTHON=clients/bin/python" >&2; exit 1; }
 
-interop-google: google-python $(VENV)/installed-test  ## Google's SDK for Vertex AI; GOOGLE_PYTHON is an interpreter that has it
+interop-google: google-python $(VENV)/installed-test  ## test with Google's SDK for Vertex AI; GOOGLE_PYTHON is an interpreter that has it
 	GOOGLE_PYTHON=$(abspath $(GOOGLE_PYTHON)) $(BIN)/python -m pytest $(PYTEST_ARGS) tests/interop/google_check.py
 
 google-python:
@@ -151,7 +151,7 @@ google-python:
 		echo "  python3 -m venv google && google/bin/pip install google-cloud-aiplatform==2.7.0" >&2; \
 		echo "  make interop-google GOOGLE_PYTHON=google/bin/python" >&2; exit 1; }
 
-interop-kserve: kserve-python $(VENV)/installed-test  ## Triton's client and KServe's; KSERVE_PYTHON is an interpreter that has both
+interop-kserve: kserve-python $(VENV)/installed-test  ## test with Triton's client and KServe's; KSERVE_PYTHON is an interpreter that has both
 	KSERVE_PYTHON=$(abspath $(KSERVE_PYTHON)) $(BIN)/python -m pytest $(PYTEST_ARGS) tests/interop/kserve_check.py
 
 kserve-python:
@@ -160,7 +160,7 @@ kserve-python:
 		echo "  python3 -m venv kserve && kserve/bin/pip install 'tritonclient[http]==2.73.0' kserve==0.21.0" >&2; \
 		echo "  make interop-kserve KSERVE_PYTHON=kserve/bin/python" >&2; exit 1; }
 
-interop-grpc: grpc-python $(VENV)/installed-test  ## grpcio and Triton's client; GRPC_PYTHON is an interpreter that has them
+interop-grpc: grpc-python $(VENV)/installed-test  ## test with grpcio and Triton's client; GRPC_PYTHON is an interpreter that has them
 	GRPC_PYTHON=$(abspath $(GRPC_PYTHON)) $(BIN)/python -m pytest $(PYTEST_ARGS) tests/interop/grpc_check.py
 
 grpc-python:
@@ -169,12 +169,12 @@ grpc-python:
 		echo "  python3 -m venv grpc && grpc/bin/pip install 'tritonclient[grpc]==2.73.0' grpcio-health-checking==1.81.1" >&2; \
 		echo "  make interop-grpc GRPC_PYTHON=grpc/bin/python" >&2; exit 1; }
 
-interop-kubectl: $(VENV)/installed-test  ## kubectl, which is in PATH, or KUBECTL names it
+interop-kubectl: $(VENV)/installed-test  ## test with kubectl, which is in PATH or named by KUBECTL
 	@command -v $${KUBECTL:-kubectl} >/dev/null || { \
 		echo "make interop-kubectl needs kubectl: apt-get install kubernetes-client" >&2; exit 1; }
 	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/interop/kubectl_check.py
 
-interop-sagemaker: sagemaker-python $(VENV)/installed-test  ## the SageMaker Python SDK, versions 2 and 3
+interop-sagemaker: sagemaker-python $(VENV)/installed-test  ## test with the SageMaker Python SDK, versions 2 and 3
 	SAGEMAKER_PYTHON=$(abspath $(SAGEMAKER_PYTHON)) SAGEMAKER_CORE_PYTHON=$(abspath $(SAGEMAKER_CORE_PYTHON)) \
 		$(BIN)/python -m pytest $(PYTEST_ARGS) tests/interop/sagemaker_sdk_check.py
 
@@ -185,11 +185,11 @@ sagemaker-python:
 		echo "  python3 -m venv sdk3 && sdk3/bin/pip install 'sagemaker-core==2.27.0'" >&2; \
 		echo "  make interop-sagemaker SAGEMAKER_PYTHON=sdk2/bin/python SAGEMAKER_CORE_PYTHON=sdk3/bin/python" >&2; exit 1; }
 
-interop-transform: boto3-python sagemaker-python $(VENV)/installed-test  ## transform jobs of boto3, the AWS CLI and the SageMaker SDK
+interop-transform: boto3-python sagemaker-python $(VENV)/installed-test  ## test transform jobs with boto3, the AWS CLI and the SageMaker SDK
 	CLIENTS_PYTHON=$(abspath $(CLIENTS_PYTHON)) SAGEMAKER_PYTHON=$(abspath $(SAGEMAKER_PYTHON)) \
 		$(BIN)/python -m pytest $(PYTEST_ARGS) tests/interop/transform_check.py
 
-interop-pipecat: pipecat-python $(VENV)/installed-test  ## pipecat at SageMaker's own host name; PIPECAT_PYTHON is an interpreter that has it
+interop-pipecat: pipecat-python $(VENV)/installed-test  ## test with pipecat at SageMaker's own host name; PIPECAT_PYTHON is an interpreter that has it
 	PIPECAT_PYTHON=$(abspath $(PIPECAT_PYTHON)) $(BIN)/python -m pytest $(PYTEST_ARGS) tests/interop/pipecat_check.py
 
 pipecat-python:
@@ -200,7 +200,7 @@ pipecat-python:
 		echo "  python3.12 -m venv pipecat && pipecat/bin/pip install 'pipecat-ai[sagemaker,deepgram]==1.14.*'" >&2; \
 		echo "  make interop-pipecat PIPECAT_PYTHON=pipecat/bin/python" >&2; exit 1; }
 
-silent-host: silent-host-tools $(VENV)/installed-test  ## a host that falls silent under a hundred streams; needs root
+silent-host: silent-host-tools $(VENV)/installed-test  ## test a host that falls silent under a hundred streams; needs root
 	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/gateway/silent_host_check.py
 
 silent-host-tools:
@@ -208,13 +208,13 @@ silent-host-tools:
 	@PATH=$$PATH:/usr/sbin; command -v ip >/dev/null || { \
 		echo "make silent-host needs ip: apt-get install iproute2" >&2; exit 1; }
 
-interop-js: $(VENV)/installed-test  ## AWS's SDK for JavaScript, and a container in it; needs node and npm
+interop-js: $(VENV)/installed-test  ## test with AWS's SDK for JavaScript and a container in JavaScript; needs node and npm
 	$(BIN)/python -m pytest tests/interop/js_check.py tests/gateway/workbench/conformance/good_js_check.py
 
-image: image-tools $(VENV)/installed-test  ## the images, built and run as the platform runs them; needs root
+image: image-tools $(VENV)/installed-test  ## build the images and run them as the platform does; needs root
 	$(BIN)/python -m pytest tests/interop/image_check.py
 
-engine: engine-tools sdk-python $(VENV)/installed-test  ## images, Compose file, the pages' builds, launches and AWS's SDK, on a real engine; needs root
+engine: engine-tools sdk-python $(VENV)/installed-test  ## test images, the Compose file, launches and AWS's SDK on a real engine; needs root
 	SDK_PYTHON=$(abspath $(SDK_PYTHON)) $(BIN)/python -m pytest $(PYTEST_ARGS) tests/interop/engine_check.py \
 		tests/gateway/fleet/launchers/engine_check.py
 
@@ -229,7 +229,7 @@ image-tools:
 	@for tool in buildah mmdebstrap unshare; do command -v $$tool >/dev/null || { \
 		echo "make image needs $$tool: apt-get install buildah mmdebstrap util-linux" >&2; exit 1; }; done
 
-wheel: $(VENV)/installed  ## dist/partway-*.whl
+wheel: $(VENV)/installed  ## build dist/partway-*.whl
 	$(BIN)/pip wheel --quiet --no-deps --wheel-dir dist .
 
 clean:  ## remove environments, builds and caches
