@@ -20,7 +20,7 @@ from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.gateway import Gateway
 from partway.gateway.limits import CONTAINER_CONNECT_TIMEOUT
 from tests.frame_factory import TEXT
-from tests.gateway.fleet.processes import eventually, soon, until_gone
+from tests.gateway.fleet.waiting import eventually, soon, until_gone
 from tests.wire.peers import ENDPOINT, RAW, STREAM_PATH, upgrade_request
 
 CONTAINER = str(Path(__file__).with_name("faulty_container.py"))

@@ -19,7 +19,7 @@ from partway.gateway.service import Service
 from partway.gateway.settings.settings import Settings
 from partway.gateway.settings_reload import Reloading
 from partway.gateway.timing.clock import LoopClock
-from tests.gateway.fleet.processes import eventually
+from tests.gateway.fleet.waiting import eventually
 from tests.wire.peers import soon
 
 ENDS = ("close_to_new", "drain", "stop", "aclose")

@@ -14,7 +14,7 @@ from partway.gateway.admin import admin_socket
 from partway.gateway.admin.admin_socket import AdminSocket
 from partway.protocol.errors import AccessDenied
 from tests.gateway.admin.admin_client import Asked, asked
-from tests.gateway.fleet.processes import eventually
+from tests.gateway.fleet.waiting import eventually
 
 __all__ = ["asked"]
 

@@ -15,7 +15,7 @@ from partway.gateway.admin.logs import LogsAsked, log_lines
 from partway.gateway.fleet.output.log_tail import LogTail
 from partway.gateway.limits import LOG_FOLLOW_INTERVAL, MAX_LOGS_TOGETHER
 from partway.protocol.errors import InputValidationError
-from tests.gateway.fleet.processes import eventually, soon
+from tests.gateway.fleet.waiting import eventually, soon
 from tests.gateway.streams.fakes import FakeClock
 
 # --- What is asked -------------------------------------------------------------------------------

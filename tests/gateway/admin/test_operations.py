@@ -19,8 +19,8 @@ from partway.gateway.storage.store.store import StoreError
 from partway.protocol.errors import ServiceUnavailable
 from partway.protocol.limits import STALL_TIMEOUT
 from tests.gateway.admin.admin_client import ID, Asked, asked
-from tests.gateway.fleet.processes import eventually, soon
 from tests.gateway.fleet.statuses import a_variant, an_endpoint, an_instance
+from tests.gateway.fleet.waiting import eventually, soon
 
 __all__ = ["asked"]
 

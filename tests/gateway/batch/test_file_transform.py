@@ -13,7 +13,7 @@ from partway.gateway.batch.results import FileState
 from partway.protocol.formats.faults import Malformed
 from partway.protocol.formats.recordio import framed
 from tests.gateway.batch.jobs import SaidModel, packed, tf_frame, transformed
-from tests.gateway.fleet.processes import soon
+from tests.gateway.fleet.waiting import soon
 
 pytestmark = pytest.mark.usefixtures("anyio_backend", "no_leaks")
 

@@ -11,7 +11,7 @@ from partway.gateway.batch.model import AskFailed, ModelGone
 from partway.gateway.batch.options import TransformOptions
 from partway.gateway.timing.clock import LoopClock
 from tests.gateway.containers.containers import HOST, OK, ScriptedContainer
-from tests.gateway.fleet.processes import soon
+from tests.gateway.fleet.waiting import soon
 
 pytestmark = pytest.mark.usefixtures("anyio_backend", "no_leaks")
 

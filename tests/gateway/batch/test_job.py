@@ -11,7 +11,7 @@ import pytest
 from partway.gateway.batch.model import AskFailed
 from partway.gateway.batch.results import FileState
 from tests.gateway.batch.jobs import SaidModel, transformed
-from tests.gateway.fleet.processes import soon
+from tests.gateway.fleet.waiting import soon
 
 pytestmark = pytest.mark.usefixtures("anyio_backend", "no_leaks")
 

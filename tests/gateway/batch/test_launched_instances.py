@@ -26,7 +26,7 @@ from partway.gateway.network.dialling import Address
 from partway.gateway.timing.clock import LoopClock
 from tests.gateway.containers.containers import HOST, OK, ScriptedContainer
 from tests.gateway.fleet.fakes import PROGRAM, FakeFleet, turns
-from tests.gateway.fleet.processes import eventually, soon
+from tests.gateway.fleet.waiting import eventually, soon
 from tests.gateway.streams.fakes import FakeClock
 
 pytestmark = pytest.mark.usefixtures("anyio_backend", "no_leaks")

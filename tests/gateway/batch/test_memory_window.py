@@ -9,7 +9,7 @@ import pytest
 from partway.gateway.batch.limits import WAITING_BYTES, WAITING_FACTOR
 from partway.gateway.batch.memory_window import Window
 from tests.gateway.fleet.fakes import turns
-from tests.gateway.fleet.processes import soon
+from tests.gateway.fleet.waiting import soon
 
 pytestmark = pytest.mark.usefixtures("anyio_backend", "no_leaks")
 

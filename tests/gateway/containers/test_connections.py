@@ -33,7 +33,7 @@ from tests.gateway.containers.containers import (
     pieces_of,
     whole,
 )
-from tests.gateway.fleet.processes import eventually, soon
+from tests.gateway.fleet.waiting import eventually, soon
 from tests.gateway.streams.fakes import FakeClock
 
 pytestmark = pytest.mark.usefixtures("anyio_backend", "no_leaks")

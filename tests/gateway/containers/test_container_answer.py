@@ -26,7 +26,7 @@ from partway.protocol.limits import (
     WRITE_HIGH_WATER,
 )
 from tests.gateway.containers.containers import OK, ScriptedContainer, asked, pieces_of, whole
-from tests.gateway.fleet.processes import eventually, soon
+from tests.gateway.fleet.waiting import eventually, soon
 from tests.gateway.streams.fakes import FakeClock
 
 pytestmark = pytest.mark.usefixtures("anyio_backend", "no_leaks")

@@ -22,7 +22,7 @@ from partway.gateway.http.exchange import Exchange
 from partway.gateway.network.dialling import Address
 from tests.gateway.conftest import container, gateway_for
 from tests.gateway.containers.containers import HOST, OK, PATIENCE, ScriptedContainer
-from tests.gateway.fleet.processes import eventually, soon
+from tests.gateway.fleet.waiting import eventually, soon
 from tests.wire.peers import ENDPOINT
 
 __all__ = ["container", "gateway_for"]

@@ -9,7 +9,7 @@ import pytest
 from partway.gateway.containers.limits import REQUEST_END_TIMEOUT
 from partway.gateway.containers.under_way import RequestsUnderWay
 from partway.protocol.errors import ServiceUnavailable
-from tests.gateway.fleet.processes import eventually, soon
+from tests.gateway.fleet.waiting import eventually, soon
 from tests.gateway.streams.fakes import FakeClock
 
 pytestmark = pytest.mark.usefixtures("anyio_backend", "no_leaks")

@@ -9,7 +9,7 @@ import pytest
 from partway.gateway.fleet import gpus
 from partway.gateway.fleet.gpus import GpuShares, gpus_of_this_machine
 from partway.gateway.fleet.launchers.launcher import LaunchError
-from tests.gateway.fleet.processes import soon
+from tests.gateway.fleet.waiting import soon
 
 TWO = """\
 GPU 0: NVIDIA H200 (UUID: GPU-3a1f0000-aaaa-bbbb-cccc-000000000000)

@@ -21,7 +21,7 @@ from partway.gateway.gateway import Gateway
 from partway.gateway.settings.settings import Settings
 from partway.gateway.timing.clock import LoopClock
 from tests.gateway.fleet.launchers.fake_engine import FakeEngine
-from tests.gateway.fleet.processes import eventually, soon
+from tests.gateway.fleet.waiting import eventually, soon
 from tests.gateway.streams.fakes import FakeClock
 
 pytestmark = pytest.mark.usefixtures("docker_host")

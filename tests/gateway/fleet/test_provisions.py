@@ -10,7 +10,7 @@ from partway.gateway.fleet.provisions import Provisions
 from partway.gateway.network.dialling import Address
 from partway.gateway.timing.clock import LoopClock
 from tests.gateway.fleet.fakes import PROGRAM
-from tests.gateway.fleet.processes import soon
+from tests.gateway.fleet.waiting import soon
 
 pytestmark = pytest.mark.usefixtures("docker_host")
 

@@ -19,7 +19,7 @@ from partway.gateway.storage.places.pinned_path import OpenFolder, PinnedPath
 from partway.gateway.timing.clock import LoopClock
 from tests.gateway.fleet.fakes import endpoint
 from tests.gateway.fleet.model_archives import packed
-from tests.gateway.fleet.processes import soon
+from tests.gateway.fleet.waiting import soon
 
 CHANGED = "is not what was there when the endpoint was made: a link"
 

@@ -24,7 +24,7 @@ from partway.gateway.storage.file_threads import (
 from partway.gateway.storage.limits import WORK_STOP_TIMEOUT
 from partway.gateway.timing.clock import LoopClock
 from tests.conftest import ROOT
-from tests.gateway.fleet.processes import eventually
+from tests.gateway.fleet.waiting import eventually
 from tests.gateway.streams.fakes import FakeClock
 
 pytestmark = pytest.mark.usefixtures("anyio_backend")

@@ -9,7 +9,7 @@ import pytest
 from partway.protocol.connections.http1_connection import RequestConnection
 from partway.protocol.connections.http1_server import RequestServer
 from partway.protocol.errors import ClientLeft
-from tests.gateway.fleet.processes import eventually
+from tests.gateway.fleet.waiting import eventually
 
 GET = b"GET /%s HTTP/1.1\r\nHost: a\r\n\r\n"
 POST = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n"

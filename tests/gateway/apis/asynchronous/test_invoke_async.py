@@ -29,7 +29,7 @@ from tests.gateway.apis.asynchronous.test_notices import TOPIC, hooked
 from tests.gateway.apis.aws_client import aws
 from tests.gateway.conftest import container, gateway_for
 from tests.gateway.containers.containers import HOST, ScriptedContainer
-from tests.gateway.fleet.processes import eventually, soon
+from tests.gateway.fleet.waiting import eventually, soon
 from tests.gateway.object_server import serving_objects
 from tests.wire.event_signing import KEY_ID, SECRET
 from tests.wire.peers import ENDPOINT

@@ -20,7 +20,7 @@ from partway.gateway.storage.store.sqlite import SqliteStore
 from partway.gateway.storage.store.store import Record, Removal, StoreError
 from partway.gateway.timing.clock import LoopClock
 from tests.gateway.apis.asynchronous.a_request import a_request
-from tests.gateway.fleet.processes import eventually
+from tests.gateway.fleet.waiting import eventually
 from tests.gateway.streams.fakes import FakeClock
 
 pytestmark = pytest.mark.usefixtures("anyio_backend", "no_leaks")

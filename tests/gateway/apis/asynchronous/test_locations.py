@@ -19,7 +19,7 @@ from partway.gateway.storage.places import places as places_module
 from partway.gateway.storage.places.local_roots import LocalRoots
 from partway.gateway.storage.places.place import StorageFailed
 from partway.gateway.timing.clock import LoopClock
-from tests.gateway.fleet.processes import eventually
+from tests.gateway.fleet.waiting import eventually
 from tests.gateway.object_server import serving_objects
 from tests.gateway.streams.fakes import FakeClock
 

@@ -16,7 +16,7 @@ from partway.gateway.apis.asynchronous.notices import Notice, Notices, notice_of
 from partway.gateway.apis.asynchronous.requests import AsyncAnswer, AttemptFailed, FailureCause
 from partway.gateway.timing.clock import LoopClock
 from tests.gateway.apis.asynchronous.a_request import a_request, leave_of
-from tests.gateway.fleet.processes import eventually
+from tests.gateway.fleet.waiting import eventually
 
 pytestmark = pytest.mark.usefixtures("anyio_backend", "no_leaks")
 

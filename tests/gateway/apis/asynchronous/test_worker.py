@@ -40,7 +40,7 @@ from partway.gateway.storage.store.store import StoreError
 from partway.protocol.errors import ServiceUnavailable
 from partway.protocol.limits import LOGGED_CHARACTERS
 from tests.gateway.apis.asynchronous.a_request import a_request, leave_of
-from tests.gateway.fleet.processes import eventually
+from tests.gateway.fleet.waiting import eventually
 from tests.gateway.streams.fakes import FakeClock
 
 pytestmark = pytest.mark.usefixtures("anyio_backend", "no_leaks")

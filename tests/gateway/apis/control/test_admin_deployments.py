@@ -13,7 +13,7 @@ from partway.gateway.apis.control.limits import MAX_CONTROL_BODY
 from partway.gateway.apis.control.operator_models import OperatorCommand
 from tests.gateway.admin.test_operations import Asked
 from tests.gateway.apis.control.fake_deployments import said
-from tests.gateway.fleet.processes import eventually
+from tests.gateway.fleet.waiting import eventually
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
 

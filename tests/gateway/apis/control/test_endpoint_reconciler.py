@@ -11,7 +11,7 @@ import pytest
 
 from partway.gateway.apis.asynchronous.inference_config import AsyncConfig
 from partway.gateway.apis.asynchronous.limits import PER_INSTANCE
-from partway.gateway.apis.control import endpoints, planning
+from partway.gateway.apis.control import endpoints, planner
 from partway.gateway.apis.control.endpoint_plans import DeploymentPlan, planned
 from partway.gateway.apis.control.limits import RESTORE_TIMEOUT, STORE_RETRY_INTERVAL
 from partway.gateway.apis.control.resources import kept_of_maker
@@ -333,7 +333,7 @@ async def hanging(monkeypatch, started, *names):
         assert name not in names or back.wait(30), "nobody has brought the file system back"
         return planned(name, *rest)
 
-    monkeypatch.setattr(planning, "planned", looked_at)
+    monkeypatch.setattr(planner, "planned", looked_at)
     monkeypatch.setattr(DeploymentPlan, "names_files", True)
     return ApiGateway(gateway.store), back
 

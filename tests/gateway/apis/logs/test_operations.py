@@ -26,8 +26,8 @@ from partway.gateway.storage.data_directory import DataDirectory
 from partway.gateway.timing.clock import LoopClock
 from partway.protocol.errors import AccessDenied, ApiError
 from tests.gateway.apis.aws_client import KEY, READING, aws
-from tests.gateway.fleet.processes import eventually, soon
 from tests.gateway.fleet.statuses import a_variant, an_endpoint, an_instance
+from tests.gateway.fleet.waiting import eventually, soon
 from tests.gateway.streams.fakes import FakeClock
 from tests.wire.conftest import container, gateway_for
 

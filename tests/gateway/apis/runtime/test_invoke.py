@@ -24,7 +24,7 @@ from partway.protocol.limits import MIB, REFUSAL_BODY_BYTES
 from tests.gateway.apis.aws_client import aws
 from tests.gateway.conftest import container, gateway_for
 from tests.gateway.containers.containers import HOST, OK, PATIENCE, ScriptedContainer
-from tests.gateway.fleet.processes import eventually, soon
+from tests.gateway.fleet.waiting import eventually, soon
 from tests.wire.event_signing import KEY_ID, SECRET
 from tests.wire.peers import ENDPOINT
 from tests.wire.plain_requests import VERSIONS

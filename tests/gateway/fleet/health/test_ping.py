@@ -21,7 +21,7 @@ from partway.gateway.network.dialling import Address, OutOfDescriptors
 from partway.gateway.tls.context import server_context
 from partway.gateway.tls.local_ca import LocalCa
 from partway.gateway.tls.trust import Trust
-from tests.gateway.fleet.processes import eventually, soon
+from tests.gateway.fleet.waiting import eventually, soon
 from tests.gateway.streams.fakes import FakeClock
 
 pytestmark = pytest.mark.usefixtures("anyio_backend", "no_leaks")

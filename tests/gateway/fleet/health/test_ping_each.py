@@ -10,7 +10,7 @@ from partway.gateway.fleet.endpoint import Place
 from partway.gateway.fleet.health.ping_each import ping_each
 from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.network.dialling import Address, OutOfDescriptors
-from tests.gateway.fleet.processes import soon
+from tests.gateway.fleet.waiting import soon
 
 
 def place(port, hostname="", containers=()):

@@ -20,7 +20,7 @@ from partway.gateway.fleet.limits import (
 )
 from partway.gateway.network.dialling import Address, OutOfDescriptors
 from tests.gateway.fleet.fakes import turns
-from tests.gateway.fleet.processes import eventually, soon
+from tests.gateway.fleet.waiting import eventually, soon
 from tests.gateway.streams.fakes import FakeClock
 
 pytestmark = pytest.mark.usefixtures("anyio_backend", "no_leaks")

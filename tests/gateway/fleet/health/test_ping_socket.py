@@ -15,7 +15,7 @@ from partway.gateway.fleet.health.ping_answer import NoAnswer
 from partway.gateway.fleet.health.ping_socket import ask_by_socket
 from partway.gateway.fleet.launchers.process import HOST, free_port
 from partway.gateway.network.dialling import Address, OutOfDescriptors, Unreachable
-from tests.gateway.fleet.processes import eventually, soon
+from tests.gateway.fleet.waiting import eventually, soon
 from tests.gateway.streams.fakes import FakeClock
 
 pytestmark = pytest.mark.usefixtures("anyio_backend", "no_leaks")

@@ -38,7 +38,7 @@ from partway.gateway.fleet.launchers.launcher import (
 )
 from partway.gateway.timing.clock import LoopClock
 from tests.gateway.fleet.launchers.tried_container import LAST_WORDS
-from tests.gateway.fleet.processes import Output, eventually, soon
+from tests.gateway.fleet.waiting import Output, eventually, soon
 
 #: The program that the containers of the contract run.
 TRIED = Path(__file__).with_name("tried_container.py")

@@ -36,7 +36,7 @@ from tests.gateway.fleet.launchers.contract import (
     processes_of,
     until_ready,
 )
-from tests.gateway.fleet.processes import Output, eventually, soon
+from tests.gateway.fleet.waiting import Output, eventually, soon
 from tests.interop.engine import BASE, Engine
 from tests.processes import ready_url
 

@@ -22,7 +22,7 @@ from aiohttp import web
 
 from partway.gateway.fleet.launchers.engine_image import LABEL
 from tests.gateway.fleet.fakes import turns
-from tests.gateway.fleet.processes import eventually
+from tests.gateway.fleet.waiting import eventually
 
 #: What an image that can be started says of itself.
 GOOD = {"Entrypoint": ["program"], "Labels": {LABEL: "true"}}

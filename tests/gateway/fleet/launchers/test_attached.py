@@ -10,7 +10,7 @@ from partway.gateway.fleet.endpoint import Attached, Variant
 from partway.gateway.fleet.launchers.attached import AttachLauncher
 from partway.gateway.fleet.launchers.launcher import LaunchError, Order
 from partway.gateway.network.dialling import Address
-from tests.gateway.fleet.processes import soon
+from tests.gateway.fleet.waiting import soon
 
 ADDRESSES = (Address("10.0.0.1", 8080), Address("10.0.0.2", 8080))
 

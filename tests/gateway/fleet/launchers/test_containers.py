@@ -17,7 +17,7 @@ from partway.gateway.fleet.launchers.programs import ProgramLauncher
 from tests.gateway.fleet.fakes import FakeLauncher, turns, variant
 from tests.gateway.fleet.launchers.contract import LauncherContract
 from tests.gateway.fleet.launchers.test_programs import TRIED_PROGRAM
-from tests.gateway.fleet.processes import soon
+from tests.gateway.fleet.waiting import soon
 
 BOTH = ("first", "second")
 

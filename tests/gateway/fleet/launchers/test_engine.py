@@ -48,7 +48,7 @@ from tests.gateway.fleet.launchers.fake_engine import (
     FakeEngine,
     refusal,
 )
-from tests.gateway.fleet.processes import Output, eventually, soon
+from tests.gateway.fleet.waiting import Output, eventually, soon
 from tests.gateway.streams.fakes import FakeClock
 
 BOTH_WAYS_OUT = ("docker build, docker load", "[images]")

@@ -24,7 +24,7 @@ from partway.gateway.fleet.limits import (
 )
 from partway.gateway.timing.clock import LoopClock
 from tests.gateway.fleet.launchers.fake_engine import PORT, refusal
-from tests.gateway.fleet.processes import eventually, soon
+from tests.gateway.fleet.waiting import eventually, soon
 
 JSON = {"Content-Type": "application/json"}
 

@@ -23,7 +23,7 @@ from partway.gateway.fleet.limits import (
 from partway.gateway.network.dialling import Address
 from partway.gateway.timing.clock import LoopClock
 from tests.gateway.fleet.launchers.fake_engine import refusal
-from tests.gateway.fleet.processes import Output, eventually, soon
+from tests.gateway.fleet.waiting import Output, eventually, soon
 from tests.gateway.streams.fakes import FakeClock
 
 RUNNING = EngineState(True, 0, False, "", 40123)

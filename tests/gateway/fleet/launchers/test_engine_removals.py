@@ -15,7 +15,7 @@ from partway.gateway.fleet.launchers.engine_removals import EngineRemovals
 from partway.gateway.fleet.limits import KILL_TIMEOUT
 from partway.gateway.timing.clock import LoopClock
 from tests.gateway.fleet.launchers.fake_engine import refusal
-from tests.gateway.fleet.processes import eventually, soon
+from tests.gateway.fleet.waiting import eventually, soon
 from tests.gateway.streams.fakes import FakeClock
 
 

@@ -31,7 +31,7 @@ from partway.gateway.fleet.limits import (
 )
 from partway.gateway.fleet.processes.leash import Leash
 from partway.gateway.network.dialling import Address
-from tests.gateway.fleet.processes import Output, eventually, is_gone, soon, until_gone
+from tests.gateway.fleet.waiting import Output, eventually, is_gone, soon, until_gone
 from tests.gateway.streams.fakes import FakeClock
 
 #: A shell's way to stay.

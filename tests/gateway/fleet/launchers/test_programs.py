@@ -30,7 +30,7 @@ from tests.gateway.fleet.launchers.contract import (
     order_for,
     until_ready,
 )
-from tests.gateway.fleet.processes import Output, eventually, soon, until_gone
+from tests.gateway.fleet.waiting import Output, eventually, soon, until_gone
 from tests.gateway.streams.fakes import FakeClock
 from tests.wire.peers import MAX_SOCKET_READ
 

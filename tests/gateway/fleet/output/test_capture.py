@@ -22,7 +22,7 @@ from partway.gateway.fleet.limits import (
     OUTPUTS_KEPT,
 )
 from partway.gateway.fleet.output.capture import OutputFolder
-from tests.gateway.fleet.processes import eventually, soon
+from tests.gateway.fleet.waiting import eventually, soon
 from tests.gateway.streams.fakes import FakeClock
 
 

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from partway.gateway.fleet.output.pipe import OutputPipe
-from tests.gateway.fleet.processes import Output, eventually, soon
+from tests.gateway.fleet.waiting import Output, eventually, soon
 
 
 class Reader(Output):

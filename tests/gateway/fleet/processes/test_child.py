@@ -12,7 +12,7 @@ import pytest
 from partway.gateway.fleet.processes.child import Child
 from partway.gateway.fleet.processes.leash import Leash
 from partway.gateway.fleet.processes.process_table import marked
-from tests.gateway.fleet.processes import Output, eventually, soon
+from tests.gateway.fleet.waiting import Output, eventually, soon
 
 Start = Callable[..., Awaitable[Child]]
 

@@ -25,7 +25,7 @@ from partway.gateway.fleet.processes.process_table import (
     of_group,
     other_listener,
 )
-from tests.gateway.fleet.processes import eventually, soon
+from tests.gateway.fleet.waiting import eventually, soon
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="Linux tells")
 

@@ -21,7 +21,7 @@ from partway.protocol.connections.fair_turns import rounds
 from partway.protocol.connections.tcp import has_ended
 from partway.protocol.http1.parser import RequestParser
 from partway.protocol.limits import HTTP1_BYTES_PER_TURN, HTTP1_HELD_BYTES, JOIN_UP_TO, LONG_READ
-from tests.gateway.fleet.processes import eventually
+from tests.gateway.fleet.waiting import eventually
 from tests.gateway.streams.fakes import FakeClock
 
 HEALTHZ = b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n"

@@ -33,7 +33,7 @@ from partway.gateway.storage.model_data.model_data import ModelData, ModelDataEr
 from tests.conftest import ROOT
 from tests.disks import small_disk
 from tests.gateway.fleet.model_archives import BAD, MODEL, packed, tree
-from tests.gateway.fleet.processes import eventually
+from tests.gateway.fleet.waiting import eventually
 from tests.gateway.object_server import ObjectServer, serving_objects
 from tests.gateway.streams.fakes import FakeClock
 

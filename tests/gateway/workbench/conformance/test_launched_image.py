@@ -16,7 +16,7 @@ from partway.gateway.fleet.launchers.launcher import LaunchError
 from partway.gateway.workbench.conformance import launched_image
 from partway.gateway.workbench.conformance.launched_image import LaunchedImage
 from tests.gateway.fleet.launchers.fake_engine import GOOD, FakeEngine
-from tests.gateway.fleet.processes import eventually, soon
+from tests.gateway.fleet.waiting import eventually, soon
 
 
 @pytest.fixture

@@ -17,7 +17,12 @@ import h11
 import pytest
 
 from partway.gateway.network.dialling import Address
-from partway.gateway.workbench.conformance import link, peer, started, trial
+from partway.gateway.workbench.conformance import (
+    raw_connection,
+    raw_stream,
+    started_container,
+    trial,
+)
 from partway.gateway.workbench.conformance.check import Check, Need
 from partway.gateway.workbench.conformance.checks import ALL, wear
 from partway.gateway.workbench.conformance.evidence import NotedExchange
@@ -406,7 +411,7 @@ async def test_what_a_container_holds(tmp_path: Path) -> None:
 
         async def more_after(said: bytes) -> Footprint:
             before = launched.footprint()
-            async with link.link_to(address, NotedExchange("")) as asked:
+            async with raw_connection.link_to(address, NotedExchange("")) as asked:
                 await asked.send(said, "")
                 assert await asked.read(10) == b"done"
             both = zip(astuple(before), astuple(launched.footprint()), strict=True)
@@ -446,7 +451,7 @@ async def test_artifacts_that_were_written(dying: Subject) -> None:
 
 
 async def test_who_never_accepts_is_waited_for_no_longer_than_it_may(monkeypatch) -> None:
-    monkeypatch.setattr(started, "CONNECT_TIMEOUT", 0.1)
+    monkeypatch.setattr(started_container, "CONNECT_TIMEOUT", 0.1)
     launched = Launched(["none"])
     with socket.create_server(("127.0.0.1", 0), backlog=0) as server, ExitStack() as full:
         launched.address = Address(*server.getsockname())
@@ -493,7 +498,7 @@ async def test_the_answer_to_a_close_has_no_answer() -> None:
 
     async with await asyncio.start_server(close, "127.0.0.1", 0) as server:
         address = Address(*server.sockets[0].getsockname())
-        async with link.link_to(address, NotedExchange("a stream")) as connection:
+        async with raw_connection.link_to(address, NotedExchange("a stream")) as connection:
             stream = Peer(connection, {}, b"")
             await stream.send_close(1000)
             assert (await stream.closed()).code == 1000
@@ -503,7 +508,7 @@ async def test_the_answer_to_a_close_has_no_answer() -> None:
 
 
 async def test_a_message_without_an_end_is_read_no_further_than_it_may(monkeypatch) -> None:
-    monkeypatch.setattr(peer, "MAX_FRAME", 1000)
+    monkeypatch.setattr(raw_stream, "MAX_FRAME", 1000)
     with pytest.raises(Broken, match="a message of the container's has more than 1000 bytes"):
         await told(b"\x01\x01a" + (b"\x00\x64" + b"a" * 100) * 10).message()
 

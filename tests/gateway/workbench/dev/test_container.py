@@ -12,7 +12,7 @@ import pytest
 from partway.gateway.fleet.processes.leash import Leash
 from partway.gateway.workbench.dev import container as module
 from partway.gateway.workbench.dev.container import MAX_LINE, Container, _Output
-from tests.gateway.fleet.processes import soon, until_gone
+from tests.gateway.fleet.waiting import soon, until_gone
 from tests.gateway.workbench.dev.conftest import READY, shell
 
 Start = Callable[..., Awaitable[Container]]
