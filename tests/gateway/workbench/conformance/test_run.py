@@ -514,16 +514,16 @@ async def test_a_message_without_an_end_is_read_no_further_than_it_may(monkeypat
 
 
 async def test_pongs_without_an_end_are_not_all_kept(monkeypatch) -> None:
-    monkeypatch.setattr(peer, "MAX_PONGS", 10)
+    monkeypatch.setattr(raw_stream, "MAX_PONGS", 10)
     with pytest.raises(Broken, match="the container sent more than 10 Pongs"):
         await told(b"\x8a\x00" * 11).message()
 
 
 async def test_an_answer_in_pieces_without_an_end_is_not_all_kept(monkeypatch) -> None:
-    monkeypatch.setattr(link, "MAX_PIECES", 10)
+    monkeypatch.setattr(raw_connection, "MAX_PIECES", 10)
     stream = told(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + b"1\r\nx\r\n" * 11)
     with pytest.raises(Broken, match="comes in more than 10 pieces"):
-        await link.read_answer(stream.link, "GET", time.monotonic(), 5)
+        await raw_connection.read_answer(stream.link, "GET", time.monotonic(), 5)
 
 
 @pytest.mark.parametrize("version", ["0.9", "1.2", "2.0"])
@@ -531,7 +531,7 @@ async def test_an_answer_of_another_version_is_none(version) -> None:
     """The gateway takes none either."""
     stream = told(f"HTTP/{version} 200 OK\r\nContent-Length: 0\r\n\r\n".encode())
     with pytest.raises(h11.RemoteProtocolError, match=rf"HTTP/{version} was given; it must be"):
-        await link.read_answer(stream.link, "GET", time.monotonic(), 5)
+        await raw_connection.read_answer(stream.link, "GET", time.monotonic(), 5)
 
 
 def test_what_is_expected_is_not_looked_for_for_ever(monkeypatch) -> None:
@@ -620,11 +620,11 @@ async def test_what_becomes_of_the_sending_is_not_what_is_heard() -> None:
     async def say() -> None:
         raise Broken("the connection is gone")
 
-    with pytest.raises(peer.Closed):
+    with pytest.raises(raw_stream.Closed):
         async with trial.meanwhile(say()):
             await told(b"\x88\x02\x03\xf1").message(1)
 
 
 def test_many_bytes_have_more_time() -> None:
-    assert link.patience_with(100) == link.PATIENCE
-    assert link.patience_with(16 << 20) == link.PATIENCE + 16
+    assert raw_connection.patience_with(100) == raw_connection.PATIENCE
+    assert raw_connection.patience_with(16 << 20) == raw_connection.PATIENCE + 16
