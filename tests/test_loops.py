@@ -44,7 +44,7 @@ def test_what_has_one_loop_or_none_is_kept():
 
 def test_a_run_with_the_option_has_those_that_it_names(capfd):
     """Of a module whose tests all run on both loops."""
-    what = [str(ROOT / "tests" / "gateway" / "test_clock.py"), "--collect-only", "-q"]
+    what = [str(ROOT / "tests" / "gateway" / "timing" / "test_clock.py"), "--collect-only", "-q"]
     run = [sys.executable, "-m", "pytest", *what, "--loops=other"]
     subprocess.run(run, cwd=ROOT, check=True)
     out = capfd.readouterr().out

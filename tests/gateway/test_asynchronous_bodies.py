@@ -60,7 +60,7 @@ def test_a_body_has_its_exact_bytes_after_a_kill_and_after_a_restore(gateway, tm
     gateway.stop(signal.SIGKILL)
     assert list((gateway.data / "requests").iterdir()) == []
     backup = tmp_path / "backup"
-    assert gateway.command("backup", str(backup)).returncode == 0
+    assert gateway.command("backup", str(backup)).status == 0
 
     write_settings(gateway)
     gateway.start()
@@ -71,7 +71,7 @@ def test_a_body_has_its_exact_bytes_after_a_kill_and_after_a_restore(gateway, tm
     assert kept(gateway.data) == 0
 
     (answers / "one").unlink()
-    assert gateway.command("restore", str(backup)).returncode == 0
+    assert gateway.command("restore", str(backup)).status == 0
     assert kept(gateway.data) == 1
     gateway.start()
     until(lambda: (answers / "one").exists())

@@ -59,7 +59,7 @@ class Gateway:
         # A program that fails at once is started anew seven times in half a minute.
         program = (
             "import sys\n"
-            "from partway.gateway.fleet import group\n"
+            "from partway.gateway.fleet import instance_group as group\n"
             "group.RESTART_SHORTEST = group.RESTART_LONGEST = 0.01\n"
             "from partway.gateway.cli.main import main\n"
             "sys.exit(main(sys.argv[1:]))\n"

@@ -19,6 +19,7 @@ from partway.gateway.fleet.endpoint import Endpoint, InstanceTimes, Program, Var
 from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.gateway import Gateway
 from partway.gateway.limits import CONTAINER_CONNECT_TIMEOUT
+from partway.gateway.ports import Ports
 from tests.frame_factory import TEXT
 from tests.gateway.fleet.waiting import eventually, soon, until_gone
 from tests.wire.peers import ENDPOINT, RAW, STREAM_PATH, upgrade_request
@@ -124,13 +125,18 @@ async def fleet_of(gateway_for):
 
 
 async def test_a_gateway_that_begins_to_listen_is_not_ready(fleet_of, monkeypatch):
-    ready, begin = [], Gateway._listen
+    ready, begin, open_ports = [], Gateway.start_behind, Ports.open
+
+    async def start(self, front):
+        front.fleet = self.fleet
+        await begin(self, front)
 
     async def listen(self):
         ready.append(self.fleet.is_ready)
-        return await begin(self)
+        await open_ports(self)
 
-    monkeypatch.setattr(Gateway, "_listen", listen)
+    monkeypatch.setattr(Gateway, "start_behind", start)
+    monkeypatch.setattr(Ports, "open", listen)
     await fleet_of("unready", instances=1)
     assert ready == [False]
 
