@@ -17,7 +17,7 @@ TEXT_CHECKS := $(wildcard tests/container/models/text/*_check.py) \
 # compiles every module that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test explore test-text mutants mutants-whole mutated differential good-servers readme tutorial lint format formats bench bench-codecs bench-http2 bench-invoke bench-idle bench-predict \
+.PHONY: help demo test explore test-text mutants mutants-whole mutated differential good-servers readme tutorial lint format docs formats bench bench-codecs bench-http2 bench-invoke bench-idle bench-predict \
 	bench-response-stream bench-changes bench-container bench-formats bench-transform bench-speech bench-text browser interop interop-boto3 interop-google interop-grpc interop-kserve interop-kubectl interop-sagemaker interop-transform interop-js interop-pipecat silent-host \
 	answers sdk-python boto3-python google-python grpc-python kserve-python sagemaker-python pipecat-python \
 	image image-tools engine engine-tools silent-host-tools wheel clean
@@ -66,11 +66,15 @@ differential: $(VENV)/installed-test  ## send the same bytes to our server, llht
 good-servers: $(VENV)/installed-test  ## check containers in Go and Java; needs Go with gorilla, a JDK and Tomcat
 	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/gateway/workbench/conformance/good_servers_check.py
 
-readme: $(VENV)/installed-test  ## run the README's blocks in an empty environment; uses ports 8090, 8091, 8443
+readme: $(VENV)/installed-test  ## run the README's blocks in an empty environment; uses ports 8090 to 8092, 8443
 	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/readme_check.py
 
 tutorial: $(VENV)/installed-test  ## run each step of the conformant container's tutorial
 	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/tutorial_check.py
+
+docs: $(VENV)/installed-test $(VENV)/installed-docs  ## build a searchable site in build/site, and check its links
+	$(BIN)/zensical build --strict --clean
+	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/site_check.py
 
 formats: $(VENV)/installed-test $(VENV)/installed-formats  ## compare the models that ship with scikit-learn, and serve its own models
 	$(BIN)/python -m pytest --loops=one $(PYTEST_ARGS) tests/container/models/sklearn_check.py tests/container/hosting/sklearn_check.py
@@ -233,7 +237,7 @@ wheel: $(VENV)/installed  ## build dist/partway-*.whl
 	$(BIN)/pip wheel --quiet --no-deps --wheel-dir dist .
 
 clean:  ## remove environments, builds and caches
-	rm -rf .venv .venv-newest .venv-text .pythons build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-newest .venv-text .pythons build dist .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 $(VENV)/bin/pip:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

@@ -127,6 +127,12 @@ def test_every_relative_link_leads_somewhere(path):
     assert broken == []
 
 
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_address_in_the_repository_is_that_of_a_file(path):
+    named = re.findall(r"partway/partway/(?:blob|tree)/main/([^)#\s]+)", path.read_text("utf-8"))
+    assert [name for name in named if not (ROOT / name).exists()] == []
+
+
 def test_every_page_is_linked_from_the_contents():
     contents = ROOT / "docs" / "README.md"
     linked = {(contents.parent / link.partition("#")[0]).resolve() for link in links(contents)}

@@ -52,7 +52,7 @@ ITS_USERS = ("gateway/workbench/", "gateway/cli/", "src/partway/testing.py")
 
 TOP_LEVEL_FILES = {
     "pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "Makefile", "Dockerfile",
-    ".gitignore", ".dockerignore",
+    ".gitignore", ".dockerignore", "zensical.toml",
 }  # fmt: skip
 TOP_LEVEL_FOLDERS = {"protocol", "gateway", "container", "src", "tests", "docs", "benchmarks"}
 #: Allowed as either.
