@@ -2,7 +2,7 @@
 
 All blocks of commands run in one shell, as a reader pastes them into one terminal. A block without
 a language is the output of the commands above it: its lines must come in their order, and any
-number may stand for a number.
+number may stand for a number. A diagram is neither.
 """
 
 from __future__ import annotations
@@ -59,7 +59,8 @@ class Block:
 def blocks() -> Iterator[Block]:
     text = (ROOT / "README.md").read_text("utf-8")
     for found in re.finditer(r"^```(\w*)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
-        yield Block(text.count("\n", 0, found.start()) + 1, found[1], found[2])
+        if found[1] != "mermaid":
+            yield Block(text.count("\n", 0, found.start()) + 1, found[1], found[2])
 
 
 def script(found: list[Block]) -> str:
