@@ -75,6 +75,13 @@ def test_it_can_be_searched_for_what_docstrings_say():
     assert "reference/client-api/" in index
 
 
+@pytest.mark.parametrize("name", ["client", "container", "testing"])
+def test_docstrings_are_markdown_without_what_is_not_public(name):
+    text = (SITE / "reference" / f"{name}-api" / "index.html").read_text("utf-8")
+    assert re.findall(r":(?:attr|class|data|exc|func|meth|mod):|<p>.*::</p>", text) == []
+    assert re.findall(r'<h3 id="[\w.]*\.(_\w+|writing_paused)"', text) == []
+
+
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
@@ -86,7 +93,8 @@ def test_it_can_be_searched_for_what_docstrings_say():
 )
 def test_a_broken_link_fails_the_build(text, complaint, tmp_path):
     settings = re.sub(r"(?ms)^nav = \[.*?^\]$", "", CONFIGURATION.read_text("utf-8"))
-    settings = settings.replace('paths = ["src"]', f'paths = ["{ROOT / "src"}"]')
+    for path in ("src", "docs/docstrings.py"):
+        settings = settings.replace(f'["{path}"]', f'["{ROOT / path}"]')
     (tmp_path / "zensical.toml").write_text(settings)
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "README.md").write_text(f"# Contents\n\n{text}\n")
