@@ -3,7 +3,6 @@
 ============ ================================================================
 ``server``   all connections, and what each of them asks
 ``exchange`` one request, and its answer
-``body``     what has come of a request's body, for the model
-``chunks``   a body whose chunks are kept apart
+``body``     a request's body, whole or as it comes, with its chunks kept apart
 ============ ================================================================
 """
