@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import re
 import shutil
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,6 +14,9 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import ROOT
+from tests.flow_diagrams import flow_chart, shown_chart
+
+PAGE = ROOT / "docs" / "discussion" / "architecture.md"
 
 #: What a package may import of ours, by dotted beginnings. The three meet only downward: gateway →
 #: protocol ← container; on top are the names and what both commands share.
@@ -314,8 +318,8 @@ def test_top_level_holds_only_what_belongs_there():
 
 # --- The gateway's floors ------------------------------------------------------------------------
 
-#: From the ground up: a room imports from its own floor and from those below it. The picture is in
-#: ``docs/discussion/architecture.md``.
+#: From the ground up: a room imports from its own floor and from those below it. The page of the
+#: architecture shows them.
 FLOORS = (
     {"arns", "configuration", "limits", "metrics", "network", "plain_text", "quota", "storage",
      "terminal", "timing"},
@@ -376,3 +380,23 @@ def test_no_arrow_runs_up():
 )
 def test_the_check_of_floors_sees(relative, text, expected):
     assert arrows_up(relative, text) == expected
+
+
+# --- The page ------------------------------------------------------------------------------------
+
+
+def test_the_page_shows_the_floors():
+    made = flow_chart([[", ".join(sorted(rooms)) for rooms in reversed(FLOORS)]])
+    assert shown_chart(PAGE.read_text("utf-8"), "FLOORS in tests/test_house.py") == made
+
+
+def test_the_page_shows_each_folder_with_modules():
+    tree = PAGE.read_text("utf-8").partition("\n### Folders\n")[2].partition("```\n")[2]
+    shown, above = [], [""]
+    for indent, name in re.findall(r"^( *)(\w+)/  ", tree.partition("```")[0], re.MULTILINE):
+        depth = len(indent) // 2
+        above[depth + 1 :] = [f"{above[depth]}{name}/"]
+        shown.append(above[-1])
+    three = [ROOT / name for name in ("protocol", "gateway", "container")]
+    folders = {path.parent for root in three for path in root.rglob("*.py")}
+    assert sorted(shown) == sorted(f"{each.relative_to(ROOT).as_posix()}/" for each in folders)

@@ -10,11 +10,13 @@ import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import groupby
 from types import FrameType
 
 import pytest
 
 from tests.conftest import ROOT
+from tests.flow_diagrams import flow_chart, shown_chart
 from tests.frame_factory import BINARY, frame
 from tests.gateway.containers.containers import ScriptedContainer
 from tests.wire.event_messages import part_event
@@ -149,6 +151,19 @@ async def test_from_a_frame_to_http2(stream):
         assert (await client.event()).payload == PAYLOAD
     assert path.modules == listed("From the container to HTTP/2")
     assert path.beside <= {*listed("Beside the path")}
+
+
+def boxes(heading: str) -> list[str]:
+    """The modules of a list as boxes of a chart: neighbours of one folder have one box."""
+    grouped = groupby((path.rpartition("/") for path in listed(heading)), lambda path: path[0])
+    return [f"{room}<br>{', '.join(path[2] for path in paths)}" for room, paths in grouped]
+
+
+def test_the_page_shows_a_parts_path():
+    there = ["client", *boxes("From HTTP/2 to the container"), "container"]
+    back = ["container", *boxes("From the container to HTTP/2"), "client"]
+    made = flow_chart([there, back])
+    assert shown_chart(PAGE.read_text("utf-8"), "the lists below") == made
 
 
 # --- A request -----------------------------------------------------------------------------------
