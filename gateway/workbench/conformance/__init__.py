@@ -1,1 +1,1 @@
-"""The wire contract as executable checks: what ``partway conform`` holds a container to."""
+"""The checks of the wire contract that ``partway conform`` runs against a container."""

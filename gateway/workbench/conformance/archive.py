@@ -21,22 +21,22 @@ from partway.gateway.storage.archives.heads import (
 from partway.gateway.storage.files import open_regular
 from partway.protocol.http.content_codings import PackedTooMuch
 
-#: Bytes of one JSON document, and of all files that might be one. A configuration has some
-#: kilobytes.
+#: Most bytes of one JSON document, and of all files that may be one. An image's configuration has a
+#: few kilobytes.
 MAX_DOCUMENT: Final = 4 << 20
 MAX_DOCUMENTS: Final = 16 << 20
 
-#: Files in an archive: an image has at most 127 layers, and each of them three files.
+#: Most files in an archive. An image has at most 127 layers, and each layer has three files.
 MAX_MEMBERS: Final = 10_000
 
-#: Bytes of an archive; the platform's registry takes layers of 52,000 MiB.
+#: Most bytes of an archive. The platform's registry takes layers of 52,000 MiB.
 MAX_UNPACKED: Final = 64 << 30
 
-#: The same of one that is packed: whatever is passed over there has to be inflated, a gigabyte in
-#: two or three seconds.
+#: Most bytes of a compressed archive once unpacked. The reader inflates even the files that it
+#: skips, and a gigabyte takes two or three seconds.
 MAX_INFLATED: Final = 2 << 30
 
-#: Bytes of one long name, or of one file's pax records, where a path has 4,096 at most; and of all.
+#: Most bytes of one long name or one file's pax records (a path has at most 4,096), and of all.
 MAX_RECORDS: Final = 16 << 10
 MAX_RECORDS_IN_ALL: Final = 4 << 20
 
@@ -44,10 +44,10 @@ _GZIP: Final = b"\x1f\x8b"
 
 
 def read_documents(path: Path) -> dict[str, bytes]:
-    """The files of an archive that might be JSON, by their names.
+    """Read the files of an archive that may be JSON, by their names.
 
     Raises:
-        ArchiveError: the file is no archive, is damaged, or beyond the bounds.
+        ArchiveError: the file is no archive, is damaged, or is beyond the bounds.
         OSError: the file cannot be read, or is a pipe or a device.
     """
     with open_regular(path) as file:
@@ -78,7 +78,7 @@ def _documents(tape: Tape) -> dict[str, bytes]:
         end = tape.at + padded(member.size)
         if member.kind in REGULAR and 0 < member.size <= MAX_DOCUMENT:
             begins = tape.read(1)
-            if begins in b"{[":  # else it is a layer
+            if begins in b"{[":  # any other file is a layer
                 size += member.size
                 if size > MAX_DOCUMENTS:
                     raise ArchiveError(

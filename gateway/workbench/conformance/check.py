@@ -1,4 +1,4 @@
-"""What a check of a container is: data, and one coroutine."""
+"""Checks of a container: data, and one coroutine for each check."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from partway.gateway.workbench.conformance.trial import Trial
 from partway.gateway.workbench.conformance.verdict import Severity
 
-#: What a check does. It returns if the clause is kept, and raises :class:`Broken` if not.
+#: The body of a check. It returns if the clause is kept, and raises :class:`Broken` if not.
 Body = Callable[[Trial], Awaitable[None]]
 
 
 class Need(enum.Enum):
-    """What must be at hand for a check to be tried."""
+    """A thing without which a check cannot be tried."""
 
     PROCESS = "the container's process: start it with --command"
     ECHO = "a model that echoes, and --probe echo"
@@ -27,17 +27,17 @@ class Check:
 
     Attributes:
         id: ``area.what``; reports and ``--only`` name the check by it.
-        clauses: of the wire contract, that the check claims.
-        severity: what a failure of the check means.
-        title: what must be so, in one line.
-        remedy: what to do when it is not so, in one line.
+        clauses: the clauses of the wire contract that the check claims.
+        severity: the meaning of a failure.
+        title: the rule, in one line.
+        remedy: the advice after a failure, in one line.
         body: tries the check.
-        requires: ids of the checks that must pass for this one to say anything.
-        needs: what must be at hand.
+        requires: ids of the checks that must pass before this check means anything.
+        needs: the things without which the check cannot be tried.
         limit: seconds that the check may take.
-        aside: whether the check is tried beside those that follow: it waits, and does little else.
-        wears: whether a container that fails the check may be of no use any more, so that one that
-            was started here is started again for those that follow.
+        aside: whether the check runs beside the following checks, because it mostly waits.
+        wears: whether a failure may leave the container unusable. A container that was started
+            here is then started again for the following checks.
     """
 
     id: str

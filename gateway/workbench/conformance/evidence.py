@@ -1,4 +1,4 @@
-"""What went over the wire while a check was tried: the check's evidence."""
+"""The evidence of a check: the bytes that pass on its connections while it is tried."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-#: Bytes of one step that are kept, and steps of one exchange.
+#: Bytes that are kept of one step, and steps that are kept of one exchange.
 MAX_KEPT_BYTES: Final = 64
 MAX_STEPS: Final = 200
 
-#: Bytes of an HTTP head that are kept: headers are what most answers are wrong in.
+#: Bytes that are kept of an HTTP head. Most wrong answers are wrong in a header.
 MAX_KEPT_HEAD: Final = 1024
 
-#: Who did a step. ``failed`` is nobody: at that step it was seen that a clause is not kept.
+#: The side that did a step. ``failed`` is no side: the step marks where a clause was broken.
 NotedBy = Literal["sent", "received", "meanwhile", "failed"]
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One thing that happened.
+    """One event on a connection.
 
     Attributes:
         at: seconds since the exchange began.
-        side: who did it.
-        what: what happened, in words: ``text FIN 5 bytes``, ``HTTP/1.1 200 OK``.
-        data: the beginning of the bytes that were sent.
+        side: the side that caused the event.
+        what: the event in words: ``text FIN 5 bytes``, ``HTTP/1.1 200 OK``.
+        data: the first bytes that were sent.
         size: how many bytes were sent.
     """
 
@@ -39,10 +39,10 @@ class Step:
 
 @dataclass(slots=True)
 class NotedExchange:
-    """What happened on one connection, from its beginning.
+    """The events of one connection, from its beginning.
 
     Args:
-        title: what the connection was for.
+        title: the purpose of the connection.
         clock: gives the time, in seconds.
     """
 
@@ -57,22 +57,22 @@ class NotedExchange:
 
     @property
     def latest(self) -> float:
-        """When something last happened, by the exchange's clock."""
+        """The time of the last event, by the exchange's clock."""
         return self._began + (self.steps[-1].at if self.steps else 0.0)
 
     @property
     def failed(self) -> bool:
-        """Whether it was on this connection that something was wrong."""
+        """Whether the clause was broken on this connection."""
         return bool(self.steps) and self.steps[-1].side == "failed"
 
     def note(self, side: NotedBy, what: str, data: bytes = b"", head: int = 0) -> None:
-        """Write a step down; of too many steps the last are only counted.
+        """Record a step. Steps beyond :data:`MAX_STEPS` are only counted.
 
         Args:
-            side: who did it.
-            what: what happened, in words.
-            data: the bytes that were sent, of which the beginning is kept.
-            head: how many of the bytes are an HTTP head, of which more is kept.
+            side: the side that caused the step.
+            what: the event in words.
+            data: the bytes that were sent; only the first are kept.
+            head: how many of the bytes are an HTTP head; more of a head is kept.
         """
         if len(self.steps) >= MAX_STEPS:
             self.left_out += 1
@@ -82,12 +82,12 @@ class NotedExchange:
         self.steps.append(Step(at, side, what, bytes(data[:kept]), len(data)))
 
     def fail(self, what: str) -> None:
-        """Write down what was wrong, as the last step however many there are."""
+        """Record the fault as the last step, even beyond :data:`MAX_STEPS`."""
         self.steps.append(Step(self.clock() - self._began, "failed", what))
 
 
 def shown(data: bytes, most: int = 32) -> str:
-    """Bytes for a message: as text if they are printable, else in hexadecimal."""
+    """Show bytes in a message: as text if they are printable, else in hexadecimal."""
     cut = data[:most]
     plain = all(byte in b"\r\n\t" or 0x20 <= byte < 0x7F for byte in cut)
     body = repr(cut.decode("ascii")) if plain else cut.hex(" ")

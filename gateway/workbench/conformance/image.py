@@ -1,7 +1,7 @@
-"""An image as an archive: its configuration, and whether the platform can start it.
+"""The checks of an image's archive: its configuration, and whether the platform can start it.
 
-No container engine is needed, and nothing is unpacked: of ``docker save``'s archives and of OCI
-layouts only the few small documents are read that lead to the image's configuration.
+No container engine is needed, and nothing is unpacked. Archives of ``docker save`` and OCI layouts
+are read only as far as the small documents that lead to the configuration.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from partway.gateway.workbench.conformance.run import Report, Result
 from partway.gateway.workbench.conformance.trial import Trial
 from partway.gateway.workbench.conformance.verdict import Broken, Severity, Untried, Verdict
 
-#: How many indexes may lie within each other.
+#: Most indexes that may lie within each other.
 _MAX_DEPTH: Final = 4
 
 _DIGEST = re.compile(r"(sha256|sha512):([0-9a-f]{64,128})")
@@ -59,7 +59,7 @@ def read_image(path: Path) -> ImageConfiguration:
             return _configuration(_saved(documents))
         if "index.json" in documents:
             return _configuration(_laid_out(documents))
-    except RecursionError:  # to show a value takes more of the stack than to read it
+    except RecursionError:  # showing a value takes more of the stack than reading it
         raise ArchiveError("the archive has a document that is nested too deep") from None
     raise ArchiveError(
         "the archive has neither manifest.json nor index.json: make it with docker save, not "
@@ -68,7 +68,7 @@ def read_image(path: Path) -> ImageConfiguration:
 
 
 def _saved(documents: Mapping[str, bytes]) -> Any:
-    """The configuration in what ``docker save`` writes."""
+    """The configuration in an archive of ``docker save``."""
     images = _parsed(documents, "manifest.json")
     if not isinstance(images, list) or not all(isinstance(each, dict) for each in images):
         raise ArchiveError("manifest.json must be a list of images")
@@ -78,7 +78,7 @@ def _saved(documents: Mapping[str, bytes]) -> Any:
 
 
 def _laid_out(documents: Mapping[str, bytes]) -> Any:
-    """The configuration in an OCI layout; of several platforms linux/amd64, or the first one."""
+    """The configuration in an OCI layout: of linux/amd64, or else of the first platform."""
     document = _parsed(documents, "index.json")
     for _ in range(_MAX_DEPTH):
         if not isinstance(document, dict):
@@ -97,7 +97,7 @@ def _laid_out(documents: Mapping[str, bytes]) -> Any:
 
 
 def _attests(descriptor: Mapping[str, Any]) -> bool:
-    """Whether a descriptor leads to how an image was built, rather than to an image."""
+    """Whether a descriptor leads to a build attestation rather than to an image."""
     notes = descriptor.get("annotations")
     return isinstance(notes, dict) and "vnd.docker.reference.type" in notes
 
@@ -140,7 +140,7 @@ def _configuration(document: Any) -> ImageConfiguration:
 
 # --- Checking -------------------------------------------------------------------------------------
 
-#: Looks at an image; returns if the clause is kept, raises Broken if not.
+#: Looks at an image. It returns if the clause is kept, and raises Broken if not.
 _Rule = Callable[[ImageConfiguration], None]
 
 _checks = Checks()
@@ -272,15 +272,15 @@ def _port(image: ImageConfiguration) -> None:
         raise Broken("there is no EXPOSE 8080")
 
 
-#: What an engine's launcher checks too.
+#: The checks that an engine's launcher makes too.
 _STOPPING: Final = frozenset({"image.entrypoint", "image.label"})
 
-#: What an image can break before it is ever started.
+#: The checks that need only the image's configuration.
 CHECKS: Final[tuple[Check, ...]] = tuple(_checks)
 
 
 def examine(image: ImageConfiguration, subject: str, checks: Iterable[Check] = CHECKS) -> Report:
-    """Try checks of this module on an image; ``subject`` is what the report calls the image."""
+    """Try checks of this module on an image; ``subject`` is the image's name in the report."""
     report = Report(subject=subject)
     passed: set[str] = set()
     for check in checks:
@@ -296,7 +296,7 @@ def examine(image: ImageConfiguration, subject: str, checks: Iterable[Check] = C
 
 
 def stops_the_start(report: Report) -> str:
-    """The check whose failure keeps a container of the image from being started; or nothing."""
+    """The failed check that keeps the image's containers from being started, or ""."""
     return next(
         (
             each.check.id

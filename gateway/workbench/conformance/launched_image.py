@@ -1,4 +1,4 @@
-"""An image that is checked: a container of it, on an engine, started as the platform starts it."""
+"""A container of an image on an engine, started for the checks as the platform starts it."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from partway.gateway.network.dialling import Address
 from partway.gateway.workbench.conformance.raw_connection import CONNECT_TIMEOUT
 from partway.gateway.workbench.conformance.started_container import Footprint, Started
 
-#: An engine accepts a connection before it has found out whether its container does; it hangs up
-#: within this time if not.
+#: An engine accepts a connection before it has reached its container. If the container does not
+#: listen, the engine hangs up within this time.
 _HANGS_UP: Final = 0.05
 
-#: What the containers of a run are called in their labels.
+#: The endpoint's name in the labels of a run's containers.
 _ENDPOINT: Final = "conform"
 
 
 class LaunchedImage(Started):
-    """A container of an image. If this process is killed itself, the container stays behind.
+    """A container of an image on an engine. It stays behind if this process is killed.
 
     Args:
-        name: the image's, as the engine knows it; it is pulled if it is missing.
+        name: the image's name, as the engine knows it; a missing image is pulled.
         environment: further variables of the model definition.
         model_dir: a folder with artifacts; an empty one is made if none is given.
     """
@@ -50,7 +50,7 @@ class LaunchedImage(Started):
 
     @property
     def pid(self) -> int | None:
-        """Of the first process, as the engine's machine has it; None when it does not run."""
+        """The first process's id on the engine's machine; None when the container does not run."""
         container = self._container
         if container is None or container.ended is not None:
             return None
@@ -58,12 +58,12 @@ class LaunchedImage(Started):
 
     @property
     def status(self) -> int | None:
-        """The exit status; 128 more than a signal's number; None while it runs."""
+        """The exit status; 128 plus the number of a signal; None while the container runs."""
         container = self._container
         return None if container is None or container.ended is None else container.ended.status
 
     async def configuration(self) -> ImageConfiguration:
-        """What the image says of itself.
+        """Ask the engine for the image's configuration.
 
         Raises:
             LaunchError: there is no such image, or no engine.
@@ -85,17 +85,17 @@ class LaunchedImage(Started):
         return self._container.address
 
     async def listening_trouble(self) -> str:
-        """Nothing is known of it: its engine listens in its place."""
+        """Return "": the engine listens in the container's place, so nothing is known."""
         return ""
 
     async def accepts(self) -> bool:
-        """Whether it accepts a connection now, and not its engine alone."""
+        """Say whether the container, and not only its engine, accepts a connection now."""
         if self.address is None:
             return False
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT):
                 reader, writer = await asyncio.open_connection(self.address.host, self.address.port)
-        except OSError:  # a TimeoutError is one
+        except OSError:  # includes TimeoutError
             return False
         try:
             async with asyncio.timeout(_HANGS_UP):
@@ -108,12 +108,14 @@ class LaunchedImage(Started):
             writer.close()
 
     async def terminate(self) -> None:
-        """Send SIGTERM to the first process, as the platform does."""
         if self._container is not None:
             await self._container.terminate()
 
     async def ended(self, timeout: float) -> bool:
-        """Whether it ends in time; the engine ends all that it has started."""
+        """Wait for the container's end; return whether it ended in time.
+
+        The engine ends all processes of the container.
+        """
         if self._container is None:
             return True
         try:
@@ -124,21 +126,22 @@ class LaunchedImage(Started):
         return True
 
     async def kill(self) -> None:
-        """End it, and all that it has started, at once."""
         container, self._container = self._container, None
         if container is not None:
             container.kill()
             await container.wait()
 
     async def aclose(self) -> None:
-        """Kill it, and remove what was made for it."""
         await super().aclose()
         if self._launcher is not None:
             await self._launcher.aclose()
             self._launcher = None
 
     def footprint(self) -> Footprint | None:
-        """What its processes hold; None where the engine's machine is another, or does not tell."""
+        """The resources of the container's processes.
+
+        None if the engine runs on another machine, or if ``/proc`` may not be read.
+        """
         container = self._container
         if container is None or not self.pid:
             return None

@@ -1,4 +1,4 @@
-"""What is to be checked, as a command or a file asks for it; what is wrong in that is named."""
+"""The plan of a conformance run, made from the options of a command or a file."""
 
 from __future__ import annotations
 
@@ -28,29 +28,29 @@ from partway.protocol.errors import InputValidationError
 
 
 class AskedWrongly(Exception):
-    """The checks cannot be tried as they were asked for; the message says why."""
+    """The checks cannot be tried with these options; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What was asked for, as it was written.
+    """The options of a run, as they were written.
 
     Exactly one of ``command``, ``url``, ``image`` and ``tag`` is not None.
 
     Attributes:
         command: starts a container, in one string.
-        url: of a container that runs.
-        image: an image's archive.
-        tag: an image's name, as a container engine knows it.
+        url: the address of a container that runs.
+        image: the archive of an image.
+        tag: the name of an image, as a container engine knows it.
         env: variables in the environment of the command, or of the image's container.
-        model_dir: the model's artifacts for it; None for an empty folder.
+        model_dir: the model's artifacts; None for an empty folder.
         cwd: the folder in which the command runs; None for the current one.
         path: of streams, without a leading slash; empty for the documented path.
         query: of streams.
-        probe: what to say to the model: a name or a file.
+        probe: the question to the model: a name or a file.
         fast: whether long waits are cut short.
         only: ids of checks, or names of their areas; None for all checks.
-        called: gives the name of one of these options where the question was written.
+        called: gives an option's name as its user wrote it, for messages.
     """
 
     command: str | None = None
@@ -70,16 +70,16 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A question that makes sense, and what it comes to.
+    """A valid question, with the checks and the container that follow from it.
 
     Attributes:
-        question: what was asked for.
+        question: the options of the run.
         checks: the checks to try, in their order.
-        probe: what to say to the model.
+        probe: the question to the model.
         target: path and query of streams.
         address: of a container that runs; None for a command or an image.
         command: starts a container; empty for a container that runs, or an image.
-        image_checks: the checks of what an engine's image says of itself, which come first.
+        image_checks: the checks of the configuration of an engine's image, which are tried first.
     """
 
     question: Question
@@ -91,7 +91,7 @@ class Plan:
     image_checks: Sequence[Check] = ()
 
     def examined(self) -> Report:
-        """What becomes of the checks of an image.
+        """Check the image's archive.
 
         Raises:
             AskedWrongly: the image cannot be read.
@@ -108,7 +108,7 @@ class Plan:
 
     @asynccontextmanager
     async def subject(self) -> AsyncIterator[Subject]:
-        """The container to check; if it was started for that, it is killed at the block's end.
+        """Open the container to check. One that was started here is killed at the block's end.
 
         Raises:
             AskedWrongly: the container cannot be started.
@@ -134,7 +134,7 @@ class Plan:
             await started.aclose()
 
     async def examined_by_engine(self) -> Report:
-        """What becomes of the checks of what an engine's image says of itself.
+        """Check the configuration of an engine's image.
 
         Raises:
             AskedWrongly: there is no such image, or no engine.
@@ -152,7 +152,7 @@ class Plan:
 
 
 def understood(question: Question) -> Plan:
-    """Make sense of a question, before anything is started.
+    """Make a plan of a question; nothing is started yet.
 
     Raises:
         AskedWrongly: the question makes no sense.
@@ -188,7 +188,7 @@ def understood(question: Question) -> Plan:
 def _chosen(
     checks: Iterable[Check], question: Question, others: Iterable[Check], where: str
 ) -> list[Check]:
-    """The checks that ``only`` asks for; ``others`` are tried where the message says."""
+    """The checks that ``only`` names. The message for one of ``others`` names ``where``."""
     only = question.called("only")
     try:
         return chosen(list(checks), question.only)
@@ -201,7 +201,6 @@ def _chosen(
 
 
 def _probe(question: Question) -> Probe:
-    """The probe that was asked for: built in, or read from a file."""
     name, called = question.probe, question.called("probe")
     if isinstance(name, str) and name in BUILT_IN:
         return BUILT_IN[name]

@@ -1,4 +1,7 @@
-"""What to say to a model, and what counts as its answer: a model rarely echoes."""
+"""Probes: a question to a model, and the answer that must come back.
+
+A model rarely echoes, so each probe says itself which replies it expects.
+"""
 
 from __future__ import annotations
 
@@ -21,13 +24,13 @@ from partway.gateway.workbench.recording.recording import (
 )
 from partway.protocol.websocket.frames import Opcode
 
-#: Bytes of a probe's file; the largest that makes sense holds a few seconds of audio.
+#: Most bytes of a probe's file. The largest sensible probe holds a few seconds of audio.
 MAX_PROBE_BYTES: Final = 8 << 20
-#: Bytes of all files that one probe names: it may name one of them thousands of times.
+#: Most bytes of all files of one probe, since a probe may name a file thousands of times.
 MAX_FILES_BYTES: Final = 32 << 20
-#: Characters of what is expected: to compile them takes 1.5 s at worst, and of 4 MB it takes 18.
+#: Most characters of ``expect``. Compiling 1,000 takes 1.5 s at worst; 4 MB take 18 s.
 MAX_PATTERN: Final = 1000
-#: Seconds: of a probe at most, and of one that says nothing else.
+#: Most seconds of a probe, and the seconds of a probe that names no timeout.
 MAX_TIMEOUT: Final = 600.0
 USUAL_TIMEOUT: Final = 10.0
 
@@ -38,11 +41,11 @@ class Probe:
 
     Attributes:
         name: for reports.
-        messages: what to send, each a message: ``str`` as text, ``bytes`` as binary.
-        expect: a regular expression; a reply that is text must have a match of it.
-        replies: messages that must come back at least.
-        echo: whether what comes back is what was sent, message by message.
-        timeout: seconds for all of it.
+        messages: the messages to send: ``str`` as text, ``bytes`` as binary.
+        expect: a regular expression; a text reply must have a match of it.
+        replies: the least number of messages that must come back.
+        echo: whether each message must come back as it was sent.
+        timeout: seconds for the whole question and answer.
     """
 
     name: str
@@ -54,7 +57,7 @@ class Probe:
 
 
 def _tone(seconds: float, rate: int = 16_000) -> bytes:
-    """A buzz between two silences, 16-bit PCM: speech, to who only listens for loudness."""
+    """Make a buzz between two silences, 16-bit PCM. A detector by loudness takes it for speech."""
     silence = bytes(rate)
     period = rate // 150
     wave = [
@@ -94,7 +97,7 @@ def _compiles(pattern: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _BytesTable:
-    """A message that is no text: one of the two."""
+    """A message that is no text: exactly one of the two is given."""
 
     hex: Annotated[str, text("bytes in hexadecimal, such as 00 ff", _is_hex)] | None = None
     file: str | None = None
@@ -105,10 +108,10 @@ class _BytesTable:
             raise TableRefused(f"{found} given; it must be one of the two")
 
     def read(self, folder: Path, room: int) -> bytes:
-        """The bytes.
+        """Read the bytes.
 
         Args:
-            folder: of the probe: whoever wrote it is to be sent no other of one's files.
+            folder: of the probe. A file elsewhere is refused: the probe's author may be a stranger.
             room: most bytes of a file.
 
         Raises:
@@ -125,7 +128,7 @@ class _BytesTable:
             why = ""
         except OSError as error:
             why = f" ({error.strerror or error})"
-        except ValueError as error:  # too large; or a NUL in its name
+        except ValueError as error:  # the file is too large, or its name has a NUL
             why = f" ({error})"
         raise TableRefused(
             f"{given(self.file)}; it must be a file in the folder of the probe{why}", "file"
@@ -144,7 +147,7 @@ _Message = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class _File:
-    """The whole file: :class:`Probe` says what each is."""
+    """A probe's file; :class:`Probe` describes the members."""
 
     messages: Annotated[
         tuple[_Message, ...], array("an array of one or more messages to send", least=1)
@@ -168,8 +171,8 @@ def load_probe(path: Path) -> Probe:
         timeout = 30
 
     Raises:
-        SettingsError: the file does not say what it must.
-        RecordingError: it is a recording, and of no use.
+        SettingsError: the file is no valid probe.
+        RecordingError: the file is a recording that makes no probe.
     """
     if _is_recording(path):
         return _of_recording(load_recording(path, MAX_PROBE_BYTES))
@@ -201,7 +204,7 @@ def load_probe(path: Path) -> Probe:
 
 
 def _is_recording(path: Path) -> bool:
-    """Whether a file begins as a recording does, and no TOML; one that cannot be read does not."""
+    """Whether a file begins as a recording, and not as TOML; False if it cannot be read."""
     try:
         with open_regular(path) as file:
             return file.read(1) == b"{"
@@ -210,12 +213,12 @@ def _is_recording(path: Path) -> bool:
 
 
 def _of_recording(recording: Recording) -> Probe:
-    """What the client said, message by message, and as many replies as came.
+    """Make a probe of the client's messages in a recording, with as many replies as came.
 
-    A probe says all its messages first, and has no pace: what depends on either is better replayed.
+    A probe sends all messages first, without the recorded pace. A replay keeps order and pace.
 
     Raises:
-        RecordingError: the client said nothing that can be said again.
+        RecordingError: the client sent nothing that can be sent again.
     """
     path = recording.path
     if not recording.head.payloads:

@@ -1,4 +1,4 @@
-"""One TCP connection to the container, and HTTP on it: every byte is written down."""
+"""One TCP connection to the container, and HTTP on it. Every byte is recorded."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from partway.gateway.network.dialling import Address
 from partway.gateway.workbench.conformance.evidence import NotedExchange, shown
 from partway.gateway.workbench.conformance.verdict import Broken
 
-#: Seconds for an answer of which no clause says how soon it must come.
+#: Seconds for an answer whose time no clause limits.
 PATIENCE: Final = 10.0
-#: Seconds for a connection: a container that never accepts fills its backlog, and then the system
+#: Seconds for a connection. A container that never accepts fills its backlog, and then the system
 #: tries for minutes.
 CONNECT_TIMEOUT: Final = 5.0
-#: Bytes in a second that the slowest container takes, and gives back: more of them take longer.
+#: Bytes per second that the slowest container takes and sends back. Longer messages get more time.
 SLOWEST: Final = 1 << 20
-#: Bytes of an answer's body, and pieces in which they come: a piece costs more than a byte of it.
+#: Most bytes of an answer's body, and most pieces: a piece costs more than a byte.
 MAX_BODY: Final = 16 << 20
 MAX_PIECES: Final = 100_000
 
@@ -30,7 +30,7 @@ _READ = 1 << 16
 
 
 def patience_with(size: int) -> float:
-    """Seconds for so many bytes, to be taken or to come back."""
+    """Seconds for ``size`` bytes to be taken, or to come back."""
     return PATIENCE + size // SLOWEST
 
 
@@ -43,7 +43,7 @@ class HttpAnswer:
         reason: the words behind the status.
         headers: names, in lower case, and values.
         body: the whole body.
-        chunks: the body as it came: seconds since the request, bytes.
+        chunks: the pieces of the body as they came: seconds since the request, bytes.
         head_after: seconds from the request to the response's head.
         after: seconds from the request to the response's end.
     """
@@ -72,7 +72,7 @@ class Link:
     Args:
         reader: of the connection.
         writer: of the connection.
-        exchange: where everything is written down.
+        exchange: the record of the connection.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class Link:
         self.reader = reader
         self.writer = writer
         self.exchange = exchange
-        #: Whether the container has ended the connection, and whether it has said Close before.
+        #: Whether the container has ended the connection, and whether it has sent a Close before.
         self.ended = False
         self.said_close = False
         #: Whether the connection ended by a reset.
@@ -92,12 +92,12 @@ class Link:
 
         Args:
             data: the bytes.
-            what: what the bytes are, in words.
-            shown: what the record shows in their place: a mask hides what a frame says.
+            what: a name of the bytes.
+            shown: bytes for the record in place of ``data``: a mask hides a frame's payload.
             head: how many of the bytes are an HTTP head.
 
         Raises:
-            Broken: the container does not take them, or is gone.
+            Broken: the container does not take the bytes, or has left.
         """
         self.exchange.note("sent", what, data if shown is None else shown, head)
         patience = patience_with(len(data))
@@ -111,7 +111,7 @@ class Link:
             raise Broken(f"{what}: the connection is gone ({error})") from None
 
     async def read(self, timeout: float) -> bytes:
-        """The next bytes; b"" at the end of the connection.
+        """Read the next bytes; b"" at the end of the connection.
 
         Raises:
             TimeoutError: nothing came.
@@ -129,7 +129,7 @@ class Link:
         return data
 
     def abort(self) -> None:
-        """Cut the connection without a word."""
+        """Cut the connection without a Close."""
         self.exchange.note("sent", "the connection is cut")
         self.writer.transport.abort()
 
@@ -146,7 +146,7 @@ async def link_to(address: Address, exchange: NotedExchange) -> AsyncIterator[Li
     """Connect; the connection is closed at the block's end.
 
     Raises:
-        Broken: nobody listens at the address, or the connection is not accepted in time.
+        Broken: nothing listens at the address, or the connection is not accepted in time.
     """
     try:
         async with asyncio.timeout(CONNECT_TIMEOUT):
@@ -165,7 +165,7 @@ async def link_to(address: Address, exchange: NotedExchange) -> AsyncIterator[Li
 
 
 def request_head(method: str, target: str, headers: Mapping[str, str]) -> bytes:
-    """A request's head as bytes."""
+    """Make the bytes of a request's head."""
     lines = [
         f"{method} {target} HTTP/1.1",
         *(f"{name}: {value}" for name, value in headers.items()),
@@ -188,10 +188,10 @@ async def ask(
         link: the connection.
         method: of the request.
         target: path and query.
-        headers: further ones.
-        body: bytes of it.
+        headers: headers beside Host and Content-Length.
+        body: bytes of the body.
         timeout: seconds for the whole answer.
-        spelled: makes of a header's name what is sent: ``str.lower``, say.
+        spelled: changes the spelling of each header's name, such as ``str.lower``.
 
     Raises:
         Broken: the answer is not HTTP, is cut, or does not come.
@@ -221,7 +221,7 @@ async def read_answer(
     Args:
         link: the connection.
         method: of the request.
-        began: when the request was sent, by ``time.monotonic()``.
+        began: the time of the request, by ``time.monotonic()``.
         timeout: seconds from then to the answer's end.
         read: bytes of the answer that have been read already.
 
@@ -278,14 +278,14 @@ async def read_answer(
 
 
 def _response_head(event: h11.Response) -> bytes:
-    """A head as it came, but for white space that means nothing."""
+    """Rebuild a head as it came, except for white space that means nothing."""
     first = b"HTTP/%s %d %s" % (event.http_version, event.status_code, event.reason)
     fields = (b"%s: %s" % field for field in event.headers.raw_items())
     return b"\r\n".join((first, *fields, b"", b""))
 
 
 def not_http(what: str, link: Link, error: h11.RemoteProtocolError) -> str:
-    """What came in place of an HTTP answer, in words."""
+    """Describe the bytes that came in place of an HTTP answer."""
     if link.ended and any(step.what.startswith("the head") for step in link.exchange.steps):
         return f"{what} began, and the connection ended before the end of its body"
     if link.ended:

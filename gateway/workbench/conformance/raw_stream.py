@@ -1,4 +1,4 @@
-"""A stream to the container as checks see it: a check may choose every byte that is sent."""
+"""A stream to the container for checks, which may choose every byte that is sent."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ from partway.protocol.websocket.frame_decoder import FrameDecoder, FrameError, d
 from partway.protocol.websocket.frames import Frame, Opcode
 from partway.protocol.websocket.handshake import accept_key
 
-#: Bytes of a frame and of a message, and of the answer's head to an upgrade.
+#: Most bytes of a frame and of a message, and of the head of an answer to an upgrade.
 MAX_FRAME: Final = 32 << 20
 MAX_HEAD: Final = 1 << 16
-#: Seconds between two pieces of a head: time for a container to read the first by itself, on a busy
-#: machine too. Nobody but the container can tell that it has.
+#: Seconds between two pieces of a head, so that even a busy container reads the first by itself.
+#: Only the container could tell that it has.
 _BETWEEN_PIECES = 0.1
 
-#: Pongs of a stream; no check sends a hundredth as many pings.
+#: Most Pongs of a stream; no check sends a hundredth as many Pings.
 MAX_PONGS: Final = 10_000
 
 _ILL_FRAMED = "mend how the container writes frames, or let a WebSocket library write them"
-#: What to do about known faults, by words in what the decoder says of them.
+#: Remedies for known faults, by words of the decoder's message.
 _FRAMING: Final = {
     "unknown opcode": "a message has opcode 1 (text) or 2 (binary), what continues it 0, and "
     "Close, Ping and Pong 8, 9 and 10: write no other",
@@ -96,7 +96,7 @@ def frame_bytes(
     masked: bool = True,
     key: bytes | None = None,
 ) -> bytes:
-    """A client's frame, right or wrong (RFC 6455 §5.2).
+    """Make a client's frame, right or wrong (RFC 6455 §5.2).
 
     Args:
         opcode: 0 to 15.
@@ -104,7 +104,7 @@ def frame_bytes(
         fin: the FIN bit.
         rsv: the three RSV bits as a number, RSV1 being 4.
         masked: whether there is a mask.
-        key: the mask's four bytes; None for any.
+        key: the mask's four bytes; None for random ones.
     """
     first, mask_bit = fin << 7 | rsv << 4 | opcode, 0x80 if masked else 0
     size = len(payload)
@@ -121,14 +121,14 @@ def frame_bytes(
 
 
 def as_frame(message: str | bytes) -> tuple[Opcode, bytes]:
-    """Opcode and payload of a message in one frame."""
+    """Return opcode and payload of a message in one frame."""
     if isinstance(message, str):
         return Opcode.TEXT, message.encode()
     return Opcode.BINARY, message
 
 
 def _in_words(opcode: Opcode, payload: bytes, fin: bool) -> str:
-    """A frame for the record."""
+    """Describe a frame for the record."""
     if opcode is Opcode.CLOSE:
         code = int.from_bytes(payload[:2], "big") if len(payload) > 1 else "without a code"
         reason = payload[2:].decode("utf-8", "replace")
@@ -143,7 +143,7 @@ class Peer:
 
     Attributes:
         pongs: payloads of the Pongs so far.
-        unasked: how many messages came while a Pong was waited for.
+        unasked: how many messages came while :meth:`pong` waited.
         head: the head of the 101.
     """
 
@@ -178,7 +178,6 @@ class Peer:
         await self.link.send(data, what)
 
     async def say(self, message: str | bytes) -> None:
-        """Send a whole message, in one frame."""
         await self.send(*as_frame(message))
 
     async def ping(self, payload: bytes) -> None:
@@ -190,7 +189,7 @@ class Peer:
     # --- Receiving -------------------------------------------------------------------------------
 
     async def frame(self, timeout: float = PATIENCE) -> Frame:
-        """The next frame, of whatever kind.
+        """Read the next frame, of any kind.
 
         Raises:
             Closed: the connection ended instead.
@@ -226,16 +225,18 @@ class Peer:
         frame = self._decoder.next_frame()
         if frame is not None and frame.opcode is Opcode.CLOSE:
             self.link.said_close = True
-            # The decoder forgets what is behind it: it means nothing. It is a fault all the same.
+            # The decoder drops bytes behind a Close, which mean nothing. They are a fault all the
+            # same.
             self._behind_close = held - 2 - len(frame.payload)
         return frame
 
     async def message(self, timeout: float = PATIENCE) -> str | bytes:
-        """The next whole message. Pings are answered, Pongs are kept in :attr:`pongs`.
+        """Read the next whole message. Pings are answered, Pongs are kept in :attr:`pongs`.
 
         Raises:
-            Closed, TimeoutError, Broken: as :meth:`frame` does; Closed also on a Close, which is
-                answered.
+            Closed: the container sent a Close, which is answered, or the connection ended.
+            TimeoutError: no whole message came.
+            Broken: the bytes that came break RFC 6455.
         """
         deadline = time.monotonic() + timeout
         while True:
@@ -245,7 +246,7 @@ class Peer:
                 return message
 
     async def take(self, frame: Frame) -> str | bytes | None:
-        """Do with a frame what a client does; returns the message that it ends, if it ends one."""
+        """Handle a frame as a client does; return the message that it ends, or None."""
         opcode, payload, fin = frame
         if opcode is Opcode.PING:
             await self.send(Opcode.PONG, payload)
@@ -256,8 +257,8 @@ class Peer:
         elif opcode is Opcode.CLOSE:
             close = decode_close(payload)
             self._over = True
-            if not self._said_close:  # a second one would meet a closed socket, and be reset
-                with suppress(Broken):  # it may have left already
+            if not self._said_close:  # a second Close would meet a closed socket, and be reset
+                with suppress(Broken):  # the container may have left already
                     await self.send(Opcode.CLOSE, payload[:2])
             raise Closed(close)
         else:
@@ -275,7 +276,7 @@ class Peer:
         return None
 
     async def pong(self, timeout: float = PATIENCE) -> bytes:
-        """The payload of the next Pong; messages that come before are dropped, and counted."""
+        """Return the payload of the next Pong; messages before it are counted and dropped."""
         deadline = time.monotonic() + timeout
         had = len(self.pongs)
         while len(self.pongs) == had:
@@ -334,7 +335,7 @@ class NotGranted:
 
 
 def in_one_piece(head: bytes) -> tuple[bytes, ...]:
-    """An upgrade's head as it is usually written."""
+    """Write an upgrade's head in the usual way."""
     return (head,)
 
 
@@ -350,9 +351,9 @@ async def upgrade(
     Args:
         link: the connection.
         target: path and query.
-        headers: further ones, or others in place of the usual.
+        headers: further headers, or other values of the usual ones.
         timeout: seconds for the answer.
-        written: makes of the usual head what is sent instead, in so many pieces.
+        written: splits or changes the usual head into the pieces to send.
 
     Raises:
         Broken: the answer is neither a 101 as RFC 6455 §4.1 asks for it nor another HTTP answer.

@@ -1,4 +1,4 @@
-"""Trying checks, one after the other, and what became of each."""
+"""The run of a container's checks, one after the other, and the result of each."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from partway.gateway.workbench.conformance.subject import Subject
 from partway.gateway.workbench.conformance.trial import Trial
 from partway.gateway.workbench.conformance.verdict import Broken, Severity, Untried, Verdict
 
-#: Seconds for a container that died in a check to be there again for the next check.
+#: Seconds for a container that died in a check to be ready for the next check.
 RESTART_TIMEOUT: Final = 60.0
 
-#: Characters of what a container has printed, for a report.
+#: Characters of a container's output in a report.
 MAX_OUTPUT: Final = 2000
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What became of one check.
+    """The result of one check.
 
     Attributes:
         check: the check.
-        verdict: what became of the check.
-        seconds: how long it took.
-        said: what was wrong, or why the check was not tried; empty for a pass.
-        remedy: what to do; empty for a pass.
-        exchanges: what went over the wire; kept where something was wrong.
-        output: the end of what the container printed meanwhile.
+        verdict: how the check ended.
+        seconds: how long the check took.
+        said: the fault, or the reason why the check was not tried; empty for a pass.
+        remedy: the advice; empty for a pass.
+        exchanges: the bytes on the wire; kept only of a failure.
+        output: the end of the container's output during the check.
     """
 
     check: Check
@@ -49,12 +49,12 @@ class Result:
 
 @dataclass(slots=True)
 class Report:
-    """What became of all checks of a run.
+    """The results of all checks of a run.
 
     Attributes:
         results: one for each check, in the order of trying.
         seconds: how long the run took.
-        subject: what was checked, in words.
+        subject: the container or image, in words.
         probe: the name of the probe.
     """
 
@@ -64,7 +64,7 @@ class Report:
     probe: str = ""
 
     def count(self, verdict: Verdict, severity: Severity | None = None) -> int:
-        """The number of checks of one verdict, and of one severity if that is asked for."""
+        """Count the checks of one verdict, and of one severity if ``severity`` is given."""
         return sum(
             each.verdict is verdict and severity in (None, each.check.severity)
             for each in self.results
@@ -85,13 +85,14 @@ class Report:
 class Run:
     """Checks against one container: all of them, or one by one.
 
-    Whoever takes checks one by one owes :meth:`aclose` at the end. No check is tried twice.
+    A caller that takes checks one by one must call :meth:`aclose` at the end. No check is tried
+    twice.
 
     Args:
-        checks: in an order in which each comes after the checks that it requires.
-        probe: what to say to the model.
+        checks: the checks, each after those that it requires.
+        probe: the question to the model.
         fast: whether long waits are cut short.
-        only: ids of checks to try, with what they require; None for all.
+        only: ids of checks to try, with the checks that they require; None for all.
         on_result: called after each check.
         on_slow: called while the container starts slowly, with the seconds since the wait began and
             the reason.
@@ -111,13 +112,14 @@ class Run:
         self._by_id = {check.id: check for check in self._checks}
         self._probe = probe
         self._fast = fast
-        self._without = set() if probe.echo else {Need.ECHO}  # what is not at hand
+        self._without = set() if probe.echo else {Need.ECHO}  # the needs that are not met
         self._on_result = on_result
         self._on_slow = on_slow
         self._results: dict[str, Result] = {}
         self._aside: dict[str, asyncio.Task[Result]] = {}
-        self._disturbed: set[str] = set()  # of those, who may have failed of another's fault
-        self._ended = False  # the container, by a check of its end
+        # checks aside that may have failed because another check ended the container
+        self._disturbed: set[str] = set()
+        self._ended = False  # whether a check of the container's end has ended it
 
     @property
     def results(self) -> Mapping[str, Result]:
@@ -137,7 +139,7 @@ class Run:
         return report
 
     async def take(self, check: Check, subject: Subject) -> Result:
-        """Try a check, and before it the checks that it requires.
+        """Try a check, after the checks that it requires.
 
         Checks may be taken in any order; the order of the run's checks is the fastest.
         """
@@ -161,7 +163,7 @@ class Run:
         return result
 
     async def aclose(self) -> None:
-        """End the checks that are still tried beside the others."""
+        """Cancel the checks that still run aside."""
         aside = list(self._aside.values())
         self._aside.clear()
         for task in aside:
@@ -170,7 +172,7 @@ class Run:
             await asyncio.wait(aside)
 
     async def _from_aside(self, check: Check, subject: Subject) -> Result:
-        """What became of a check beside the others; tried again if the container died meanwhile."""
+        """Take the result of a check aside, or try it again if the container died meanwhile."""
         result = await self._aside.pop(check.id)
         failed = result.verdict in (Verdict.FAIL, Verdict.NOTE)
         process = subject.process
@@ -181,7 +183,7 @@ class Run:
         return await self._try(check, subject)
 
     def _begin_aside(self, subject: Subject) -> None:
-        """Begin the checks beside the others, as soon as what they require is known."""
+        """Begin the checks aside whose required checks have their results."""
         for check in self._checks:
             if (
                 _waits_aside(check, self._fast)
@@ -193,12 +195,12 @@ class Run:
                 self._aside[check.id] = asyncio.create_task(trying, name=check.id)
 
     async def _start_again(self, subject: Subject) -> None:
-        """Start the container again, which has ended, and wait until it is ready."""
+        """Start the ended container again, and wait until it is ready."""
         self._ended = False
         await subject.start_again(RESTART_TIMEOUT)
         ready = self._results.get("startup.ready")
-        if ready is not None and ready.verdict is Verdict.PASS:  # else it may never be
-            with suppress(Broken):  # the next check will say so
+        if ready is not None and ready.verdict is Verdict.PASS:  # else it may never be ready
+            with suppress(Broken):  # the next check reports it
                 await Trial(subject, self._probe).until_ready(RESTART_TIMEOUT)
 
     async def _try(self, check: Check, subject: Subject, *, aside: bool = False) -> Result:
@@ -221,9 +223,10 @@ class Run:
         process = subject.process
         if process is not None and not _may_end(check):
             if broken is not None or trial.cut or not await process.accepts():
-                await process.ended(DEATH_TIMEOUT)  # else its death would fail the next check
+                await process.ended(DEATH_TIMEOUT)  # a late death would fail the next check
                 output = process.output[-MAX_OUTPUT:]
-            died = process.pid is None and not aside  # else it is whoever is tried beside it
+            # a check aside leaves a death to the check in turn
+            died = process.pid is None and not aside
             if died:
                 ended = f"the container ended, with status {process.status}"
                 broken = broken or Broken(ended, await process.death_remedy())
@@ -239,7 +242,7 @@ class Run:
 async def attempted(
     check: Check, trying: Awaitable[None], more: float = 0.0
 ) -> Broken | Untried | None:
-    """Try a check within its limit; returns what it raised, None if its clause is kept.
+    """Try a check within its limit; return its exception, or None if its clause is kept.
 
     Args:
         check: the check.
@@ -263,14 +266,14 @@ def not_kept(
     exchanges: Iterable[NotedExchange],
     output: str = "",
 ) -> Result:
-    """What became of a check whose clause is not kept."""
+    """Make the result of a check whose clause is not kept."""
     verdict = Verdict.NOTE if check.severity is Severity.NOTE else Verdict.FAIL
     remedy = broken.remedy or check.remedy
     return Result(check, verdict, seconds, broken.what, remedy, tuple(exchanges), output)
 
 
 def blocked_by(check: Check, results: Mapping[str, Result]) -> Result | None:
-    """What must be mended first: the first failed check that ``check`` requires, or what blocks it.
+    """The failed check that blocks ``check``: one that it requires, directly or indirectly.
 
     A check that was skipped blocks nothing.
     """
@@ -284,20 +287,20 @@ def blocked_by(check: Check, results: Mapping[str, Result]) -> Result | None:
 
 
 def mark(exchanges: Sequence[NotedExchange], what: str) -> None:
-    """Write down in the evidence what was wrong: on the connection where something came last."""
+    """Record the fault on the connection where the last event happened, unless one has it."""
     if exchanges and not any(each.failed for each in exchanges):
         max(exchanges, key=lambda each: each.latest).fail(what)
 
 
 def in_turn(checks: Sequence[Check], *, fast: bool) -> list[Check]:
-    """The order of trying: checks beside others come late, checks of the container's end last."""
+    """Order the checks: those aside late, and those of the container's end last."""
     ending = [check for check in checks if _may_end(check)]
     aside = [check for check in checks if _waits_aside(check, fast)]
     return [check for check in checks if check not in (*aside, *ending)] + aside + ending
 
 
 def chosen(checks: Sequence[Check], only: Collection[str] | None) -> list[Check]:
-    """The checks to try, with all that they require; whole areas may be named too.
+    """Choose the checks to try, with all that they require; an area's name stands for its checks.
 
     Raises:
         ValueError: a check is named that does not exist.
@@ -326,7 +329,7 @@ def is_named(check: Check, name: str) -> bool:
 
 
 def describe(subject: Subject) -> str:
-    """What a report calls a container: its command and address."""
+    """Name a container in a report: by its command and address."""
     process = subject.process
     where = f"http://{subject.address}{subject.target}"
     return f"{' '.join(process.command)}, at {where}" if process is not None else where

@@ -1,4 +1,4 @@
-"""A container that was started to be checked: what all of them have, whatever runs them."""
+"""Containers that are started for the checks: the part that needs no engine or command."""
 
 from __future__ import annotations
 
@@ -20,15 +20,14 @@ from partway.gateway.network.dialling import Address
 from partway.gateway.plain_text import cut
 from partway.gateway.workbench.conformance.raw_connection import CONNECT_TIMEOUT
 
-#: Of what the container prints, the end is kept.
+#: Bytes of the container's output that are kept: the last ones.
 MAX_OUTPUT: Final = 64 << 10
 
-#: Seconds that a container which dies may take to be gone, for its connections end first, and its
-#: last words may come behind its end.
+#: Seconds in which a dying container must be gone. Its connections end before the process, and its
+#: last output may come after the end.
 DEATH_TIMEOUT: Final = 0.3
 
-#: Of the words of a container that has died a remedy quotes the last lines, each up to so many
-#: characters.
+#: The last lines of output that a remedy quotes after a death, and the characters of each.
 _LAST_LINES: Final = 3
 _LAST_LINE: Final = 200
 
@@ -38,11 +37,11 @@ _PAGE = resource.getpagesize()
 
 @dataclass(frozen=True, slots=True)
 class Footprint:
-    """What a container's processes hold, all of them together.
+    """The resources of a container's processes, all together.
 
     Attributes:
         descriptors: open files and sockets.
-        tasks: threads, and processes that nobody has waited for.
+        tasks: threads, and ended processes whose status was not collected.
         memory: bytes that are resident.
     """
 
@@ -62,7 +61,7 @@ class Started(ABC):
     """A container that was started for the checks, with a read-only model directory.
 
     Args:
-        command: the program and its arguments, or the words that stand for them in a report.
+        command: the program and its arguments, or words in their place for a report.
         environment: further variables of the model definition.
         model_dir: a folder with artifacts; an empty one is made if none is given.
 
@@ -70,8 +69,8 @@ class Started(ABC):
         command: the same.
         environment: the same.
         model_dir: the folder with artifacts.
-        address: where it listens, or will; None before its start.
-        began: when it was started, in monotonic seconds.
+        address: the address of the container's port; None before the start.
+        began: when the container was started, in monotonic seconds.
     """
 
     def __init__(
@@ -95,25 +94,25 @@ class Started(ABC):
     @property
     @abstractmethod
     def pid(self) -> int | None:
-        """Of the process that was started; None when it does not run."""
+        """The id of the first process; None when it does not run."""
 
     @property
     @abstractmethod
     def status(self) -> int | None:
-        """The exit status, as what runs it tells of it; None while it runs."""
+        """The exit status, as the engine or the system gives it; None while the container runs."""
 
     @property
     def port(self) -> int:
-        """Where it listens, or will; 0 before its start."""
+        """The container's port; 0 before the start."""
         return 0 if self.address is None else self.address.port
 
     @property
     def output(self) -> str:
-        """The end of what it has printed."""
+        """The end of the container's output."""
         return bytes(self._output).decode(errors="replace")
 
     async def start(self) -> Address:
-        """Start it; returns at once, whether or not it listens.
+        """Start the container; returns at once, whether or not it listens.
 
         Raises:
             LaunchError: there is no such program or image, or it cannot be started.
@@ -127,25 +126,29 @@ class Started(ABC):
     async def _launch(self) -> Address: ...
 
     async def listening(self, timeout: float) -> float | None:
-        """Wait until it accepts a connection; seconds since its start, None if it does not."""
+        """Wait until the container accepts a connection.
+
+        Returns:
+            Seconds since the start; None if the container ended or did not accept in time.
+        """
         while time.monotonic() - self.began < timeout and self.pid is not None:
             if await self.accepts():
                 return time.monotonic() - self.began
-            await asyncio.sleep(_POLL)  # nothing tells when a port is opened
+            await asyncio.sleep(_POLL)  # nothing signals that a port was opened
         return None
 
     @abstractmethod
     async def listening_trouble(self) -> str:
-        """Say where its program listens instead; empty where that cannot be known."""
+        """Say where the program listens instead of its port; "" where that cannot be known."""
 
     async def accepts(self) -> bool:
-        """Whether it accepts a connection now."""
+        """Say whether the container accepts a connection now."""
         if self.address is None:
             return False
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT):
                 _, writer = await asyncio.open_connection(self.address.host, self.address.port)
-        except OSError:  # a TimeoutError is one
+        except OSError:  # includes TimeoutError
             return False
         writer.close()
         with suppress(OSError):
@@ -158,10 +161,10 @@ class Started(ABC):
 
     @abstractmethod
     async def ended(self, timeout: float) -> bool:
-        """Whether it ends in time, and with it all that it has started."""
+        """Wait for the end of the container's processes; return whether they ended in time."""
 
     async def death_remedy(self) -> str:
-        """The remedy where it has ended by itself: its end, and the last lines that it printed."""
+        """The remedy after a death: the exit status, and the last lines of the output."""
         await self.ended(DEATH_TIMEOUT)
         lines = [line for each in self.output.splitlines() if (line := each.strip())]
         said = " / ".join(cut(line, _LAST_LINE) for line in lines[-_LAST_LINES:])
@@ -172,16 +175,16 @@ class Started(ABC):
 
     @abstractmethod
     async def kill(self) -> None:
-        """End it, and all that it has started, at once."""
+        """Kill all processes of the container at once."""
 
     async def aclose(self) -> None:
-        """Kill it, and remove what was made for it."""
+        """Kill the container, and remove the folder that was made for it."""
         await self.kill()
         if self._made is not None:
             self._made.cleanup()
 
     def changed_artifacts(self) -> list[str]:
-        """What is in the model directory that was not, or not so, at the first start."""
+        """The files of the model directory that were added, changed or removed since the start."""
         now = _artifacts(self.model_dir)
         return sorted(
             str(path)
@@ -190,7 +193,7 @@ class Started(ABC):
         )
 
     def footprint(self) -> Footprint | None:
-        """What its processes hold; None where the system does not tell."""
+        """The resources of the container's processes; None where the system has no ``/proc``."""
         if self.pid is None or not Path("/proc/self/fd").is_dir():
             return None
         held = Footprint(0, 0, 0)
@@ -207,16 +210,16 @@ def _artifacts(folder: Path) -> dict[Path, tuple[int, int]]:
     """Size and time of each file."""
     found = {}
     for path in folder.rglob("*"):
-        with suppress(FileNotFoundError):  # its owner was quicker
+        with suppress(FileNotFoundError):  # the file was removed meanwhile
             known = path.lstat()
             found[path] = known.st_size, known.st_mtime_ns
     return found
 
 
 def _held_by(process: Path) -> Footprint:
-    """What one process holds; nothing of what has ended meanwhile."""
+    """The resources of one process; zeros if it has ended meanwhile."""
     descriptors = tasks = memory = 0
-    with suppress(OSError):  # nobody may look at a process that has ended and is waited for
+    with suppress(OSError):  # a process that has ended cannot be read
         descriptors = sum(1 for _ in (process / "fd").iterdir())
     with suppress(OSError):
         tasks = sum(1 for _ in (process / "task").iterdir())

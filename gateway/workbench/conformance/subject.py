@@ -1,4 +1,4 @@
-"""The container that is checked: one that runs somewhere, or one that is started here."""
+"""The container to check: one that runs somewhere, or one that is started here."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from partway.gateway.workbench.conformance.started_container import Started
 
 @dataclass(slots=True)
 class Target:
-    """Where streams are asked for.
+    """The target of stream requests.
 
     Attributes:
         path: without its first slash.
@@ -35,17 +35,17 @@ class Target:
 
 
 class Launched(Started):
-    """A container's process, started by its command as every command of ours starts one.
+    """A container's process, started by a command as all commands of Partway start one.
 
-    The port comes in ``SAGEMAKER_BIND_TO_PORT`` and in the place of ``{port}``. SIGTERM ends it,
-    and SIGKILL kills what is left after 30 s. If this process is killed itself, the container goes
-    with it, but a folder that was made stays behind, empty.
+    The port comes in ``SAGEMAKER_BIND_TO_PORT`` and in the place of ``{port}``. SIGTERM ends the
+    container, and SIGKILL ends processes that are left after 30 s. If this process is killed, the
+    container is killed too; an empty model folder stays behind.
 
     Args:
-        command: its program and arguments; nothing is appended to them.
+        command: the program and its arguments; nothing is appended.
         environment: further variables of the model definition.
         model_dir: a folder with artifacts; an empty one is made if none is given.
-        cwd: where it runs.
+        cwd: the working directory.
     """
 
     def __init__(
@@ -62,12 +62,12 @@ class Launched(Started):
 
     @property
     def pid(self) -> int | None:
-        """Of the process that was started; None when it does not run."""
+        """The id of the process that was started; None when it does not run."""
         return None if self._process is None else self._process.pid
 
     @property
     def status(self) -> int | None:
-        """The exit status; negative for a signal's number; None while it runs."""
+        """The exit status; negative for a signal's number; None while the process runs."""
         return None if self._process is None else self._process.status
 
     async def _launch(self) -> Address:
@@ -83,32 +83,29 @@ class Launched(Started):
         return self._process.address
 
     async def listening_trouble(self) -> str:
-        """Say that nothing listens on its port, and where its program listens instead."""
+        """Say that nothing listens on the port, and where the program listens instead."""
         return "" if self._process is None else await self._process.listening_trouble()
 
     async def terminate(self) -> None:
-        """Send SIGTERM to the first process, as the platform does."""
         if self._process is not None:
             self._process.terminate()
 
     async def ended(self, timeout: float) -> bool:
-        """Whether it ends in time, and with it all that it has started and that holds its output.
+        """Wait for the end of the process and its descendants; return whether it came in time.
 
-        An engine ends them all with the first. Here they run on: a shell that takes SIGTERM for
-        itself has not ended its container.
+        Descendants count while they hold the output. An engine ends all processes with the first.
+        Here they run on: a shell that handles SIGTERM itself has not ended its container.
         """
-        process = self._process  # another may be started meanwhile
+        process = self._process  # another process may be started meanwhile
         return process is None or await process.ends_within(timeout)
 
     async def kill(self) -> None:
-        """End it, and all that it has started, at once."""
         process, self._process = self._process, None
         if process is not None:
             process.kill()
             await process.wait()
 
     async def aclose(self) -> None:
-        """Kill it, and remove what was made for it."""
         await super().aclose()
         if self._leash is not None:
             self._leash.close()
@@ -120,11 +117,11 @@ class Subject:
     """A container that is checked.
 
     Attributes:
-        address: where it listens.
-        target: where it takes streams.
-        process: its own, where it was started here.
-        answers_close: false once a stream's Close was not answered in time: later ones are not
-            waited for, which would take a whole run half a minute.
+        address: the address of its port.
+        target: the target of stream requests.
+        process: the container's process, where it was started here.
+        answers_close: false once a stream's Close was not answered in time. Later Closes are then
+            not waited for, which would add half a minute to a run.
     """
 
     address: Address
@@ -133,11 +130,11 @@ class Subject:
     answers_close: bool = True
 
     async def listening_trouble(self) -> str:
-        """Say where a program that was started here listens instead; empty if that is not known."""
+        """Say where a program that was started here listens; "" if that is not known."""
         return "" if self.process is None else await self.process.listening_trouble()
 
     async def start_again(self, timeout: float) -> None:
-        """Have the process that was started here run anew."""
+        """Start the process again, if it was started here, and wait until it listens."""
         if self.process is not None:
             await self.process.kill()
             self.address = await self.process.start()

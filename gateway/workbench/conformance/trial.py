@@ -1,4 +1,4 @@
-"""What a container's check works with: the container, the probe, a record of all that is done."""
+"""The trial of one check: its container, its probe and the record of its connections."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from partway.gateway.workbench.conformance.subject import Subject
 from partway.gateway.workbench.conformance.verdict import Broken, Untried
 from partway.protocol.websocket.close_codes import TOO_BIG
 
-#: Seconds for the answer to the Close at a stream's end; whether it comes another check asks.
+#: Seconds for the answer to the Close at a stream's end; another check asks whether it comes.
 _LEAVE_TIMEOUT = 0.3
 _POLL = 0.05
 
-#: Seconds to look for what a probe expects in one reply.
+#: Seconds to look for a match of a probe's ``expect`` in one reply.
 MATCH_TIMEOUT = 1.0
 
 _SAME_KIND = (
@@ -46,7 +46,7 @@ _ANSWER_SOON = (
     "--fast out: it has eight minutes then"
 )
 _FINISH = "end each message: its last frame, or its only one, has FIN=1"
-#: What a container is told whose library has a limit below what a part may hold (clause 1.3-3).
+#: The remedy for a library whose limit is below the size of a part (clause 1.3-3).
 RAISE_LIMIT = (
     "raise your library's limit of a message, of text too, to 16 MiB (aiohttp: one byte more): "
     "max_size, max_msg_size, maxPayload, buffers"
@@ -55,7 +55,7 @@ _WHOLE = (
     "read a frame up to its length, in as many reads as it takes, and write all of it: no buffer "
     "of yours may cut a message"
 )
-#: Bytes or characters from which a message is too long for some buffer.
+#: Bytes or characters from which a message may exceed some buffer.
 _LONG = 4096
 #: Bytes or characters of a message that a line shows.
 _MOST_SHOWN = 32
@@ -67,10 +67,10 @@ class Trial:
 
     Attributes:
         subject: the container.
-        probe: what to say to its model.
+        probe: the question to its model.
         fast: whether long waits are cut short.
-        exchanges: what went over the wire so far, one for each connection.
-        cut: whether the container has ended a connection without saying Close before.
+        exchanges: the records so far, one for each connection.
+        cut: whether the container has ended a connection without a Close.
         on_slow: called while the container starts slowly, with the seconds since the wait began and
             the reason.
     """
@@ -95,7 +95,7 @@ class Trial:
         return process
 
     def scaled(self, seconds: float, fast: float) -> float:
-        """How many seconds to wait: ``fast`` with ``--fast``, ``seconds`` without."""
+        """Choose the seconds to wait: ``fast`` with ``--fast``, ``seconds`` without."""
         return fast if self.fast else seconds
 
     @asynccontextmanager
@@ -125,7 +125,7 @@ class Trial:
 
     @asynccontextmanager
     async def slow_start(self) -> AsyncIterator[SlowStart]:
-        """Tell why the container is not ready, as the fleet does, until the block's end."""
+        """Report why the container is not ready, as the fleet does, until the block's end."""
         slow = SlowStart(LoopClock(), self.on_slow)
         watching = asyncio.create_task(slow.watch(self.subject.listening_trouble))
         try:
@@ -134,17 +134,16 @@ class Trial:
             watching.cancel()
             await asyncio.wait((watching,))
         if not watching.cancelled():
-            watching.result()  # a fault of ours
+            watching.result()  # raises a fault of our own
 
     async def until_ready(self, patience: float) -> None:
-        """Ask ``/ping``, by GET and by POST, until it says 200.
+        """Ask ``/ping``, by GET and by POST, until the answer is 200.
 
         No other answer is final: a proxy answers 502 before its application, and a model's server
         404 before its routes are there.
 
         Raises:
-            Broken: ``/ping`` says something else, or nothing, for ``patience`` seconds; or the
-                container has ended.
+            Broken: ``/ping`` is not answered 200 for ``patience`` seconds, or the container ended.
         """
         async with self.slow_start() as slow:
             said = await self._asked_until_ready(time.monotonic() + patience, slow)
@@ -175,7 +174,7 @@ class Trial:
                     await process.death_remedy(),
                 )
             self.exchanges.clear()  # only the last attempt is of interest
-            await asyncio.sleep(_POLL)  # nothing tells when a model is loaded
+            await asyncio.sleep(_POLL)  # nothing signals that a model is loaded
         return said
 
     @asynccontextmanager
@@ -185,11 +184,11 @@ class Trial:
         target: str | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> AsyncIterator[Peer]:
-        """A stream to the model; at the block's end it is closed as clients do.
+        """Open a stream to the model; at the block's end it is closed as clients do.
 
         Raises:
             Broken: the stream is not granted. Inside the block: the container ended a stream that
-                must go on, or what was waited for did not come.
+                must go on, or an expected answer did not come in time.
         """
         async with self.link(title) as link:
             where = target if target is not None else str(self.subject.target)
@@ -212,7 +211,7 @@ class Trial:
 
         Args:
             peer: a stream.
-            what: when that is, for the message: ``after an unsolicited pong``.
+            what: the moment, for the message: ``after an unsolicited pong``.
 
         Raises:
             Broken: no answer came, or a wrong one.
@@ -225,7 +224,7 @@ class Trial:
                 await self.echoed(peer, message, what)
             return
         matched = not probe.expect
-        came, last = 0, ""  # of what a model says nothing but the last is kept
+        came, last = 0, ""  # of the replies only the last is kept
         deadline = time.monotonic() + probe.timeout
         while came < probe.replies or not matched:
             try:
@@ -244,7 +243,7 @@ class Trial:
     async def echoed(
         self, peer: Peer, message: str | bytes, what: str, timeout: float = PATIENCE
     ) -> None:
-        """Read a message back that was said.
+        """Read the echo of a message.
 
         Raises:
             Broken: the message does not come back, or another message comes.
@@ -268,9 +267,9 @@ class Trial:
 async def meanwhile(sending: Coroutine[None, None, None]) -> AsyncIterator[None]:
     """Send while the block reads, until the block's end.
 
-    A container may answer before it has been told all: whoever sends megabytes before reading waits
-    for a container that waits in turn. What becomes of the sending the block hears: a connection
-    that is gone ends what is read too.
+    A container may answer before it has read everything. A check that sends megabytes before it
+    reads would wait for a container that waits in turn. Errors of the sending are dropped, because
+    the block's reads meet the same end of the connection.
     """
     task = asyncio.create_task(sending, name="sending")
     try:
@@ -284,15 +283,16 @@ def _matches(pattern: str, reply: str) -> bool:
     """Whether a pattern has a match in a reply.
 
     Raises:
-        Broken: that is not known after :data:`MATCH_TIMEOUT`: a pattern may take years for a reply.
+        Broken: the search is not done after :data:`MATCH_TIMEOUT`; some patterns take years.
     """
-    if threading.current_thread() is not threading.main_thread():  # no signal comes to another
+    # signals reach only the main thread
+    if threading.current_thread() is not threading.main_thread():
         return re.search(pattern, reply) is not None
 
     def late(_number: int, _frame: object) -> None:
         raise TimeoutError
 
-    # What re does holds the interpreter, but it looks for signals: nothing else stops it.
+    # re holds the interpreter, but checks for signals: nothing else stops it.
     before = signal.signal(signal.SIGALRM, late)
     left = signal.setitimer(signal.ITIMER_REAL, MATCH_TIMEOUT)
     try:
@@ -334,7 +334,7 @@ def _difference(reply: str | bytes, message: str | bytes) -> str:
 
 
 def _shown(message: str | bytes) -> str:
-    """A message for a line: of text what is beyond ASCII by number, since look-alikes differ."""
+    """Show a message in a line, with escapes beyond ASCII, where characters may look alike."""
     if isinstance(message, bytes):
         return f"binary {shown(message, _MOST_SHOWN)}"
     more = f"… ({len(message.encode())} bytes)" if len(message) > _MOST_SHOWN else ""

@@ -1,4 +1,4 @@
-"""What may become of a check, and the exceptions by which its body says so."""
+"""The verdicts of a check, and the exceptions that its body raises."""
 
 from __future__ import annotations
 
@@ -6,29 +6,29 @@ import enum
 
 
 class Severity(enum.Enum):
-    """What a check's failure means."""
+    """The meaning of a check's failure."""
 
     MUST = "must"  # the platform refuses the container, or its streams break
-    SHOULD = "should"  # it works, and not always well
+    SHOULD = "should"  # the container works, but not always well
     NOTE = "note"  # worth knowing
 
 
 class Verdict(enum.Enum):
-    """What became of a check."""
+    """The end of a check."""
 
     PASS = "pass"  # noqa: S105 (no password)
     FAIL = "fail"
-    BLOCKED = "blocked"  # what it requires has failed
-    SKIP = "skip"  # it cannot be tried on this container, or in this way
-    NOTE = "note"  # one of severity note has failed
+    BLOCKED = "blocked"  # a check that it requires has failed
+    SKIP = "skip"  # the check cannot be tried on this container, or with these options
+    NOTE = "note"  # a check of severity note has failed
 
 
 class Broken(Exception):
     """The check's clause is not kept.
 
     Args:
-        what: what happened, in one line: what was sent, what came back, what should have come.
-        remedy: what to do about it, where the check's own remedy is not the point.
+        what: the fault in one line: what was sent, what came back, what should have come.
+        remedy: the advice, where the check's own remedy does not fit.
     """
 
     def __init__(self, what: str, remedy: str | None = None) -> None:

@@ -1,4 +1,4 @@
-"""All that a container can break, as checks."""
+"""All checks of a container's conduct, in their areas."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from partway.gateway.workbench.conformance.checks import (
 )
 
 _HANDSHAKES = (startup, http, upgrade, heads)
-#: What counts what a container holds comes before megabytes: memory that was free again would hide
-#: what is kept.
+#: Checks that count a container's resources come before those that send megabytes. Memory that was
+#: freed again would hide a leak.
 _LASTING = (closing, endings, wear, streams, leaks)
 _MESSAGES = (messages, lengths, text, sizes, control)
 _AREAS = (*_HANDSHAKES, *_LASTING, *_MESSAGES, close_codes, violations, shutdown)

@@ -1,4 +1,4 @@
-"""What a Close is answered by, in each state of a stream (clauses 1.5-1, 1.5-11 and 1.5-12)."""
+"""The answer to a Close, in each state of a stream (clauses 1.5-1, 1.5-11 and 1.5-12)."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from partway.protocol.websocket.frames import Opcode
 
 checks: Final = Checks()
 
-#: Messages of an echo that are not answered yet when the Close comes: many, and a few of so many
-#: bytes that they fill what is between.
+#: Messages to an echo that are unanswered when the Close comes: many small ones, and a few large
+#: ones that fill the buffers on the way.
 _IN_FLIGHT, _LARGE_ONES, _LARGE = 20, 8, 256 << 10
 #: Codes of the Closes that the platform sends besides 1000 (clauses 1.5-4 to 1.5-10).
 _PLATFORMS: Final = (1001, 1002, 1007, 1008, 1009, 1011)
-#: The code by which a container hears that its client has gone (clause 1.5-9).
+#: The code that tells a container that its client has left (clause 1.5-9).
 _LEFT: Final = 1001
-#: Codes that come back, or 1000 for them: some libraries know no other answer (aiohttp), and nobody
-#: hears it. The platform's commonest, and a client's own.
+#: Codes that must come back: the platform's commonest, and a client's own. 1000 is taken too: some
+#: libraries know no other answer (aiohttp), and no client hears it.
 _SENT_BACK: Final = (1001, 1011, 3000, 4999)
 
 _ENDING = (
@@ -35,7 +35,7 @@ _ENDING = (
 )
 
 
-#: Makes a state of a stream.
+#: Brings a stream into a state.
 _Reach = Callable[[Trial, Peer], Awaitable[None]]
 
 
@@ -73,12 +73,12 @@ def _begun(kind: Opcode, *, continued: bool) -> _Reach:
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    """What has come of a stream when its Close comes.
+    """The state of a stream when its Close comes.
 
     Attributes:
         what: the state, in words.
-        reach: makes it.
-        also: codes that end the stream as well as the Close's own.
+        reach: brings a stream into the state.
+        also: codes that end the stream as well as the Close's own code.
     """
 
     what: str
@@ -89,13 +89,14 @@ class _State:
 _FRESH: Final = _State("on a fresh stream", _fresh)
 _ANSWERED: Final = _State("behind an answer", _asked)
 _PINGED: Final = _State("behind a Pong", _pinged)
-#: Those that only an echo has: what other models make of such messages is theirs to say.
+#: States for an echo only: other models may treat such messages as they like.
 _ECHOED: Final = (
     _State("behind an answer in binary", _asked_in_binary),
     _State("behind the answer to fragments", _asked_in_fragments),
 )
-#: websockets' sans-IO layer answers 1002 to a Close inside a message, and the stream has ended well
-#: all the same (clauses 1.5-7 and 1.5-12). Who takes texts alone may say so before the Close comes.
+#: websockets' sans-IO layer answers 1002 to a Close inside a message. The stream has ended well all
+#: the same (clauses 1.5-7 and 1.5-12). A container that takes only text may refuse binary before
+#: the Close comes.
 _INSIDE: Final = tuple(
     _State(
         f"inside a {kind.name.lower()} message, behind its {'second' if continued else 'first'} "
@@ -109,7 +110,7 @@ _INSIDE: Final = tuple(
 
 
 async def _closed_in(trial: Trial, state: _State, code: int, reason: str = "") -> int:
-    """The code by which a Close with a code and a reason is answered in a state."""
+    """Close a stream in a state; return the code of the container's Close."""
     async with trial.stream(f"Close {code} {state.what}") as peer:
         await state.reach(trial, peer)
         await peer.send_close(code, reason)
@@ -119,7 +120,7 @@ async def _closed_in(trial: Trial, state: _State, code: int, reason: str = "") -
 
 
 def _patience(trial: Trial) -> float:
-    """Seconds for a Close: what has been asked for may be said before it (clause 1.5-12)."""
+    """Seconds for a Close: the answer to a question may come before it (clause 1.5-12)."""
     return trial.probe.timeout + CLOSE_TIMEOUT
 
 

@@ -22,21 +22,21 @@ ENDS_WELL: Final = (1000, 1001, NO_STATUS)
 
 
 async def answer_to(peer: Peer, code: int | None, reason: str, what: str) -> Close:
-    """Send a Close; returns the container's, and raises what :func:`close_of` does."""
+    """Send a Close; returns the container's Close, and raises as :func:`close_of` does."""
     await peer.send_close(code, reason)
     return await close_of(peer, what)
 
 
 async def close_of(peer: Peer, what: str, timeout: float = CLOSE_TIMEOUT) -> Close:
-    """The container's Close.
+    """Wait for the container's Close.
 
     Args:
         peer: the stream.
-        what: what the Close is to come after, for the message.
+        what: the event before the Close, for the message.
         timeout: seconds for the Close.
 
     Raises:
-        Broken: the container says no Close in time.
+        Broken: the container sends no Close in time.
     """
     try:
         close = await peer.closed(timeout)

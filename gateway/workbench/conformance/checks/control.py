@@ -17,9 +17,9 @@ checks: Final = Checks()
 _PONG_TIMEOUT = 5.0
 _IN_A_ROW = 20
 _FENCE = b"and one more"
-#: Bytes of Pings' payloads: few, the gateway's eight, where a byte's sign changes, and the most.
+#: Sizes of Pings' payloads: small, the gateway's eight, around powers of two, and the largest.
 _SIZES = (0, 1, 2, 3, 4, 7, 8, 9, 16, 32, 63, 64, 65, 100, 123, 124, 125)
-#: What a Pong may not be made of text for, nor cut at.
+#: Payloads that a container breaks if it decodes, trims or cuts them.
 _PAYLOADS = (
     bytes(range(131, 256)),
     b"\xff" * 8,
@@ -111,7 +111,7 @@ async def order(trial: Trial) -> None:
         try:
             while await peer.pong(_PONG_TIMEOUT) != sent[-1]:
                 continue
-            await peer.ping(_FENCE)  # behind its Pong comes no other
+            await peer.ping(_FENCE)  # after its Pong no other comes
             while await peer.pong(_PONG_TIMEOUT) != _FENCE:
                 continue
         except TimeoutError:
@@ -155,7 +155,7 @@ async def gaps(trial: Trial) -> None:
                 await _ping_in_gaps(peer, kind)
             except Closed as closed:
                 if closed.close is None or closed.close.code != UNSUPPORTED_DATA:
-                    raise  # a model may take texts alone, and say so at once
+                    raise  # a model may take text alone, and refuse binary at once
 
 
 async def _ping_in_gaps(peer: Peer, kind: Opcode) -> None:

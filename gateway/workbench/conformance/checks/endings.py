@@ -15,10 +15,10 @@ from partway.protocol.websocket.frames import Opcode
 
 checks: Final = Checks()
 
-#: Seconds for the server to go first, which RFC 6455 §7.1.1 wants it to do at once; and seconds
-#: where something else is looked at.
+#: Seconds for the server to end TCP first, which RFC 6455 §7.1.1 wants at once; and seconds for
+#: checks of something else.
 _AT_ONCE, _PATIENCE = 2.0, 5.0
-#: Seconds for a client to end its side too, before a container gives the connection up: more
+#: Seconds until a container gives up a connection whose client has not ended its side. This is more
 #: than twice the platform's patience with a Close (clause 1.5-12), which websockets takes.
 _HALF_OPEN = 30.0
 _POLL = 0.25
@@ -33,16 +33,16 @@ _FIN = (
 async def _ended(
     peer: Peer, which: str, code: int | None = 1000, patience: float = _AT_ONCE
 ) -> None:
-    """Say Close, hear the container's, and read to the connection's end.
+    """Send Close, wait for the container's Close, and read to the connection's end.
 
     Args:
         peer: the stream.
-        which: what stream that is, for the message.
+        which: the stream, in words for the message.
         code: of the Close; None for a Close without a code.
         patience: seconds for the connection's end.
 
     Raises:
-        Broken: the container leaves the connection open, says more, or resets it.
+        Broken: the container leaves the connection open, sends more bytes, or resets it.
     """
     await answer_to(peer, code, "", which)
     try:
@@ -130,7 +130,7 @@ async def half_open(trial: Trial) -> None:
         deadline = time.monotonic() + _HALF_OPEN
         while time.monotonic() < deadline:
             try:
-                # Whoever has closed the socket answers any byte by a reset, and the next one fails.
+                # A closed socket answers any byte by a reset, so that the next byte cannot be sent.
                 await peer.send_raw(b"\0", "a byte, to see whether anybody is there")
             except Broken:
                 return

@@ -1,4 +1,4 @@
-"""Heads of upgrades as others may write them (clauses 1.1-2, 1.1-4 and 1.6-1; RFC 9110 §5.1)."""
+"""Upgrade heads of other clients (clauses 1.1-2, 1.1-4 and 1.6-1; RFC 9110 §5.1)."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from partway.protocol.limits import MAX_QUERY_STRING
 
 checks: Final = Checks()
 
-#: Seconds for the answer to a Close; whether it comes is another check's to ask.
+#: Seconds for the answer to a Close; another check asks whether it comes.
 _LEAVE_TIMEOUT = 0.3
 
-#: What browsers and proxies write, besides what the platform does.
+#: Forms of the headers that browsers and proxies write, besides the platform's.
 _TOKENS: Final = (
     {"Connection": "keep-alive, Upgrade"},
     {"Connection": "upgrade"},
     {"Upgrade": "WebSocket"},
 )
-#: White space, what a query is made of, letters beyond ASCII in both spellings, and what is no
+#: White space, a query's own delimiters, letters beyond ASCII in both cases, and bytes that are not
 #: UTF-8.
 _ENCODED: Final = (
     "partway=a%20b%2Bc",
@@ -40,10 +40,10 @@ async def _is_granted(
     headers: Mapping[str, str] | None = None,
     written: Callable[[bytes], Iterable[bytes]] = in_one_piece,
 ) -> None:
-    """Ask for a stream, and say something on it.
+    """Ask for a stream, and put the probe's question on it.
 
     Raises:
-        Broken: the stream is not granted, or is of no use; ``what`` says how it was asked for.
+        Broken: the stream is not granted, or does not answer; ``what`` names the request.
     """
     where = target if target is not None else str(trial.subject.target)
     async with trial.link(what) as link:

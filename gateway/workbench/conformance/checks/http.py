@@ -23,7 +23,7 @@ _STREAMS_AT_ONCE = 8
 #: Headers that the platform, or a proxy on the way, may add. They mean nothing to a container.
 UNKNOWN_HEADERS: Final = {
     "X-Amzn-SageMaker-Request-Id": "0b5dd6d0-7a2b-4c5e-9f3a-1d2c3b4a5f60",
-    "X-Amzn-SageMaker-Custom-Attributes": "trace=" + "1" * 1018,  # 1,024 bytes, the most there is
+    "X-Amzn-SageMaker-Custom-Attributes": "trace=" + "1" * 1018,  # 1,024 bytes, the largest value
     "X-Amzn-SageMaker-Not-Yet-Known": "any value; with = and ,",
     "X-Forwarded-For": "192.0.2.7",
     "Traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
@@ -133,7 +133,7 @@ async def headers(trial: Trial) -> None:
 
 
 async def _invoke(trial: Trial, spelled: Callable[[str], str] = str) -> HttpAnswer:
-    """Send what the probe says first as a POST to ``/invocations``; see :func:`ask`."""
+    """Send the probe's first message as a POST to ``/invocations``; see :func:`ask`."""
     first = trial.probe.messages[0]
     body = first.encode() if isinstance(first, str) else first
     content_type = "text/plain" if isinstance(first, str) else "application/octet-stream"
@@ -153,7 +153,7 @@ async def _invoke(trial: Trial, spelled: Callable[[str], str] = str) -> HttpAnsw
 )
 async def invocations_post(trial: Trial) -> None:
     answer = await _invoke(trial)
-    # What it says of this body is the model's business.
+    # The model itself decides how it answers this body.
     if answer.status in (404, 405) or (answer.status >= 500 and answer.status != 501):
         raise Broken(f"POST /invocations is answered {answer}")
 
@@ -171,7 +171,7 @@ async def invocations_post(trial: Trial) -> None:
 async def invocations_names(trial: Trial) -> None:
     usual = await _invoke(trial)
     lower = await _invoke(trial, str.lower)
-    # What a model answers may differ from time to time, but not whether it does.
+    # A model's answers may differ from time to time, but not whether it answers.
     if (lower.status, bool(lower.body)) != (usual.status, bool(usual.body)):
         raise Broken(
             f"POST /invocations with all names of headers in lower case is answered {lower}; with "

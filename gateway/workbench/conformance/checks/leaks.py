@@ -1,4 +1,4 @@
-"""What is done a thousand times leaves nothing behind: descriptors, threads, memory."""
+"""Resources that repeated requests leave behind: descriptors, threads, memory."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from partway.gateway.workbench.conformance.verdict import Broken, Severity, Untr
 
 checks: Final = Checks()
 
-#: What is done to see whether something is kept of it.
+#: A request that is repeated to see whether it leaks.
 Deed = Callable[[Trial], Awaitable[None]]
 
 #: Times before anything is counted: pools and caches fill, code is compiled.
 _WARM = 20
 _TIMES = 30
-#: Files that a container may open for reasons of its own meanwhile; threads, of which a pool or a
+#: Files that a container may open for reasons of its own meanwhile, and threads, since a pool or a
 #: runtime starts some.
 _OWN_FILES = 4
 _OWN_TASKS = 12
 _SETTLE = 5.0
 _POLL = 0.1
 
-#: Bytes that are kept each time for it to be a leak. What a collector has not looked at yet is
-#: smaller, or does not grow for so long.
+#: Bytes kept each time that count as a leak. Garbage before its collection is smaller, or stops
+#: growing sooner.
 _KEPT = 32 << 10
-#: Rounds in which memory is looked at: the fewest, and more as long as the last ones made it grow.
+#: Rounds in which memory is measured: the fewest, and the most while the last rounds still grow.
 _FEWEST, _MOST = 4, 14
 _LAST = 3
 
@@ -51,9 +51,9 @@ async def _left(trial: Trial, what: str, count: int, before: Footprint) -> None:
 
     Args:
         trial: the check's.
-        what: what was done so many times, for the message.
+        what: the requests that were made, for the message.
         count: how many times.
-        before: what the container held before.
+        before: the resources that the container held before.
 
     Raises:
         Broken: the container keeps more than it may have taken for reasons of its own.
@@ -66,7 +66,7 @@ async def _left(trial: Trial, what: str, count: int, before: Footprint) -> None:
 
 
 def _more(before: Footprint, now: Footprint) -> str:
-    """What a container has that it had not, in words; empty if it has that for its own reasons."""
+    """Name the resources that grew beyond a container's own needs; "" if none did."""
     for name, had, has, own in (
         ("open files and sockets", before.descriptors, now.descriptors, _OWN_FILES),
         ("threads and processes", before.tasks, now.tasks, _OWN_TASKS),
@@ -77,10 +77,10 @@ def _more(before: Footprint, now: Footprint) -> str:
 
 
 def _held(trial: Trial) -> Footprint:
-    """What the container holds now.
+    """The resources that the container holds now.
 
     Raises:
-        Untried: nobody tells.
+        Untried: this system or the container does not tell.
     """
     footprint = trial.process.footprint()
     if footprint is None:
@@ -89,7 +89,7 @@ def _held(trial: Trial) -> Footprint:
 
 
 async def _done(trial: Trial, deed: Deed, most: int) -> int:
-    """Do it so often, or less often where it always takes long; returns how often."""
+    """Repeat a request up to ``most`` times, less often if it takes long; return how often."""
     done = 0
     async for done in times(trial, most, share=1 / _FEWEST):  # noqa: B007 (the last one counts)
         await deed(trial)
@@ -104,10 +104,10 @@ async def _nothing_open(trial: Trial, deed: Deed, what: str) -> None:
 
 
 async def _nothing_kept(trial: Trial, deed: Deed, what: str) -> None:
-    """Do it in rounds, for as long as memory grows with them.
+    """Repeat a request in rounds, while memory grows with them.
 
-    Memory that is put to use for the first time grows for some rounds, and so does what a collector
-    has not looked at; what is kept of each time grows for ever.
+    Memory that is used for the first time grows for some rounds, and so does garbage before its
+    collection. Memory that is kept each time grows for ever.
     """
     sizes, count = [_held(trial).memory], 0
     while len(sizes) <= _MOST:
@@ -130,7 +130,7 @@ async def _probe(trial: Trial) -> None:
 
 
 async def _refused(trial: Trial) -> None:
-    """Two refusals, since they may be of different parts of a container: of path and of version."""
+    """Make two refused upgrades, of path and of version: different code may refuse them."""
     await refused_once(trial)
     async with trial.link("an upgrade to version 12") as link:
         target = str(trial.subject.target)
@@ -138,9 +138,9 @@ async def _refused(trial: Trial) -> None:
 
 
 async def _streams(trial: Trial) -> None:
-    """A stream that is closed, and one that is cut: what a container keeps may be of either."""
+    """Close one stream and cut another: a container may keep something of either."""
     async with trial.stream("a stream that is closed") as peer:
-        if trial.probe.echo:  # of another model nobody knows what an answer costs
+        if trial.probe.echo:  # the cost of another model's answer is unknown
             await trial.answered(peer, "on a stream that is closed then")
     async with trial.stream("a stream that is cut") as peer:
         peer.link.abort()

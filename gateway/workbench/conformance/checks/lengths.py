@@ -14,15 +14,15 @@ from partway.protocol.websocket.frames import Opcode
 
 checks: Final = Checks()
 
-#: Where the encoding of a length changes (RFC 6455 §5.2): to two bytes more, and to eight.
+#: Lengths where the encoding changes (RFC 6455 §5.2): to two bytes more, and to eight.
 _ENCODED: Final = (124, 125, 126, 127, 65534, 65535, 65536, 65537)
-#: Where a byte or two are taken for a number with a sign, and where buffers end.
+#: Sizes where a signed number overflows, or where buffers end.
 _BUFFERS: Final = (128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768)
 _OTHERS: Final = tuple(at + by for at in _BUFFERS for by in (-1, 0, 1))
 _EDGES: Final = tuple(sorted({1, 2, *_ENCODED, *_OTHERS}))
-#: Of frames whose heads come byte by byte: one for each form of the length.
+#: Sizes of frames whose heads come byte by byte: one for each form of the length.
 _IN_PIECES: Final = (9, 300, 66_000)
-#: Seconds between two bytes, in which who reads has read the first one.
+#: Seconds between two bytes, in which a container has read the first one.
 _BETWEEN = 0.003
 _HEAD: Final = 14
 
@@ -45,7 +45,7 @@ _ENCODE = (
 async def text(trial: Trial) -> None:
     async with trial.stream("texts of all lengths") as peer:
         for size in _EDGES:
-            # Who counts characters and who counts bytes is right about the first alone.
+            # The second text shows a container that counts characters in place of bytes.
             for message in ("a" * size, long_text(size)):
                 async with meanwhile(peer.say(message)):
                     await trial.echoed(peer, message, f"after a text message of {size} bytes")

@@ -15,7 +15,7 @@ from partway.protocol.websocket.frames import Opcode
 checks: Final = Checks()
 
 _TEXT, _BINARY, _CONTINUATION = Opcode.TEXT, Opcode.BINARY, Opcode.CONTINUATION
-#: Bytes that somebody may take for text, a line or a file.
+#: Bytes that a container may take for text, a line or a file.
 _TEXT_LIKE = (
     b"plain",
     "grün ".encode(),
@@ -132,9 +132,10 @@ async def empty(trial: Trial) -> None:
 )
 async def order(trial: Trial) -> None:
     async with trial.stream("messages in a row") as peer:
-        # Each is shorter than the one before: who answers the shortest first is seen too.
+        # Each is shorter than the one before, which shows a container that answers the shortest
+        # first.
         said = [f"message {number} {'.' * 5 * (_IN_A_ROW - number)}" for number in range(_IN_A_ROW)]
-        # Both types have one order; and who hears the same twice has been told twice.
+        # Both types share one order, and a message that was sent twice has two answers.
         sent = [*said, *(part for each in said for part in (each.encode(), each, each))]
         for message in sent:
             await peer.say(message)
@@ -162,7 +163,7 @@ async def _ask_in_thirds(trial: Trial, peer: Peer, what: str, pong: bytes | None
     Args:
         trial: the check.
         peer: a stream.
-        what: when that is, for the message.
+        what: the moment, for the message.
         pong: the payload of Pongs to send between the fragments; None for no Pongs.
     """
     for message in trial.probe.messages:

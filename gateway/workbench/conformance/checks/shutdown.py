@@ -1,4 +1,4 @@
-"""The end of the container, and what it has left in the model directory (1.1-1, 1.1-6)."""
+"""The container's end, and its changes in the model directory (1.1-1, 1.1-6)."""
 
 from __future__ import annotations
 

@@ -23,11 +23,11 @@ _FILLED: Final[Mapping[str, Callable[[int], str | bytes]]] = {
     "text": long_text,
 }
 
-#: Just over what libraries take unless they are told otherwise, and the most that a part may have
-#: (clause 1.3-3): whoever has a limit between hears the size that it does not take.
+#: Sizes just above the usual limits of libraries, and the largest part (clause 1.3-3). A limit
+#: between them shows in the first message above it.
 _SIZES: Final = ((256 << 10) + 1, (1 << 20) + 1, MAX_PART_BYTES)
 _JOINED: Final = ((1 << 20) + 1, MAX_PART_BYTES)
-#: Of a message behind them all, in whose place a buffer still has what was longer.
+#: Bytes of a last, short message: a buffer may still hold the end of a longer one.
 _BEHIND: Final = 1000
 #: No multiple of a character's bytes, so that fragments end inside characters.
 _FRAGMENT: Final = (256 << 10) - 1
@@ -94,7 +94,7 @@ for _kind in _FILLED:
     limit=_LIMIT,
 )
 async def taken(trial: Trial) -> None:
-    """A message that is never whole reaches no model, so that no echo is needed."""
+    """Send a frame whose message never ends: it reaches no model, so that no echo is needed."""
     for kind, payload in (
         (Opcode.TEXT, long_text(MAX_PART_BYTES).encode()),
         (Opcode.BINARY, long_bytes(MAX_PART_BYTES)),
@@ -106,9 +106,9 @@ async def taken(trial: Trial) -> None:
             except Closed as closed:
                 if closed.close is None or closed.close.code == TOO_BIG:
                     raise Broken(f"after {what}: {closed}") from None
-                return  # a model that is given fragments may have no use for this one
+                return  # a model that reads fragments may refuse this one
             except TimeoutError:
-                return  # a Pong behind a model that reads fragments is control.busy's affair
+                return  # control.busy checks the Pong behind a model that reads fragments
 
 
 async def _begin(peer: Peer, kind: Opcode, payload: bytes) -> None:

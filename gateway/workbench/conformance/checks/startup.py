@@ -1,4 +1,4 @@
-"""Starting: the port, the connections, readiness (clauses 1.1-1 to 1.1-3)."""
+"""The start: the port, the connections, readiness (clauses 1.1-1 to 1.1-3)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ checks: Final = Checks()
 #: Seconds to be ready in, in place of eight minutes, with ``--fast``.
 _FAST_START = 15.0
 
-#: The platform's patience with a connection, and so many at once (clause 1.1-2).
+#: The platform's patience with a connection, and the connections at once (clause 1.1-2).
 _ACCEPT_TIMEOUT = 0.25
 _AT_ONCE = 32
 _ACCEPT_TRIES = 3
@@ -95,7 +95,7 @@ async def ready(trial: Trial) -> None:
     requires=("startup.listens",),
 )
 async def accepts(trial: Trial) -> None:
-    # A container that is slow is so each time; a busy machine, or these checks on it, are not.
+    # A slow container is slow in each try; a busy machine, or these checks, are not.
     slowest, beside = min(
         [await _slowest(trial) for _ in range(_ACCEPT_TRIES)], key=lambda each: each[0] - each[1]
     )
@@ -116,12 +116,12 @@ async def _why_it_ended(process: Started) -> str:
 
 
 async def _slowest(trial: Trial) -> tuple[float, float]:
-    """Measure how long the last of many connections takes, the container's and a socket's of ours.
+    """Measure how long the last of many connections takes, to the container and to a socket here.
 
-    The kernel accepts the latter by itself: what they take, this process and its machine take.
+    The kernel accepts connections to the socket here, so that their time is this process's own.
 
     Returns:
-        Seconds until the last one of the container's is accepted, and of those beside them.
+        Seconds until the container's last connection is accepted, and the same of this socket's.
     """
     took: list[float] = []
     took_beside: list[float] = []

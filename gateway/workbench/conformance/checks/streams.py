@@ -1,4 +1,4 @@
-"""Many streams, streams that are cut, and streams on which nothing happens."""
+"""Streams in numbers, streams that are cut, and silent streams."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ async def many(trial: Trial) -> None:
                 peers.append(await streams.enter_async_context(trial.stream(f"stream {number}")))
             except Broken as broken:
                 raise Broken(f"with {number} of {_AT_ONCE} streams open {broken.what}") from None
-        # The last one first: who serves one after the other has not begun with it.
+        # The last one first: a container that serves them in turn has not begun with it.
         for number in reversed(range(_AT_ONCE)):
             what = (
                 f"of {_AT_ONCE} open streams, asked from the last to the first, number {number + 1}"
             )
-            if trial.probe.echo:  # each says something else, so that it is known whose answer came
+            if trial.probe.echo:  # each message differs, so that each answer can be told apart
                 await peers[number].say(f"stream {number}")
                 await trial.echoed(peers[number], f"stream {number}", what)
             else:
@@ -54,7 +54,7 @@ async def many(trial: Trial) -> None:
                 while await peer.pong(_PONG_TIMEOUT) != b"all of it":
                     continue
             except TimeoutError:
-                return  # control.pong's affair
+                return  # control.pong checks this
             if trial.probe.echo and peer.unasked:
                 raise Broken(f"on stream {number} came more than its own answer")
 

@@ -1,4 +1,4 @@
-"""Text comes back as it was said, whatever it looks like (clauses 1.2-1, 1.2-2 and 1.3-1)."""
+"""Texts of every look come back as they were sent (clauses 1.2-1, 1.2-2 and 1.3-1)."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ checks: Final = Checks()
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """Texts that somebody, somewhere, makes others of.
+    """Texts that some containers change.
 
     Attributes:
         name: the check's, behind ``text.``.
-        what: what is in the texts, in words.
-        remedy: what to do where the texts do not come back.
-        texts: each said as a message of its own.
-        requires: ids of further checks: who fails those fails this one too.
+        what: the content of the texts, in words.
+        remedy: the advice where the texts do not come back.
+        texts: each is sent as a message of its own.
+        requires: ids of further checks whose failure makes this check fail too.
     """
 
     name: str
@@ -32,14 +32,14 @@ class _Kept:
     requires: tuple[str, ...] = ()
 
 
-#: Control characters, but for those that white space and line ends are made of.
+#: Control characters, except for those of white space and line ends.
 _CONTROLS: Final = "".join(
     character
     for character in map(chr, (*range(1, 0x20), *range(0x7F, 0xA0)))
     if character not in "\t\n\v\f\r\x85"
 )
-#: The first and the last of each length in UTF-8, beside the surrogates, and noncharacters, which
-#: are characters to UTF-8 (RFC 3629 §3; Unicode 15, section 23.7).
+#: The first and the last code point of each length in UTF-8, beside the surrogates, and
+#: noncharacters, which are characters to UTF-8 (RFC 3629 §3; Unicode 15, section 23.7).
 _EDGES: Final = (
     "\xa1\u07ff\u0800\ud7ff\ue000\uf8ff\ufdd0\ufdef\ufffd\ufffe\uffff"
     "\U00010000\U0001fffe\U0001ffff\U000e0001\U0010fffe\U0010ffff"

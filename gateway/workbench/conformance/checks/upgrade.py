@@ -14,14 +14,14 @@ checks: Final = Checks()
 
 #: A path that no container knows.
 UNKNOWN_PATH: Final = "/partway-knows-no-such-path"
-#: Seconds for the Close that takes back a 101 for a path that is not there.
+#: Seconds for a Close after a 101 for a path that is not there.
 _TAKEN_BACK = 1.0
-#: Seconds for the answer to a Close; whether it comes is another check's to ask.
+#: Seconds for the answer to a Close; another check asks whether it comes.
 _LEAVE_TIMEOUT = 0.3
 
 _OPEN_PATH = "take WebSockets on this path without asking who comes: "
 _HTTP_METHOD = "take the WebSocket by GET: the path is known, and not as one of WebSockets"
-#: Remedies for refusals whose status says what is missing.
+#: Remedies for refusals, by the status that says why.
 _REFUSALS: Final = {
     400: "ask for no header but RFC 6455's: Origin, subprotocols and extensions are not sent",
     401: _OPEN_PATH + "the platform has asked before, and sends no credentials",
@@ -81,7 +81,7 @@ async def refused(trial: Trial) -> None:
         try:
             close = await found.closed(_TAKEN_BACK)
         except TimeoutError:
-            return  # it takes streams anywhere, and means it
+            return  # the container takes streams on any path
         said = f"Close {close.code}" if close is not None else "the end of the connection"
         raise Broken(f"an unknown path is accepted with 101, and then comes {said}")
 

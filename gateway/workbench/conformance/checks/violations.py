@@ -1,4 +1,4 @@
-"""What RFC 6455 forbids, and a container therefore refuses (clauses 1.1-8, 1.5-4, 1.5-5)."""
+"""Violations of RFC 6455, which a container refuses (clauses 1.1-8, 1.5-4, 1.5-5)."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class _Violation:
 
     Attributes:
         name: the check's, behind ``violations.``.
-        what: what the bytes are, in words.
+        what: the bytes, in words.
         data: the bytes.
-        clauses: the contract's, that forbid the bytes.
-        section: of RFC 6455, that forbids the bytes.
+        clauses: the clauses of the contract that forbid the bytes.
+        section: the section of RFC 6455 that forbids the bytes.
     """
 
     name: str
@@ -122,7 +122,7 @@ def _tried(violation: _Violation) -> Callable[[Trial], Awaitable[None]]:
     async def body(trial: Trial) -> None:
         close = await _end_after(trial, violation)
         if close is None or close.code is None:
-            return  # which codes it uses at all is violations.code's to ask
+            return  # violations.code checks the codes
         if code_of(close) in _WELL:
             raise Broken(f"{violation.what} is answered by Close {close.code}, as if it were right")
         if violation.code == _NOT_UTF8 and close.code != _NOT_UTF8:

@@ -1,4 +1,4 @@
-"""What is asked a thousand times is done as well as the first time."""
+"""Repeated requests: the last one is answered as well as the first."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ checks: Final = Checks()
 
 _PROBES, _STREAMS, _REFUSALS = 200, 300, 120
 _MESSAGES, _PINGS = 300, 120
-#: Messages that are under way at a time: whoever answers late is not waited for so often.
+#: Messages under way at a time, so that a container's delay is not waited for each time.
 _TOGETHER = 10
-#: Seconds for a slow container, and how often it is asked all the same; fewer with ``--fast``.
+#: Seconds for a slow container, and the least number of requests; fewer with ``--fast``.
 _SECONDS, _FAST_SECONDS = 20.0, 2.0
 _LEAST = 20
 _ANSWER_TIMEOUT = 5.0
@@ -32,15 +32,15 @@ _EACH_TIME = "give back what each time takes: a counter, a list, a pool or a loc
 
 
 async def times(trial: Trial, most: int, share: float = 1.0) -> AsyncIterator[int]:
-    """Count how often something is done; what went over the wire before is forgotten each time.
+    """Count repetitions; the record of earlier ones is dropped each time.
 
-    It is done less often where it always takes long, as in a container that loads something for
-    each stream: by its quickest time, since a busy machine is slow at times.
+    A container that is slow each time gets fewer repetitions. Its quickest time counts, since a
+    busy machine is slow at times.
 
     Args:
         trial: the check's.
-        most: how often at most.
-        share: of the seconds that there are for it.
+        most: the most repetitions.
+        share: the part of the seconds that the repetitions may take.
 
     Yields:
         The number, from 1 on.
@@ -51,7 +51,7 @@ async def times(trial: Trial, most: int, share: float = 1.0) -> AsyncIterator[in
         began = time.monotonic()
         yield number
         quickest = min(quickest, time.monotonic() - began)
-        trial.exchanges.clear()  # only that of a failure is of interest
+        trial.exchanges.clear()  # only the record of a failure is of interest
         if number >= _LEAST and number * quickest > seconds:
             return
 
@@ -92,7 +92,7 @@ async def wear_streams(trial: Trial) -> None:
         which = f"stream {number} of {_STREAMS}, one after the other"
         try:
             async with trial.stream(which) as peer:
-                if trial.probe.echo:  # of another model nobody knows what an answer costs
+                if trial.probe.echo:  # the cost of another model's answer is unknown
                     await trial.answered(peer, which)
                 await answer_to(peer, 1000, "", which)
         except Broken as broken:

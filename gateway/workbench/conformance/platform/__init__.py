@@ -1,5 +1,5 @@
-"""The checks turned around: whether a platform keeps its side of the contract.
+"""The platform's checks: whether a gateway keeps its side of the contract.
 
-An instrumented container writes down every byte that a gateway sends it, while a client drives
-that gateway over its public surface.
+A client drives the gateway over its public surface, and an instrumented container records every
+byte that the gateway sends.
 """

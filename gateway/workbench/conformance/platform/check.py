@@ -1,4 +1,4 @@
-"""What a check of a platform is: the same data as one of a container."""
+"""Checks of a platform: the same data as checks of a container, with another trial."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from partway.gateway.workbench.conformance.check import Body, Check
 from partway.gateway.workbench.conformance.platform.trial import PlatformTrial
 from partway.gateway.workbench.conformance.verdict import Severity
 
-#: What a check does: a coroutine that raises ``Broken`` if the clause is not kept.
+#: The body of a check: a coroutine that raises ``Broken`` if the clause is not kept.
 PlatformBody = Callable[[PlatformTrial], Awaitable[None]]
 
-#: What every platform check's id begins with, so that reports and ``--only`` tell both sides apart.
+#: The first part of every platform check's id, which tells both sides apart in reports and
+#: ``--only``.
 AREA: Final = "platform"
 
 
@@ -44,11 +45,11 @@ class PlatformChecks:
 
         Args:
             name: the check's, in its area.
-            clauses: of the wire contract, that the check claims.
-            title: what must be so, in one line.
-            remedy: what to do when it is not so, in one line.
-            severity: what a failure of the check means.
-            requires: ``area.name`` of the checks that must pass for this one to say anything.
+            clauses: the clauses of the wire contract that the check claims.
+            title: the rule, in one line.
+            remedy: the advice after a failure, in one line.
+            severity: the meaning of a failure.
+            requires: ``area.name`` of the checks that must pass before this check means anything.
             limit: seconds that the check may take.
         """
 
@@ -60,7 +61,7 @@ class PlatformChecks:
                     severity=severity,
                     title=title,
                     remedy=remedy,
-                    body=cast("Body", body),  # it is PlatformRun alone that calls it
+                    body=cast("Body", body),  # only PlatformRun calls it
                     requires=tuple(f"{AREA}.{each}" for each in requires),
                     limit=limit,
                 )
@@ -71,5 +72,5 @@ class PlatformChecks:
 
 
 def body_of(check: Check) -> PlatformBody:
-    """The coroutine function that a platform check was made of."""
+    """Return the coroutine function that a platform check was made of."""
     return cast("PlatformBody", check.body)

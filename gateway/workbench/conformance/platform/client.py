@@ -38,7 +38,7 @@ COMPLETE: Final = CompletionState.COMPLETE
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """How a stream ended for its client.
+    """The end of a stream for its client.
 
     Attributes:
         kind: cleanly, by the model's error, by the platform's, or without an event.
@@ -67,14 +67,14 @@ class Client:
 
     Args:
         stream: the open stream.
-        exchange: where everything is written down.
-        patience: seconds for what is due.
+        exchange: the record of the stream.
+        patience: seconds for an answer that is due.
     """
 
     def __init__(self, stream: ClientStream, exchange: NotedExchange, patience: float) -> None:
         self.request_id = stream.request_id
         self.patience = patience
-        #: When :meth:`end` was reached, on the container's clock.
+        #: When :meth:`end` returned, on the container's clock.
         self.ended_at = 0.0
         self._stream = stream
         self._exchange = exchange
@@ -101,7 +101,7 @@ class Client:
             raise Broken(f"the platform ended the stream: {error}") from None
 
     async def end_input(self) -> None:
-        """Say that nothing more will be sent; raises as :meth:`send` does."""
+        """End the input; raises as :meth:`send` does."""
         self._exchange.note("meanwhile", "the client ends its input")
         try:
             async with asyncio.timeout(self.patience):
@@ -112,7 +112,7 @@ class Client:
             raise Broken(f"the platform ended the stream: {error}") from None
 
     async def part(self) -> PayloadPart:
-        """The next part.
+        """Receive the next part.
 
         Raises:
             Broken: no part came, or the stream ended.
@@ -123,11 +123,11 @@ class Client:
         return found
 
     async def parts(self, count: int) -> list[PayloadPart]:
-        """The next ``count`` parts; raises as :meth:`part` does."""
+        """Receive the next ``count`` parts; raises as :meth:`part` does."""
         return [await self.part() for _ in range(count)]
 
     async def end(self) -> End:
-        """How the stream ends; parts that come before the end are dropped.
+        """Wait for the stream's end; parts that come before the end are dropped.
 
         Raises:
             Broken: the stream goes on.
@@ -137,7 +137,7 @@ class Client:
         return found
 
     def vanish(self) -> None:
-        """Cut the client's connection without a word."""
+        """Cut the client's connection without a Close."""
         self._exchange.note("meanwhile", "the client vanishes")
         self._stream.broken("the client vanished")
 
@@ -170,11 +170,11 @@ class Client:
 
 
 class RawClient:
-    """A client that says what :class:`Client` never would, in msgpack envelopes.
+    """A client that can send wrong events, in msgpack envelopes.
 
     Args:
-        transport: of the client's WebSocket; what comes on it is not read.
-        exchange: where everything is written down.
+        transport: of the client's WebSocket, which is never read.
+        exchange: the record of the stream.
     """
 
     def __init__(self, transport: asyncio.Transport, exchange: NotedExchange) -> None:
@@ -182,7 +182,7 @@ class RawClient:
         self._exchange = exchange
 
     def send(self, event: Mapping[str, object]) -> None:
-        """Send one event, whatever it is."""
+        """Send one event, right or wrong."""
         message = msgpack.packb(event)
         self._exchange.note("meanwhile", f"the client sends {event}", message)
         self._transport.write(frame_bytes(Opcode.BINARY, message))
@@ -190,7 +190,7 @@ class RawClient:
 
 @asynccontextmanager
 async def upgraded(request: StreamRequest, patience: float) -> AsyncIterator[asyncio.Transport]:
-    """A WebSocket to the platform that is never read; at the block's end it is cut.
+    """Open a WebSocket to the platform that is never read; at the block's end it is cut.
 
     Raises:
         Broken: the WebSocket is not granted.

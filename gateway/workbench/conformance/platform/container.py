@@ -1,7 +1,7 @@
-"""A container with instruments: it writes down all that a platform sends it, and when.
+"""The instrumented container: it records all frames of a platform, with their times.
 
-The container answers as a check tells it to, right or wrong; left alone it does what RFC 6455 asks
-of a server, and says nothing of its own.
+A check decides what the container answers, right or wrong. Otherwise the container does what RFC
+6455 asks of a server, and sends nothing of its own.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from partway.gateway.workbench.conformance.verdict import Broken
 from partway.protocol.websocket.frames import Opcode
 from partway.protocol.websocket.handshake import accept_key
 
-#: Bytes of an upgrade's head, and of all that one stream may send: a check asks for far less.
+#: Most bytes of an upgrade's head, and of all that one stream may send; checks need far less.
 MAX_HEAD: Final = 1 << 16
 MAX_RECORDED: Final = 64 << 20
 
@@ -49,7 +49,7 @@ class UpgradeHead:
 
     @property
     def target(self) -> str:
-        """Path and query, as they were sent."""
+        """Path and query, as they were sent; "" if the request line has no three words."""
         return self.line.split(" ")[1] if self.line.count(" ") == 2 else ""
 
     def all(self, name: str) -> list[str]:
@@ -57,23 +57,23 @@ class UpgradeHead:
         return [value for key, value in self.fields if key == name]
 
     def one(self, name: str) -> str:
-        """A header's value; empty where there is none."""
+        """A header's first value; "" without the header."""
         return next(iter(self.all(name)), "")
 
 
 def read_head(raw: bytes) -> UpgradeHead:
-    """A head from its bytes; a line without a colon counts as a header without a value."""
+    """Parse a head; a line without a colon counts as a header without a value."""
     line, *lines = raw.decode("latin-1").removesuffix("\r\n\r\n").split("\r\n")
     split = (each.partition(":") for each in lines)
     return UpgradeHead(line, tuple((name.lower(), value.strip()) for name, _, value in split), raw)
 
 
-#: The bytes that answer an upgrade; None leaves it unanswered.
+#: Makes the bytes that answer an upgrade; None leaves it unanswered.
 Answer = Callable[[UpgradeHead], bytes | None]
 
 
 def granted(head: UpgradeHead, changed: Mapping[str, str] | None = None) -> bytes:
-    """The 101 that RFC 6455 §4.2.2 asks for, with headers changed or added.
+    """Make the 101 that RFC 6455 §4.2.2 asks for, with headers changed or added.
 
     Args:
         head: of the request.
@@ -90,7 +90,7 @@ def granted(head: UpgradeHead, changed: Mapping[str, str] | None = None) -> byte
 
 
 def refusing(status: str, body: bytes) -> Answer:
-    """An answer that refuses an upgrade, with a status such as ``403 Forbidden`` and a body."""
+    """Make an answer that refuses an upgrade with a status, such as ``403 Forbidden``."""
     head = f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
     return lambda _: head.encode() + body
 
@@ -101,14 +101,14 @@ class ContainerStream:
     Args:
         reader: of the connection.
         writer: of the connection.
-        exchange: where everything is written down.
+        exchange: the record of the connection.
 
     Attributes:
         pongs: whether Pings are answered.
-        closes: whether a Close is answered, and TCP ended once both Closes have been said.
+        closes: whether a Close is answered, and TCP ended after both Closes.
         frames: all frames that came, in their order.
         ended: how the connection ended: ``FIN`` or a reset; empty while it is open.
-        behind_close: what came behind the platform's Close, in words.
+        behind_close: frames behind the platform's Close, in words.
     """
 
     head: UpgradeHead
@@ -136,11 +136,11 @@ class ContainerStream:
     # --- Receiving -------------------------------------------------------------------------------
 
     async def data(self, timeout: float, what: str = "a part") -> SeenFrame:
-        """The next data frame; control frames do not count.
+        """Wait for the next data frame; control frames do not count.
 
         Args:
             timeout: seconds to wait.
-            what: what is due, for the message.
+            what: the frame that is due, for the message.
 
         Raises:
             Broken: no data frame came, or the connection ended.
@@ -148,7 +148,7 @@ class ContainerStream:
         return await self._next(None, timeout, what)
 
     async def control(self, opcode: Opcode, timeout: float) -> SeenFrame:
-        """The next Ping, Pong or Close; raises as :meth:`data` does."""
+        """Wait for the next Ping, Pong or Close; raises as :meth:`data` does."""
         return await self._next(opcode, timeout, f"a {opcode.name.capitalize()}")
 
     async def until(self, seen: Callable[[], bool], timeout: float, what: str) -> None:
@@ -203,7 +203,7 @@ class ContainerStream:
         self._writer.write(data)
 
     def finish(self) -> None:
-        """End this side of TCP; the other one is still read."""
+        """End this side of TCP; the other side is still read."""
         if not self._finished and not self._writer.is_closing():
             self._finished = True
             self.exchange.note("sent", "end of the connection")
@@ -211,7 +211,7 @@ class ContainerStream:
                 self._writer.write_eof()
 
     def abort(self) -> None:
-        """Cut the connection without a word."""
+        """Cut the connection without a Close."""
         self.exchange.note("sent", "the connection is cut")
         self._writer.transport.abort()
 
@@ -231,7 +231,7 @@ class ContainerStream:
         self.exchange.note("received", self.head.line, raw)
 
     async def read_on(self) -> None:
-        """Write down what comes, until the connection ends."""
+        """Record frames until the connection ends."""
         try:
             while data := await self._reader.read(_READ):
                 self._take(data)
@@ -278,7 +278,7 @@ class ContainerStream:
 
 
 class InstrumentedContainer:
-    """Listens where an endpoint's container should be.
+    """A listener in the place of an endpoint's container.
 
     The container owns its connections, which end with it.
 
@@ -310,7 +310,7 @@ class InstrumentedContainer:
             self._socket.close()
 
     async def stream(self, timeout: float) -> ContainerStream:
-        """The next connection whose request has come, and has been answered.
+        """Wait for the next connection whose request has come and has been answered.
 
         Raises:
             Broken: no request for a stream came.
@@ -322,19 +322,18 @@ class InstrumentedContainer:
             raise Broken(f"no stream was asked for within {timeout:g} s") from None
 
     def forget(self) -> None:
-        """Forget the streams of earlier checks, which are no longer of interest."""
+        """Drop the streams of earlier checks."""
         self.answer = granted
         while not self._asked.empty():
             self._asked.get_nowait()
 
     def accept_again(self) -> None:
-        """Accept connections."""
         assert self._socket is not None, "it is entered first"
         self._socket.listen(BACKLOG)
         self._accepting = asyncio.create_task(self._accept(self._socket))
 
     async def accept_no_more(self) -> None:
-        """Leave connections to the kernel, which has room for one that nobody takes."""
+        """Leave connections to the kernel, which has room for one unaccepted connection."""
         if self._accepting is not None:
             self._accepting.cancel()
             await asyncio.gather(self._accepting, return_exceptions=True)
@@ -357,7 +356,7 @@ class InstrumentedContainer:
             try:
                 await stream.read_request()
             except Broken:
-                return  # who asked for nothing is told nothing; the check sees that no stream came
+                return  # there was no request to answer; the check sees that no stream came
             answer = self.answer(stream.head)
             if answer is not None:
                 stream.send_raw(answer, answer.split(b"\r\n", 1)[0].decode("latin-1"))

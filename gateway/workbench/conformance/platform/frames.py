@@ -1,4 +1,4 @@
-"""Reads the platform's frames as they are: what the platform may have got wrong is not refused."""
+"""A reader of the platform's frames that refuses no mistake, so that checks can see it."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from websockets.utils import apply_mask
 from partway.gateway.workbench.conformance.verdict import Broken
 from partway.protocol.websocket.frames import Opcode
 
-#: Bytes of one frame.
+#: Most bytes of one frame.
 MAX_FRAME: Final = 32 << 20
 
 _NAMES: Final = {int(opcode): opcode.name.lower() for opcode in Opcode}
-#: How much longer each form of a length makes a frame's head, and the least that needs it.
+#: Bytes that each long form of a length adds to a frame's head, and the least length that needs it.
 _FORMS: Final = {126: (2, 126), 127: (8, 1 << 16)}
 
 
@@ -23,7 +23,7 @@ class SeenFrame:
     """One frame as it was on the wire.
 
     Attributes:
-        at: when the frame's last byte had come, in seconds on the container's clock.
+        at: when the frame's last byte came, in seconds on the container's clock.
         fin: the frame's first bit.
         rsv: the three bits behind FIN, as a number.
         opcode: any of the sixteen.
@@ -67,10 +67,10 @@ class FrameReader:
         self._held = bytearray()
 
     def feed(self, data: bytes, at: float) -> list[SeenFrame]:
-        """The frames that end in these bytes.
+        """Take bytes, and return the frames that end in them.
 
         Args:
-            data: what was read.
+            data: the bytes.
             at: when they were read, in seconds.
 
         Raises:

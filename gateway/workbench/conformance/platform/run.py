@@ -1,4 +1,4 @@
-"""Trying the checks of a platform, one after the other."""
+"""The run of a platform's checks, one after the other."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class PlatformRun:
     """All checks against one platform; its reports are of the same kind as a container's.
 
     Args:
-        checks: in an order in which each comes after the checks that it requires.
+        checks: the checks, each after those that it requires.
         fast: whether checks that take minutes are left out.
-        only: ids of checks to try, with what they require; None for all.
+        only: ids of checks to try, with the checks that they require; None for all.
         on_result: called after each check.
     """
 

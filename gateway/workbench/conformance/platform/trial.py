@@ -1,4 +1,4 @@
-"""What a platform's check works with: a container with instruments, and a client."""
+"""The trial of a platform's check: an instrumented container, and a client."""
 
 from __future__ import annotations
 
@@ -50,22 +50,21 @@ class Times:
 
     @property
     def until_lost(self) -> float:
-        """Seconds from a stream's begin to its end, where the container answers no Ping."""
+        """Seconds until the platform gives up a stream whose container answers no Ping."""
         return self.ping_interval * (self.pings_unanswered + 1)
 
 
 @dataclass(frozen=True, slots=True)
 class Platform:
-    """The platform that is tried: any gateway with this API.
+    """The platform under test: any gateway with this API.
 
     Attributes:
         url: of the gateway's listener, ``http://HOST:PORT``.
-        endpoint: the endpoint whose container is the one with instruments.
-        hurried: an endpoint with the same container, whose times are short; None if no endpoint
-            has short times.
+        endpoint: the endpoint whose container is the instrumented one.
+        hurried: an endpoint with the same container and short times; None without one.
         times: of ``hurried``, or of ``endpoint`` where ``hurried`` is None.
-        transport: which of the gateway's surfaces the client speaks to.
-        patience: seconds for what is due at once.
+        transport: the surface of the gateway that the client uses.
+        patience: seconds for an answer that is due at once.
         credentials: to sign with; None to sign nothing.
         region: the region that signatures name.
         ca: PEM file of the roots to trust.
@@ -104,11 +103,11 @@ class PlatformTrial:
     """One check of a platform, while it is tried.
 
     Attributes:
-        platform: the platform that is tried.
+        platform: the platform under test.
         container: the endpoint's container, with instruments.
-        fast: whether what takes minutes is left out.
-        kept: streams that earlier checks have observed, for several checks look at the same one.
-        exchanges: what went over the wire so far, one for each stream.
+        fast: whether checks that take minutes are left out.
+        kept: streams of earlier checks, since several checks look at the same stream.
+        exchanges: the records so far, one for each stream.
     """
 
     platform: Platform
@@ -119,14 +118,14 @@ class PlatformTrial:
 
     @property
     def patience(self) -> float:
-        """Seconds for what is due at once."""
+        """Seconds for an answer that is due at once."""
         return self.platform.patience
 
     def hurried(self) -> str:
-        """The name of the endpoint with short times, for checks that wait for them to pass.
+        """Name the endpoint with short times, for checks that wait for them to pass.
 
         Raises:
-            Untried: the endpoint's times are minutes, and those are left out.
+            Untried: the endpoint's times are minutes, and ``fast`` leaves such checks out.
         """
         if self.platform.hurried is None and self.fast:
             raise Untried("takes minutes with the documented times: leave --fast out")
@@ -141,7 +140,7 @@ class PlatformTrial:
         query: str | None = None,
         endpoint: str | None = None,
     ) -> AsyncIterator[tuple[Client, ContainerStream]]:
-        """A stream through the platform: its client, and what the container sees.
+        """Open a stream through the platform: its client, and the container's side.
 
         Raises:
             Broken: the stream is not granted, or nothing reaches the container.
@@ -162,11 +161,11 @@ class PlatformTrial:
             seen.exchange.title = title
             self.exchanges.append(seen.exchange)
             yield Client(stream, seen.exchange, platform.patience), seen
-        seen.finish()  # behind the client, which is not to find its model gone
+        seen.finish()  # last, so that the client does not lose its model first
 
     @asynccontextmanager
     async def raw_stream(self, title: str) -> AsyncIterator[tuple[RawClient, ContainerStream]]:
-        """A stream over WebSocket, on which the check chooses the client's envelopes."""
+        """Open a stream over WebSocket, on which the check chooses the client's envelopes."""
         platform = self.platform
         request = request_for(
             platform.url,
@@ -184,7 +183,7 @@ class PlatformTrial:
             yield RawClient(transport, seen.exchange), seen
 
     async def refused(self, endpoint: str | None = None) -> StreamRefused:
-        """Ask for a stream that must be refused; returns how the client is refused.
+        """Ask for a stream that must be refused; return the refusal.
 
         Raises:
             Broken: the stream is granted, or the request is not answered.
@@ -200,7 +199,7 @@ class PlatformTrial:
     async def once(
         self, observe: Callable[[PlatformTrial], Awaitable[ContainerStream]]
     ) -> ContainerStream:
-        """A stream that several checks look at: the first one observes it, for the others too."""
+        """Observe a stream once, and keep it for further checks that look at the same stream."""
         name = observe.__qualname__
         if name not in self.kept:
             self.kept[name] = await observe(self)

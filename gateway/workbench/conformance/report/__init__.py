@@ -1,1 +1,1 @@
-"""What became of the checks, for eyes and for machines."""
+"""Reports of a conformance run, for people and for programs."""

@@ -1,7 +1,7 @@
-"""The report as one HTML page that needs nothing else: no network, no script, no font.
+"""The report as one HTML page that loads nothing: no network, no script, no font.
 
-A container's words and bytes are in the page, and are hostile for all we know: everything is
-escaped, and the page's own policy forbids whatever might slip through to run or to load.
+The page shows a container's output and bytes, which may be hostile. Everything is escaped, and the
+page's own policy forbids scripts and loads.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from partway.gateway.workbench.conformance.report.timeline import timeline
 from partway.gateway.workbench.conformance.run import Report, Result
 from partway.gateway.workbench.conformance.verdict import Severity, Verdict
 
-#: How many exchanges of one check are drawn; a hundred streams look alike.
+#: Exchanges of one check that are drawn; a hundred streams look alike.
 MAX_DRAWN: Final = 12
 
 _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'"
@@ -70,7 +70,7 @@ section:not(.must) .failed text.what { fill: var(--warn); }
 
 
 def to_html(report: Report) -> str:
-    """The report as a page: the checks that failed, worst first, with evidence; then the others."""
+    """Write the report as a page: failed checks with evidence, worst first, then the others."""
     word = "conformant" if report.conformant else "not"
     probe = f", probe <code>{_escaped(report.probe)}</code>" if report.probe else ""
     wrong = [each for each in report.results if each.verdict in (Verdict.FAIL, Verdict.NOTE)]

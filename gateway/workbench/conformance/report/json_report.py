@@ -12,9 +12,9 @@ from partway.gateway.workbench.conformance.verdict import Verdict
 
 
 def to_json(report: Report) -> str:
-    """All of the report, evidence included; bytes are hexadecimal, times are seconds.
+    """Write the whole report with its evidence; bytes are hexadecimal, times are seconds.
 
-    Everything beyond ASCII is escaped, and so is what would steer a terminal.
+    Characters beyond ASCII and terminal controls are escaped.
     """
     whole = {
         "version": importlib.metadata.version("partway"),

@@ -1,8 +1,8 @@
 """The report as JUnit XML, as CI servers read it.
 
 Elements and attributes are those of Jenkins' schema (junit-10.xsd), which GitHub's and GitLab's
-readers take as well. A failure is what makes the command fail, a *must* that is not kept;
-whatever else has not passed is *skipped*, with its verdict and the reason.
+readers take as well. A *must* that is not kept makes the command fail, and is a failure here. Any
+other check without a pass is *skipped*, with its verdict and the reason.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _NAME = "partway conform"
 
 
 def to_junit(report: Report) -> str:
-    """The report as a JUnit XML document."""
+    """Write the report as a JUnit XML document."""
     failures = report.count(Verdict.FAIL, Severity.MUST)
     passed = report.count(Verdict.PASS)
     about = {

@@ -1,4 +1,4 @@
-"""Which checks, of either side, claim each clause; and why a clause has none."""
+"""The matrix of clauses and checks of both sides, with a reason for each unchecked clause."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rich.text import Text
 from partway.gateway.terminal import print_line
 from partway.gateway.workbench.conformance.check import Check
 
-#: What each clause between platform and container is about.
+#: The subject of each clause between platform and container.
 CLAUSES: Final[Mapping[str, str]] = {
     "1.1-1": "started with serve, stopped by SIGTERM",
     "1.1-2": "port, /ping, /invocations, connections, unknown headers",
@@ -71,7 +71,7 @@ class Row:
 
     Attributes:
         clause: the clause's id.
-        about: what the clause is about, in a few words.
+        about: the clause's subject, in a few words.
         checks: ids of the checks that claim the clause, in the order of trying.
         reason: why no check claims the clause; empty where one does.
     """
@@ -83,7 +83,7 @@ class Row:
 
 
 def matrix(checks: Iterable[Check]) -> list[Row]:
-    """The clauses between platform and container, in the contract's order."""
+    """Make a row for each clause between platform and container, in the contract's order."""
     claimed: dict[str, list[str]] = {clause: [] for clause in CLAUSES}
     for check in checks:
         for clause in check.clauses:

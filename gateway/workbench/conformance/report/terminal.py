@@ -21,10 +21,10 @@ from partway.gateway.workbench.conformance.verdict import Verdict
 #: Lines of a container's output that are shown.
 _OUTPUT_LINES: Final = 10
 
-#: Columns that must be left for titles to stand beside the other columns, and not below them.
+#: Columns that titles need to stand beside the other columns; with fewer they stand below.
 _TITLE_WIDTH: Final = 40
 
-#: What was said stands below the column of severities.
+#: Explanations stand below the column of severities.
 _INDENT: Final = " " * 9
 
 _WORDS: Final = {
@@ -38,7 +38,7 @@ _WORDS: Final = {
 
 @contextmanager
 def progress(checks: Sequence[Check], console: Console) -> Iterator[Callable[[Result], object]]:
-    """Show on a terminal how far the run is; gives what is to be called after each check."""
+    """Show a bar of the run on a terminal; yield the callback for each finished check."""
     if not console.is_terminal:
         yield id
         return
@@ -57,7 +57,7 @@ def progress(checks: Sequence[Check], console: Console) -> Iterator[Callable[[Re
 
 
 def show(report: Report, console: Console) -> None:
-    """Print the report: a row for each check, what to do below those that failed, a summary."""
+    """Print the report: a row for each check, the remedy below each failure, a summary."""
     probe = f", probe {report.probe}" if report.probe else ""
     print_line(console, Text(cut(safe(f"{report.subject}{probe}"), 500), "bold"))
     print_line(console, Text())
@@ -111,7 +111,7 @@ class _Columns:
 
 
 def _blocked(said: str, ids: Sequence[str], width: int) -> Text:
-    """One line for all checks that are blocked by the same: dozens, where nothing listens."""
+    """One line for all checks that one failure blocks: dozens, where nothing listens."""
     count = f"{len(ids)} checks" if len(ids) > 1 else "1 check"
     line = cut(safe(f"{count} ({said}): {', '.join(ids)}"), max(width - len(_INDENT), 20))
     word, style = _WORDS[Verdict.BLOCKED]
@@ -124,7 +124,7 @@ def _what_to_do(result: Result, width: int, before: str) -> Iterator[Text]:
         yield Text(_INDENT + line, "red" if result.verdict is Verdict.FAIL else "cyan")
     for line in textwrap.wrap(safe(f"remedy: {result.remedy}"), room):
         yield Text(_INDENT + line)
-    # A process's output belongs to all of its checks: of several that fail, the first one shows it.
+    # A process's output belongs to all of its checks, so that only the first failure shows it.
     if result.verdict is Verdict.FAIL and result.output not in ("", before):
         yield Text(f"{_INDENT}the container printed:", "dim")
         for line in safe_lines(result.output, _OUTPUT_LINES):

@@ -1,4 +1,4 @@
-"""What became of checks, in words; what a container said is made safe to show."""
+"""Results of checks as text; output of a container is made safe to show."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from partway.gateway.workbench.conformance.evidence import NotedExchange, Step, 
 from partway.gateway.workbench.conformance.run import Report, Result
 from partway.gateway.workbench.conformance.verdict import Severity, Verdict
 
-#: What a verdict is called in a summary.
+#: The word for each verdict in a summary.
 _COUNTED: Final = (
     (Verdict.FAIL, "failed"),
     (Verdict.NOTE, "noted"),
@@ -33,7 +33,7 @@ _OUTPUT_LINES: Final = 20
 
 
 def summary(report: Report) -> str:
-    """``41 passed, 2 failed, 3 blocked, 1 skipped in 12.3 s``."""
+    """Count the verdicts: ``41 passed, 2 failed, 3 blocked, 1 skipped in 12.3 s``."""
     parts = [f"{report.count(Verdict.PASS)} passed"]
     for verdict, word in _COUNTED:
         if count := report.count(verdict):
@@ -42,7 +42,7 @@ def summary(report: Report) -> str:
 
 
 def judgement(report: Report) -> str:
-    """Whether the subject is conformant, in words, and what else must be said of that."""
+    """Say whether the subject is conformant, and whether another check failed."""
     if report.conformant:
         failed = report.count(Verdict.FAIL)
         return "conformant, and could be better" if failed else "conformant"
@@ -55,7 +55,7 @@ def judgement(report: Report) -> str:
 
 
 def failure(result: Result) -> Iterator[str]:
-    """What was wrong, the remedy and the evidence, as lines; the first line says what was wrong."""
+    """Write fault, remedy and evidence of a result as lines; the first line is the fault."""
     check = result.check
     yield safe(result.said)
     yield ""
@@ -73,12 +73,12 @@ def failure(result: Result) -> Iterator[str]:
 
 
 def failing_first(exchanges: tuple[NotedExchange, ...]) -> list[NotedExchange]:
-    """The exchange on which a check failed, before the others, which stay in their order."""
+    """Sort the exchange on which a check failed before the others."""
     return sorted(exchanges, key=lambda each: not each.failed)
 
 
 def as_text(exchange: NotedExchange) -> Iterator[str]:
-    """An exchange as lines: a time, an arrow and words for each step, and HTTP's headers."""
+    """Write an exchange as lines: a time, an arrow and words for each step, and HTTP's headers."""
     for step in telling(exchange, _FIRST, _LAST):
         if isinstance(step, int):
             yield f"{'':14}... {step} more"
@@ -89,7 +89,10 @@ def as_text(exchange: NotedExchange) -> Iterator[str]:
 
 
 def telling(exchange: NotedExchange, first: int, last: int) -> Iterator[Step | int]:
-    """An exchange's first and last steps, and the number left out between: it failed at the end."""
+    """Choose an exchange's first and last steps, and the number left out between them.
+
+    The last steps matter most, since the check failed at the end.
+    """
     steps = list(exchange.steps)
     failed = [steps.pop()] if exchange.failed else []
     if len(steps) <= first + last:
@@ -104,7 +107,7 @@ def telling(exchange: NotedExchange, first: int, last: int) -> Iterator[Step | i
 
 
 def preview(step: Step, most: int) -> str:
-    """The beginning of a step's bytes; empty where its words are the bytes, as of HTTP's heads."""
+    """The first bytes of a step; "" for an HTTP head, whose words show the bytes already."""
     if not step.data or _HEAD.match(step.data):
         return ""
     return shown(step.data[:most]) + ("…" if step.size > most else "")

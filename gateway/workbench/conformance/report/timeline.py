@@ -1,4 +1,4 @@
-"""An exchange as a picture: two lanes, an arrow for each step, its time beside it. Inline SVG."""
+"""An exchange as inline SVG: two lanes, an arrow for each step, and its time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ROW: Final = 44
 _LINE: Final = 16
 _TOP: Final = 34
 
-#: Characters that fit between the lanes; all of a label is in its tooltip.
+#: Characters that fit between the lanes; the tooltip has the whole label.
 _LABEL: Final = 100
 _FAILED_LINES: Final = 4
 
@@ -32,7 +32,7 @@ LAST: Final = 28
 
 
 def timeline(exchange: NotedExchange) -> str:
-    """Draw an exchange as an SVG element; what was wrong stands where it was seen, at its end."""
+    """Draw an exchange as an SVG element; a fault stands at its end."""
     rows: list[str] = []
     y = _TOP
     for step in telling(exchange, FIRST, LAST):
@@ -86,7 +86,7 @@ def _step(step: Step, top: int) -> Iterator[str]:
 
 
 def _failed(step: Step, top: int) -> tuple[int, list[str]]:
-    """Draw the step at which a check failed, a bar across both lanes: its height, its elements."""
+    """Draw a failed step as a bar across both lanes; return its height and elements."""
     lines = textwrap.wrap(safe(step.what), _LABEL - 4) or [""]
     if len(lines) > _FAILED_LINES:
         lines[_FAILED_LINES - 1 :] = [f"{lines[_FAILED_LINES - 1]}…"]

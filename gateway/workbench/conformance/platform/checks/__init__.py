@@ -1,4 +1,4 @@
-"""All that a platform can break, as checks."""
+"""All checks of a platform, in their areas."""
 
 from __future__ import annotations
 

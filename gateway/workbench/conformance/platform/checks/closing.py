@@ -120,7 +120,7 @@ async def empty(trial: PlatformTrial) -> None:
     if close.payload:
         raise Broken(f"an empty Close is answered by {close}, payload {shown(close.payload)}")
     if end.kind == "clean":
-        return  # normal_close = "end"
+        return  # normal_close = "end" allows this
     if (end.kind, end.code) != ("model", "1005"):
         raise Broken(f"after an empty Close the client gets {end}")
 
@@ -148,8 +148,8 @@ async def inside(trial: PlatformTrial) -> None:
 
 
 async def _both_closes(trial: PlatformTrial, client: Client, seen: ContainerStream) -> str:
-    """How the platform ends TCP, once both have said Close and the container has ended it."""
-    await client.end_input()  # with nothing to answer no platform waits before it says Close
+    """Say how the platform ends TCP after both Closes and the container's FIN."""
+    await client.end_input()  # nothing is unanswered, so that no platform delays its Close
     await seen.control(Opcode.CLOSE, trial.patience)
     seen.send_raw(_BEHIND, "Pings behind the platform's Close")
     seen.send_close(1000)
@@ -157,7 +157,7 @@ async def _both_closes(trial: PlatformTrial, client: Client, seen: ContainerStre
     return await seen.end(trial.patience)
 
 
-#: Three Pings: nothing may answer them.
+#: Three Pings that nothing may answer.
 _BEHIND: Final = b"\x89\x02no" * 3
 
 

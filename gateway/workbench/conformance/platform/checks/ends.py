@@ -1,4 +1,4 @@
-"""Ends that are nobody's Close: lost, left, at fault (rows 1.5-3, 1.5-9, 1.5-10, 1.5-12)."""
+"""Ends of a stream without the container's Close (rows 1.5-3, 1.5-9, 1.5-10, 1.5-12)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from partway.protocol.websocket.frames import Opcode
 
 checks: Final = PlatformChecks("ends")
 
-#: Seconds that a machine may take beyond a time that is waited for.
+#: Seconds that a busy machine may add to a limit.
 _SLACK: Final = 1.0
 
 #: Seconds by which a busy container may see a Close later than the platform has sent it.

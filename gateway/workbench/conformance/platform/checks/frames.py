@@ -1,4 +1,4 @@
-"""How the platform writes frames (RFC 6455 §5): whatever it sends, on the wire it is right."""
+"""The platform's frames, which must be right whatever it sends (RFC 6455 §5)."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from partway.protocol.websocket.frames import Opcode
 
 checks: Final = PlatformChecks("frames")
 
-#: At every edge of the three forms of a length (RFC 6455 §5.2).
+#: Sizes at every edge of the three forms of a length (RFC 6455 §5.2).
 _SIZES: Final = (1, 125, 126, 127, 65_535, 65_536)
 _SMALL: Final = 40
 
 
 async def _sweep(trial: PlatformTrial) -> ContainerStream:
-    """A stream with frames of every kind that a platform sends on its own."""
+    """Open a stream with frames of every kind that a platform sends on its own."""
     async with trial.stream("frames of every kind") as (client, seen):
         for size in _SIZES:
             await client.send(bytes(size), TEXT if size % 2 else BINARY)
@@ -30,7 +30,7 @@ async def _sweep(trial: PlatformTrial) -> ContainerStream:
         await client.send(b"", TEXT)
         seen.send(Opcode.PING, bytes(125))
         due = sum(_SIZES) + 2 * _SMALL
-        # How they are cut is what other checks ask.
+        # other checks ask how the bytes are cut into frames
         await seen.until(
             lambda: sum(len(each.payload) for each in seen.frames if each.is_data) >= due,
             trial.patience,
@@ -40,9 +40,9 @@ async def _sweep(trial: PlatformTrial) -> ContainerStream:
 
 
 async def _ended(trial: PlatformTrial) -> ContainerStream:
-    """A stream on which the platform says no more than its Close."""
+    """Open a stream on which the platform sends only its Close."""
     async with trial.stream("a stream without a part") as (client, seen):
-        with suppress(Broken):  # how a stream ends is what other checks ask
+        with suppress(Broken):  # other checks ask how a stream ends
             await client.end_input()
             await client.end()
     return seen

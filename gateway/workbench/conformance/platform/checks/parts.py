@@ -23,11 +23,11 @@ _FENCE: Final = b"\x00fence\x00"
 
 
 async def _sent(trial: PlatformTrial, title: str, parts: Sequence[PayloadPart]) -> list[SeenFrame]:
-    """The data frames that parts become; a fence behind them shows where they end.
+    """Send parts, and return their data frames; a fence behind the parts shows where they end.
 
     Args:
         trial: the check's.
-        title: what the stream is for, for the record.
+        title: the purpose of the stream, for the record.
         parts: the parts to send.
     """
     async with trial.stream(title) as (client, seen):
@@ -42,12 +42,12 @@ async def _until_fence(trial: PlatformTrial, seen: ContainerStream) -> list[Seen
     while not frames or not frames[-1].payload.endswith(_FENCE):
         frames.append(await seen.data(trial.patience, "the frame of a part"))
     if frames[-1].payload != _FENCE:
-        return frames  # merged with something: that is what the check finds
+        return frames  # merged with another part, which the check reports
     return frames[:-1]
 
 
 def _same(frames: Sequence[SeenFrame], payloads: Sequence[bytes], what: str) -> None:
-    """See that there is one frame for each part, with the part's bytes."""
+    """Check that there is one frame for each part, with the part's bytes."""
     if len(frames) != len(payloads):
         raise Broken(f"{what}: {len(payloads)} parts became {len(frames)} frames")
     for number, (seen, payload) in enumerate(zip(frames, payloads, strict=True), 1):

@@ -16,7 +16,7 @@ from partway.protocol.websocket.frames import Opcode
 
 checks: Final = PlatformChecks("pings")
 
-#: What a machine may take beyond a time that is waited for; a share of it comes besides.
+#: Seconds that a busy machine may add to a limit, beside a share of the limit.
 _SLACK: Final = 0.5
 
 
@@ -25,7 +25,7 @@ def _pings(seen: ContainerStream) -> list[SeenFrame]:
 
 
 async def _answered(trial: PlatformTrial) -> ContainerStream:
-    """A stream on which two Pings more come than may go unanswered, and each is answered."""
+    """Open a stream long enough for two Pings beyond the limit, and answer each."""
     times = trial.platform.times
     async with trial.stream("pings, each answered", endpoint=trial.hurried()) as (_, seen):
         for _ in range(times.pings_unanswered + 2):
@@ -62,14 +62,14 @@ async def counter(trial: PlatformTrial) -> None:
 
 
 async def _lost(trial: PlatformTrial, client: Client, seen: ContainerStream, what: str) -> None:
-    """See that the platform gives a container up, and says so on both sides (row 1.5-8)."""
+    """Check that the platform gives a container up, and tells both sides so (row 1.5-8)."""
     times = trial.platform.times
     close = await seen.control(Opcode.CLOSE, times.until_lost * 1.5 + _SLACK)
     count = len(_pings(seen))
     if count != times.pings_unanswered:
         raise Broken(f"{what}: given up after {count} Pings, not {times.pings_unanswered}")
     waited = close.at - _pings(seen)[-1].at
-    if waited < times.ping_interval * 0.2:  # at once, that is: the Ping may have come late
+    if waited < times.ping_interval * 0.2:  # given up at once; the Ping may have come late
         raise Broken(f"{what}: given up {waited:.3g} s after the last Ping, not an interval")
     if close.close_code != 1011:
         raise Broken(f"{what}: the container gets {close}, not Close 1011")

@@ -1,4 +1,4 @@
-"""Pings of the container, and Pongs that nobody asked for (clauses 1.3-2, 1.4-1, 1.4-3)."""
+"""Pings of the container, and unsolicited Pongs (clauses 1.3-2, 1.4-1, 1.4-3)."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ checks: Final = PlatformChecks("replies")
 _SIZES: Final = (1, 125, 126, 65_535, 65_536, 1 << 20)
 _MOST: Final = 1 << 24
 _TEXT, _BINARY, _CONTINUATION = Opcode.TEXT, Opcode.BINARY, Opcode.CONTINUATION
-#: Bytes that a machine moves in a second at the least.
+#: Bytes per second of the slowest machine.
 _SLOWEST: Final = 2 << 20
 _Frame = tuple[Opcode, bytes, bool]
 
@@ -26,7 +26,7 @@ _Frame = tuple[Opcode, bytes, bool]
 async def _replied(
     trial: PlatformTrial, title: str, frames: Sequence[_Frame], wanted: Sequence[PayloadPart]
 ) -> None:
-    """Send frames to the client, and see that they come as the wanted parts.
+    """Send frames to the client, and check that they arrive as the wanted parts.
 
     Raises:
         Broken: other parts came, or no part came.

@@ -1,4 +1,4 @@
-"""How a stream is asked for (clauses 1.1-2, 1.1-4, 1.2-6, 1.6-1, 4-6)."""
+"""The request for a stream (clauses 1.1-2, 1.1-4, 1.2-6, 1.6-1, 4-6)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ checks: Final = PlatformChecks("upgrade")
 
 DEFAULT_TARGET: Final = "/invocations-bidirectional-stream"
 
-#: All headers that may go along (clause 1.6-1); a User-Agent does no harm.
+#: All headers that a request may have (clause 1.6-1); a User-Agent does no harm.
 _KNOWN: Final = frozenset(
     {
         *("host", "upgrade", "connection", "user-agent", "x-amzn-sagemaker-request-id"),
@@ -35,7 +35,7 @@ _REQUEST_ID: Final = "x-amzn-sagemaker-request-id"
 #: Seconds to wait for bytes that should not come.
 _QUIET: Final = 0.25
 
-#: Seconds that a machine may take beyond a time that is waited for.
+#: Seconds that a busy machine may add to a limit.
 _SLACK: Final = 1.0
 
 
@@ -220,7 +220,7 @@ async def waits(trial: PlatformTrial) -> None:
 
 
 async def _opened(trial: PlatformTrial) -> float:
-    """Open a stream and leave it; returns the seconds that opening took."""
+    """Open a stream and leave it; return the seconds that opening took."""
     began = time.monotonic()
     async with trial.platform.connect():
         return time.monotonic() - began
@@ -234,7 +234,7 @@ async def _refusal(trial: PlatformTrial, answer: Answer, status: int, what: str)
             f"{what}: the client gets {refusal.error} {refusal.status} with OriginalStatusCode "
             f"{refusal.original_status}, not ModelError 424 with {status}"
         )
-    # A success is a page, and no refusal: a platform may keep its content to itself.
+    # A success has a page and is no refusal, so that a platform may keep its content to itself.
     told = ("not here", "") if 200 <= status < 300 else ("not here",)
     if status and refusal.original_message not in told:
         raise Broken(f"{what}: OriginalMessage is {refusal.original_message!r}, not 'not here'")

@@ -1,4 +1,4 @@
-"""What a container must not send, and what the platform makes of it (rows 1.5-4 to 1.5-6)."""
+"""Frames that a container must not send, and the platform's answer (rows 1.5-4 to 1.5-6)."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ class _Violation:
 
     Attributes:
         name: the check's.
-        what: what the bytes are, in words.
+        what: the bytes, in words.
         data: the bytes.
         code: the code of the Close that is due, and of the client's error.
-        clause: the contract's, that forbids the bytes.
+        clause: the clause of the contract that forbids the bytes.
     """
 
     name: str
