@@ -1,1 +1,1 @@
-"""Tools for authors of containers and clients; of the gateway only its commands import them."""
+"""Tools for authors of containers and clients. Only the gateway's commands import them."""

@@ -1,1 +1,1 @@
-"""``partway dev``: a container that is started again when its files change, and a page for it."""
+"""``partway dev``: a container that restarts when its files change, and a page for it."""

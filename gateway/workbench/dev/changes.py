@@ -1,4 +1,4 @@
-"""Which of a project's Python files have changed; ``watchfiles`` sees them."""
+"""Changes of a project's Python files, as ``watchfiles`` sees them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-#: What to install for ``watchfiles``, which the gateway itself does not depend on.
+#: The extra that installs ``watchfiles``, which the gateway itself does not need.
 EXTRA = "partway[dev]"
 
 
@@ -26,7 +26,7 @@ class Changes:
         directory: the directory to watch.
 
     Attributes:
-        some: set while there are changes that nobody has taken, or when watching has failed.
+        some: set while there are changes that were not taken, or when watching has failed.
 
     Raises:
         WatchFailed: the package ``watchfiles`` is not installed.
@@ -59,7 +59,7 @@ class Changes:
         """Return the changed files, relative to the directory, and forget them.
 
         Raises:
-            WatchFailed: the directory cannot be watched any more.
+            WatchFailed: watching the directory has failed.
         """
         if self._watching.done():
             error = self._watching.exception()
@@ -72,7 +72,8 @@ class Changes:
     async def _watch(self) -> None:
         import watchfiles
 
-        logging.getLogger("watchfiles").setLevel(logging.WARNING)  # we say what has changed
+        # the supervisor says which files changed
+        logging.getLogger("watchfiles").setLevel(logging.WARNING)
         async for batch in watchfiles.awatch(
             self._directory,
             watch_filter=watchfiles.PythonFilter(),

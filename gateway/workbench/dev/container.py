@@ -1,4 +1,4 @@
-"""One run of the container's command, from its start to the end of all it has started."""
+"""One run of the container's command, from its start to the end of its process group."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from partway.gateway.fleet.processes.leash import Leash
 
 log = logging.getLogger("partway.dev")
 
-#: A container that is still there this long after SIGTERM lets its streams end by themselves. A
-#: second SIGTERM ends them: whoever has changed a file waits for the new container.
+#: Seconds after SIGTERM in which streams may end by themselves. A second SIGTERM then ends them,
+#: since a developer waits for the new container.
 HASTEN_AFTER: Final = 0.25
 
-#: Longest beginning of a line that is held until it is known whether it is the ready line.
+#: Most bytes of a line's beginning that are held until it is known whether it is the ready line.
 MAX_LINE: Final = 4096
 
 
@@ -28,15 +28,15 @@ class Container:
     """A container's process, and the process group of which it is the leader.
 
     Args:
-        command: starts it. Its standard error is passed on to ours, and so is its standard output
-            but for the ready line.
-        ready_line: what it prints once it takes streams, without a line end.
-        on_ready: called then.
-        leash: holds it.
-        start_timeout: seconds until then; it is killed if they are not enough.
+        command: starts the container. Its standard error and standard output are passed on, except
+            for the ready line.
+        ready_line: the line that it prints once it takes streams, without a line end.
+        on_ready: called at the ready line.
+        leash: holds the process.
+        start_timeout: seconds until the ready line, after which the process is killed.
 
     Attributes:
-        over: set when the process has ended, and its group with it.
+        over: set when the process and its group have ended.
     """
 
     def __init__(
@@ -59,17 +59,17 @@ class Container:
 
     @property
     def ready(self) -> bool:
-        """Whether it takes streams, or did."""
+        """Whether the container takes streams, or did."""
         return self._says_ready.is_set()
 
     @property
     def ended(self) -> ProcessEnd:
-        """How it has ended, once it is over."""
+        """The end of the process, once it is over."""
         assert self._process.ended is not None, "it is over"
         return self._process.ended
 
     async def start(self) -> None:
-        """Start the process, once; it is owned from here until it is over.
+        """Start the process, once; this object owns it until it is over.
 
         Raises:
             LaunchError: the system does not start it.
@@ -85,7 +85,7 @@ class Container:
         self._waiting = asyncio.create_task(self._wait(), name="container")
 
     async def end(self, timeout: float = STOP_GRACE) -> None:
-        """End it: SIGTERM, the same again if that is not enough, SIGKILL ``timeout`` s later."""
+        """End the process by SIGTERM, a second SIGTERM, and SIGKILL after ``timeout`` seconds."""
         self._process.terminate()
         in_time = await self._process.ends_within(min(HASTEN_AFTER, timeout))
         if not in_time and not await self._process.stop(max(timeout - HASTEN_AFTER, 0)):
@@ -93,7 +93,6 @@ class Container:
         await self._waiting
 
     def kill(self) -> None:
-        """Kill it, and all it has started."""
         self._process.kill()
 
     async def _wait(self) -> None:
@@ -109,18 +108,18 @@ class Container:
 
 
 class _Output:
-    """What a container prints: the ready line is for us, everything else goes on.
+    """A container's standard output: the ready line is taken, all else is passed on.
 
     Args:
         ready_line: without its line end.
-        on_ready: called when it comes.
+        on_ready: called when the ready line comes.
     """
 
     def __init__(self, ready_line: str, on_ready: Callable[[], None]) -> None:
         self._ready_line = f"{ready_line}\n".encode()
         self._on_ready = on_ready
         self._ready = False
-        self._line = b""  # the beginning of one, while it may be that line
+        self._line = b""  # a line's beginning, while it may be the ready line
 
     def feed(self, data: bytes) -> None:
         self._line += data
@@ -135,13 +134,13 @@ class _Output:
             self.flush()
 
     def flush(self) -> None:
-        """Pass on the beginning of a line that has no end yet."""
+        """Pass on the beginning of an unfinished line."""
         line, self._line = self._line, b""
         if line:
             _pass_on(line, sys.stdout)
 
 
 def _pass_on(data: bytes, to: TextIO) -> None:
-    with suppress(BrokenPipeError):  # nobody reads our output any more
+    with suppress(BrokenPipeError):  # our output has no reader
         to.buffer.write(data)
         to.buffer.flush()

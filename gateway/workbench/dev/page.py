@@ -11,19 +11,19 @@ from importlib import resources
 from partway.gateway.http.exchange import Exchange
 from partway.gateway.http.routes import READING, Access, Route
 
-#: What stands in the file for the endpoint's name and for the model's.
+#: Placeholders in the file for the endpoint's name and for the model's.
 _ENDPOINT, _MODEL = "%ENDPOINT%", "%MODEL%"
 
 
 class Page:
     """The operation that answers with the page.
 
-    Nothing in the page comes from elsewhere, and its policy (CSP) lets the browser run the page's
-    one script and no other, and talk to where the page came from and nobody else.
+    The page has no part from elsewhere. Its policy (CSP) lets the browser run only the page's own
+    script, and connect only to the page's own origin.
 
     Args:
         endpoint: the endpoint whose streams the page opens.
-        model: what the page's heading calls the model.
+        model: the model's name in the page's heading.
     """
 
     def __init__(self, endpoint: str, model: str) -> None:
@@ -44,12 +44,11 @@ class Page:
         }
 
     async def __call__(self, exchange: Exchange, *_: object) -> None:
-        """Answer a request with the page."""
         exchange.respond(200, self._content, self._headers)
 
     @property
     def route(self) -> Route:
-        """Where the page is: at ``/``, for anyone."""
+        """The route of the page: ``/``, for anyone."""
         return Route("Page", READING, re.compile("/"), self, Access.ANYONE)
 
 

@@ -1,4 +1,4 @@
-"""One container at a time: started, started again when files change, ended in the end."""
+"""The supervisor: it runs one container at a time, and restarts it when files change."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from partway.gateway.workbench.dev.container import Container
 
 log = logging.getLogger("partway.dev")
 
-#: The exit status of a container's command that cannot serve what it was asked for.
+#: The exit status of a container's command whose arguments are wrong.
 ASKED_WRONGLY = 2
 
 
@@ -23,10 +23,10 @@ class Supervisor:
 
     Args:
         command: the container's program and arguments.
-        ready_line: what the container prints once it takes streams.
-        leash: ends the container should this process die.
-        changes: the changes that have the container started again; None to start it only once.
-        say: shows a line to whoever runs the command.
+        ready_line: the line that the container prints once it takes streams.
+        leash: ends the container if this process dies.
+        changes: the changes that restart the container; None to start it only once.
+        say: shows a line to the user.
     """
 
     def __init__(
@@ -45,13 +45,13 @@ class Supervisor:
         self._container: Container | None = None
 
     async def run(self, stop: asyncio.Event) -> int:
-        """Start the container, and again after each change; returns the command's exit status.
+        """Start the container, and again after each change; return the command's exit status.
 
         The status is 0 once ``stop`` is set. The container then still runs, for its streams end
         first.
 
         Raises:
-            WatchFailed: the files cannot be watched any more.
+            WatchFailed: watching the files has failed.
         """
         first = True
         while True:
@@ -63,7 +63,7 @@ class Supervisor:
                 if self._changes is None:
                     return _status_of(container, stop)
                 if first and not container.ready and container.ended.status == ASKED_WRONGLY:
-                    return ASKED_WRONGLY  # no change of a file makes that another command
+                    return ASKED_WRONGLY  # no change of a file mends the command's arguments
                 await self._wait_for_change(container, stop)
             if stop.is_set():
                 return 0
@@ -80,7 +80,7 @@ class Supervisor:
             await self._container.end()
 
     def kill(self) -> None:
-        """End the container at once, as a second signal asks."""
+        """Kill the container, as a second signal asks."""
         if self._container is not None:
             self._container.kill()
 
@@ -99,12 +99,12 @@ class Supervisor:
 
 
 def _status_of(container: Container, stop: asyncio.Event) -> int:
-    """The command's exit status, now that its only container is over."""
+    """Return the command's exit status, once its only container is over."""
     if stop.is_set():
         return 0
     status = container.ended.status
     if container.ready or status not in (1, ASKED_WRONGLY):
         log.error("the container %s", container.ended)
     elif status == ASKED_WRONGLY:
-        return ASKED_WRONGLY  # it has said why
+        return ASKED_WRONGLY  # the container has said why
     return 1

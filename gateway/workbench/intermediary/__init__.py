@@ -1,5 +1,4 @@
-"""An intermediary between a gateway and its containers: it keeps what passes, or spoils it.
+"""An intermediary between a gateway and its containers, which records or spoils streams.
 
-The gateway itself knows nothing of the intermediary, which is a container to the gateway, and the
-gateway to the container.
+The gateway takes the intermediary for a container, and the container takes it for the gateway.
 """

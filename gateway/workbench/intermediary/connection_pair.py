@@ -1,4 +1,4 @@
-"""A crossing: one connection of the gateway's, and the one with the container that it leads to."""
+"""A crossing: one connection of the gateway's, and the matching one to the container."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ log = logging.getLogger("partway.intermediary")
 
 @dataclass(frozen=True, slots=True)
 class Between:
-    """What all connections of one intermediary share.
+    """The settings that all connections of one intermediary share.
 
     Attributes:
         name: the endpoint's.
         container: the address at which the container itself listens.
-        rules: which streams have which faults.
-        observe: asked who wants to watch a stream.
+        rules: the faults of streams.
+        observe: gives an observer for each stream that is watched.
         policy: the endpoint's, whose times bound the intermediary's too.
-        tls: whom to believe that the container is who it says; None without TLS.
+        tls: the trust in the container's certificate; None without TLS.
     """
 
     name: str
@@ -51,11 +51,11 @@ class Between:
 class Crossing:
     """One connection of the gateway's, from its request to its end.
 
-    The first request on a connection decides what passes: a request for a WebSocket makes a stream,
-    whose frames may be watched and spoiled; any other passes as bytes, with all that follow it.
+    A first request for a WebSocket makes a stream, whose frames may be watched and spoiled. Any
+    other request passes as bytes, with everything that follows on the connection.
 
     Args:
-        between: what all connections of the intermediary share.
+        between: the settings that all connections of the intermediary share.
         reader: of the gateway's connection.
         writer: of the gateway's connection.
     """
@@ -66,7 +66,7 @@ class Crossing:
         self._between = between
         self._reader = reader
         self._writer = writer
-        # Longer than the gateway's own: it is the one to end a stream, and to say why.
+        # Longer than the gateway's own patience: the gateway must end a stream, and say why.
         self._patience = between.policy.stall_timeout + LINGER_TIMEOUT
         self._observer: Observer | None = None
         self._sides: list[TcpSide] = []
@@ -90,8 +90,8 @@ class Crossing:
                     await self._splice(gateway, head + rest)
             for side in self._sides:
                 await side.close()
-        except OSError as error:  # a TimeoutError is one
-            # What has failed on one side has failed on both: neither is left to wait.
+        except OSError as error:  # a TimeoutError is an OSError
+            # One side has failed, and the other side must not wait for it.
             log.debug(LogLine("dropped", endpoint=self._between.name, reason=str(error)))
         finally:
             for side in self._sides:
@@ -102,7 +102,7 @@ class Crossing:
                 self._observer.closed()
 
     async def _head(self) -> tuple[bytes, bytes]:
-        """The request's head, if one came whole, and the bytes that came in place of a head."""
+        """Read the request's whole head; without one, the bytes that came in its place."""
         try:
             head = await self._reader.readuntil(b"\r\n\r\n")
         except asyncio.IncompleteReadError as cut:
@@ -172,7 +172,7 @@ class Crossing:
         await gateway.close_behind_peer()
 
     def _applier(self, request: UpgradeRequest) -> Callable[[Fault], None]:
-        """What logs each fault of this stream, the first time that the fault does something."""
+        """Make a function that logs each fault of this stream, once."""
         said: set[Fault] = set()
         stream = heads.request_id(request)
 

@@ -1,4 +1,4 @@
-"""One TCP connection of a crossing, and what an observer is told of it."""
+"""One TCP connection of a crossing, and its reports to an observer."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from partway.protocol.limits import (
 from partway.protocol.websocket.frame_decoder import FrameDecoder, FrameError
 from partway.protocol.websocket.frames import Frame
 
-#: Bytes of one read, and half of what is read ahead.
+#: Bytes of one read, and half of the bytes that are read ahead.
 READ_BYTES: Final = 64 * 1024
 
 
 class Watch:
-    """Tells an observer, if the stream has one, of one side's frames and of that side's end.
+    """Reports one side's frames and end to the stream's observer, if there is one.
 
     Args:
-        observer: of the stream; None if nobody watches.
-        sender: whose frames these are.
+        observer: of the stream; None if the stream is not watched.
+        sender: the side that sends the frames.
     """
 
     def __init__(self, observer: Observer | None, sender: Sender) -> None:
@@ -40,9 +40,9 @@ class Watch:
         self._ended = False
 
     async def feed(self, data: bytes) -> None:
-        """Tell of the frames in bytes that pass; among many frames, other tasks have their turn.
+        """Report the frames in bytes that pass; among many frames, other tasks have their turn.
 
-        Behind bytes that RFC 6455 forbids there are no frames any more.
+        Bytes that RFC 6455 forbids end the frames: later bytes are not decoded.
         """
         if self._observer is None:
             return
@@ -58,12 +58,12 @@ class Watch:
             self._broken = error.reason
 
     def frame(self, frame: Frame) -> None:
-        """Tell of a frame that has passed, where whole frames are written."""
+        """Report a frame that has passed, where whole frames are written."""
         if self._observer is not None:
             self._observer.frame(self._sender, frame)
 
     def ended(self, error: str = "") -> None:
-        """Tell that this side has ended its connection; only the first call counts."""
+        """Report that this side has ended its connection; only the first call counts."""
         if self._observer is None or self._ended:
             return
         self._ended = True
@@ -78,8 +78,8 @@ class TcpSide:
     Args:
         reader: of the connection.
         writer: of the connection.
-        watch: told of how the connection ends.
-        patience: seconds in which the peer must take some of what it is sent.
+        watch: told of the connection's end.
+        patience: seconds in which the peer must take some of the bytes.
     """
 
     def __init__(
@@ -93,12 +93,12 @@ class TcpSide:
         self.watch = watch
         self._writer = writer
         self._patience = patience
-        # uvloop takes nothing that is asked of a closed transport, and says so by RuntimeError.
+        # uvloop raises RuntimeError at any call on a closed transport.
         if not writer.is_closing():
             writer.transport.set_write_buffer_limits(high=WRITE_HIGH_WATER)
 
     async def read(self) -> bytes:
-        """The next bytes; b"" once the peer has ended its half.
+        """Read the next bytes; b"" once the peer has ended its half.
 
         Raises:
             OSError: the connection is gone.
@@ -128,7 +128,7 @@ class TcpSide:
                 raise
 
     def end(self) -> None:
-        """End our half of the connection: FIN, behind what is unsent. TLS has no such thing."""
+        """End our half of the connection: FIN, behind unsent bytes. TLS has no half-close."""
         if not self._writer.is_closing():
             half_close(self._writer.transport)
 
@@ -146,15 +146,15 @@ class TcpSide:
     async def close(self) -> None:
         """Close the connection once everything is sent; a peer that takes nothing is dropped."""
         self._writer.close()
-        with suppress(OSError):  # a TimeoutError is one
+        with suppress(OSError):  # includes TimeoutError
             async with asyncio.timeout(LINGER_TIMEOUT):
                 await self._writer.wait_closed()
 
     async def close_behind_peer(self) -> None:
-        """End our half, and close once the peer has ended its own, or has had its time.
+        """End our half, and close once the peer has ended its own half, or has had its time.
 
-        A connection that is closed with bytes unread is reset, which may erase what the peer has
-        not read.
+        A connection that is closed with bytes unread is reset, which may erase bytes that the peer
+        has not read.
         """
         self.end()
         with suppress(TimeoutError):

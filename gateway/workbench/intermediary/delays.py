@@ -1,4 +1,4 @@
-"""Pieces on their way to the gateway, late or slowly where a fault says so."""
+"""Delays of pieces on their way to the gateway, where a fault asks for them."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from partway.gateway.workbench.intermediary.frame_faults import Piece
 from partway.protocol.limits import FRAMES_PER_TURN, JOIN_UP_TO, PART_OVERHEAD, WRITE_HIGH_WATER
 from partway.protocol.websocket.frames import Frame
 
-#: How many times in a second throttled bytes leave, where there are as many.
+#: Writes per second of throttled bytes, where there are enough bytes.
 _BEATS = 20
 
 
 class Pacer:
     """Writes the pieces of one spoiled stream, each in its time.
 
-    Whoever calls :meth:`put` owes :meth:`pass_due` when the pieces are due.
+    After :meth:`put`, the caller must call :meth:`pass_due` when pieces are due.
 
     Args:
         write: takes bytes, and returns once there is room for more.
@@ -49,14 +49,14 @@ class Pacer:
         return self._waiting[0][0] if self._waiting else None
 
     def put(self, pieces: Iterable[Piece]) -> None:
-        """Take pieces in, whose delay begins now; :meth:`make_room` must come before more."""
+        """Take pieces whose delay begins now; call :meth:`make_room` before the next call."""
         due = self._now() + self._delay
         for piece in pieces:
             self._waiting.append((due, piece))
             self._held += len(piece.data) + PART_OVERHEAD
 
     async def make_room(self) -> None:
-        """Write, each piece at its time, until more may be put: what waits is bounded by bytes."""
+        """Write waiting pieces, each at its time, until they have few enough bytes for more."""
         while self._held >= WRITE_HIGH_WATER and (due := self.next_at) is not None:
             await asyncio.sleep(due - self._now())
             await self.pass_due()
@@ -72,7 +72,8 @@ class Pacer:
                 self._passed(piece.frame)
             passed += 1
             if passed % FRAMES_PER_TURN == 0:
-                await asyncio.sleep(0)  # a part may have become thousands: others have their turn
+                # a part may have become thousands of pieces: let other tasks run
+                await asyncio.sleep(0)
 
     async def pass_all(self) -> None:
         """Write everything, each piece at its time."""

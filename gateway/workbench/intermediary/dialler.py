@@ -1,4 +1,4 @@
-"""Dials containers through intermediaries, of which one stands before each container."""
+"""A dialler that reaches each container through an intermediary of its own."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from partway.gateway.workbench.intermediary.observer import Observe
 from partway.gateway.workbench.intermediary.relay import Intermediary
 from partway.protocol.errors import ServiceUnavailable
 
-#: Intermediaries that are kept though no stream uses them. Each is one listening socket, and to
-#: start it anew takes a millisecond; those in use are no more than the gateway has streams.
+#: Unused intermediaries that are kept. Each is one listening socket, and starting one takes a
+#: millisecond; the gateway's streams bound the used ones.
 MAX_IDLE: Final = 64
 
 
@@ -25,9 +25,9 @@ class _Standing:
     """An intermediary that listens.
 
     Attributes:
-        intermediary: what listens.
-        address: where the intermediary listens.
-        dials: how many streams are being opened through it just now.
+        intermediary: the listener.
+        address: its address.
+        dials: how many streams are being opened through it now.
     """
 
     intermediary: Intermediary
@@ -42,14 +42,14 @@ class _Standing:
 class InterposingDialler:
     """A :class:`~partway.gateway.streams.container_leg.Dialler` that dials through intermediaries.
 
-    A container's intermediary is started when the container is dialled for the first time, so the
-    containers of endpoints that appear while the gateway runs have one too. The dialler is an
-    asynchronous context: at its end, once the gateway has drained, all intermediaries end.
+    A container's intermediary starts when the container is dialled for the first time. Endpoints
+    that appear while the gateway runs have intermediaries too. The dialler is an asynchronous
+    context: at its end, once the gateway has drained, all intermediaries end.
 
     Args:
-        rules: which streams have which faults, shared by all endpoints.
-        observe: asked for each stream who wants to watch it.
-        max_idle: intermediaries that are kept though no stream uses them.
+        rules: the faults of streams, shared by all endpoints.
+        observe: gives an observer for each stream that is watched.
+        max_idle: unused intermediaries that are kept.
     """
 
     def __init__(
@@ -58,7 +58,8 @@ class InterposingDialler:
         self._rules = rules
         self._observe = observe
         self._max_idle = max_idle
-        #: By what they stand before; the one that was dialled longest ago is the first.
+        #: The intermediaries, by their containers; the one that was dialled longest ago is the
+        #: first.
         self._standing: dict[Place, _Standing] = {}
         self._starting = asyncio.Lock()
 
@@ -72,15 +73,16 @@ class InterposingDialler:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """End all intermediaries, and drop what is open on them."""
+        """End all intermediaries, and drop their open connections."""
         async with self._starting:
             ending = [standing.intermediary.aclose() for standing in self._standing.values()]
             self._standing.clear()
             await asyncio.gather(*ending)
 
     async def __call__(self, place: Place, target: str, request_id: str) -> Upgraded:
-        """See :class:`~partway.gateway.streams.container_leg.Dialler`."""
-        async with self._starting:  # of two streams that are the first, one starts what both use
+        """Dial as :class:`~partway.gateway.streams.container_leg.Dialler` says."""
+        # of two first streams, one starts the intermediary that both use
+        async with self._starting:
             standing = self._standing.pop(place, None) or await self._start(place)
             self._standing[place] = standing
             standing.dials += 1
@@ -108,11 +110,11 @@ class InterposingDialler:
                 f"{error.strerror or error}"
             ) from None
         except BaseException:
-            await intermediary.aclose()  # who asked has left; nobody else knows of it
+            await intermediary.aclose()  # the caller was cancelled, and this is the only reference
             raise
 
     async def _end_idle(self) -> None:
-        """Make room for one more intermediary: end those dialled longest ago that are unused."""
+        """End the unused intermediaries that were dialled longest ago, to make room for another."""
         idle = [place for place, standing in self._standing.items() if standing.idle]
         for place in idle[: max(0, len(idle) + 1 - self._max_idle)]:
             await self._standing.pop(place).intermediary.aclose()

@@ -1,13 +1,11 @@
-"""Faults on demand: what may be done to a stream, and to which streams.
+"""Faults on demand, and the rules that choose the streams they are applied to.
 
-All faults are the container's, as the gateway and so the client sees them: nothing here changes
-what the client says. Where a fault has an ``after``, it counts *parts of the container*: its data
-frames, as the container sent them, before any of them is split. ``after = 0`` is right behind the
-101; ``after = 3`` lets three parts pass.
+All faults are the container's, as the gateway and so the client sees them: the client's own bytes
+never change. ``after`` counts *parts of the container*: its data frames, before any of them is
+split. ``after = 0`` is right behind the 101; ``after = 3`` lets three parts pass.
 
-A stream has the faults of one rule at most: rules are asked in their order, and the first one that
-means the stream has it. A rule counts the streams that come to it, so that two rules with
-``first = 1`` mean the first stream and the second.
+A stream has the faults of one rule at most: the first rule that takes the stream. A rule counts the
+streams that reach it, so that two rules with ``first = 1`` take the first stream and the second.
 """
 
 from __future__ import annotations
@@ -31,9 +29,9 @@ from partway.gateway.configuration.reader import checked
 from partway.protocol.limits import MAX_CLOSE_REASON_BYTES, MIB, REFUSAL_BODY_BYTES
 from partway.protocol.websocket.close_codes import NO_STATUS, is_legal
 
-#: Seconds that a frame may be late: longer than any of the gateway's own limits on a stream.
+#: Most seconds that a frame may be late: longer than any limit of the gateway on a stream.
 MAX_DELAY: Final = 3600.0
-#: Fragments that one part may become; more would be a flood, which is another thing to test.
+#: Most fragments of one part; more would be a flood, which is another thing to test.
 MAX_FRAGMENTS: Final = 1000
 
 _Parts = Annotated[int, whole(0, unit="parts")]
@@ -68,9 +66,9 @@ _Code = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Something that goes wrong; ``str(fault)`` says what in a line, as the log does."""
+    """A fault of a stream; ``str(fault)`` describes it in one line, as the log does."""
 
-    #: What the fault is called in a file.
+    #: The fault's name in a file.
     name: ClassVar[str] = ""
 
     def __post_init__(self) -> None:
@@ -136,7 +134,7 @@ class Cut(Fault):
 
 @dataclass(frozen=True, slots=True)
 class Stall(Fault):
-    """Nothing more comes of the container but Pings and Pongs: no part, no Close, no end of TCP.
+    """The container goes silent: Pings and Pongs pass, but no part, no Close and no end of TCP.
 
     Attributes:
         after: parts that pass before the silence.
@@ -201,7 +199,7 @@ class Throttle(Fault):
     bytes_per_second: Annotated[int, whole(1, 1024 * MIB, "bytes")] = 1000
 
 
-#: Every fault, by the name that it has in a file.
+#: Every fault, by its name in a file.
 FAULTS: Final[dict[str, type[Fault]]] = {
     fault.name: fault
     for fault in (Refuse, CloseEarly, Cut, Stall, DropPongs, Delay, Split, Empty, Throttle)
@@ -217,15 +215,15 @@ _Streams = Annotated[int, whole(1, unit="streams")]
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Which streams have which faults. What is None does not matter.
+    """The faults of certain streams. A selector that is None does not matter.
 
     Attributes:
         faults: of different kinds; Refuse goes with no other.
         endpoint: its name.
         path: at the container, such as ``v1/listen``; a slash in front changes nothing.
         query: ``key=value`` pairs joined by ``&``; the stream's query has all of them.
-        first: only so many streams that come to this rule, from the first.
-        every: only every n-th of them: 3 means the third, the sixth, and so on.
+        first: only this many of the streams that reach the rule, from the first.
+        every: only every n-th of the streams: 3 means the third, the sixth, and so on.
     """
 
     faults: tuple[Fault, ...]
@@ -250,7 +248,7 @@ class Rule:
             )
 
     def means(self, endpoint: str, target: str) -> bool:
-        """Whether a stream is one of those that this rule counts.
+        """Whether a stream fits this rule's endpoint, path and query.
 
         Args:
             endpoint: the name of the stream's endpoint.
@@ -264,7 +262,7 @@ class Rule:
         )
 
 
-#: What says which streams a rule means, and what each must be.
+#: The members of a rule that choose streams, and the allowed values of each.
 SELECTORS: Final = {key: hint for key, hint in (keys_of(Rule) or {}).items() if key != "faults"}
 
 
@@ -274,8 +272,8 @@ class Met:
 
     Attributes:
         rule: the rule.
-        counted: streams that the rule means, apart from its ``first`` and ``every``.
-        applied: those of them that got the rule's faults.
+        counted: streams that fit the rule, apart from its ``first`` and ``every``.
+        applied: the counted streams that got the rule's faults.
     """
 
     rule: Rule
@@ -283,7 +281,7 @@ class Met:
     applied: int = 0
 
     def takes(self) -> bool:
-        """Count one more stream that the rule means; returns whether it gets the faults."""
+        """Count one more stream that fits the rule; return whether it gets the faults."""
         self.counted += 1
         first, every = self.rule.first or math.inf, self.rule.every or 1
         due = self.counted <= first and self.counted % every == 0
@@ -303,17 +301,17 @@ class Rules:
         self.replace(rules)
 
     def replace(self, rules: Iterable[Rule]) -> None:
-        """Put other rules in place of these, for streams that open later; counts begin again."""
+        """Replace the rules for streams that open later; counts begin again."""
         self.met = tuple(Met(rule) for rule in rules)
 
     def add(self, rule: Rule) -> Met:
-        """Add a rule behind the others, whose counts go on; returns how often it was met."""
+        """Add a rule behind the others, whose counts go on; return the rule's count."""
         met = Met(rule)
         self.met = (*self.met, met)
         return met
 
     def faults_for(self, endpoint: str, target: str) -> tuple[Fault, ...]:
-        """The faults of a stream that opens now; to be called once a stream, since it counts."""
+        """Choose the faults of a stream that opens now. Call it once a stream, since it counts."""
         for met in self.met:
             if met.rule.means(endpoint, target) and met.takes():
                 return met.rule.faults
@@ -325,11 +323,11 @@ def _pairs(query: str) -> set[tuple[str, str]]:
 
 
 def _check(value: object, keys: Mapping[str, Any]) -> None:
-    """Check what was made in Python as what is read from a file.
+    """Check values made in Python like values read from a file.
 
     Raises:
-        TypeError: a value is not of its type.
-        ValueError: one is not allowed.
+        TypeError: a value has the wrong type.
+        ValueError: a value is not allowed.
     """
     for key, hint in keys.items():
         found = getattr(value, key)

@@ -11,7 +11,7 @@ from partway.gateway.configuration.messages import TableRefused
 from partway.gateway.configuration.reader import read_toml
 from partway.gateway.workbench.intermediary.faults import FAULTS, SELECTORS, Fault, Rule
 
-#: Bytes of a file; a thousand rules fit.
+#: Most bytes of a file; a thousand rules fit.
 MAX_FAULTS_BYTES: Final = 256 << 10
 
 
@@ -24,7 +24,7 @@ def _in_words(kind: type[Fault]) -> str:
     return f"a table with any of {keys}, or true" if keys else "true"
 
 
-#: ``[[rule]]``: what a rule's streams are chosen by, and faults, each a table or true.
+#: ``[[rule]]``: the selectors of streams, and faults, each a table or true.
 _RuleTable: Any = make_dataclass(
     "_RuleTable",
     [
@@ -41,7 +41,7 @@ _RuleTable: Any = make_dataclass(
 
 @dataclass(frozen=True, slots=True)
 class _File:
-    """The whole file."""
+    """A file of rules."""
 
     rule: Annotated[
         tuple[_RuleTable, ...],
@@ -50,7 +50,7 @@ class _File:
 
 
 def load_faults(path: Path) -> tuple[Rule, ...]:
-    """Read rules.
+    """Read rules from a TOML file.
 
     ::
 
@@ -65,7 +65,7 @@ def load_faults(path: Path) -> tuple[Rule, ...]:
         drop_pongs = true                        # true: with its defaults
 
     Raises:
-        SettingsError: the file does not say what it must.
+        SettingsError: the file is not valid.
     """
     document = read_toml(path, MAX_FAULTS_BYTES)
     tables = document.as_table(_File).rule
@@ -80,7 +80,7 @@ def load_faults(path: Path) -> tuple[Rule, ...]:
 
 
 def _rule(table: Any) -> Rule:
-    """A rule of its table; a fault that is only true has its defaults.
+    """Make a rule of its table; a fault that is only true has its defaults.
 
     Raises:
         TableRefused: the faults do not go together.

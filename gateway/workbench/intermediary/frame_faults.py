@@ -1,4 +1,4 @@
-"""What faults make of a container's frames. Sans-IO, without time."""
+"""Faults applied to a container's frames. Sans-IO, without time."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from partway.protocol.websocket.frames import Frame, FrameEncoder, Opcode
 
 
 class Piece(NamedTuple):
-    """Bytes for the gateway, and the frame they are; None where they are not a whole frame."""
+    """Bytes for the gateway, and their frame; None where they are not a whole frame."""
 
     data: bytes
     frame: Frame | None
 
 
 class SpoilerState(enum.Enum):
-    """How far a stream is spoiled."""
+    """The state of a spoiled stream."""
 
     OPEN = enum.auto()
-    #: A Close was made up: nothing of the container's may follow.
+    #: A fault's Close was sent: nothing of the container's may follow.
     CLOSED = enum.auto()
     #: Only Pings and Pongs pass.
     STALLED = enum.auto()
@@ -42,10 +42,10 @@ class SpoilerState(enum.Enum):
 
 
 class RawFrames:
-    """Bytes in; frames out, each with the bytes that it was.
+    """Bytes in, frames out, each with its bytes.
 
-    Bytes that are not a frame come out without one: all that follows a Close, or what RFC 6455
-    forbids. The gateway is to see the same fault.
+    Bytes that are not a frame come out without one: all bytes behind a Close, or bytes that RFC
+    6455 forbids. The gateway then sees the same fault.
     """
 
     def __init__(self) -> None:
@@ -54,7 +54,7 @@ class RawFrames:
         self._over = False
 
     def feed(self, data: bytes) -> Iterator[Piece]:
-        """The pieces that these bytes make whole; to be used up before the next call."""
+        """Yield the pieces that these bytes make whole; use them up before the next call."""
         if self._over:
             yield Piece(data, None)
             return
@@ -71,7 +71,8 @@ class RawFrames:
             if frame is None:
                 break
             self._over = frame.opcode is Opcode.CLOSE
-            # Behind a Close the decoder forgets everything, and its payload is its frame's length.
+            # Behind a Close the decoder drops all bytes, and a Close's payload gives its frame's
+            # length.
             size = 2 + len(frame.payload) if self._over else before - self._decoder.buffered_bytes
             yield Piece(bytes(memoryview(self._held)[at : at + size]), frame)
             at += size
@@ -80,7 +81,7 @@ class RawFrames:
             yield Piece(self.rest(), None)
 
     def rest(self) -> bytes:
-        """The bytes that never became a whole frame; asked for at the end of the connection."""
+        """Return the bytes that never became a whole frame, at the end of the connection."""
         rest = bytes(self._held)
         self._held.clear()
         return rest

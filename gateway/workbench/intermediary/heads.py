@@ -1,4 +1,4 @@
-"""The two heads of an upgrade, read in passing: what is asked, and what is answered. Sans-IO."""
+"""The heads of an upgrade's request and answer, read as they pass. Sans-IO."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from partway.protocol.websocket.handshake import is_upgrade
 
 
 def upgrade_request(head: bytes) -> UpgradeRequest | None:
-    """What a request's head asks for; None if it does not ask for a WebSocket."""
+    """Parse a request's head; None if it does not ask for a WebSocket."""
     parser = h11.Connection(h11.SERVER, max_incomplete_event_size=HANDSHAKE_HEAD_BYTES)
     parser.receive_data(head)
     try:
@@ -37,16 +37,16 @@ def request_id(request: UpgradeRequest) -> str:
 
 
 def addressed(head: bytes, container: Address) -> bytes:
-    """A request's head with the container's own address as ``Host``, as without intermediary."""
+    """Put the container's own address into a request's ``Host``, as without an intermediary."""
     host = f"Host: {container}".encode("ascii", "replace")
     return re.sub(rb"(?im)^host:[^\r\n]*", lambda _: host, head, count=1)
 
 
 def refusal(status: int, body: str) -> tuple[bytes, UpgradeAnswer]:
-    """A refusal of an upgrade: its bytes, and what an observer is told."""
+    """Make a refusal of an upgrade: its bytes, and the answer for the observer."""
     try:
         reason = HTTPStatus(status).phrase
-    except ValueError:  # a status that nobody has registered
+    except ValueError:  # the status is not registered
         reason = "Refused"
     payload = body.encode("utf-8", "replace")
     headers = (
@@ -60,7 +60,7 @@ def refusal(status: int, body: str) -> tuple[bytes, UpgradeAnswer]:
 
 
 class AnswerReader:
-    """The container's answer to an upgrade, as its bytes pass.
+    """The container's answer to an upgrade, read as its bytes pass.
 
     Attributes:
         answer: the container's answer; None until it is known, a refusal's body included.
@@ -80,7 +80,7 @@ class AnswerReader:
         self._http.send(h11.EndOfMessage())
 
     def receive(self, data: bytes) -> None:
-        """Take bytes in; b"" says that no more will come."""
+        """Take bytes; b"" says that no more will come."""
         if self.unreadable or self.answer is not None:
             return
         try:

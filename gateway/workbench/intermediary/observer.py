@@ -1,4 +1,4 @@
-"""What an intermediary tells of a connection to whoever keeps what passes."""
+"""Observers of a stream: the reports that an intermediary makes to them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from partway.protocol.websocket.frames import Frame
 
 
 class Sender(enum.StrEnum):
-    """Who sent a frame, or ended a connection."""
+    """The side that sent a frame, or ended a connection."""
 
     GATEWAY = "gateway"
     CONTAINER = "container"
@@ -60,8 +60,8 @@ class Observer(Protocol):
         """A side has ended its TCP connection; ``error`` is empty if the end was in order."""
 
     def closed(self) -> None:
-        """The stream is over, and nothing more is told of it; called once, whatever happened."""
+        """The stream is over, and no further report follows; called exactly once."""
 
 
-#: Asked for each upgrade, with the endpoint's name, who is to watch the stream; None for nobody.
+#: Gives the observer of an upgrade, by the endpoint's name; None for a stream without one.
 Observe = Callable[[str, UpgradeRequest], Observer | None]

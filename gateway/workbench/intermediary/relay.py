@@ -21,22 +21,22 @@ from partway.protocol.limits import ACCEPT_BACKLOG
 
 log = logging.getLogger("partway.intermediary")
 
-#: Seconds for connections that were dropped to be gone.
+#: Seconds for dropped connections to end.
 _CLOSE_TIMEOUT: Final = 1.0
 
 
 class Intermediary:
-    """Stands between a gateway and one container.
+    """A listener between a gateway and one container.
 
     Args:
         name: the endpoint's.
         container: the address at which the container itself listens.
-        rules: which streams have which faults. Rules may be shared with other intermediaries, and
+        rules: the faults of streams. Rules may be shared with other intermediaries, and
             replaced while streams run: open streams keep their faults.
-        observe: asked for each stream who wants to watch it.
+        observe: gives an observer for each stream that is watched.
         policy: the endpoint's. Its ``connect_timeout`` holds for the container's connections;
-            ``stall_timeout`` and ``lifetime`` bound what nobody else ends.
-        tls: whom to believe that the container is who it says; None without TLS.
+            ``stall_timeout`` and ``lifetime`` bound connections that no side ends.
+        tls: the trust in the container's certificate; None without TLS.
     """
 
     def __init__(
@@ -61,27 +61,27 @@ class Intermediary:
         return bool(self._crossings)
 
     async def start(self) -> Address:
-        """Listen on loopback; returns where.
+        """Listen on loopback; return the address.
 
-        Whoever calls this owes :meth:`aclose`, also if the call is cancelled.
+        The caller must call :meth:`aclose` at the end, even if this call is cancelled.
 
         Raises:
             OSError: no port on loopback can be listened on.
         """
-        # asyncio itself would take "too many open files" for a kind of address that there is not.
+        # asyncio itself would report "too many open files" as a missing address family.
         listening = socket.create_server(("127.0.0.1", 0), backlog=ACCEPT_BACKLOG)
         self._server = await asyncio.start_server(
             self._accepted,
             sock=listening,
             limit=READ_BYTES,
             backlog=ACCEPT_BACKLOG,
-            start_serving=False,  # that waits a turn, and by then the server has to be ours
+            start_serving=False,  # serving waits a turn, and the server must be stored before
         )
         await self._server.start_serving()
         return Address(*listening.getsockname())
 
     async def aclose(self) -> None:
-        """Stop listening, and drop the connections that are open."""
+        """Stop listening, and drop the open connections."""
         if self._server is None:
             return
         self._closed = True
@@ -94,7 +94,7 @@ class Intermediary:
                 await self._server.wait_closed()
 
     def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if self._closed:  # it was accepted just before, and told of just now
+        if self._closed:  # accepted just before the close
             writer.transport.abort()
             return
         crossing = asyncio.create_task(Crossing(self._between, reader, writer).run())
@@ -103,6 +103,6 @@ class Intermediary:
 
     def _crossed(self, writer: asyncio.StreamWriter, crossing: asyncio.Task[None]) -> None:
         self._crossings.discard(crossing)
-        writer.transport.abort()  # cancelled before it began, a crossing does nothing itself
+        writer.transport.abort()  # a crossing that was cancelled before its start closes nothing
         if not crossing.cancelled() and (error := crossing.exception()) is not None:
             log.error(LogLine("a crossing failed", endpoint=self._between.name), exc_info=error)

@@ -18,8 +18,8 @@ from partway.gateway.workbench.intermediary.frame_faults import (
 from partway.gateway.workbench.intermediary.heads import AnswerReader
 from partway.gateway.workbench.intermediary.observer import Observer
 
-#: Seconds for the other side, once one side has ended its half: Linux gives a socket that its owner
-#: has closed as long (tcp_fin_timeout).
+#: Seconds for the other side, once one side has ended its half. Linux gives a closed socket as long
+#: (tcp_fin_timeout).
 HALF_OPEN_TIMEOUT: Final = 60.0
 
 
@@ -55,7 +55,7 @@ class PassedStream:
     Args:
         gateway: the gateway's connection, of which the request's head has been read.
         container: the container's connection, to which the head has been passed on.
-        observer: told of everything; None if nobody watches.
+        observer: told of everything; None if the stream is not watched.
     """
 
     def __init__(self, gateway: TcpSide, container: TcpSide, observer: Observer | None) -> None:
@@ -73,7 +73,7 @@ class PassedStream:
 
     async def _up(self) -> None:
         while data := await self._gateway.read():
-            # Told before it is written: an answer to it cannot overtake it so.
+            # The observer hears of a frame before it is written, so that no answer can overtake it.
             await self._gateway.watch.feed(data)
             await self._container.write(data)
         self._gateway.watch.ended()
@@ -108,7 +108,7 @@ class PassedStream:
                 await self._gateway.write(data)
         finally:
             if not told:
-                answer.receive(b"")  # nobody waits any longer for the rest of a refusal
+                answer.receive(b"")  # the rest of a refusal is not awaited
                 self._answered(answer)
         self._container.watch.ended()
         self._gateway.end()
@@ -137,7 +137,7 @@ class SpoiledStream(PassedStream):
     Args:
         gateway: the gateway's connection, as in :class:`PassedStream`.
         container: the container's connection, as there.
-        observer: sees what the gateway sees; None if nobody watches.
+        observer: sees the same as the gateway; None if the stream is not watched.
         faults: of the stream; a Refuse must not be among them.
         applied: told of each fault, each time it does something.
     """
@@ -155,7 +155,7 @@ class SpoiledStream(PassedStream):
         self._applied = applied
         self._spoiler = Spoiler(faults, applied)
         self._gateway_ended = asyncio.Event()
-        #: Whether what the gateway says goes nowhere any more.
+        #: Whether the gateway's bytes are dropped, because the container is gone.
         self._container_gone = False
 
     async def _up(self) -> None:
@@ -168,7 +168,8 @@ class SpoiledStream(PassedStream):
             except OSError as error:
                 if isinstance(error, TimeoutError) and self._spoiler.state is SpoilerState.OPEN:
                     raise
-                # What it has said before it went may be on its way still: the other direction ends.
+                # The container's last bytes may still be on their way: the other direction ends the
+                # stream.
                 self._container_gone = True
         self._gateway.watch.ended()
         self._container.end()
@@ -194,7 +195,7 @@ class SpoiledStream(PassedStream):
                 break
         if spoiler.state is SpoilerState.STALLED:
             await pacer.pass_all()
-            # The client is to see no end either: the gateway's limits decide how long.
+            # The client must see no end either: the gateway's limits decide how long.
             await self._gateway_ended.wait()
             return
         rest = frames.rest() if spoiler.state is SpoilerState.OPEN else b""
@@ -211,16 +212,16 @@ class SpoiledStream(PassedStream):
         self._gateway.end()
 
     async def _read_on(self, pacer: Pacer) -> bytes:
-        """The container's next bytes; what is due to the gateway is written meanwhile."""
+        """Read the container's next bytes; pieces that are due go to the gateway meanwhile."""
         while True:
             await pacer.pass_due()
             waiting = asyncio.timeout_at(pacer.next_at)
             try:
                 async with waiting:
                     return await self._container.read()
-            except OSError:  # a TimeoutError is one
+            except OSError:  # includes TimeoutError
                 if not waiting.expired():
                     if self._spoiler.state is SpoilerState.OPEN:
-                        await pacer.pass_all()  # its end is as late as its frames
+                        await pacer.pass_all()  # the end is as late as the frames
                         raise
                     return b""

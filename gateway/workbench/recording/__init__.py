@@ -1,1 +1,1 @@
-"""What passed on a stream, kept in a file: to look at, to say again, to check with."""
+"""Recordings of streams in files: to look at, to replay, to check with."""

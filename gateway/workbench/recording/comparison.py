@@ -1,4 +1,4 @@
-"""What a container answered then, and what it answers now."""
+"""The comparison of a container's answers with its recorded answers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from partway.gateway.workbench.recording.recording import JoinedMessage
 
 
 class By(enum.Enum):
-    """What has to be the same for a container's answers to count as the same."""
+    """The part of an answer that must be the same."""
 
     EXACT = "exact"  # each reply, byte by byte
     SHAPE = "shape"  # how many replies, and whether each is text or binary
@@ -19,7 +19,7 @@ class By(enum.Enum):
 
 
 class ReplyVerdict(enum.Enum):
-    """What became of one reply."""
+    """The result of one reply."""
 
     SAME = "same"
     DIFFERS = "differs"
@@ -29,10 +29,10 @@ class ReplyVerdict(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class TimedReply:
-    """A message of the container's, and how soon it came.
+    """A message of the container's, and its delay.
 
     Attributes:
-        message: what the container said.
+        message: the container's message.
         after: seconds from the client's last frame before the message to the message.
     """
 
@@ -42,7 +42,7 @@ class TimedReply:
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """All that a container did on a stream.
+    """All answers of a container on a stream.
 
     Attributes:
         replies: the container's messages, in their order.
@@ -50,7 +50,7 @@ class Answers:
         code: of the container's Close; 1006 where the connection ended without a Close, None
             where the stream went on.
         reason: of the container's Close.
-        trouble: what kept the stream from being whole, in words.
+        trouble: the reason why the stream is not whole, in words.
     """
 
     replies: Sequence[TimedReply] = ()
@@ -65,7 +65,7 @@ class ComparedReply:
     """One reply, then and now.
 
     Attributes:
-        verdict: what became of the reply.
+        verdict: the result.
         recorded: the reply then; None for a reply that is new.
         now: the reply now; None for a reply that has not come.
         at: index of the first byte that differs, where both are text or both binary.
@@ -82,11 +82,11 @@ class Comparison:
     """The recorded answers and today's, side by side.
 
     Attributes:
-        by: what has to be the same.
+        by: the part that must be the same.
         recorded: the answers then.
         now: the answers now.
         rows: one row for each reply.
-        notes: what is different beside the replies, such as a status or a close code.
+        notes: differences beside the replies, such as a status or a close code.
     """
 
     by: By
@@ -97,7 +97,7 @@ class Comparison:
 
     @property
     def same(self) -> bool:
-        """Whether all is the same that has to be, by :attr:`by`."""
+        """Whether the answers are the same, as far as :attr:`by` asks."""
         return not self.notes and self.count(ReplyVerdict.SAME) == len(self.rows)
 
     def count(self, verdict: ReplyVerdict) -> int:
@@ -106,7 +106,7 @@ class Comparison:
 
 
 def compare(recorded: Answers, now: Answers, by: By = By.EXACT) -> Comparison:
-    """Lay a container's recorded answers and today's side by side, reply by reply."""
+    """Compare a container's recorded answers with today's, reply by reply."""
     rows = [
         _row(was, is_now, by, bool(now.replies))
         for was, is_now in zip_longest(recorded.replies, now.replies)
@@ -162,5 +162,5 @@ def _notes(recorded: Answers, now: Answers) -> Iterator[str]:
 
 
 def in_words(code: int) -> str:
-    """A close code, as a reader of a log looks for it."""
+    """Write a close code as a log shows it."""
     return "no Close (1006)" if code == 1006 else f"Close {code}"

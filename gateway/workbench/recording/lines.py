@@ -1,6 +1,6 @@
-"""The lines of a recording: what each kind of line holds, and how it is written.
+"""The lines of a recording: the members of each kind, and how they are written.
 
-One JSON object a line, in ASCII alone: whoever prints a file is not steered by what others said.
+Each line is one JSON object in ASCII, so that printing a file cannot control a terminal.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from partway.protocol.websocket.frames import Frame, Opcode
 #: The version of the recordings' format; another number is another format.
 VERSION: Final = 1
 
-#: Larger payloads are base64 even if they are text: it can be written a piece at a time, so that
-#: whoever else wants the interpreter gets it.
+#: Most bytes of a payload that is written as text. Larger ones are base64, which is encoded piece
+#: by piece so that other threads can run.
 MAX_TEXT: Final = 256 << 10
 _PIECE: Final = 48 << 10  # a multiple of three: base64 pads at its end alone
 
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """A recording's first line: which stream was recorded.
+    """A recording's first line, which names the stream.
 
     Attributes:
         endpoint: the endpoint's name.
@@ -69,7 +69,7 @@ class Passed:
 
     Attributes:
         at: seconds since the start.
-        sender: who sent the frame.
+        sender: the side that sent the frame.
         opcode: the frame's kind.
         fin: whether the frame ends its message.
         payload: the frame's bytes; None where payloads are left out.
@@ -89,7 +89,7 @@ class Passed:
 
     @classmethod
     def of(cls, at: float, sender: Sender, frame: Frame) -> Passed:
-        """The line of a frame, with the frame's payload."""
+        """Make the line of a frame, with the frame's payload."""
         opcode, payload, fin = frame
         return cls(at, sender, opcode, fin, payload, len(payload))
 
@@ -101,7 +101,7 @@ class Passed:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A side has ended its TCP connection; ``error`` is empty if the end was in order."""
+    """The end of a side's TCP connection; ``error`` is empty if the end was in order."""
 
     at: float
     sender: Sender
@@ -114,8 +114,8 @@ class Over:
 
     Attributes:
         at: seconds since the start.
-        complete: whether all that passed on the stream is in the lines above.
-        why: the reason where it is not; empty where it is.
+        complete: whether the lines above have everything that passed on the stream.
+        why: the reason where they do not; empty where they do.
     """
 
     at: float
@@ -125,15 +125,15 @@ class Over:
 
 Line: TypeAlias = Head | UpgradeAnswered | Passed | Ended | Over
 
-#: What a frame's kind is called.
+#: The name of a frame's kind.
 NAMES: Final = {opcode: opcode.name.lower() for opcode in Opcode}
 
 
 def left_out(line: Line, key: bytes) -> Line:
-    """A line without what people said: payloads, queries and reasons are left out.
+    """Remove payloads, queries and reasons from a line.
 
-    What stands for a payload is keyed, with a key that nobody keeps: of a plain hash one could
-    guess what short payloads had said.
+    A keyed hash stands for a payload, and the key is never stored. A short payload could be guessed
+    from a plain hash.
     """
     match line:
         case Head():
@@ -150,7 +150,7 @@ def left_out(line: Line, key: bytes) -> Line:
 
 
 def to_json(line: Line) -> list[bytes]:
-    """The line as bytes, in pieces; the last one ends with the line's end."""
+    """Write the line as bytes, in pieces; the last piece ends with the line's end."""
     match line:
         case Head():
             return _pieces(
@@ -193,7 +193,7 @@ def _frame(line: Passed) -> list[bytes]:
 
 
 def _close_of(opcode: Opcode, payload: bytes) -> Close | None:
-    """What a Close says; None for another frame, and for a Close that may not travel."""
+    """Decode a Close; None for another frame, and for a Close that RFC 6455 forbids."""
     if opcode is not Opcode.CLOSE:
         return None
     try:
@@ -217,7 +217,7 @@ def _pieces(members: Mapping[str, Any], payload: bytes | None = None) -> list[by
 
 
 def _as_text(payload: bytes) -> str | None:
-    """A payload as text; None where it cannot be read (much that is sent as binary is JSON)."""
+    """Decode a payload as text; None where that fails. Binary messages often are JSON."""
     if len(payload) > MAX_TEXT or b"\0" in payload:
         return None
     try:

@@ -1,4 +1,4 @@
-"""The lines of a recording, read strictly: a file may come from anywhere."""
+"""A strict parser for the lines of a recording, since a file may come from anywhere."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ _KINDS: Final[Mapping[type[object], str]] = {
     list: "a list",
 }
 
-#: Bytes of a line whose payload is text: six characters for each byte at most, and the rest.
+#: Most bytes of a line whose payload is text: six characters for each byte, and the rest.
 _MAX_TEXT_LINE: Final = 6 * MAX_TEXT + (64 << 10)
-#: Commas and brackets of a longer line, whose payload is base64, which has none.
+#: Most commas and brackets of a longer line, whose base64 payload has none.
 _MAX_MARKS: Final = 1000
 
-#: Seconds of a stream; more than any lives.
+#: Most seconds of a stream; no stream lives as long.
 _MOST_SECONDS: Final = 1e7
 
 
 class LineError(ValueError):
-    """A line is not of a recording's format; says why."""
+    """A line is not of a recording's format; the message says why."""
 
 
 def from_json(data: bytes) -> Line:
@@ -78,12 +78,12 @@ def from_json(data: bytes) -> Line:
 
 
 def _kind(kind: type[object]) -> str:
-    """What JSON calls a value of this Python type."""
+    """The JSON name of a Python type."""
     return _KINDS.get(kind, "null")
 
 
 class _Members:
-    """The members of a line's JSON object, each taken once: what is left does not belong there."""
+    """The members of a line's JSON object. Each is taken once; members that are left are wrong."""
 
     def __init__(self, found: dict[str, Any]) -> None:
         self._found = found
@@ -92,7 +92,7 @@ class _Members:
         return name in self._found
 
     def take(self, name: str, kind: type[_Kind]) -> _Kind:
-        """The member of this name, which must be of this kind.
+        """Take the member of this name, which must be of this kind.
 
         Raises:
             LineError: the member is missing, or of another kind.
@@ -105,7 +105,7 @@ class _Members:
         return value
 
     def at(self) -> float:
-        """The member ``at``: seconds since the start."""
+        """Take the member ``at``: seconds since the start."""
         value = self.take("at", object)
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise LineError(f"'at' is {_kind(type(value))}; it must be a number")
@@ -114,21 +114,21 @@ class _Members:
         return float(value)
 
     def count(self, name: str, most: int) -> int:
-        """A member that is a whole number from 0 to ``most``."""
+        """Take a member that is a whole number from 0 to ``most``."""
         value = self.take(name, int)
         if not 0 <= value <= most:
             raise LineError(f"{name!r} is {value}; it must be from 0 to {most}")
         return value
 
     def one_of(self, name: str, choices: Mapping[str, _Kind]) -> _Kind:
-        """What a member's word stands for, of the several words that it may be."""
+        """Take a member that is one of several words; return the word's value."""
         value = self.take(name, str)
         if value not in choices:
             raise LineError(f"{name!r} is {value!r}; it must be one of {', '.join(choices)}")
         return choices[value]
 
     def texts(self, name: str) -> dict[str, str]:
-        """A member that is an object whose own members are text."""
+        """Take a member that is an object whose own members are text."""
         found = self.take(name, dict)
         for member, value in found.items():
             if not isinstance(value, str):
@@ -138,7 +138,7 @@ class _Members:
         return found
 
     def payload(self) -> bytes:
-        """The payload's bytes, which are written as text or in base64."""
+        """Take the payload's bytes, which are written as text or in base64."""
         name = "text" if "text" in self else "base64"
         value = self.take(name, str)
         try:
@@ -218,7 +218,7 @@ def _over(members: _Members) -> Over:
     return Over(at, members.take("complete", bool), members.take("why", str))
 
 
-#: What reads each kind of line, by the member that only this kind has.
+#: The reader of each kind of line, by the member that only this kind has.
 _READERS: Final[Mapping[str, Callable[[_Members], Line]]] = {
     "recording": _head,
     "frame": _passed,

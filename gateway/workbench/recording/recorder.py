@@ -1,7 +1,7 @@
-"""Keeping what passes: a file for each stream, written by a thread.
+"""The recorder: it keeps each stream in a file, which a thread writes.
 
-The event loop does nothing but queue what it is told of. When the disk is slower than the streams,
-or full, recordings end and say so; the streams go on.
+The event loop only queues lines. When the disk is full or slower than the streams, recordings end
+with a reason, and the streams go on.
 """
 
 from __future__ import annotations
@@ -43,26 +43,26 @@ from partway.protocol.websocket.frames import Frame
 
 log = logging.getLogger("partway.record")
 
-#: Bytes of one recording: half an hour of speech as 16-bit PCM at 16 kHz is 73 MiB of base64.
+#: Most bytes of one recording. Half an hour of speech as 16-bit PCM at 16 kHz is 73 MiB of base64.
 MAX_BYTES: Final = 128 << 20
 
-#: Recordings of one recorder, and bytes of all of them: what others say fills no disk.
+#: Most recordings of one recorder, and most bytes of all, so that streams cannot fill a disk.
 MAX_RECORDINGS: Final = 1000
 MAX_BYTES_IN_ALL: Final = 16 << 30
 
-#: Payload bytes that wait for the disk, of all streams together: two of the largest frames, or
-#: seconds of anything that a disk can be expected to keep up with.
+#: Most payload bytes that wait for the disk, of all streams together. This is two of the largest
+#: frames, or seconds of any load that a disk can sustain.
 MAX_WAITING: Final = 32 << 20
 
 #: Seconds that the end of a recorder waits for the disk.
 CLOSE_TIMEOUT: Final = 5.0
 
-#: What is kept of headers. Neither credentials nor signatures: whoever adds one thinks of both.
+#: Headers that are kept: no credentials and no signatures. Remember both before you add one.
 KEPT_OF_REQUEST: Final = frozenset({REQUEST_ID.lower(), "user-agent"})
 KEPT_OF_ANSWER: Final = frozenset({"server", "content-type", "retry-after"})
 _MAX_HEADER: Final = 256
 
-#: What a waiting line costs beside its payload, so that a flood of empty frames is bounded too.
+#: Bytes of a waiting line beside its payload, so that a flood of empty frames is bounded too.
 _OVERHEAD: Final = 512
 
 _OTHERS_NAME: Final = 1000
@@ -73,10 +73,10 @@ class Sink(Protocol):
     """A file that is written without a buffer, as far as a recording needs one."""
 
     def write(self, data: bytes | memoryview, /) -> int:
-        """Write some of the bytes; returns how many."""
+        """Write some of the bytes; return how many."""
 
     def truncate(self, size: int, /) -> object:
-        """Forget what the file has behind its first ``size`` bytes."""
+        """Forget the bytes behind the file's first ``size`` bytes."""
 
     def seek(self, at: int, /) -> object:
         """Write next behind the file's first ``at`` bytes."""
@@ -85,12 +85,12 @@ class Sink(Protocol):
         """Close the file."""
 
 
-#: Makes a file at a path where no file was.
+#: Creates a file at a path where no file was.
 Create = Callable[[Path], Sink]
 
 
 def create(path: Path) -> Sink:
-    """A new file that its owner alone can read.
+    """Create a file that only its owner can read.
 
     Raises:
         FileExistsError: there is a file of that name already.
@@ -101,17 +101,16 @@ def create(path: Path) -> Sink:
 class Recorder:
     """Records streams; see :class:`partway.gateway.workbench.intermediary.observer.Observer`.
 
-    Whoever makes a recorder owes it :meth:`close`. All other methods are called by the loop's
-    thread.
+    The owner must call :meth:`close` at the end. All other methods are called on the loop's thread.
 
     Args:
-        directory: where recordings go; made if it is not there, for its owner alone.
-        payloads: whether to keep what was said; else only how many bytes it was.
-        max_bytes: that one recording may have; then it ends.
-        max_recordings: in all; then no stream is recorded any more.
-        max_bytes_in_all: of all recordings; then all of them end, and there are no more.
-        max_waiting: bytes that wait for the disk, half of them of one stream at most; beyond it
-            recordings end.
+        directory: the folder of the recordings; made for its owner alone if it is missing.
+        payloads: whether to keep payloads, and not only their sizes.
+        max_bytes: most bytes of one recording, which then ends.
+        max_recordings: most recordings in all; later streams are not recorded.
+        max_bytes_in_all: most bytes of all recordings; then all end, and no others begin.
+        max_waiting: most bytes that wait for the disk, at most half of them of one stream; beyond
+            it recordings end.
         create: opens a recording's file.
 
     Raises:
@@ -150,7 +149,7 @@ class Recorder:
         self._open: set[_Stream] = set()
         self._closed = False
         self._queue: SimpleQueue[tuple[_Stream, Line, int] | None] = SimpleQueue()
-        # A daemon: a disk that hangs keeps no process from ending.
+        # A daemon thread: a disk that hangs must not keep the process from ending.
         self._thread = threading.Thread(target=self._write, name="recorder", daemon=True)
         self._thread.start()
 
@@ -171,7 +170,7 @@ class Recorder:
     def close(self, timeout: float = CLOSE_TIMEOUT) -> None:
         """End all recordings, and wait for the disk.
 
-        The call blocks: from a loop, ``await asyncio.to_thread(recorder.close)``, once no stream
+        The call blocks. From a loop use ``await asyncio.to_thread(recorder.close)``, once no stream
         is left.
         """
         if self._closed:
@@ -196,10 +195,10 @@ class Recorder:
         """Queue a line; False if too much waits already."""
         cost = size + _OVERHEAD
         with self._lock:
-            # A frame may be larger than all that may wait: it has its turn when nothing else does.
+            # A frame may be larger than the whole limit: it is queued when nothing else waits.
             if self._waiting and self._waiting + cost > self._max_waiting:
                 return False
-            # Half is for others: what one stream floods ends no other's recording.
+            # Half is for others, so that a flood on one stream does not end other recordings.
             if stream.waiting and stream.waiting + cost > self._max_waiting // 2:
                 return False
             self._waiting += cost
@@ -231,7 +230,7 @@ class Recorder:
         return True
 
     def create_for(self, head: Head) -> tuple[Path, Sink]:
-        """A file for a recording, under a name that no other recording has.
+        """Create a recording's file, under a name that no other recording has.
 
         Raises:
             OSError: the file cannot be made.
@@ -248,7 +247,7 @@ class Recorder:
 class _Stream(Observer):
     """The recording of one stream.
 
-    Methods up to :meth:`end` are called by the loop's thread, :meth:`write` by the writing one.
+    The loop's thread calls the methods up to :meth:`end`, the writing thread calls :meth:`write`.
     """
 
     def __init__(self, recorder: Recorder, endpoint: str, request: UpgradeRequest) -> None:
@@ -256,9 +255,9 @@ class _Stream(Observer):
         self._began = time.monotonic()
         #: Whether the last line has been queued.
         self.over = False
-        #: Bytes of it that wait for the disk; under the recorder's lock.
+        #: Bytes of this stream that wait for the disk; under the recorder's lock.
         self.waiting = 0
-        # The thread's.
+        # The writing thread's.
         self._key = os.urandom(32)
         self._path: Path | None = None
         self._sink: Sink | None = None
@@ -327,7 +326,7 @@ class _Stream(Observer):
             self._give_up(line, error.strerror or str(error))
 
     def _append(self, pieces: Iterable[bytes]) -> None:
-        if self._sink is None:  # its head found no place in the queue
+        if self._sink is None:  # the head found no place in the queue
             return
         for piece in pieces:
             rest = memoryview(piece)
@@ -341,7 +340,7 @@ class _Stream(Observer):
         if self._sink is None:
             return
         at = 0.0 if isinstance(line, Head) else line.at
-        with suppress(OSError):  # a full disk may have no room for it
+        with suppress(OSError):  # a full disk may have no room for the last line
             self._sink.truncate(self._written)
             self._sink.seek(self._written)
             if self._written:

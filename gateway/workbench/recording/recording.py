@@ -1,4 +1,4 @@
-"""A recording, loaded: its frames, and the messages that they are."""
+"""A recording, loaded: its frames, and the messages made of them."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from partway.protocol.websocket.close_codes import Close
 from partway.protocol.websocket.frame_decoder import FrameError, decode_close
 from partway.protocol.websocket.frames import Frame, Opcode
 
-#: Bytes of a file; a recorder writes an eighth less at most. A message that is joined is there
-#: twice, once more as its fragments.
+#: Most bytes of a file; a recorder writes an eighth less at most. A message in fragments is held
+#: twice, joined and as its fragments.
 MAX_LOADED: Final = 144 << 20
 
-#: Lines of a file: of frames that hold next to nothing they would take minutes, and a gigabyte.
+#: Most lines of a file. More tiny frames would take minutes and a gigabyte.
 MAX_LINES: Final = 400_000
 
-#: Bytes of a line: the largest part in base64, and the names around it.
+#: Most bytes of a line: the largest part in base64, and the names around it.
 MAX_LINE: Final = MAX_PART_BYTES * 4 // 3 + (64 << 10)
 
 
 class RecordingError(Exception):
-    """A file is not a recording, or of no use for what is asked; names file and line."""
+    """A file is not a recording, or is of no use here; the message names file and line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class Joining:
         self._at = 0.0
 
     def add(self, frame: Frame, at: float) -> JoinedMessage | None:
-        """Take a data frame in; returns the message that it ends, None if it ends none.
+        """Take a data frame; return the message that it ends, None if it ends none.
 
         Raises:
             ValueError: the frame continues nothing, or begins a message inside another.
@@ -82,7 +82,7 @@ class Joining:
         return self._end(whole=True) if fin else None
 
     def rest(self) -> JoinedMessage | None:
-        """The message whose end has not come, if there is one."""
+        """Return the message whose end has not come, if there is one."""
         return None if self._kind is None else self._end(whole=False)
 
     def _end(self, whole: bool) -> JoinedMessage:
@@ -99,11 +99,11 @@ class Recording:
 
     Attributes:
         path: of the recording's file.
-        head: the first line: what was asked for.
+        head: the first line: the request for the stream.
         answer: the container's answer to the upgrade; None if no answer came.
         frames: of both sides, in the order in which they passed.
         ends: the ends of TCP connections.
-        over: the last line; None if the recorder did not come to write it.
+        over: the last line; None if the recorder did not write it.
     """
 
     path: Path
@@ -115,18 +115,18 @@ class Recording:
 
     @property
     def complete(self) -> bool:
-        """Whether all that passed on the stream is in the recording."""
+        """Whether the recording has everything that passed on the stream."""
         return self.over is not None and self.over.complete
 
     @property
     def seconds(self) -> float:
-        """Seconds from the stream's start to the last thing that happened."""
+        """Seconds from the stream's start to its last event."""
         answered = self.answer.at if self.answer is not None else 0.0
         last = max((frame.at for frame in self.frames[-1:]), default=answered)
         return max((each.at for each in self.ends), default=last)
 
     def messages(self, sender: Sender) -> list[JoinedMessage]:
-        """What a side said, message by message; an unfinished message is the last."""
+        """Join a side's frames to messages; an unfinished message is the last."""
         joining = Joining()
         found = [
             message
@@ -138,7 +138,7 @@ class Recording:
         return found if rest is None else [*found, rest]
 
     def close_of(self, sender: Sender) -> Close | None:
-        """What a side's Close said; None if that side sent no Close."""
+        """Decode a side's Close; None if that side sent no Close."""
         for passed in self.frames:
             if passed.sender is sender and passed.opcode is Opcode.CLOSE:
                 return close_in(passed)
@@ -146,7 +146,7 @@ class Recording:
 
 
 def close_in(passed: Passed) -> Close:
-    """What a Close says; an empty Close where the recorded one is against RFC 6455."""
+    """Decode a Close; an empty Close where the recorded one is against RFC 6455."""
     try:
         return decode_close(passed.payload or b"")
     except FrameError:
@@ -156,14 +156,14 @@ def close_in(passed: Passed) -> Close:
 def load_recording(path: Path, most: int = MAX_LOADED) -> Recording:
     """Read a recording.
 
-    A last line without its end is passed over: the recorder died while it wrote it.
+    A last line without its end is passed over: the recorder died while it wrote the line.
 
     Args:
         path: of the file.
         most: bytes that the file may have.
 
     Raises:
-        RecordingError: the file cannot be read, or a line is not what it must be.
+        RecordingError: the file cannot be read, or a line is wrong.
     """
     building = _Building(path)
     try:
@@ -192,7 +192,7 @@ def _lines(file: BinaryIO, path: Path, most: int) -> Iterator[bytes]:
 
 
 class _Building:
-    """A recording whose lines are still coming."""
+    """A recording whose lines are still being read."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -205,7 +205,7 @@ class _Building:
         self._joining = {sender: Joining() for sender in Sender}
 
     def take(self, line: Line) -> None:
-        """Take the next line in.
+        """Take the next line.
 
         Raises:
             LineError: the line must not stand behind the lines before it.
@@ -244,7 +244,7 @@ class _Building:
                 self._over = line
 
     def recording(self) -> Recording:
-        """The recording that the lines make.
+        """Make the recording of the lines.
 
         Raises:
             RecordingError: there was no line.

@@ -1,4 +1,4 @@
-"""Saying a recording's client side again, to a container."""
+"""The replay of a recording's client side to a container."""
 
 from __future__ import annotations
 
@@ -24,26 +24,25 @@ from partway.protocol.websocket.close_codes import ABNORMAL, NO_STATUS, NORMAL, 
 from partway.protocol.websocket.frames import Frame, Opcode
 from partway.protocol.websocket.handshake import ClientHandshake, HandshakeRefused
 
-#: Seconds for a container to accept a connection: one on another machine may be further away than
-#: a gateway's.
+#: Seconds for a container to accept a connection. A container on another machine may be further
+#: away than a gateway's.
 CONNECT_TIMEOUT: Final = 5.0
 
-#: Seconds of silence that end a wait: the next message's for the replies that had come before it,
-#: and the end's for the rest.
+#: Seconds of silence that end a wait: before a message for the replies that had preceded it, and at
+#: the end for the remaining replies.
 PATIENCE: Final = 10.0
 
-#: A container that has let so many messages wait in vain, and has said nothing since, is waited
-#: for no more.
+#: Waits without a reply after which a container is not waited for.
 WAITS_IN_VAIN: Final = 3
 
-#: What a container may say beyond what it had said: replies, and bytes of them.
+#: Most replies, and bytes of them, that a container may send beyond the recorded ones.
 MAX_MORE_REPLIES: Final = 1000
 MAX_MORE_BYTES: Final = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedStep:
-    """One frame that the client said, to be said again.
+    """One frame of the client's, to be sent again.
 
     Attributes:
         gap: seconds since the client's frame before it, or since the stream's beginning.
@@ -58,12 +57,13 @@ class PlannedStep:
 
 @dataclass(frozen=True, slots=True)
 class ReplayPlan:
-    """What to say to a container, and what was answered when it was recorded.
+    """The frames to send to a container, and the recorded answers.
 
     Attributes:
         steps: the client's frames, in their order.
-        answers: what the container answered then.
-        ends: whether a Close was said, or the container ended the stream: then nothing came behind.
+        answers: the container's recorded answers.
+        ends: whether the client sent a Close, or the container ended the stream, so that the
+            answers are complete.
         cut: whether the client's side ended without a Close.
     """
 
@@ -74,7 +74,7 @@ class ReplayPlan:
 
 
 def plan_of(recording: Recording) -> ReplayPlan:
-    """What a recording holds that can be said again.
+    """Make a plan of the frames that can be sent again.
 
     Pings and Pongs are the platform's affair, and no part of the plan.
 
@@ -103,7 +103,7 @@ def plan_of(recording: Recording) -> ReplayPlan:
         if passed.opcode is Opcode.CLOSE and container:
             close = close_in(passed)
             code, reason = close.code or NO_STATUS, close.reason
-            break  # what passes behind it means nothing, the client's Close is the answer to it
+            break  # later frames mean nothing: the client's Close is the answer to this one
         if container:
             message = joining.add(passed.frame, passed.at)
             if message is not None:
@@ -117,7 +117,7 @@ def plan_of(recording: Recording) -> ReplayPlan:
     if code is None and granted and ends[:1] == [Sender.CONTAINER]:
         code = ABNORMAL
     rest = joining.rest()
-    if rest is not None and (closed or code is not None):  # else nobody knows how it went on
+    if rest is not None and (closed or code is not None):  # else the rest of the reply is unknown
         replies.append(TimedReply(rest, rest.at - said_at))
     return ReplayPlan(
         steps=tuple(steps),
@@ -135,17 +135,17 @@ async def replay(
     speed: float = 1.0,
     patience: float = PATIENCE,
 ) -> Answers:
-    """Say the client's side of a recorded stream to a container.
+    """Send the client's side of a recorded stream to a container.
 
     Args:
-        plan: what to say.
-        address: where the container listens.
+        plan: the frames to send.
+        address: the container's address.
         target: path and query of the stream.
         speed: so many times the recorded pace; 0 for as fast as the replies come.
         patience: seconds that a missing reply is waited for.
 
     Returns:
-        What the container answers, whatever that is.
+        The container's answers, right or wrong.
     """
     headers = [(REQUEST_ID, str(uuid.uuid4()))]
     try:
@@ -174,7 +174,7 @@ async def replay(
     finally:
         stream.abort()
     replies = stream.replies()
-    if not plan.ends:  # what may have come later then is in no recording
+    if not plan.ends:  # the recording shows nothing that came later
         replies = replies[: len(answers.replies)]
     return Answers(
         replies, HTTPStatus.SWITCHING_PROTOCOLS, stream.code, stream.reason, stream.trouble
@@ -182,7 +182,7 @@ async def replay(
 
 
 async def _hold(stream: ReplayedStream, plan: ReplayPlan, speed: float) -> None:
-    """Say the plan's steps, each in its time; then see the stream to its end."""
+    """Send the plan's frames, each in its time, and wait for the stream's end."""
     excused = 0  # replies that have been waited for in vain
     came = silent = 0
     for step in plan.steps:
@@ -200,5 +200,5 @@ async def _hold(stream: ReplayedStream, plan: ReplayPlan, speed: float) -> None:
             return
         await stream.say(Frame(Opcode.CLOSE, encode_close(Close(NORMAL))))
     await stream.until_ended()
-    if not stream.trouble:  # else it is cut: who takes nothing takes no Close
+    if not stream.trouble:  # else it is cut: a container that takes nothing takes no Close
         await stream.finish()

@@ -1,4 +1,4 @@
-"""A stream to a container on which a recorded client's frames are said one after the other."""
+"""A stream to a container, on which a recorded client's frames are sent."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from partway.protocol.websocket.frames import Frame, Opcode
 
 
 class ReplayedStream(FrameHandler):
-    """The platform's side of a stream: it pings, answers pings, and keeps what comes.
+    """The platform's side of a stream: it pings, answers pings, and keeps the replies.
 
     Args:
         upgraded: the connection, after its handshake.
-        patience: seconds of silence after which nothing is waited for any more.
-        most_replies: how many replies the container may say.
-        most_bytes: how many bytes all replies may have.
+        patience: seconds of silence that end every wait.
+        most_replies: most replies of the container.
+        most_bytes: most bytes of all replies.
 
     Attributes:
-        trouble: what kept the stream from being whole, in words.
+        trouble: the reason why the stream is not whole, in words.
         count: how many whole replies have come.
         code: of the container's Close; 1006 if the connection ended without a Close, None if
             the stream goes on.
@@ -64,10 +64,10 @@ class ReplayedStream(FrameHandler):
         )
         self._connection.take_over(upgraded.transport, upgraded.accepted.trailing)
 
-    # --- What its owner does ----------------------------------------------------------------------
+    # --- The owner's calls ------------------------------------------------------------------------
 
     async def pause(self, seconds: float) -> None:
-        """Wait until so long after the last frame that was said, or until the stream ends."""
+        """Wait until ``seconds`` after the last sent frame, or until the stream ends."""
         left = self._said_at + seconds - time.monotonic()
         if left > 0:
             with suppress(TimeoutError):
@@ -110,7 +110,7 @@ class ReplayedStream(FrameHandler):
         self._connection.abort()
 
     def replies(self) -> list[TimedReply]:
-        """What the container has said; a reply that is not whole is the last."""
+        """The container's replies so far; an unfinished reply is the last."""
         rest = self._joining.rest()
         if rest is None:
             return list(self._replies)

@@ -1,4 +1,4 @@
-"""A comparison on a terminal, and as JSON."""
+"""Reports of a comparison: on a terminal, and as JSON."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from partway.gateway.workbench.recording.lines import NAMES
 from partway.gateway.workbench.recording.recording import Recording
 from partway.protocol.websocket.frames import Opcode
 
-#: Rows of a table; of more replies only those that differ are shown.
+#: Most rows of a table; of more replies only those that differ are shown.
 MAX_ROWS: Final = 100
 
 #: Bytes of a reply that are shown.
@@ -41,7 +41,7 @@ _HEAD: Final = f"{'verdict':9}{'reply':>6}  {'kind':6}  {'bytes':>9}  {'then':>9
 
 
 def show(recording: Recording, where: str, found: Comparison, console: Console) -> None:
-    """Print a comparison: a row for each reply, what differs below it, the stream's end."""
+    """Print a comparison: a row for each reply, differences below it, the stream's end."""
     started = recording.head.started.strftime("%Y-%m-%d %H:%M:%S %Z")
     title = f"{recording.path}, {recording.head.endpoint}, {started}; now {where}"
     print_line(console, Text(cut(safe(title), 500), "bold"))
@@ -50,7 +50,7 @@ def show(recording: Recording, where: str, found: Comparison, console: Console) 
         print_line(console, Text(safe(f"the recording ends before its stream: {why}"), "yellow"))
     print_line(console, Text())
     if not any(row.now for row in found.rows):
-        _show_notes(found, console)  # why there is no reply comes before what there is not
+        _show_notes(found, console)  # the notes explain why there is no reply
     chosen, left_out = _chosen(found)
     if chosen:
         print_line(console, Text(_HEAD, "dim"))
@@ -76,7 +76,7 @@ def _show_notes(found: Comparison, console: Console) -> None:
 
 
 def to_json(recording: Recording, where: str, found: Comparison) -> str:
-    """All of a comparison as JSON; times are seconds, payloads begin with their bytes in hex."""
+    """Write a comparison as JSON; times are seconds, payloads begin with their bytes in hex."""
     whole = {
         "recording": str(recording.path),
         "complete": recording.complete,
@@ -116,7 +116,7 @@ def _reply(reply: TimedReply | None) -> dict[str, Any] | None:
 
 
 def _chosen(found: Comparison) -> tuple[list[tuple[int, ComparedReply]], int]:
-    """The rows to show, numbered from one, and how many rows are left out."""
+    """Choose the rows to show, numbered from one, and count the rows that are left out."""
     rows = list(enumerate(found.rows, 1))
     if len(rows) > MAX_ROWS:
         rows = [(number, row) for number, row in rows if row.verdict is not ReplyVerdict.SAME]
@@ -157,19 +157,19 @@ def _said(reply: TimedReply) -> str:
 
 
 def _part(payload: bytes, start: int, kind: Opcode) -> str:
-    """A piece of a payload in one line: text as text, anything else in hexadecimal."""
+    """Show a piece of a payload in one line: text as text, anything else in hexadecimal."""
     piece = payload[start : start + _SHOWN]
     before, behind = "…" if start else "", "…" if start + _SHOWN < len(payload) else ""
     if kind is Opcode.TEXT:
-        # A code point that the cut goes through is passed over at either end; repr() leaves
-        # nothing in it that would steer a terminal.
+        # A code point that the cut splits is dropped at either end. repr() escapes terminal
+        # controls.
         text = piece.decode("utf-8", "ignore" if before or behind else "replace")
         return f"{before}{text!r}{behind}"
     return f"{before}{piece[: _SHOWN // 2].hex(' ')}{behind or '…' * (len(piece) > _SHOWN // 2)}"
 
 
 def _same_end(found: Comparison) -> str | None:
-    """How the stream ended, or was refused, if that is the same then and now; else None."""
+    """The same end or refusal of the stream, then and now, in words; None if they differ."""
     now, recorded = found.now, found.recorded
     if now.status == recorded.status != HTTPStatus.SWITCHING_PROTOCOLS:
         return f"the upgrade is answered {now.status}"

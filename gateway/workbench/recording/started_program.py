@@ -20,14 +20,16 @@ from partway.gateway.network.dialling import Address
 async def started_program(
     words: Sequence[str], on_output: Callable[[bytes], None]
 ) -> AsyncIterator[Address]:
-    """Start a program, and give its address once its ``/ping`` says 200; end it with the block.
+    """Start a program, wait until its ``/ping`` says 200, and yield its address.
+
+    The program ends with the block.
 
     Args:
         words: the program and its arguments, as ``partway serve`` takes them.
-        on_output: takes what it prints.
+        on_output: takes the program's output.
 
     Raises:
-        LaunchError: it cannot be started, has ended, or is not ready within eight minutes.
+        LaunchError: the program cannot be started, has ended, or is not ready within eight minutes.
     """
     with closing(Leash()) as leash, empty_model_dir() as model_dir:
         command = Command(words, free_port(), {MODEL_DIR: model_dir}, Path.cwd())

@@ -1,1 +1,1 @@
-"""For tests of containers and of clients: what the pytest plugin offers, and without pytest too."""
+"""Tools for tests of containers and clients, with the pytest plugin or without pytest."""

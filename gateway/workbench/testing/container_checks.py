@@ -20,15 +20,15 @@ from partway.gateway.workbench.testing.container_file import read_plan
 
 
 class ConformanceFile(pytest.File):
-    """A file that says which container is checked.
+    """A file that names the container to check.
 
-    The container is started for the first test that is run of it, and ends with the last one.
+    The container starts before the file's first test that runs, and ends after the last one.
     """
 
     _plan: Plan
     _trying: Trying | None = None
 
-    #: Why the container cannot be started; empty if it can, for all that is known.
+    #: Why the container cannot be started; empty unless a start has failed.
     unable = ""
 
     def collect(self) -> Iterable[pytest.Item]:
@@ -40,17 +40,17 @@ class ConformanceFile(pytest.File):
             yield ConformanceItem.from_parent(self, name=check.id, check=check)
 
     def setup(self) -> None:
-        """Run once, before the first of the file's tests that is run."""
+        """Prepare the run, before the first of the file's tests that runs."""
         self._trying = Trying(self._plan, sorted(self._selected()))
 
     def teardown(self) -> None:
-        """Run once, after the last of the file's tests or after Ctrl-C: end the container."""
+        """End the container, after the last of the file's tests or after Ctrl-C."""
         if self._trying is not None:
             self._trying.close()
         self._trying = None
 
     def result(self, check: Check) -> Result:
-        """What becomes of a check; the checks that it requires are tried before it.
+        """Try a check, after the checks that it requires, and return its result.
 
         Where the container cannot be started, the first test fails and says so.
         """
@@ -62,7 +62,7 @@ class ConformanceFile(pytest.File):
         pytest.fail(self.unable, pytrace=False)
 
     def blocking(self, check: Check) -> Result | None:
-        """What blocks a check, if that is not a test of this run and so fails nowhere else."""
+        """The failure that blocks a check, if no other test of this run reports it."""
         assert self._trying is not None, "pytest sets collectors up before their tests"
         blocking = blocked_by(check, self._trying.results)
         if blocking is None or blocking.check.id in self._selected():
@@ -77,7 +77,7 @@ class ConformanceItem(pytest.Item):
     """One check as a test.
 
     Args:
-        check: what the test tries.
+        check: the check.
     """
 
     def __init__(self, *, check: Check, **others: Any) -> None:
@@ -90,7 +90,7 @@ class ConformanceItem(pytest.Item):
         plugins = self.config.pluginmanager
         if plugins.hasplugin("xdist"):  # one container for all of them, with --dist loadgroup
             self.add_marker(pytest.mark.xdist_group(self.parent.nodeid if self.parent else ""))
-        if plugins.hasplugin("timeout"):  # a check has its own, and some take a minute
+        if plugins.hasplugin("timeout"):  # a check has a limit of its own, and some take a minute
             self.add_marker(pytest.mark.timeout(0))
 
     def reportinfo(self) -> tuple[Any, int | None, str]:
@@ -138,21 +138,21 @@ class Trying:
     """A container under test, started at the first check and ended by :meth:`close`.
 
     Args:
-        plan: which container is checked, and how.
+        plan: the container and its checks.
         only: ids of the checks that may be taken.
     """
 
     def __init__(self, plan: Plan, only: Sequence[str]) -> None:
         self._plan = plan
         self._run = Run(plan.checks, plan.probe, fast=plan.question.fast, only=only)
-        # Not the event loop of the thread: that is who tests with asyncio's.
+        # A loop of its own: the thread's event loop belongs to tests that use asyncio.
         self._loop = asyncio.Runner(loop_factory=asyncio.new_event_loop)
         self._open = AsyncExitStack()
         self._subject: Subject | None = None
         self.results: dict[str, Result] = {}
 
     def take(self, check: Check) -> Result:
-        """What becomes of a check.
+        """Try a check, and return its result.
 
         Raises:
             AskedWrongly: the container cannot be started, or the image cannot be read.
@@ -162,12 +162,12 @@ class Trying:
                 report = self._plan.examined()
                 self.results = {each.check.id: each for each in report.results}
             return self.results[check.id]
-        result = self._loop.run(self._taken(check))  # Ctrl-C cancels it, and is raised here
+        result = self._loop.run(self._taken(check))  # Ctrl-C cancels the check, and is raised here
         self.results = dict(self._run.results)
         return result
 
     def close(self) -> None:
-        """End the container, at once."""
+        """Kill the container."""
         try:
             self._loop.run(self._closed())
         finally:

@@ -1,4 +1,4 @@
-"""``conformance.toml``: which container is checked, in the words of ``partway conform``."""
+"""The file ``conformance.toml``, which names a container in the words of ``partway conform``."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SUBJECTS: Final = ("command", "url", "image")
 
 
 def _can_be_passed(value: str) -> bool:
-    """Whether a process can be given it: its system's strings end at a NUL."""
+    """Whether a process can be given this string: the system's strings end at a NUL."""
     return "\0" not in value
 
 
@@ -37,7 +37,7 @@ _String = Annotated[str, text("a string without NUL", _can_be_passed)]
 
 @dataclass(frozen=True, slots=True)
 class _File:
-    """The whole file, in the words of ``partway conform``."""
+    """The members of the file, in the words of ``partway conform``."""
 
     command: _String | None = None
     url: _String | None = None
@@ -65,10 +65,10 @@ class _File:
 
 
 def read_plan(file: Path) -> Plan:
-    """Read a file, and make sense of it; files that it names are beside it.
+    """Read a file, and make a plan of it; paths in the file are relative to its folder.
 
     Raises:
-        AskedWrongly: the file does not say what it must, or does not make sense; names the file.
+        AskedWrongly: the file is not valid, or makes no sense; the message names the file.
     """
     try:
         document = read_toml(file, called=file.name)

@@ -1,6 +1,6 @@
-"""What partway adds to pytest. Where partway is installed, each start of pytest imports this.
+"""The pytest plugin of Partway. Every start of pytest imports it where Partway is installed.
 
-So this module imports nothing but pytest: the rest comes with the first file or test that needs it.
+So this module imports only pytest: the rest is imported with the first file or test that needs it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from partway.gateway.workbench.testing.container_checks import ConformanceFile
     from partway.gateway.workbench.testing.running_gateway import RunningGateway
 
-# --- For containers: a file that names one is its checks, each a test -----------------------------
+# --- For containers: each check of a named container is a test ------------------------------------
 
 _FILE = "conformance.toml"
 
@@ -31,13 +31,13 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> Conformanc
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Show below the results what could be better, though no test has failed because of it."""
+    """List findings below the results that failed no test."""
     known = [
         (report.nodeid, text)
         for outcome in ("passed", "xfailed")
         for report in terminalreporter.stats.get(outcome, ())
         for title, text in report.sections
-        if title == "Captured partway call"  # pytest's words for a section of ours
+        if title == "Captured partway call"  # pytest's title for a section of ours
     ]
     if known:
         terminalreporter.section("partway: what could be better")
@@ -45,7 +45,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.line(f"{node}: {text}")
 
 
-# --- For clients: an endpoint that says what a test wants -----------------------------------------
+# --- For clients: an endpoint with a test's script ------------------------------------------------
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -57,7 +57,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def partway_gateway(request: pytest.FixtureRequest) -> Iterator[RunningGateway]:
-    """A running gateway before a container that says what the test wants."""
+    """A running gateway before a container that follows the test's script."""
     from partway.gateway.workbench.testing.running_gateway import RunningGateway, log_shown
 
     settings: dict[str, object] = {}

@@ -1,4 +1,4 @@
-"""Requests to a scripted container: how one is remembered, and how its script answers it."""
+"""Requests to a scripted container: the record of one, and the script's answer."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ANY_TYPE: Final = "application/octet-stream"
 
 @dataclass(frozen=True, slots=True)
 class ReceivedRequest:
-    """One request that the container was sent.
+    """One request that the container received.
 
     Attributes:
         path: without its first slash.
@@ -46,10 +46,10 @@ class ReceivedRequest:
 
 
 async def answer_request(exchange: Exchange, replies: Iterable[ScriptedReply]) -> None:
-    """Answer with the replies, each fragment of which is a chunk of its own.
+    """Answer with the replies; each fragment of a reply is a chunk of its own.
 
-    An error before the first chunk is the answer's status. An error behind a chunk cuts the answer
-    off: its connection breaks.
+    An error before the first chunk is the answer's status. An error behind a chunk cuts the
+    connection.
 
     Raises:
         ClientLeft: the gateway has left.
@@ -83,7 +83,7 @@ def _fail(exchange: Exchange, reply: CloseWith | FailWith) -> None:
 
 
 def _type_of_answer(exchange: Exchange) -> str:
-    """The type that the request accepts, else its own; the script says nothing of types."""
+    """The type that the request accepts, else its own; the script names no type."""
     accepted = exchange.headers.get("Accept", "")
     if accepted and "*" not in accepted and "," not in accepted:
         return accepted

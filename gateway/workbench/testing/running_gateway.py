@@ -1,4 +1,4 @@
-"""A gateway that runs beside a test, in front of a container that says what the test wants.
+"""A gateway that runs beside a test, in front of a container that follows the test's script.
 
 ::
 
@@ -9,7 +9,7 @@
         assert gateway.container.received == ["hi", "hi again"]
 
 The gateway has a thread and an event loop of its own, so that the test may be synchronous, or run
-on any loop. Everything that a test may want to name is imported from here.
+on any loop. All names that a test may need are imported from here.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ __all__ = [
     "log_shown",
 ]
 
-#: Seconds for the start, which takes a tenth of one, and for the end on a machine that is busy.
+#: Seconds for the start, which takes a tenth of one, and for the end on a busy machine.
 START_TIMEOUT: Final = 30.0
 STOP_TIMEOUT: Final = 30.0
 
@@ -93,7 +93,7 @@ _PATIENT: Final = StreamPolicy(connect_timeout=5.0)
 
 @contextmanager
 def log_shown() -> Iterator[None]:
-    """Let the gateway's log have INFO lines inside the block, unless somebody has set its level.
+    """Let the gateway's log have INFO lines inside the block, unless a level is already set.
 
     pytest shows the lines of a test that fails: how each stream ended, why each refusal was made.
     """
@@ -109,7 +109,7 @@ def log_shown() -> Iterator[None]:
 
 
 class _EveryImage(Mapping[str, Attached]):
-    """Has the scripted container stand for every image, so that any model can be deployed."""
+    """Lets the scripted container stand for every image, so that any model can be deployed."""
 
     def __init__(self, container: Address) -> None:
         self._source = Attached((container,) * MAX_INSTANCES)
@@ -143,10 +143,12 @@ class Faults:
         path: str | None = None,
         query: str | None = None,
     ) -> Met:
-        """Let streams that open from now on have faults; a stream has those of one call at most.
+        """Add faults for streams that open from now on.
+
+        A stream has the faults of one call at most.
 
         Args:
-            faults: what goes wrong; each of another kind.
+            faults: the faults; each of another kind.
             streams: how many streams have the faults, counted from the first; all if left out.
             every: which streams have the faults: 3 means the third, the sixth, and so on.
             path: only streams on this path of the container.
@@ -167,14 +169,15 @@ class Faults:
         return self.rules.add(Rule(faults, first=streams, every=every, path=path, query=query))
 
     def clear(self) -> None:
-        """Let streams that open from now on have no faults."""
+        """Remove all faults, for streams that open from now on."""
         self.rules.replace(())
 
 
 class RunningGateway:
-    """The gateway, from the beginning of a ``with`` block to its end.
+    """A gateway that runs from the beginning of a ``with`` block to its end.
 
-    Clients sign their requests with the key, or bring the token; both hold for this gateway alone.
+    Clients sign their requests with the key, or send the token; both are valid for this gateway
+    alone.
 
     Args:
         policy: further settings of the gateway's streams, by their names in
@@ -182,8 +185,8 @@ class RunningGateway:
             ``RunningGateway(ping_interval=0.5)``.
 
     Attributes:
-        container: what the container says, and what it was told.
-        faults: what goes wrong on streams.
+        container: the container: its script, and the messages that it received.
+        faults: the faults of streams.
         endpoint_name: the name of the gateway's one endpoint.
         region: the region that signatures must name.
         access_key_id: the id of the one key.
@@ -212,7 +215,7 @@ class RunningGateway:
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="partway-gateway", daemon=True)
 
-    # --- Where it is ------------------------------------------------------------------------------
+    # --- Addresses and credentials ----------------------------------------------------------------
 
     @property
     def url(self) -> str:
@@ -259,13 +262,13 @@ class RunningGateway:
     def websocket_url(
         self, path: str = "", query: str = "", *, tls: bool = False, token: bool = True
     ) -> str:
-        """Where a WebSocket client connects, a browser for instance.
+        """Make the URL for a WebSocket client, such as a browser.
 
         Args:
             path: the model invocation path, without a slash in front; empty for the default path.
             query: the model query string, as ``key=value`` pairs.
             tls: whether to connect by ``wss://``, in place of ``ws://``.
-            token: whether the URL has the token in it, so that nothing else is needed.
+            token: whether the URL contains the token, so that nothing else is needed.
         """
         base = (self.url if tls else self.http_url).replace("http", "ws", 1)
         members = {"path": path, "query": query, "access_token": self.token if token else ""}
@@ -277,7 +280,7 @@ class RunningGateway:
     def _listening(self) -> Listening:
         return self._started.result(0)[0]
 
-    # --- Its life, seen from the test -------------------------------------------------------------
+    # --- Start and end, on the test's thread ------------------------------------------------------
 
     def __enter__(self) -> Self:
         """Start the gateway and its container.
@@ -307,7 +310,7 @@ class RunningGateway:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """End the streams that are open, the gateway and its container.
+        """End the open streams, the gateway and its container.
 
         Raises:
             GatewayDidNotRun: the gateway had failed, or does not come to its end.
@@ -325,12 +328,12 @@ class RunningGateway:
                 loop.call_soon_threadsafe(stop.set)
         self._thread.join(STOP_TIMEOUT)
 
-    # --- Its life, on its own thread --------------------------------------------------------------
+    # --- The gateway's own thread -----------------------------------------------------------------
 
     def _run(self) -> None:
         try:
             asyncio.run(self._serve())
-        except BaseException as error:  # it is for the test's thread
+        except BaseException as error:  # raised on the test's thread instead
             if self._started.done():
                 self._failure = error
             else:
@@ -366,9 +369,9 @@ class RunningGateway:
             await stop.wait()
 
     def _write_principals(self, path: Path) -> Path:
-        """Write the file of principals: the test may call.
+        """Write the file of principals, which lets the test call every operation.
 
-        The file is its owner's alone, or the gateway would warn.
+        Only the owner can read the file, or the gateway would warn.
         """
         path.touch(0o600)
         path.write_text(

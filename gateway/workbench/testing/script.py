@@ -1,4 +1,4 @@
-"""What a scripted container says: a vocabulary for tests.
+"""The script of a scripted container: a vocabulary for tests.
 
 ::
 
@@ -30,7 +30,7 @@ from partway.protocol.websocket.frames import Frame, Opcode
 
 log = logging.getLogger("partway.testing")
 
-#: A whole message, as it came or as it is to go.
+#: A whole message, received or to be sent.
 Message = str | bytes
 
 
@@ -60,7 +60,7 @@ class Fragmented:
 
 @dataclass(frozen=True, slots=True)
 class CloseWith:
-    """The container's own Close, behind which it says nothing.
+    """The container's own Close, behind which it sends nothing.
 
     Args:
         code: of the Close; 1005 for a Close without a code.
@@ -105,16 +105,16 @@ class FailWith:
 
     @property
     def close(self) -> Close:
-        """The Close with which a stream ends in its place."""
+        """The Close that ends a stream in place of the status."""
         return Close(INTERNAL_ERROR, f"the script answered with status {self.status}")
 
 
-#: What a container may say.
+#: One reply of a container.
 ScriptedReply = str | bytes | Fragmented | CloseWith | FailWith
-#: What a container may answer: a reply, or a function that makes one of the message.
+#: One answer of a container: a reply, or a function that makes a reply of the message.
 ScriptedAnswer = ScriptedReply | Callable[[Message], ScriptedReply]
-#: Which messages a rule is for: those equal to a message, those in which a pattern has a match, or
-#: those for which a function returns true.
+#: The messages of a rule: those equal to a message, those with a match of a pattern, or those for
+#: which a function returns true.
 Fits = str | bytes | re.Pattern[str] | re.Pattern[bytes] | Callable[[Message], object]
 
 _A = TypeVar("_A", bound=ScriptedAnswer)
@@ -122,13 +122,13 @@ _A = TypeVar("_A", bound=ScriptedAnswer)
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """A script as it is at one moment; a stream keeps the script that it began with.
+    """A script at one moment; a stream keeps the script that it began with.
 
     Attributes:
-        first: said when a stream opens.
-        rules: which messages, and what they are answered with; the first one that fits counts.
+        first: the replies when a stream opens.
+        rules: messages and their answers; the first rule that fits counts.
         otherwise: the answer to all other messages; None to echo them.
-        last: said when the input has ended, before the Close.
+        last: the replies when the input has ended, before the Close.
     """
 
     first: tuple[ScriptedReply, ...] = ()
@@ -142,7 +142,7 @@ class Lines:
         return not self.rules and self.otherwise is None
 
     def answers(self, message: Message) -> Iterator[ScriptedReply] | None:
-        """What a message is answered with; None to echo it.
+        """Choose the answer to a message; None to echo it.
 
         Where a test's function fails, the stream ends with Close(1011), and the log says why.
         """
@@ -161,11 +161,11 @@ class Lines:
 
 
 class ContainerScript:
-    """What a container says; a change holds for streams that open afterwards.
+    """The answers of a container; a change is valid for streams that open afterwards.
 
-    A reply is a message (``str`` or ``bytes``), a message in fragments (:class:`Fragmented`), or
-    the last reply, ``CloseWith(code, reason)`` or ``FailWith(status, body)``. An answer may also be
-    a function that makes a reply of the message that came.
+    A reply is a message (``str`` or ``bytes``), or a message in fragments (:class:`Fragmented`).
+    The last reply may be ``CloseWith(code, reason)`` or ``FailWith(status, body)``. An answer may
+    also be a function that makes a reply of the received message.
 
     The same script answers requests: a request's body is one message, and its replies are the
     answer, each fragment a chunk.
@@ -183,33 +183,33 @@ class ContainerScript:
         """Answer certain messages with these; of several rules that fit the first one counts.
 
         Args:
-            fits: which messages: a message that they equal, a pattern that has a match in them, or
-                a function that returns true for them. Text and bytes never fit each other.
-            answers: what to say; silence if none are given.
+            fits: the messages: one that they equal, a pattern that has a match in them, or a
+                function that returns true for them. Text and bytes never fit each other.
+            answers: the answers; silence if none are given.
         """
         rule = (fits, _checked(answers))
         self._lines = replace(self._lines, rules=(*self._lines.rules, rule))
 
     def says_first(self, *replies: ScriptedReply) -> None:
-        """Say these replies as soon as a stream opens."""
+        """Send these replies as soon as a stream opens."""
         self._lines = replace(self._lines, first=_checked(tuple(map(_reply, replies))))
 
     def says_last(self, *replies: ScriptedReply) -> None:
-        """Say these replies once the input has ended; a ``CloseWith`` is said as the Close."""
+        """Send these replies once the input has ended; a ``CloseWith`` is sent as the Close."""
         self._lines = replace(self._lines, last=_checked(tuple(map(_reply, replies))))
 
 
 def frames_of(reply: str | bytes | Fragmented) -> tuple[Frame, ...]:
-    """The frames that a reply is on the wire."""
+    """Make the frames of a reply."""
     return (reply if isinstance(reply, Fragmented) else Fragmented(reply)).frames
 
 
 def _checked(answers: tuple[_A, ...]) -> tuple[_A, ...]:
-    """These answers, once each is seen to be one; a function's reply is checked when it is made.
+    """Check answers, and return them; a function's reply is checked when it is made.
 
     Raises:
         TypeError: an answer is neither a reply nor a function.
-        ValueError: something is said after a Close.
+        ValueError: a reply stands behind a Close.
     """
     for answer in answers:
         if not callable(answer):

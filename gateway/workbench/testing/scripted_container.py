@@ -1,4 +1,4 @@
-"""A container that says what a test's script says, and remembers what it was told.
+"""The scripted container: it follows a test's script, and remembers what it received.
 
 The container lives on an event loop; tests on any thread may use its script and its memory.
 """
@@ -44,10 +44,10 @@ from partway.protocol.websocket.handshake import (
 
 log = logging.getLogger("partway.testing")
 
-#: Bytes that one container remembers; what a test sends is far from that many.
+#: Most bytes that one container remembers; tests send far less.
 MEMORY_BYTES = 64 * MIB
 
-#: What a stream costs in that memory beside its path, query and headers.
+#: Bytes of that memory for a stream beside its path, query and headers.
 _STREAM_OVERHEAD = 1024
 
 #: Seconds that connections have to end when the container does.
@@ -56,7 +56,7 @@ _SHUTDOWN = 1.0
 
 @dataclass(slots=True, repr=False)
 class ReceivedStream:
-    """What one stream has brought. Any thread may look at it, also while it goes on.
+    """The messages that one stream received. Any thread may look at them while the stream goes on.
 
     Attributes:
         path: without its first slash, as in ``connect(path=…)``.
@@ -124,22 +124,22 @@ class ScriptedContainer(ContainerScript):
         return [message for stream in self.streams for message in stream.messages]
 
     def wait_for(self, condition: Callable[[], object], timeout: float = 5.0) -> None:
-        """Wait until a condition is true; it is tried whenever the container is told something.
+        """Wait until a condition is true; it is tried whenever the container receives something.
 
         The call blocks: from an event loop, ``await asyncio.to_thread(container.wait_for, …)``.
 
         Raises:
-            TimeoutError: the condition has not come true; says which streams there are.
+            TimeoutError: the condition has not come true; the message lists the streams.
         """
         with self._changed:
             if not self._changed.wait_for(condition, timeout):
                 seen = f"there are {self._streams}" if self._streams else "no stream has come"
                 raise TimeoutError(f"the condition is not true after {timeout:g} s; {seen}")
 
-    # --- Its life, on its loop --------------------------------------------------------------------
+    # --- Start and end, on the container's loop ---------------------------------------------------
 
     async def start(self) -> Address:
-        """Listen on a free port of this machine; returns where.
+        """Listen on a free port of this machine; return the address.
 
         Raises:
             OSError: no port can be listened on.
@@ -151,7 +151,7 @@ class ScriptedContainer(ContainerScript):
         return Address(host, port)
 
     async def aclose(self) -> None:
-        """Stop listening, and cut the streams that are open."""
+        """Stop listening, and cut the open streams."""
         if self._server is not None and self._http is not None:
             self._server.close()
             for conversation in self._conversations:
@@ -186,7 +186,7 @@ class ScriptedContainer(ContainerScript):
         conversation = _Conversation(self._lines, stream, self._changed, self._remember)
         self._conversations.add(conversation)
         try:
-            # It does finish: whatever it has to say is sent before the answer to a Close.
+            # The promise holds: every reply is sent before the answer to a Close.
             await exchange.upgrade({**upgrade_headers(key), CLOSE_HEADER: AFTER_ANSWER})
             conversation.begin(exchange)
             await conversation.over.wait()
@@ -221,7 +221,7 @@ class ScriptedContainer(ContainerScript):
 class _Conversation:
     """One stream: a ``FrameHandler`` that follows the script.
 
-    Every reply is sent within the callback that calls for it: there is no task to look after.
+    Every reply is sent within the callback that calls for it, so that there is no task to own.
     """
 
     def __init__(
@@ -242,7 +242,7 @@ class _Conversation:
         self.over = asyncio.Event()
 
     def begin(self, exchange: UpgradableExchange) -> None:
-        """Take the connection over, and say the first words."""
+        """Take the connection over, and send the first replies."""
         exchange.hand_over(self._connection)
         self._say(self._lines.first)
 
@@ -250,7 +250,7 @@ class _Conversation:
         """Cut the connection."""
         self._connection.abort()
 
-    # --- What the connection tells ----------------------------------------------------------------
+    # --- FrameHandler -----------------------------------------------------------------------------
 
     def frame_received(self, frame: Frame) -> None:
         if not self._remember(len(frame.payload) + PART_OVERHEAD):
@@ -294,7 +294,7 @@ class _Conversation:
     def writing_resumed(self) -> None:
         self._connection.resume_reading()
 
-    # --- What it says -----------------------------------------------------------------------------
+    # --- Replies ----------------------------------------------------------------------------------
 
     def _answer(self) -> None:
         """Answer the whole message that has come; an echo has the fragments of its message."""
@@ -323,6 +323,6 @@ class _Conversation:
 
 
 def message_of(parts: Sequence[PayloadPart]) -> Message:
-    """The message that these parts make; text must be UTF-8, which the connection has seen to."""
+    """Join parts to a message; the connection has checked that text is UTF-8."""
     payload = b"".join(part.payload for part in parts)
     return payload.decode() if parts[0].data_type is DataType.UTF8 else payload
