@@ -1,10 +1,10 @@
-"""The commands of ``partway``, one module each; none of them is imported to say what there is."""
+"""The commands of ``partway``, one module each. The list of commands imports none of them."""
 
 from __future__ import annotations
 
 from typing import Final
 
-#: What each command is for, by its name.
+#: The purpose of each command, by its name.
 COMMANDS: Final = {
     "serve": "run the gateway",
     "wait": "return once the gateway or an endpoint is ready",

@@ -1,4 +1,4 @@
-"""Finds the gateway that runs, and asks it by the admin socket of its data directory."""
+"""The client of the admin socket: it finds the gateway that runs, and asks it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from partway.gateway.storage.files import is_file_or_folder
 #: Seconds for the beginning of an answer, which takes milliseconds.
 PATIENCE: Final = 10.0
 
-#: Bytes of an answer that is read whole: 40,000 instances.
+#: Most bytes of an answer that is read whole: 40,000 instances.
 _MAX_ANSWER: Final = 16 * 1024 * 1024
 
 _START: Final = "start one with: partway serve"
@@ -39,7 +39,7 @@ class GatewayNotAsked(Exception):
     """The gateway cannot be asked, or has refused; the message says why, and what to do.
 
     Attributes:
-        status: what the command exits with: 2 where it was asked wrongly, else 1.
+        status: the command's exit status: 2 for wrong arguments, else 1.
     """
 
     def __init__(self, why: str, status: int = 1) -> None:
@@ -48,11 +48,11 @@ class GatewayNotAsked(Exception):
 
 
 class NoGatewayRuns(GatewayNotAsked):
-    """Nobody listens at the admin socket of a data directory."""
+    """No gateway listens at the admin socket of a data directory."""
 
 
 def say_why(command: str, error: GatewayNotAsked) -> int:
-    """Say on standard error why a command cannot go on; returns what it exits with.
+    """Print on standard error why a command cannot go on; return the exit status.
 
     The first line names the command. The others are indented, as a container's last lines are.
     """
@@ -64,26 +64,26 @@ def say_why(command: str, error: GatewayNotAsked) -> int:
 
 
 def add_data_dir(parser: argparse._ActionsContainer) -> None:
-    """Add ``--data-dir``, by which :func:`find_gateway` finds the gateway that is meant."""
+    """Add ``--data-dir``, by which :func:`find_gateway` finds the gateway."""
     parser.add_argument(
         "--data-dir",
         type=Path,
         metavar="DIR",
-        default=argparse.SUPPRESS,  # after a word of its own it may be given before the word too
+        default=argparse.SUPPRESS,  # behind a subcommand the flag may stand before or after it
         help="the gateway's data directory (PARTWAY_DATA_DIR, or that of the only one that runs)",
     )
 
 
 def find_gateway(named: Path | None, environment: Mapping[str, str]) -> Path:
-    """Return the data directory of the gateway that is meant, which runs.
+    """Find the gateway that runs, and return its data directory.
 
     Args:
-        named: the directory that was named; None for that of ``PARTWAY_DATA_DIR``, or else of the
-            only gateway of this user's that runs.
+        named: the directory that was named; None for that of ``PARTWAY_DATA_DIR``, or else of this
+            user's only running gateway.
         environment: ``os.environ``, as a rule.
 
     Raises:
-        GatewayNotAsked: none runs, or several do.
+        GatewayNotAsked: no gateway runs, or several do.
     """
     if named is None and (variable := environment.get("PARTWAY_DATA_DIR")):
         named = Path(variable)
@@ -107,15 +107,15 @@ def find_gateway(named: Path | None, environment: Mapping[str, str]) -> Path:
 
 
 def find_data_directory(named: Path | None, environment: Mapping[str, str]) -> tuple[Path, bool]:
-    """Return the data directory that is meant, and whether a gateway that can be asked works there.
+    """Find a data directory, and say whether a gateway that can be asked works there.
 
     Args:
-        named: the directory that was named; None for that of ``PARTWAY_DATA_DIR``, that of the only
-            gateway of this user's that runs, or else the only one with a store.
+        named: the directory that was named; None for that of ``PARTWAY_DATA_DIR``, that of this
+            user's only running gateway, or else the only one with a store.
         environment: ``os.environ``, as a rule.
 
     Raises:
-        GatewayNotAsked: it is not clear which one is meant, or another user's gateway has it.
+        GatewayNotAsked: not exactly one directory fits, or another user's gateway has it.
     """
     if named is None and (variable := environment.get("PARTWAY_DATA_DIR")):
         named = Path(variable)
@@ -147,7 +147,7 @@ def ask(
     body: object = None,
     patience: float | None = PATIENCE,
 ) -> http.client.HTTPResponse:
-    """Ask the gateway of a data directory; returns its answer, whose body is still to be read.
+    """Ask the gateway of a data directory; return its answer, whose body is not read yet.
 
     Args:
         directory: the data directory.
@@ -158,18 +158,18 @@ def ask(
         patience: seconds for each read, the first included; None for as long as it takes.
 
     Raises:
-        GatewayNotAsked: nobody answers, or with an error.
+        GatewayNotAsked: the gateway does not answer, or answers with an error.
     """
     target = "".join(f"/{quote(part, safe='')}" for part in path)
     connection = _AdminConnection(directory, patience)
     try:
-        # One that refuses by the path alone answers and closes before the body has come.
+        # A gateway that refuses by the path alone answers and closes before the body has come.
         with suppress(BrokenPipeError, ConnectionResetError):
             connection.request(
                 method,
                 f"{target}?{urlencode(query)}" if query else target,
                 None if body is None else json.dumps(body),
-                {"Connection": "close"},  # so that it ends with its answer
+                {"Connection": "close"},  # so that the connection ends with its answer
             )
         answer = connection.getresponse()
     except (OSError, http.client.HTTPException) as error:
@@ -189,7 +189,7 @@ def whole(directory: Path, answer: http.client.HTTPResponse) -> bytes:
     """Read an answer's body, and end its connection.
 
     Raises:
-        GatewayNotAsked: it does not come whole.
+        GatewayNotAsked: the body does not come whole.
     """
     with answer:
         try:
@@ -199,10 +199,10 @@ def whole(directory: Path, answer: http.client.HTTPResponse) -> bytes:
 
 
 def endpoints_of(directory: Path) -> tuple[EndpointStatus, ...]:
-    """How the fleet of the gateway of a data directory says that its endpoints are.
+    """Ask the gateway of a data directory for the states of its endpoints.
 
     Raises:
-        GatewayNotAsked: nobody answers, or something else.
+        GatewayNotAsked: the gateway does not answer, or its answer is not understood.
     """
     answer = whole(directory, ask(directory, "GET", "endpoints"))
     try:
@@ -212,7 +212,7 @@ def endpoints_of(directory: Path) -> tuple[EndpointStatus, ...]:
 
 
 def not_understood(directory: Path) -> GatewayNotAsked:
-    """What it means that an answer is not what the gateway of this version answers."""
+    """Make the error for an answer that this version does not understand."""
     return GatewayNotAsked(
         f"the gateway of {directory} says what this command does not understand: is it of another "
         "version?"
@@ -220,7 +220,7 @@ def not_understood(directory: Path) -> GatewayNotAsked:
 
 
 def gone(directory: Path, error: Exception) -> GatewayNotAsked:
-    """What it means that a connection with the gateway of a data directory has failed."""
+    """Make the error for a failed connection with the gateway of a data directory."""
     if isinstance(error, TimeoutError):
         return GatewayNotAsked(f"the gateway of {directory} does not answer")
     why = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else "it has ended"
@@ -243,7 +243,7 @@ def _connect(directory: Path) -> socket.socket:
     """Connect to the admin socket of a data directory.
 
     Raises:
-        GatewayNotAsked: nobody listens there, or not for this user.
+        GatewayNotAsked: no gateway listens there, or it is another user's.
     """
     path = admin_socket(directory)
     connection = socket.socket(socket.AF_UNIX)

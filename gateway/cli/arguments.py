@@ -1,4 +1,4 @@
-"""Flags and variables that several commands have, and the values of flags."""
+"""Flags that several commands share, and the values of flags."""
 
 from __future__ import annotations
 
@@ -33,5 +33,5 @@ def add_gateway(parser: argparse.ArgumentParser) -> None:
 
 
 def region() -> str:
-    """The region that AWS's tools would take; they pass over a variable that is empty."""
+    """Return the region that AWS's tools would take; they pass over a variable that is empty."""
     return os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or "us-east-1"

@@ -1,4 +1,4 @@
-"""``partway backup``: all that was created through the API, as one file."""
+"""``partway backup``: all objects that were created through the API, as one file."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ from partway.gateway.storage.store.store import BackupError, StoreError
 from partway.log_lines import say_failure
 
 if TYPE_CHECKING:
-    # argparse has no public name for what add_subparsers() returns.
+    # argparse has no public name for the result of add_subparsers().
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001
 
 _NAME: Final = "partway backup"
 
-#: Read of an answer at once.
+#: Bytes of one read of an answer.
 _BLOCK: Final = 1 << 20
 
 
 def add_to(commands: Commands) -> None:
-    """Describe the command."""
+    """Add the command's parser."""
     parser = commands.add_parser(
         "backup",
         help=COMMANDS["backup"],
@@ -55,7 +55,7 @@ def add_to(commands: Commands) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the command; returns 0 once the backup is whole, and 1 if there is none."""
+    """Run the command; return 0 once the backup is whole, and 1 without a backup."""
     file: Path = options.file
     try:
         with interrupted_by_sigterm():
@@ -75,7 +75,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _written(file: Path, named: Path | None) -> int:
-    """Write a backup, whole or not at all; returns how many records it has."""
+    """Write a backup, whole or not at all; return the number of its records."""
     directory, runs = find_data_directory(named, os.environ)
     _check_replaceable(file)
     pieces = _asked(directory) if runs else _of_stopped(directory)
@@ -87,10 +87,10 @@ def _written(file: Path, named: Path | None) -> int:
 
 
 def _check_replaceable(file: Path) -> None:
-    """Refuse a name that a link has, a device or a folder: it would be replaced.
+    """Refuse the name of a link, a device or a folder, which the backup would replace.
 
     Raises:
-        BackupError: it is such a name.
+        BackupError: the name is not free for a backup.
     """
     try:
         found = file.lstat()
@@ -102,10 +102,10 @@ def _check_replaceable(file: Path) -> None:
 
 
 def _asked(directory: Path) -> Iterator[bytes]:
-    """A backup from the gateway that runs, in pieces.
+    """Read a backup from the gateway that runs, in pieces.
 
     Raises:
-        GatewayNotAsked: it does not come whole.
+        GatewayNotAsked: the backup does not come whole.
     """
     with ask(directory, "GET", "store") as answer:
         try:
@@ -116,13 +116,13 @@ def _asked(directory: Path) -> Iterator[bytes]:
 
 
 def _of_stopped(directory: Path) -> Iterator[bytes]:
-    """A backup of a data directory in which no gateway works, nor begins to meanwhile.
+    """Read a backup from a data directory without a gateway; no gateway can start meanwhile.
 
     Raises:
-        BackupError: nothing is stored there.
-        DataDirectoryError: a gateway works with it, or it cannot be locked.
+        BackupError: the directory has no store.
+        DataDirectoryError: a gateway works with the directory, or it cannot be locked.
     """
-    if not is_file_or_folder(directory / "store.db"):  # nor is a folder made for it
+    if not is_file_or_folder(directory / "store.db"):  # no folder is made for it either
         raise BackupError(f"{directory}: nothing is stored here, and no gateway runs with it")
     with DataDirectory.opened(directory) as data:
         data.check_owned()

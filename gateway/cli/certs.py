@@ -1,4 +1,4 @@
-"""``partway certs``: the local CA, and what clients have to be told to trust it."""
+"""``partway certs``: the local CA, and the settings that make clients trust it."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from partway.gateway.tls.local_ca import (
 from partway.gateway.tls.trust import TlsError
 
 if TYPE_CHECKING:
-    # argparse has no public name for what add_subparsers() returns.
+    # argparse has no public name for the result of add_subparsers().
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001
 
-#: Where clients with a hard-coded host connect to (clause 2.5-6).
+#: The port for clients with a hard-coded host (clause 2.5-6).
 _AWS_PORT = 8443
 
 _EXAMPLES = """\
@@ -37,7 +37,7 @@ examples:
 
 
 def add_to(commands: Commands) -> None:
-    """Describe the command."""
+    """Add the command's parser."""
     parser = commands.add_parser(
         "certs",
         help=COMMANDS["certs"],
@@ -77,7 +77,7 @@ def add_to(commands: Commands) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the command; returns 0, 1 when files cannot be read or written, 2 on bad usage."""
+    """Run the command; return 0, 1 when files cannot be read or written, 2 on bad usage."""
     try:
         hosts = aws_names(options.region) if options.aws_names else []
     except ValueError as error:
@@ -85,7 +85,8 @@ def run(options: argparse.Namespace) -> int:
         return 2
     try:
         directory = (options.directory or default_directory(os.environ)).absolute()
-        if not str(directory).isprintable():  # it would steer the terminal, or leave its comment
+        # the path could control the terminal, or end its comment
+        if not str(directory).isprintable():
             print(
                 f"partway certs: {str(directory)!r} is the CA's directory; "
                 "its path must be of printable characters",
@@ -105,13 +106,12 @@ def run(options: argparse.Namespace) -> int:
 def lines(ca: Path, hosts: Iterable[str]) -> Iterator[str]:
     """Yield the lines to paste into a shell.
 
-    Everything but comments is ``export NAME=VALUE``. Comments hold no quotes and nothing else
-    that a shell looks at, but for a path that needs them: an interactive zsh reads them as
-    commands.
+    Each line is a comment or ``export NAME=VALUE``. An interactive zsh reads comments as commands,
+    so that they hold no characters special to a shell. Only a path that needs quotes has them.
 
     Args:
         ca: the file of the local CA's certificate.
-        hosts: names that shall lead to the gateway.
+        hosts: names that must lead to the gateway.
     """
     path = shlex.quote(str(ca))
     store = shlex.quote(str(ca.with_name("ca.p12")))

@@ -1,4 +1,4 @@
-"""``partway conform``: hold a container to the contract, clause by clause."""
+"""``partway conform``: check a container against the contract, clause by clause."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from partway.gateway.workbench.conformance.run import Report, Result, Run, chose
 from partway.gateway.workbench.conformance.verdict import Verdict
 
 if TYPE_CHECKING:
-    # argparse has no public name for what add_subparsers() returns.
+    # argparse has no public name for the result of add_subparsers().
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001
 
 _USUAL_PROBE = "echo"
@@ -49,7 +49,7 @@ _USUAL_PROBE = "echo"
 #: Seconds between Pings that ``--fast`` still waits for.
 _SHORT_INTERVAL = 1.0
 
-#: How the names of archives end: one that is not there is not asked for at an engine.
+#: Suffixes of archives. A missing file with such a name is not looked up at an engine.
 _ARCHIVES = (".tar", ".tar.gz", ".tgz")
 
 _EXAMPLES = """\
@@ -65,7 +65,7 @@ examples:
 
 
 def add_to(commands: Commands) -> None:
-    """Describe the command."""
+    """Add the command's parser."""
     parser = commands.add_parser(
         "conform",
         help=COMMANDS["conform"],
@@ -153,8 +153,9 @@ def add_to(commands: Commands) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the command; returns 0 for a conformant container, 1 for another, 2 on bad usage."""
-    if isinstance(sys.stdout, io.TextIOWrapper):  # a log's encoding may lack what others said
+    """Run the command; return 0 for a conformant container, 1 for another, 2 on bad usage."""
+    # a log's encoding may lack characters of the container's
+    if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
     if options.matrix:
         show_matrix(matrix([*CHECKS, *ALL, *PLATFORM]), console_for(sys.stdout))
@@ -182,7 +183,7 @@ def _say(what: str) -> None:
 
 
 def _report(options: argparse.Namespace) -> Report | None:
-    """Check what was asked for; None if a signal came before the end."""
+    """Run the checks that the options name; None if a signal came before the end."""
     if options.platform is not None:
         _check_nothing_of_containers(options)
         return asyncio.run(until_signalled(_try_platform(options)))
@@ -212,7 +213,7 @@ def _report(options: argparse.Namespace) -> Report | None:
 
 
 def _image(given: str | None) -> tuple[Path | None, str | None]:
-    """An image as a file that is there, or would be an archive, or else as an engine's."""
+    """Split ``--image`` into an archive's path, if it is or looks like one, or an image's name."""
     if given is None:
         return None, None
     path = Path(given)
@@ -302,7 +303,7 @@ async def _try_platform(options: argparse.Namespace) -> Report:
 
 
 def _files(options: argparse.Namespace) -> dict[Callable[[Report], str], str]:
-    """The files for the reports, by what makes each; checked before the work, not after it."""
+    """The reports' files, by the functions that write them; checked before the run."""
     asked = {to_json: options.json, to_junit: options.junit, to_html: options.html}
     files: dict[Callable[[Report], str], str] = {
         make: file for make, file in asked.items() if file is not None

@@ -1,4 +1,4 @@
-"""``partway delete``: an endpoint goes, with what was deployed for it."""
+"""``partway delete``: delete an endpoint, with the objects that were deployed for it."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from partway.gateway.cli.process import INTERRUPTED, interrupted_by_sigterm
 from partway.gateway.fleet.status import EndpointState
 
 if TYPE_CHECKING:
-    # argparse has no public name for what add_subparsers() returns.
+    # argparse has no public name for the result of add_subparsers().
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001
 
 _NAME: Final = "partway delete"
 
 
 def add_to(commands: Commands) -> None:
-    """Describe the command."""
+    """Add the command's parser."""
     parser = commands.add_parser(
         "delete",
         help=COMMANDS["delete"],
@@ -40,7 +40,7 @@ def add_to(commands: Commands) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the command; returns 0 once the endpoint is gone, 1 if it is not, 2 if there is none."""
+    """Run the command; return 0 once the endpoint is gone, 1 if not, 2 for an unknown name."""
     begun = is_there_again = False
     try:
         with interrupted_by_sigterm():
@@ -67,7 +67,7 @@ def _wait_until_gone(asked: AskedDeployment) -> bool:
     """Wait until an endpoint has drained, which the gateway bounds.
 
     Returns:
-        Whether somebody has made another of its name meanwhile.
+        Whether another endpoint of the same name was made meanwhile.
     """
     made: float | None = None
     for said in asked.looks():

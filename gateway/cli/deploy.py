@@ -1,4 +1,4 @@
-"""``partway deploy``: a model, a configuration and an endpoint at once, until it is in service."""
+"""``partway deploy``: make a model, a configuration and an endpoint, and wait for service."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from partway.gateway.plain_text import safe_lines
 from partway.gateway.terminal import console_for
 
 if TYPE_CHECKING:
-    # argparse has no public name for what add_subparsers() returns.
+    # argparse has no public name for the result of add_subparsers().
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001
 
 _NAME: Final = "partway deploy"
@@ -45,7 +45,7 @@ examples:
 
 
 def add_to(commands: Commands) -> None:
-    """Describe the command."""
+    """Add the command's parser."""
     parser = commands.add_parser(
         "deploy",
         help=COMMANDS["deploy"],
@@ -97,7 +97,7 @@ def add_to(commands: Commands) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the command; returns 0 once it is in service, 1 if not, 2 on bad usage."""
+    """Run the command; return 0 once the endpoint is in service, 1 if not, 2 on bad usage."""
     begun = ""
     name = options.endpoint
     try:
@@ -127,11 +127,11 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _wanted(options: argparse.Namespace, here: Path) -> dict[str, Any]:
-    """What is asked for, as the gateway takes it.
+    """Make the gateway's request of the options.
 
     Args:
         options: the command's.
-        here: where its paths begin.
+        here: the folder that relative paths begin at.
     """
     container: dict[str, Any] = {}
     variant: dict[str, Any] = {}
@@ -156,11 +156,11 @@ def _wanted(options: argparse.Namespace, here: Path) -> dict[str, Any]:
 
 
 def _wait(asked: AskedDeployment, config: str, latest: int) -> int:
-    """Show how an endpoint comes up, until it is in service or has failed; returns the status.
+    """Show how an endpoint comes up, until it is in service or has failed; return the status.
 
     Args:
         asked: the endpoint.
-        config: the configuration that it is to serve by.
+        config: the configuration that it must serve by.
         latest: the version of its latest instance before.
     """
     last: InstanceStatus | None = None
@@ -183,7 +183,7 @@ def _wait(asked: AskedDeployment, config: str, latest: int) -> int:
 
 
 def _say_failure(asked: AskedDeployment, said: EndpointSaid, last: InstanceStatus | None) -> None:
-    """Say why an endpoint has not come up, and what its last container has printed."""
+    """Say why an endpoint has not come up, and show its last container's output."""
     why, *printed = safe_lines(said.reason) or ["another change has come in between"]
     serves = said.state is EndpointState.IN_SERVICE
     after = f"; {said.config} serves on" if serves else f"; delete it: partway delete {asked.name}"
@@ -208,7 +208,7 @@ def _latest(status: tuple[EndpointStatus, ...]) -> int:
 def _last_of_versions_after(
     version: int, status: tuple[EndpointStatus, ...]
 ) -> InstanceStatus | None:
-    """The instance to whose log one would look: that which has failed last, or else come last."""
+    """The instance whose log explains a failure: the last failed one, or else the newest."""
     later = [each for each in _instances(status) if each.version > version]
     failed = [each for each in later if each.state is InstanceState.FAILED]
     return max(failed or later, key=lambda each: each.since, default=None)
@@ -217,7 +217,7 @@ def _last_of_versions_after(
 class _Progress:
     """Shows instances as they come: a table that changes on a terminal, else a line each change.
 
-    On standard error: what a script wants to keep is on standard output.
+    It writes to standard error, since scripts read standard output.
     """
 
     def __init__(self) -> None:
@@ -241,7 +241,7 @@ class _Progress:
         self._open.close()
 
     def show(self, status: tuple[EndpointStatus, ...]) -> None:
-        """Show how the endpoint is now."""
+        """Show the endpoint's state."""
         if self._live is not None:
             self._live.update(table(status, time.time()), refresh=True)
             return
@@ -261,7 +261,7 @@ def _words(text: str) -> tuple[str, ...]:
 
 
 def _count(text: str) -> int:
-    """Read the value of ``--instances``; how many there may be is the gateway's to say."""
+    """Read the value of ``--instances``; the gateway itself has the upper limit."""
     if text.isascii() and text.isdigit() and int(text[:9]) >= 1:
         return int(text[:9])
     raise argparse.ArgumentTypeError(f"{text!r} was given; it must be a whole number from 1 on")

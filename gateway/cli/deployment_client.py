@@ -1,4 +1,4 @@
-"""What ``partway deploy`` and ``partway delete`` ask the gateway, and how they wait."""
+"""The requests of ``partway deploy`` and ``partway delete`` to the gateway, and their waits."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from partway.gateway.cli.admin_client import (
 )
 from partway.gateway.fleet.status import EndpointState, EndpointStatus
 
-#: Seconds between two looks at how an endpoint is.
+#: Seconds between two requests for an endpoint's state.
 _LOOK: Final = 0.5
 
-#: Seconds for a change to be written down and begun: model data may be on a file system that is
-#: slow, and other changes go first.
+#: Seconds for a change to be stored and begun. Model data may be on a slow file system, and other
+#: changes go first.
 _CHANGE_PATIENCE: Final = 60.0
 
 _CHANGING: Final = frozenset(
@@ -32,12 +32,12 @@ _CHANGING: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class EndpointSaid:
-    """What DescribeEndpoint says of an endpoint.
+    """The state of an endpoint, by DescribeEndpoint.
 
     Attributes:
-        name: its own, which may differ in case from the name that was asked for.
-        created: when it was made, in epoch seconds.
-        state: how it is.
+        name: the endpoint's own, which may differ in case from the name that was asked for.
+        created: when the endpoint was made, in epoch seconds.
+        state: the endpoint's state.
         config: the name of the configuration that it serves by.
         reason: why it has failed, or its last change has; empty otherwise.
     """
@@ -50,15 +50,15 @@ class EndpointSaid:
 
     @property
     def is_changing(self) -> bool:
-        """Whether it is on its way to somewhere."""
+        """Whether a change of the endpoint is under way."""
         return self.state in _CHANGING
 
     @classmethod
     def read(cls, said: dict[str, Any]) -> Self:
-        """Take what the gateway has answered.
+        """Read the gateway's answer.
 
         Raises:
-            KeyError, ValueError: it is something else.
+            KeyError, ValueError: the answer is not of this form.
         """
         return cls(
             str(said["EndpointName"]),
@@ -77,7 +77,7 @@ class AskedDeployment:
         name: the endpoint's, in whatever case.
 
     Attributes:
-        name: the endpoint's own, once the gateway has said it.
+        name: the endpoint's own, once the gateway has told it.
     """
 
     def __init__(self, directory: Path, name: str) -> None:
@@ -85,23 +85,23 @@ class AskedDeployment:
         self._directory = directory
 
     def deploy(self, asked: dict[str, Any]) -> dict[str, Any]:
-        """Have the endpoint be what is asked for; returns what was made for it.
+        """Create or update the endpoint; return the objects that were made for it.
 
         Raises:
-            GatewayNotAsked: it has been refused.
+            GatewayNotAsked: the gateway has refused.
         """
         return self._asked("PUT", asked)
 
     def delete(self) -> list[str]:
-        """Have the endpoint go; returns what goes.
+        """Delete the endpoint; return the names of the deleted objects.
 
         Raises:
-            GatewayNotAsked: it has been refused.
+            GatewayNotAsked: the gateway has refused.
         """
         return [str(each) for each in self._asked("DELETE")["Deleted"]]
 
     def said(self) -> EndpointSaid | None:
-        """How the endpoint is; None if there is none."""
+        """Ask for the endpoint's state; None without an endpoint of the name."""
         said = self._asked("GET")["endpoint"]
         try:
             found = None if said is None else EndpointSaid.read(said)
@@ -112,23 +112,24 @@ class AskedDeployment:
         return found
 
     def looks(self) -> Iterator[EndpointSaid | None]:
-        """Yield how the endpoint is, twice a second."""
+        """Yield the endpoint's state, twice a second."""
         while True:
             yield self.said()
             time.sleep(_LOOK)
 
     def status(self) -> tuple[EndpointStatus, ...]:
-        """The endpoint as the fleet has it, with its instances; empty if it has not."""
-        name = self.name.lower()  # by which no two endpoints are
+        """The endpoint's state in the fleet, with its instances; empty if the fleet lacks it."""
+        name = self.name.lower()  # names that differ only in case mean one endpoint
         return tuple(each for each in endpoints_of(self._directory) if each.name.lower() == name)
 
     def log(self, instance: str, lines: int) -> bytes:
-        """The last lines that an instance has printed; empty if nothing of them is kept."""
+        """Return the last lines that an instance has printed; empty if none are kept."""
         query = {"lines": str(lines), "instance": instance}
         path = ("endpoints", self.name, "logs")
         try:
             return whole(self._directory, ask(self._directory, "GET", *path, query=query))
-        except GatewayNotAsked:  # nothing was printed; why it failed is known without
+        # the instance printed nothing; the reason of its failure is known anyway
+        except GatewayNotAsked:
             return b""
 
     def _asked(self, method: str, body: object = None) -> dict[str, Any]:

@@ -30,7 +30,7 @@ from partway.log_lines import start_logging
 from partway.protocol.limits import MAX_ENDPOINT_NAME, is_name
 
 if TYPE_CHECKING:
-    # argparse has no public name for what add_subparsers() returns.
+    # argparse has no public name for the result of add_subparsers().
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001
 
 _HOST = "127.0.0.1"
@@ -45,7 +45,7 @@ examples:
 
 
 def add_to(commands: Commands) -> None:
-    """Describe the command."""
+    """Add the command's parser."""
     parser = commands.add_parser(
         "dev",
         help=COMMANDS["dev"],
@@ -110,8 +110,8 @@ async def develop(loaded: Settings, command: Command, changes: Changes | None, s
     Args:
         loaded: the gateway's settings, with the container's endpoint.
         command: starts the container: a program and its arguments.
-        changes: the changes that have the container started again; None to start it only once.
-        shown: what the page calls the model.
+        changes: the changes that restart the container; None to start it only once.
+        shown: the model's name on the page.
     """
     (place,) = places(loaded.endpoints[0])
     gateway = Gateway(loaded, further_routes=(Page(place.endpoint, shown).route,))
@@ -140,13 +140,13 @@ async def develop(loaded: Settings, command: Command, changes: Changes | None, s
 
 
 def _settings(options: argparse.Namespace, container_port: int) -> Settings:
-    """The gateway's settings: on this machine, whatever the environment says of others."""
+    """Make the gateway's settings for this machine; the environment's are ignored."""
     flags: dict[str, Any] = {
         "host": _HOST,
         "port": options.port,
         "log_level": options.log_level,
         "endpoints": [f"{options.name}=http://{_HOST}:{container_port}"],
-        # Nobody is to wait for the end: an open page would hold it up for as long as it may.
+        # No wait at the end: an open page would delay it as long as it may.
         "shutdown_grace": 0.0,
         "shutdown_spread": 0.0,
     }
@@ -154,9 +154,9 @@ def _settings(options: argparse.Namespace, container_port: int) -> Settings:
 
 
 def _command(options: argparse.Namespace, port: int) -> Command:
-    """The command line that starts the container, which the gateway meets on the wire alone."""
-    # -P: a folder of the model's author may be called container as well. -B: what Python keeps of a
-    # module counts as fresh when its size and its second are the same, and edits come quickly.
+    """Make the command line of the container, which the gateway meets on the wire alone."""
+    # -P: a folder of the model's author may be called container as well. -B: Python compares a
+    # cached module by size and second alone, and edits come quickly.
     command = [sys.executable, "-P", "-B", "-m", "partway.container", "serve"]
     command += ["--host", _HOST, "--port", str(port), "--log-level", options.log_level]
     command += ["--log-format", "text"]  # the supervisor waits for the text line "listening on"

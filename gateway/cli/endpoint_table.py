@@ -1,4 +1,4 @@
-"""What ``partway endpoints`` shows: a table, or a line for each change."""
+"""The output of ``partway endpoints``: a table, or a line for each change."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _INDENT: Final = 4
 #: Columns of a printed line's own indentation that are shown: half of 80 is left for its words.
 _DEEPEST: Final = 36
 
-#: Characters of a table's row where nobody watches: the longest names are 63 each.
+#: Characters of a table's row outside a terminal: the longest names are 63 each.
 _PLAIN_ROW: Final = 400
 
 _COLOURS: Final = {
@@ -44,7 +44,7 @@ _COLOURS: Final = {
     EndpointState.STOPPING: "yellow",
 }
 
-#: Columns that are shown only where an endpoint has several of the thing.
+#: Columns that are shown only where an endpoint has several variants, or several containers.
 _VARIANT: Final = "variant"
 _CONTAINERS: Final = "containers"
 #: Columns that fold onto more lines in a narrow terminal. The others keep their width.
@@ -92,7 +92,7 @@ def table(endpoints: Iterable[EndpointStatus], now: float) -> RenderableType:
 
 
 def age(seconds: float) -> str:
-    """An age in its two largest units, as kubectl writes it: ``45s``, ``3m20s``, ``5h``, ``12d4h``.
+    """Write an age in its two largest units, as kubectl: ``45s``, ``3m20s``, ``5h``, ``12d4h``.
 
     Clocks may have been set back, so an age below 0 is shown as 0.
     """
@@ -107,19 +107,19 @@ def age(seconds: float) -> str:
 
 
 class ChangesSeen:
-    """Says what has changed since the last look, a line for each variant that is not as it was.
+    """Finds the changes since the last call, and writes a line for each changed variant.
 
-    A reason that is what it was is not said again.
+    An unchanged reason is not repeated.
     """
 
     def __init__(self) -> None:
         self._before: dict[tuple[str, str], LogLine] = {}
 
     def lines(self, endpoints: Iterable[EndpointStatus], now: datetime) -> Iterator[str]:
-        """Yield a line for each change; how much is open changes all the time, and is left out.
+        """Yield a line for each change; the numbers of open streams and requests are left out.
 
         Args:
-            endpoints: how they are.
+            endpoints: the endpoints' states.
             now: the time, in UTC.
         """
         after = {
@@ -158,7 +158,7 @@ class _Wrapped:
 
 
 class _Row:
-    """What of a variant has to be counted."""
+    """The counted cells of a variant's row."""
 
     def __init__(self, variant: VariantStatus) -> None:
         alive = [each for each in variant.instances if each.state not in OVER]
@@ -198,12 +198,12 @@ def _cells(endpoint: EndpointStatus, variant: VariantStatus, now: float) -> dict
 
 
 def _containers(variant: VariantStatus) -> str:
-    """The host names of the containers that each instance has; empty where it has one."""
+    """The host names of the containers in each instance; empty where an instance has one."""
     return next((", ".join(each.containers) for each in variant.instances if each.containers), "")
 
 
 def _health(instances: Iterable[InstanceStatus]) -> str:
-    """``healthy`` where all are, else how many are what; a dash where there is no instance."""
+    """``healthy`` where all are, else a count for each health; a dash without instances."""
     counts = Counter(each.health for each in instances)
     if len(counts) == 1:
         return next(iter(counts)).value
@@ -229,7 +229,7 @@ def _line(endpoint: EndpointStatus, variant: VariantStatus, now: datetime) -> Lo
 
 
 def _in_one_line(reason: str) -> str:
-    """A reason with the last of the lines that a container has printed; a table has all of them."""
+    """A reason with the last of a container's printed lines; a table has all of them."""
     first, *printed = reason.splitlines() or [""]
     if len(printed) < 2:
         return first
@@ -237,7 +237,7 @@ def _in_one_line(reason: str) -> str:
 
 
 def _news(line: LogLine, before: LogLine | None) -> LogLine:
-    """A line without the reason, if that is what it was before."""
+    """Remove the reason from a line if it is the same as before."""
     if before is None or before.fields.get("reason") != line.fields.get("reason"):
         return line
     fields = {name: value for name, value in line.fields.items() if name != "reason"}
@@ -245,7 +245,7 @@ def _news(line: LogLine, before: LogLine | None) -> LogLine:
 
 
 def _reasons(endpoint: EndpointStatus) -> Iterator[RenderableType]:
-    """Why something of an endpoint is not as it should be; what has been said is not repeated."""
+    """Yield the reasons of an endpoint's failures, each once."""
     said = set()
     note = f": {endpoint.note}" if endpoint.note else ""
     whose = [(f"{endpoint.name}{note}", endpoint.reason)]
@@ -265,5 +265,5 @@ def _reasons(endpoint: EndpointStatus) -> Iterator[RenderableType]:
 
 
 def _time(when: datetime) -> str:
-    """By ISO 8601 and in UTC, as the log has it."""
+    """Write a time by ISO 8601 and in UTC, as the log has it."""
     return when.isoformat(timespec="seconds").replace("+00:00", "Z")

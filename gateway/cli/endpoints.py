@@ -1,4 +1,4 @@
-"""``partway endpoints``: how the endpoints of the gateway that runs are; start one anew."""
+"""``partway endpoints``: the states of the gateway's endpoints, and their restart."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from partway.gateway.fleet.status_json import to_json
 from partway.gateway.terminal import console_for
 
 if TYPE_CHECKING:
-    # argparse has no public name for what add_subparsers() returns.
+    # argparse has no public name for the result of add_subparsers().
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001
 
 _NAME: Final = "partway endpoints"
@@ -39,7 +39,7 @@ _NAME: Final = "partway endpoints"
 #: Seconds between two looks of ``--watch``.
 _LOOK: Final = 1.0
 
-#: argparse would write that the table's flags come before "restart", and that it must be there.
+#: argparse's usage would put the table's flags before "restart", and make the word required.
 _USAGE: Final = f"""\
 {_NAME} [-h] [--data-dir DIR] [--json] [--watch]
        {_NAME} restart NAME [-h] [--data-dir DIR]"""
@@ -53,7 +53,7 @@ examples:
 
 
 def add_to(commands: Commands) -> None:
-    """Describe the command."""
+    """Add the command's parser."""
     parser = commands.add_parser(
         "endpoints",
         usage=_USAGE,
@@ -85,7 +85,7 @@ def add_to(commands: Commands) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the command; returns 0, 1 if the gateway cannot be asked, 2 if several may be meant."""
+    """Run the command; return 0, 1 if the gateway cannot be asked, 2 if several may be meant."""
     try:
         with interrupted_by_sigterm():
             directory = find_gateway(getattr(options, "data_dir", None), os.environ)
@@ -100,13 +100,13 @@ def run(options: argparse.Namespace) -> int:
 
 
 def run_restart(options: argparse.Namespace) -> int:
-    """Restart an endpoint; returns 0 when new instances serve, 1 if not, 2 if there is none."""
+    """Restart an endpoint; return 0 when new instances serve, 1 if not, 2 for an unknown name."""
     try:
         with interrupted_by_sigterm():
             directory = find_gateway(getattr(options, "data_dir", None), os.environ)
             if sys.stderr.isatty():
                 print("waiting until new instances are in service …", file=sys.stderr)
-            # It takes as long as they take to start, which the gateway bounds.
+            # The request lasts as long as the instances' start, which the gateway bounds.
             whole(
                 directory,
                 ask(directory, "POST", "endpoints", options.endpoint, "restart", patience=None),
@@ -131,7 +131,7 @@ def _show(endpoints: tuple[EndpointStatus, ...], *, as_json: bool) -> None:
 
 
 def _watch(directory: Path, *, as_json: bool) -> None:
-    """Show how the endpoints are until Ctrl-C, or until the gateway is gone."""
+    """Show the endpoints' states until Ctrl-C, or until the gateway is gone."""
     console = console_for(sys.stdout)
     if console.is_terminal and not as_json:
         with Live(console=console, auto_refresh=False) as live:
@@ -148,7 +148,7 @@ def _watch(directory: Path, *, as_json: bool) -> None:
 
 
 def _looks(directory: Path) -> Iterator[tuple[EndpointStatus, ...]]:
-    """Yield how the endpoints are, each second, for as long as the gateway runs."""
+    """Yield the endpoints' states, each second, for as long as the gateway runs."""
     while True:
         yield endpoints_of(directory)
         time.sleep(_LOOK)

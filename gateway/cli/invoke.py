@@ -27,10 +27,10 @@ from partway.gateway.client import (
 from partway.gateway.plain_text import safe_lines
 
 if TYPE_CHECKING:
-    # argparse has no public name for what add_subparsers() returns.
+    # argparse has no public name for the result of add_subparsers().
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001
 
-#: Said where the gateway has waited for what a container said after the end of input.
+#: The warning where the gateway has waited for parts after the end of input.
 _LATE = (
     "parts that came after the end of input: {}; a platform that closes at once, as AWS does, may "
     "lose such with this container: give --wait SECONDS there, and see "
@@ -47,7 +47,7 @@ examples:
 
 
 def add_to(commands: Commands) -> None:
-    """Describe the command."""
+    """Add the command's parser."""
     parser = commands.add_parser(
         "invoke",
         help=COMMANDS["invoke"],
@@ -130,7 +130,7 @@ def add_to(commands: Commands) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the command; returns 0 after a clean end, 1 after an error, 2 on bad usage."""
+    """Run the command; return 0 after a clean end, 1 after an error, 2 on bad usage."""
     try:
         return asyncio.run(invoke(options))
     except PartwayError as error:
@@ -155,7 +155,7 @@ def _token(options: argparse.Namespace) -> str | None:
 
 
 async def invoke(options: argparse.Namespace) -> int:
-    """Hold one conversation; returns the exit status."""
+    """Hold one conversation; return the exit status."""
     with opened_input(options, _note) as parts:
         opened = connect(
             options.gateway,
@@ -177,7 +177,7 @@ async def invoke(options: argparse.Namespace) -> int:
 async def _converse(
     stream: ClientStream, parts: AsyncIterator[PayloadPart], options: argparse.Namespace
 ) -> int:
-    """Send everything, and show what comes until the stream ends, both at once."""
+    """Send all parts, and show received parts until the stream ends, both at once."""
     frames = FramePrinter(sys.stdout) if options.frames else None
     replies = ReplyPrinter(sys.stdout.buffer)
     timing = Timing()
@@ -195,7 +195,7 @@ async def _converse(
         _note(timing.summary())
         if timing.late and stream.input_end not in ("", "close"):
             _note(_LATE.format(timing.late))
-    if isinstance(outcome, Exception):  # a cancellation is none
+    if isinstance(outcome, Exception):  # a cancellation is no Exception
         raise outcome
     return 0
 
@@ -218,16 +218,16 @@ async def _send(
         await stream.end_input()
         timing.input_ended()
     except StreamEnded:
-        return  # the model ended it cleanly before it had heard everything
+        return  # the model ended the stream cleanly before it had heard everything
     except Exception:
-        # Nothing more will be sent, so nothing more is waited for. Who iterates learns of the end
-        # first and cancels this; the error must not be lost over it.
+        # Nothing more will be sent, so nothing more is waited for. The reading side learns of the
+        # end first and cancels this; the error must not be lost over it.
         with suppress(asyncio.CancelledError):
             await stream.close(cancel=True)
         raise
 
 
 def _note(text: str) -> None:
-    """Print on standard error, without what would steer the terminal: others may be quoted."""
+    """Print on standard error without terminal controls, since the text may quote a container."""
     for line in safe_lines(text):
         print(line, file=sys.stderr)

@@ -1,4 +1,4 @@
-"""What ``partway invoke`` says: texts, a file, a WAV file, or the lines of standard input."""
+"""The input of ``partway invoke``: texts, a file, a WAV file, or the lines of standard input."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from partway.gateway.cli.invoke_sound import Sound, asked_sound, opened_sound
 from partway.gateway.storage.files import open_regular
 from partway.protocol.parts import CompletionState, DataType, PayloadPart
 
-#: Pieces that a file is sent in: 64 KiB.
+#: Bytes of one part of a file: 64 KiB.
 _FILE_PART: Final = 64 * 1024
 
 #: Lines of standard input read before they are sent.
@@ -27,14 +27,15 @@ _LINES_AHEAD: Final = 16
 def opened_input(
     options: argparse.Namespace, say: Callable[[str], None]
 ) -> Iterator[AsyncIterator[PayloadPart]]:
-    """Open what is to be sent: what cannot be read is known before there is a stream.
+    """Open the input before there is a stream, so that a wrong file is known at once.
 
     Args:
         options: the command's.
-        say: told in what a WAV file is sent other than as it is, and how it is cut.
+        say: told how a WAV file is converted, and how it is cut.
 
     Raises:
-        ValueError: a flag does not go with the others, or a file cannot be sent; says which.
+        ValueError: a flag does not go with the others, or a file cannot be sent; the message says
+            which.
     """
     for flag in ("rate", "channels"):
         if getattr(options, flag) is not None and options.wav is None:
@@ -63,7 +64,7 @@ def opened_input(
 
 @contextmanager
 def _naming(flag: str, path: Path) -> Iterator[None]:
-    """Say of which flag's file it is that something is wrong."""
+    """Put a flag and its file before the message of an error."""
     try:
         yield
     except OSError as error:
@@ -84,7 +85,7 @@ async def _read_beside(parts: Iterator[PayloadPart]) -> AsyncIterator[PayloadPar
 
 
 async def _sound(sound: Sound, partial: bool, *, paced: bool) -> AsyncIterator[PayloadPart]:
-    """Yield a WAV file's parts, with ``paced`` each when it would be heard."""
+    """Yield a WAV file's parts; with ``paced`` each part at the time when it would be heard."""
     started = time.monotonic()
     number = 0
     async for part in _read_beside(_as_parts(sound.pieces(), DataType.BINARY, partial)):
@@ -99,7 +100,7 @@ async def _typed(source: BinaryIO, partial: bool) -> AsyncIterator[PayloadPart]:
     state = CompletionState.PARTIAL if partial else CompletionState.COMPLETE
     async for line in _lines(source):
         yield PayloadPart(line, DataType.UTF8, state)
-    if partial:  # a line goes up as it comes, so none is known to be the last
+    if partial:  # a line is sent as it comes, so that no line is known to be the last
         yield PayloadPart(b"", DataType.UTF8, CompletionState.COMPLETE)
 
 
@@ -117,12 +118,12 @@ def _as_parts(pieces: Iterator[bytes], data_type: DataType, partial: bool) -> It
 async def _lines(source: BinaryIO) -> AsyncIterator[bytes]:
     """Yield the lines of a file as they come, without line breaks.
 
-    A thread reads them, for standard input may be a file, which no event loop can watch. It is
-    a daemon: nothing can wake it from a terminal that says no more. It reads through a buffer of
-    its own: the interpreter does not end while a thread holds the lock of ``sys.stdin``.
+    A thread reads them, for standard input may be a file, which no event loop can watch. It is a
+    daemon, since nothing can wake it from a silent terminal. It reads through a buffer of its own:
+    the interpreter does not end while a thread holds the lock of ``sys.stdin``.
 
     Raises:
-        ValueError: the file cannot be read; says why.
+        ValueError: the file cannot be read; the message says why.
     """
     loop = asyncio.get_running_loop()
     lines: asyncio.Queue[bytes | ValueError | None] = asyncio.Queue()
@@ -130,7 +131,7 @@ async def _lines(source: BinaryIO) -> AsyncIterator[bytes]:
 
     def read() -> None:
         last = None
-        # RuntimeError: the loop is closed, and nobody asks for more.
+        # RuntimeError: the loop is closed, and no line is wanted.
         with suppress(RuntimeError):
             try:
                 with open(source.fileno(), "rb", closefd=False) as own:

@@ -1,4 +1,4 @@
-"""What ``partway invoke`` shows: what a model says, or a line for each part; and the times."""
+"""The output of ``partway invoke``: a model's replies, or a line for each part; and the times."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _SHOWN_BYTES: Final = 40
 
 
 class ReplyPrinter:
-    """Prints what a model says, each text message with a line end.
+    """Prints a model's replies, each text message with a line end.
 
-    A file or a pipe gets the bytes as they are. On a terminal text is shown without what would
-    steer it, and of binary parts their sizes.
+    A file or a pipe gets the bytes as they are. A terminal gets text without terminal controls, and
+    the sizes of binary parts.
 
     Args:
         output: standard output.
@@ -67,15 +67,15 @@ class FramePrinter:
 
 
 def beginning_of(part: PayloadPart) -> str:
-    """The beginning of a part's payload: text in quotes, bytes in hexadecimal.
+    """Show the beginning of a part's payload: text in quotes, bytes in hexadecimal.
 
-    In a text part, bytes that are no whole code point stand in angle brackets outside the quotes: a
-    part may end in the middle of one (clause 1.2-5).
+    In a text part, an incomplete code point stands in angle brackets outside the quotes. A part may
+    end in the middle of one (clause 1.2-5).
     """
     beginning = part.payload[:_SHOWN_BYTES]
     more = len(part.payload) > _SHOWN_BYTES
     if part.data_type is DataType.UTF8:
-        # A code point that is cut here, and not by who sent it, is left out.
+        # A code point that only this line cuts is left out.
         decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
         shown = _in_quotes(decoder.decode(beginning, final=not more))
     else:
@@ -95,12 +95,12 @@ def _in_quotes(text: str) -> str:
 
 
 class Timing:
-    """When parts went and came: the time to the first one, and how evenly the others follow.
+    """The times of parts: the time to the first one, and how evenly the others follow.
 
-    Made when the stream is open.
+    Make the object when the stream is open.
 
     Args:
-        now: tells the time in seconds, from wherever it begins.
+        now: gives the time in seconds, from any beginning.
     """
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
@@ -129,11 +129,11 @@ class Timing:
         self.late += self._input_ended
 
     def silent_for(self) -> float:
-        """How long nothing has gone or come, in seconds."""
+        """Seconds since the last part was sent or received."""
         return self._now() - max([self._last_sent, *self._received[-1:]])
 
     def summary(self) -> str:
-        """Return one line that tells the times, in milliseconds."""
+        """Return one line with the times, in milliseconds."""
         if not self._received:
             return "no part came back"
         count = len(self._received)
@@ -148,7 +148,7 @@ class Timing:
         return text
 
     def _to_the_first(self) -> str:
-        """From the last part sent; a model that speaks before that is timed from the first one."""
+        """The time from the last part sent, or from the first one where the model answers early."""
         first = self._received[0]
         if self._first_sent is None or first < self._first_sent:
             waited = (first - self._opened) * 1000

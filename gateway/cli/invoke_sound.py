@@ -1,7 +1,7 @@
-"""A WAV file as ``partway invoke`` sends it: 16-bit samples, at the rate and channels asked for.
+"""A WAV file as ``partway invoke`` sends it: 16-bit samples, at the wanted rate and channels.
 
-What is asked for is what the flags say, else what the model's query says, else what the file has.
-Another rate is made by libsoxr, which is loaded for such a file alone.
+A flag goes before the model's query, and the query before the file's own values. libsoxr makes
+another rate, and is loaded only for such a file.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     Samples = np.ndarray[Any, np.dtype[np.float32]]
 
-#: Audio is sent in parts of 20 ms, as telephony does.
+#: Seconds of audio in one part, as telephony sends it.
 PART_SECONDS: Final = 0.02
 
 #: Bytes of one sample: 16 bits, little-endian.
@@ -37,7 +37,7 @@ _LINEAR_16: Final = frozenset({"linear16", "pcm", "pcm16", "pcm_s16le", "s16le"}
 #: Channels that may be asked for: more would take much memory, and no service takes so many.
 CHANNELS: Final = range(1, 257)
 
-#: Digits of a number of the query's that are read; one of more is the model's to refuse.
+#: Most digits of a number in the query; the model refuses a longer one.
 _MOST_DIGITS: Final = 100
 
 #: Rates that libsoxr converts between without more memory than a block needs, in Hz.
@@ -46,7 +46,7 @@ RATES: Final = range(1_000, 768_001)
 
 @dataclass(frozen=True, slots=True)
 class AskedSound:
-    """What the samples must be; None where nobody says.
+    """The wanted samples; None where neither flag nor query names a value.
 
     Attributes:
         rate: in Hz.
@@ -58,16 +58,16 @@ class AskedSound:
 
 
 def asked_sound(query: str | None, rate: int | None, channels: int | None) -> AskedSound:
-    """Find what is asked for.
+    """Find the wanted rate and channels.
 
     Args:
-        query: the model's; of it ``sample_rate``, ``channels`` and ``encoding`` are looked at.
+        query: the model's, with ``sample_rate``, ``channels`` and ``encoding``.
         rate: the flag's, which goes before the query's.
         channels: likewise.
 
     Raises:
-        ValueError: the query names an encoding that is no 16-bit PCM, or a number is out of its
-            range; says whose it is.
+        ValueError: the query's encoding is no 16-bit PCM, or a number is out of its range; the
+            message says where it is from.
     """
     said = {name: values[-1] for name, values in parse_qs(query or "").items()}
     encoding = said.get("encoding", "linear16")
@@ -85,7 +85,7 @@ def asked_sound(query: str | None, rate: int | None, channels: int | None) -> As
 def _asked(
     flag: str, given: int | None, name: str, said: dict[str, str], known: range
 ) -> int | None:
-    """The flag's number, else the query's; what is no number there is the model's to refuse."""
+    """The flag's number, else the query's; a word in place of a number is left to the model."""
     where = f"--{flag} {given}"
     if given is None:
         text = said.get(name, "")
@@ -98,18 +98,18 @@ def _asked(
 
 
 class Sound:
-    """A WAV file that is open, and what its samples are sent as.
+    """An open WAV file, and the form in which its samples are sent.
 
     Args:
-        file: what it is read from.
-        asked: what the samples must be.
+        file: the file that is read.
+        asked: the wanted samples.
 
     Attributes:
-        rate: at which they are sent, in Hz.
+        rate: the sent rate, in Hz.
         part_frames: frames of each part but the last one.
 
     Raises:
-        ValueError: the file's samples cannot be sent so.
+        ValueError: the file's samples cannot be sent in this form.
     """
 
     def __init__(self, file: WavFile, asked: AskedSound) -> None:
@@ -136,7 +136,7 @@ class Sound:
 
     @property
     def conversion(self) -> str:
-        """What is sent in place of what the file has; empty where that is the same."""
+        """The file's form and the sent form, in words; empty where they are the same."""
         sent = (self.rate, self._channels, _WIDTH)
         return "" if sent == self._found else f"{_words(*self._found)}; sent as {_words(*sent)}"
 
@@ -178,12 +178,12 @@ class Sound:
 
 
 def _samples(data: bytes, width: int) -> Samples:
-    """Samples of a WAV file as numbers from -1 to 1; those of 8 bits are unsigned there."""
+    """Convert samples of a WAV file to numbers from -1 to 1; those of 8 bits are unsigned there."""
     import numpy as np
 
     if width == 1:
         return (np.frombuffer(data, np.uint8).astype(np.float32) - 128) / np.float32(128)
-    if width == 3:  # with a byte below, to be 32 bits
+    if width == 3:  # a byte below makes 32 bits
         wide = np.zeros((len(data) // 3, 4), np.uint8)
         wide[:, 1:] = np.frombuffer(data, np.uint8).reshape(-1, 3)
         data, width = wide.tobytes(), 4
@@ -191,7 +191,7 @@ def _samples(data: bytes, width: int) -> Samples:
 
 
 def _mixed(samples: Samples, channels: int) -> Samples:
-    """Samples of so many channels: their mean as one, or one in each."""
+    """Change the number of channels: to one by their mean, or from one by copies."""
     if samples.shape[1] == channels:
         return samples
     if channels == 1:
@@ -213,11 +213,11 @@ def _words(rate: int, channels: int, width: int) -> str:
 
 @contextmanager
 def opened_sound(path: Path, asked: AskedSound) -> Iterator[Sound]:
-    """Open a WAV file, and look at its head.
+    """Open a WAV file, and read its head.
 
     Raises:
-        OSError: it cannot be opened.
-        ValueError: it is no WAV file with PCM samples, or they cannot be sent as asked.
+        OSError: the file cannot be opened.
+        ValueError: it is no WAV file with PCM samples, or they cannot be sent as wanted.
     """
     with open_regular(path) as file:
         yield Sound(WavFile(file), asked)

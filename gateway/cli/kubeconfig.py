@@ -19,16 +19,16 @@ from partway.gateway.cli import COMMANDS
 from partway.gateway.cli.arguments import add_gateway
 
 if TYPE_CHECKING:
-    # argparse has no public name for what add_subparsers() returns.
+    # argparse has no public name for the result of add_subparsers().
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001
 
 _NAME: Final = "partway kubeconfig"
 
-#: RFC 6750 §2.1: what an Authorization header can carry.
+#: The characters of a token in an Authorization header (RFC 6750 §2.1).
 _TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 _NAMESPACE: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 
-#: Bytes of a file of roots that is read; all roots of a system have 230 KB.
+#: Most bytes of a file of roots; all roots of a system have 230 KB.
 _MAX_CA: Final = 4 * 1024 * 1024
 
 _EXAMPLES: Final = """\
@@ -40,10 +40,10 @@ examples:
 
 
 class _Unusable(Exception):
-    """What is asked for cannot be written; the message says why.
+    """The kubeconfig cannot be written; the message says why.
 
     Attributes:
-        status: what the command exits with.
+        status: the command's exit status.
     """
 
     def __init__(self, why: str, status: int = 2) -> None:
@@ -52,7 +52,7 @@ class _Unusable(Exception):
 
 
 def add_to(commands: Commands) -> None:
-    """Describe the command."""
+    """Add the command's parser."""
     parser = commands.add_parser(
         "kubeconfig",
         help=COMMANDS["kubeconfig"],
@@ -86,7 +86,7 @@ def add_to(commands: Commands) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the command; returns 0, 1 when a file cannot be read or written, 2 on bad usage."""
+    """Run the command; return 0, 1 when a file cannot be read or written, 2 on bad usage."""
     try:
         token = options.token or os.environ.get("PARTWAY_TOKEN") or None
         text = kubeconfig(options.gateway, _roots(options), token, options.namespace)
@@ -101,18 +101,18 @@ def run(options: argparse.Namespace) -> int:
 
 
 def kubeconfig(url: str, roots: bytes | None, token: str | None, namespace: str) -> str:
-    """The file's text, as YAML.
+    """Write the file's text, as YAML.
 
     Args:
         url: the gateway's.
-        roots: whom to trust, PEM; None for the system's.
-        token: a principal's; None where the gateway asks nobody.
-        namespace: which is meant where none is named.
+        roots: the roots to trust, PEM; None for the system's.
+        token: a principal's; None where the gateway does not authenticate.
+        namespace: the namespace of commands that name none.
 
     Raises:
-        _Unusable: kubectl could not use it, or it would have a password.
+        _Unusable: kubectl could not use the file, or it would have a password.
     """
-    if "@" in url:  # which is not repeated: terminals are read, and logged
+    if "@" in url:  # the URL is not repeated: terminals are read, and logged
         raise _Unusable(
             "--gateway: it has an @, as behind a user's name and password; it must be "
             "http://HOST:PORT or https://…. The gateway reads neither, and the file would keep "
@@ -120,7 +120,7 @@ def kubeconfig(url: str, roots: bytes | None, token: str | None, namespace: str)
         )
     try:
         parts = urlsplit(url)
-        _ = parts.port  # a number that a port may have, or an error
+        _ = parts.port  # raises for a wrong port
     except ValueError:
         parts = urlsplit("")
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.query:
@@ -160,7 +160,7 @@ users:
 
 
 def _roots(options: argparse.Namespace) -> bytes | None:
-    """The roots that are named; else those of the local CA; None where there is neither."""
+    """The roots of ``--ca``, else those of the local CA; None where there is neither."""
     named: Path | None = options.ca
     if named is None:
         if not options.gateway.startswith("https:"):
@@ -181,7 +181,7 @@ def _roots(options: argparse.Namespace) -> bytes | None:
 
 
 def _write(path: Path, text: str) -> None:
-    """Put a file where it is to be, whole, for its owner alone."""
+    """Write a file, whole and readable by its owner alone."""
     if not path.name:
         raise _Unusable(f"--output: {str(path)!r} was given; it must be a file's path")
     beside = path.with_name(f".{path.name}.{os.getpid()}")

@@ -1,4 +1,4 @@
-"""``partway logs``: what an endpoint's instances have printed."""
+"""``partway logs``: the output of an endpoint's instances."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from partway.gateway.cli.terminal_text import TerminalText
 from partway.gateway.limits import LOG_LINES, MAX_LOG_LINES
 
 if TYPE_CHECKING:
-    # argparse has no public name for what add_subparsers() returns.
+    # argparse has no public name for the result of add_subparsers().
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001
 
 _NAME: Final = "partway logs"
 
-#: Read at once.
+#: Bytes of one read.
 _BLOCK: Final = 64 * 1024
 
 _EXAMPLES: Final = """\
@@ -42,7 +42,7 @@ examples:
 
 
 def add_to(commands: Commands) -> None:
-    """Describe the command."""
+    """Add the command's parser."""
     parser = commands.add_parser(
         "logs",
         help=COMMANDS["logs"],
@@ -72,7 +72,7 @@ def add_to(commands: Commands) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the command; returns 0, 1 if the gateway cannot be asked, 2 on bad usage."""
+    """Run the command; return 0, 1 if the gateway cannot be asked, 2 on bad usage."""
     query = {"lines": str(options.lines), "follow": str(int(options.follow))}
     if options.instance is not None:
         query["instance"] = options.instance
@@ -80,7 +80,7 @@ def run(options: argparse.Namespace) -> int:
         with interrupted_by_sigterm():
             directory = find_gateway(getattr(options, "data_dir", None), os.environ)
             path = ("endpoints", options.endpoint, "logs")
-            # Who follows waits for the next line for as long as there is none.
+            # With --follow the next line may come at any time.
             patience = None if options.follow else PATIENCE
             answer = ask(directory, "GET", *path, query=query, patience=patience)
             _copy(directory, answer, LogPrinter(sys.stdout.buffer))
@@ -95,10 +95,9 @@ def run(options: argparse.Namespace) -> int:
 
 
 class LogPrinter:
-    """Prints what instances have printed.
+    """Prints the output of instances.
 
-    A file or a pipe gets the bytes as they are; on a terminal they are shown without what would
-    steer it.
+    A file or a pipe gets the bytes as they are; a terminal gets them without terminal controls.
 
     Args:
         output: standard output.
@@ -109,9 +108,9 @@ class LogPrinter:
         self._text = TerminalText() if output.isatty() else None
 
     def show(self, data: bytes) -> None:
-        """Print some of it, cut anywhere."""
+        """Print a piece of the output, cut anywhere."""
         if self._text is not None:
-            # Each line is a message of its own: what one has begun ends with it.
+            # Each line is a message of its own, so that a control sequence ends with its line.
             *lines, begun = data.split(b"\n")
             shown = [self._text.shown(line, ends=True) + "\n" for line in lines]
             shown.append(self._text.shown(begun, ends=False))
@@ -136,7 +135,7 @@ def _lines(text: str) -> int:
     """Read the value of ``--lines``.
 
     Raises:
-        argparse.ArgumentTypeError: it is not such a number.
+        argparse.ArgumentTypeError: the value is not such a number.
     """
     if text.isascii() and text.isdigit() and int(text[:20]) <= MAX_LOG_LINES:
         return int(text)

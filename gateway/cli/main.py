@@ -16,7 +16,7 @@ from partway.importing import import_to_stay
 from partway.log_lines import format_of_log, say_failure, start_logging_as_asked
 from partway.variables import unknown_variables
 
-#: Those that read variables, or hand them on to a container that they start.
+#: Commands that read variables, or pass them on to a container that they start.
 _READERS: Final = frozenset(
     {"serve", "wait", "deploy", "delete", "endpoints", "logs", "invoke", "transform", "kubeconfig"}
     | {"backup", "restore", "dev", "conform"}
@@ -37,7 +37,7 @@ class _Parser(CommandParser):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; returns the process's exit status."""
+    """Run one command; return the process's exit status."""
     given = sys.argv[1:] if arguments is None else arguments
     command = next((word for word in given if word in COMMANDS), None)
     if command == "serve":
@@ -55,9 +55,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser(*asked: str | None) -> argparse.ArgumentParser:
-    """Make the parser of all commands, with the flags of those that are asked for.
+    """Make the parser of all commands, with the flags of those that are named.
 
-    Only these are imported: one takes up to a third of a second.
+    Only these are imported, since a command takes up to a third of a second.
     """
     parser: argparse.ArgumentParser = _Parser(
         prog=_PROG,

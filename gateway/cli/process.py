@@ -1,4 +1,4 @@
-"""What commands have in common as processes: log, loop, signals, descriptors."""
+"""The process of a command: log, loop, signals, descriptors."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ def stop_on_signals(again: Callable[[], None]) -> asyncio.Event:
 
 
 async def until_signalled(work: Coroutine[Any, Any, _T]) -> _T | None:
-    """Return what ``work`` returns; None if SIGINT or SIGTERM has had it cancelled before."""
-    stop = stop_on_signals(again=lambda: None)  # it ends at once: nothing could hasten it
+    """Return the result of ``work``; None if SIGINT or SIGTERM has cancelled it."""
+    stop = stop_on_signals(again=lambda: None)  # the work ends at once: nothing could hasten it
     return await before(stop, work)
 
 
 @contextmanager
 def interrupted_by_sigterm() -> Iterator[None]:
-    """Have SIGTERM end what is in the block as Ctrl-C does, by a KeyboardInterrupt.
+    """Let SIGTERM end the block as Ctrl-C does, by a KeyboardInterrupt.
 
-    For a command without an event loop, which has a terminal or a connection to leave in order.
+    For a command without an event loop that must leave a terminal or a connection in order.
     """
     earlier = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
@@ -69,7 +69,7 @@ def descriptors_of(loaded: Settings, of_stream: int = 1) -> int:
 
 
 def raise_descriptor_limit(needed: int) -> None:
-    """Raise this process's limit of open files as far as it may; warn if that may not suffice.
+    """Raise this process's limit of open files as far as allowed; warn if that may not suffice.
 
     At the limit uvloop closes new connections without a word.
 
@@ -107,7 +107,7 @@ def run_loop(main: Coroutine[Any, Any, int]) -> int:
 
 @contextmanager
 def _handlers_put_back() -> Iterator[None]:
-    """Have signals do afterwards what they did before.
+    """Restore the signal handlers after the block.
 
     A loop of uvloop's leaves its handlers behind when it closes: signals would be lost then.
     """
@@ -117,5 +117,5 @@ def _handlers_put_back() -> Iterator[None]:
         yield
     finally:
         for number, handler in before.items():
-            if handler is not None:  # else it was not Python that set it
+            if handler is not None:  # else Python did not set it
                 signal.signal(number, handler)

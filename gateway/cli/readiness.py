@@ -1,4 +1,4 @@
-"""Asks a gateway's ``/readyz``, within a time, and believes nobody but a gateway."""
+"""A bounded request to a gateway's ``/readyz``, which accepts only a gateway's answers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from partway.gateway.cli.admin_client import GatewayNotAsked
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
-#: Bytes of an answer, interim ones included; a gateway's has some 300, and proxies add headers.
+#: Most bytes of an answer, interim ones included; a gateway's has some 300, and proxies add
+#: headers.
 _MAX_ANSWER: Final = 64 * 1024
 
 #: Bytes of an answer's body that are read; a gateway's has six.
@@ -54,7 +55,7 @@ class ReadinessUrl:
 
     @classmethod
     def of_gateway(cls, url: str) -> Self:
-        """Return that of the gateway at a URL, which may have a path.
+        """Make the ``/readyz`` of the gateway at a URL, which may have a path.
 
         Raises:
             ValueError: the URL is no gateway's. The message has no user name and no password.
@@ -79,7 +80,7 @@ class ReadinessUrl:
         """Return if the gateway is ready. No redirect is followed.
 
         Args:
-            until: the monotonic time after which nothing is waited for.
+            until: the monotonic time at which every wait ends.
 
         Raises:
             NotReady: the gateway may still come, or become ready.
@@ -104,7 +105,7 @@ class ReadinessUrl:
         return GatewayNotAsked(f"{self} {answered}: is this a gateway?")
 
     def _answer(self, until: float) -> tuple[int, bytes]:
-        """The status and the first bytes of the body.
+        """Read the status and the first bytes of the body.
 
         Raises:
             HTTPException: the answer is not HTTP.
@@ -143,11 +144,11 @@ class _Received(io.RawIOBase):
         self._may_come = _MAX_ANSWER
 
     def readable(self) -> bool:
-        """Whether it can be read."""
+        """Return True."""
         return True
 
     def readinto(self, buffer: WriteableBuffer, /) -> int:
-        """Receive into a buffer; returns how many bytes."""
+        """Receive into a buffer; return how many bytes."""
         self._socket.settimeout(_left(self._until))
         received = self._socket.recv_into(buffer)
         self._may_come -= received

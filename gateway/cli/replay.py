@@ -1,4 +1,4 @@
-"""``partway replay``: say a recorded stream's client side again, and compare the answers."""
+"""``partway replay``: send a recorded stream's client side again, and compare the answers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from partway.gateway.workbench.recording.started_program import started_program
 from partway.protocol.errors import InputValidationError
 
 if TYPE_CHECKING:
-    # argparse has no public name for what add_subparsers() returns.
+    # argparse has no public name for the result of add_subparsers().
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001
 
 _EXAMPLES = """\
@@ -44,7 +44,7 @@ class _AskedWrongly(Exception):
 
 
 def add_to(commands: Commands) -> None:
-    """Describe the command."""
+    """Add the command's parser."""
     parser = commands.add_parser(
         "replay",
         help=COMMANDS["replay"],
@@ -97,8 +97,9 @@ def add_to(commands: Commands) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the command; returns 0 for the same answers, 1 for others, 2 on bad usage."""
-    if isinstance(sys.stdout, io.TextIOWrapper):  # a log's encoding may lack what others said
+    """Run the command; return 0 for the same answers, 1 for others, 2 on bad usage."""
+    # a log's encoding may lack characters of the container's
+    if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
         recording, plan = _loaded(options.file)
@@ -124,7 +125,7 @@ def run(options: argparse.Namespace) -> int:
 async def _replayed(
     options: argparse.Namespace, plan: ReplayPlan, target: str
 ) -> tuple[Address, Answers]:
-    """Say the plan to the container that was asked for; its address, and what it answered."""
+    """Send the plan to the container; return its address and its answers."""
     how = {"speed": options.speed, "patience": options.wait}
     if options.entrypoint is None:
         address = _address(options.url)
@@ -138,7 +139,7 @@ async def _replayed(
 
 
 def _pass_on(data: bytes) -> None:
-    """Show what the container prints on standard error: the comparison may be a script's input."""
+    """Show the container's output on standard error: a script may read the comparison."""
     sys.stderr.buffer.write(data)
     sys.stderr.buffer.flush()
 
@@ -147,7 +148,7 @@ def _say(what: str) -> None:
     print(f"partway replay: {safe(what)}", file=sys.stderr, flush=True)
 
 
-# --- What was asked for ---------------------------------------------------------------------------
+# --- The options ----------------------------------------------------------------------------------
 
 
 def _loaded(path: Path) -> tuple[Recording, ReplayPlan]:
@@ -176,7 +177,7 @@ def _words(command: str) -> tuple[str, ...]:
 
 
 def _target(options: argparse.Namespace, recording: Recording) -> str:
-    """The recorded path and query, or those that were asked for in their place."""
+    """The recorded path and query, or those of ``--path`` and ``--query``."""
     path, _, query = recording.head.target.partition("?")
     try:
         if options.path is not None:
@@ -189,7 +190,7 @@ def _target(options: argparse.Namespace, recording: Recording) -> str:
 
 
 def _speed(text: str) -> float:
-    """How many times the recorded pace ``--speed`` asks for; 0 for ``max``, no pace at all."""
+    """Read the value of ``--speed``, a multiple of the recorded pace; 0 for ``max``."""
     if text == "max":
         return 0.0
     with suppress(ValueError):

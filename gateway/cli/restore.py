@@ -1,4 +1,4 @@
-"""``partway restore``: a backup takes the place of all that was created through the API."""
+"""``partway restore``: a backup replaces all objects that were created through the API."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from partway.gateway.storage.store.store import BackupError
 from partway.log_lines import say_failure
 
 if TYPE_CHECKING:
-    # argparse has no public name for what add_subparsers() returns.
+    # argparse has no public name for the result of add_subparsers().
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001
 
 _NAME: Final = "partway restore"
 
 
 def add_to(commands: Commands) -> None:
-    """Describe the command."""
+    """Add the command's parser."""
     parser = commands.add_parser(
         "restore",
         help=COMMANDS["restore"],
@@ -44,9 +44,9 @@ def add_to(commands: Commands) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the command; returns 0 once the backup is in place, and 1 if nothing has changed.
+    """Run the command; return 0 once the backup is in place, and 1 if nothing has changed.
 
-    Returns 130 if a signal came first, or while the files took their places.
+    Return 130 if a signal came first, or while the files took their places.
     """
     file: Path = options.file
     try:

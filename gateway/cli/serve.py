@@ -67,28 +67,29 @@ if TYPE_CHECKING:
     from partway.gateway.cli.serve_faults import Intermediaries
     from partway.gateway.cli.serve_tls import Tls
 
-    # argparse has no public name for what add_subparsers() returns.
+    # argparse has no public name for the result of add_subparsers().
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001
 
 _NAME: Final = "partway serve"
 
 
 def add_to(commands: Commands) -> None:
-    """Describe the command."""
+    """Add the command's parser."""
     parser = commands.add_parser(
         "serve",
         help=COMMANDS["serve"],
         description=f"Run the gateway until SIGTERM, then drain: see {page('how-to/operate.md')}",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        argument_default=argparse.SUPPRESS,  # only what is given goes before the other sources
+        # only given flags take precedence over the other sources
+        argument_default=argparse.SUPPRESS,
     )
     add_arguments(parser)
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the command; returns its exit status."""
+    """Run the command; return its exit status."""
     known = {field.name for field in dataclasses.fields(Settings)}
     flags = {name: value for name, value in vars(options).items() if name in known}
     config = Path(options.config) if options.config else None
@@ -123,16 +124,16 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _between(options: argparse.Namespace, loaded: Settings) -> Intermediaries | None:
-    """What ``--faults`` and ``--record`` put before the containers; None without either.
+    """Make the intermediaries of ``--faults`` and ``--record``; None without either flag.
 
     Raises:
-        SettingsError: the rules are none, or the flags would do nothing.
+        SettingsError: the file of rules is not valid, or a flag would do nothing.
     """
     if options.no_payloads and options.record is None:
         raise SettingsError("--no-payloads was given alone; it must come with --record DIR")
     if options.faults is None and options.record is None:
         return None
-    # Of the workbench, which no gateway in service waits for.
+    # Imported here, because a gateway in service does not wait for the workbench.
     from partway.gateway.cli.serve_faults import Intermediaries
 
     return Intermediaries(loaded, options.faults, options.record, payloads=not options.no_payloads)
@@ -182,7 +183,7 @@ async def serve(
 
 
 def _tls(loaded: Settings, clock: Clock, patience: float = CERTIFICATE_LOCK_TIMEOUT) -> Tls:
-    """The certificate of the TLS port; what reads and signs one is imported for it.
+    """Load the certificate of the TLS port; modules for certificates are imported only here.
 
     Args:
         loaded: the settings.
@@ -199,9 +200,9 @@ def _tls(loaded: Settings, clock: Clock, patience: float = CERTIFICATE_LOCK_TIME
 
 
 def _kept_out(config: Path | None) -> Iterator[Path]:
-    """What no caller of the API may name: the settings' file, and what this user's gateways keep.
+    """The paths that no caller of the API may name: the settings' file, and this user's data.
 
-    The local CA's key is among that, and other gateways' data directories.
+    The data includes the local CA's key, and other gateways' data directories.
     """
     for path in (config, user_data_folder(os.environ)):
         if path is not None:
@@ -256,10 +257,11 @@ async def _serve(
                 if uses_store(loaded)
                 else "no endpoint: add --endpoint NAME=URL"
             )
-        # What is there now stays: no collection of garbage looks at it again, 40 ms each time.
+        # Objects that exist now stay: no collection looks at them again, 40 ms each time.
         gc.freeze()
         sys.setswitchinterval(THREAD_SWITCH_INTERVAL)
-        authorities = ("",) if tls is None else ("", tls.authority)  # a late TLS port says its own
+        # a late TLS port announces itself
+        authorities = ("",) if tls is None else ("", tls.authority)
         for url, authority in zip(urls, authorities, strict=False):
             say_listening(url, authority)
         if tls is not None:
@@ -291,13 +293,13 @@ async def _open_tls_port(gateway: Gateway, urls: list[str], up: AsyncExitStack) 
     """Listen on the TLS port once the disk takes its certificate.
 
     Args:
-        gateway: which listens.
-        urls: where; gets one more.
+        gateway: listens on the port.
+        urls: the gateway's URLs; one is added.
         up: ends the certificate's watch.
 
     Raises:
         TlsUnavailable: the disk does not take the certificate yet.
-        TlsError: the certificate cannot be used, or the port be listened on.
+        TlsError: the certificate cannot be used, or the port cannot be opened.
     """
     clock = LoopClock()
     tls = await on_thread(clock, lambda _: _tls(gateway.settings, clock, patience=0))
@@ -308,12 +310,12 @@ async def _open_tls_port(gateway: Gateway, urls: list[str], up: AsyncExitStack) 
         raise TlsError(f"cannot listen on {error.filename}: {error.strerror}") from None
     urls += _urls(Listening(host, 0, port))[1:]
     _watch(tls, gateway, up)
-    with suppress(OSError):  # the port stays open if nobody reads standard output any more
+    with suppress(OSError):  # the port stays open where standard output has no reader
         say_listening(urls[-1], tls.authority)
 
 
 def _watch(tls: Tls, gateway: Gateway, up: AsyncExitStack) -> None:
-    """Have the certificate renewed in time, and its end exposed."""
+    """Renew the certificate in time, and expose its end as a metric."""
     gateway.process_metrics.watch_certificate(lambda: tls.reloaded.ends.timestamp())
     tls.watch.start()
     up.callback(tls.watch.stop)

@@ -1,4 +1,4 @@
-"""What can be said on the command line of ``partway serve``."""
+"""The command line of ``partway serve``."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _add_what_is_served(parser: argparse.ArgumentParser) -> None:
 
 
 def _names(text: str) -> list[str]:
-    """The names of a list with commas between them."""
+    """Split a list with commas between its names."""
     return [each.strip() for each in text.split(",") if each.strip()]
 
 

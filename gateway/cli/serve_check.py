@@ -1,4 +1,4 @@
-"""Whether what the settings name is there, and what would run: ``partway serve --check``."""
+"""``partway serve --check``: validates the files that settings name, and lists what would run."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from partway.gateway.tls.trust import TlsError, Trust
 
 
 def check(loaded: Settings) -> list[str]:
-    """Look at what settings name; nothing is started, and nobody is asked.
+    """Check the files and programs that settings name; nothing is started or asked.
 
     Args:
         loaded: the settings, each of which is right by itself.
@@ -43,7 +43,7 @@ def check(loaded: Settings) -> list[str]:
         run. The last line says that all is well.
 
     Raises:
-        SettingsError: files or programs are not there, or not what they must be; a line for each.
+        SettingsError: files or programs are missing or wrong; a line for each.
     """
     faults = list(_faults(loaded))
     if faults:
@@ -95,7 +95,7 @@ def _number(things: Sized, name: str) -> str:
 
 
 def _refusals(made: Callable[[], object], where: str = "") -> Iterator[str]:
-    """What is said of something that cannot be made; nothing if it can."""
+    """The lines of the error of a call; nothing if the call succeeds."""
     try:
         made()
     except (LaunchError, PrincipalsError, TlsError, ValueError) as error:
@@ -111,11 +111,11 @@ def _faults_of_variant(variant: Variant, where: str) -> Iterator[str]:
         yield f"{where.removesuffix(': ')}.model_data: {data}: there is no such file or folder"
 
 
-# --- What would run -------------------------------------------------------------------------------
+# --- The programs that would run ------------------------------------------------------------------
 
 
 def _described(endpoint: Endpoint) -> str:
-    """An endpoint in a line; what its environments hold stays out of it."""
+    """Describe an endpoint in a line, without its environments."""
     if len(endpoint.variants) == 1:
         return f"{endpoint.name}: {_of_variant(endpoint.variants[0])}"
     variants = (

@@ -1,4 +1,4 @@
-"""What ``partway serve --faults`` and ``--record`` put between the gateway and its containers."""
+"""The intermediaries of ``partway serve --faults`` and ``--record``."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Intermediaries:
         loaded: the gateway's settings.
         faults: the file of the rules by which streams are spoilt; None for none.
         record: the folder of the recordings; None for none.
-        payloads: whether recordings have what parts carry.
+        payloads: whether recordings keep the payloads of parts.
 
     Raises:
         SettingsError: the rules cannot be read, or one is for an endpoint that the settings lack.
@@ -48,16 +48,16 @@ class Intermediaries:
                     f"{faults}: rule#{number}.endpoint: {rule.endpoint!r} was given; it must be "
                     f"the name of an endpoint: {', '.join(sorted(known)) or 'there are none'}"
                 )
-        # Each stream has two connections more, and recorded it has a file.
+        # Each stream has two connections more, and a recorded stream has a file.
         files = 0 if record is None else min(loaded.max_streams, MAX_RECORDINGS)
         #: Most descriptors that the gateway's connections, and the recordings, may need at once.
         self.descriptors = descriptors_of(loaded, 3) + files
 
     def open(self) -> None:
-        """Open the recordings' folder, and warn of faults; before :meth:`serve`.
+        """Open the recordings' folder, and warn of faults; call it before :meth:`serve`.
 
         Raises:
-            OSError: the folder cannot be made, or not written to.
+            OSError: the folder cannot be made or written.
         """
         if self._record is not None:
             self._recorder = Recorder(self._record, self._payloads)
@@ -69,10 +69,10 @@ class Intermediaries:
         """Serve with intermediaries before the containers.
 
         Args:
-            serve: serves until its end, with the dialler that it is given.
+            serve: serves until its end, with the given dialler.
 
         Returns:
-            What ``serve`` returns.
+            The result of ``serve``.
         """
         observe = None if self._recorder is None else self._recorder.observe
         try:

@@ -24,7 +24,7 @@ class Tls:
 
     Attributes:
         reloaded: the TLS context, which follows the certificate's files.
-        watch: sees to the certificate's renewal.
+        watch: renews the certificate in time.
         authority: the path of the local CA's certificate; empty where the user gave a certificate.
 
     Args:
@@ -49,7 +49,7 @@ class Tls:
             names = [*default_names(loaded.host), *sorted(loaded.tls_names)]
 
             def renew() -> TlsFiles:
-                # Called from the loop, which waits for nobody; an hour later it is tried again.
+                # Called from the loop, which must not block; it is tried again an hour later.
                 return ca.ensure(names, datetime.now(UTC), patience=0)
 
             try:
@@ -62,7 +62,7 @@ class Tls:
 
 
 def _made_or_present(ca: LocalCa, names: Sequence[str], patience: float) -> TlsFiles:
-    """The local CA's certificate: with these names, or as it is where the disk takes no new one."""
+    """The local CA's certificate with these names; the old one where the disk takes no new one."""
     now = datetime.now(UTC)
     try:
         return ca.ensure(names, now, patience)

@@ -1,4 +1,4 @@
-"""What others say, as a terminal may show it: without what would steer it, also when cut apart."""
+"""Foreign text for a terminal, without control sequences, even when it comes in pieces."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ import enum
 import unicodedata
 from typing import Final
 
-#: Second character of what begins a string for the terminal, such as its title: DCS, SOS, OSC, PM
-#: and APC; as one character they are 0x40 higher (ECMA-48 §5.3, §5.6).
+#: Second character of a string sequence's start (a terminal's title, for example): DCS, SOS, OSC,
+#: PM and APC. As one character they are 0x40 higher (ECMA-48 §5.3, §5.6).
 _STRINGS: Final = frozenset("PX]^_")
 _STRINGS_OF_8_BITS: Final = frozenset(chr(ord(char) + 0x40) for char in _STRINGS)
 _CSI: Final = "\x9b"
 _ESCAPE: Final = "\x1b"
-#: What ends a string for the terminal: ST as one character, xterm's BEL, CAN and SUB; and a line
-#: end, so that one that is not ended hides one line and not all that follows.
+#: Ends of a string sequence: ST as one character, xterm's BEL, CAN and SUB. A line end ends one
+#: too, so that an unfinished string hides one line and not all that follows.
 _ENDS_STRING: Final = frozenset("\x9c\x07\x18\x1a\n")
 
 #: Controls that are text.
 _KEPT: Final = frozenset("\n\t")
 
-#: What changes the direction of the text around it (Unicode's annex 9, §2).
+#: Characters that change the direction of the text around them (Unicode's annex 9, §2).
 _TURNS: Final = frozenset(map(chr, (*range(0x202A, 0x202F), *range(0x2066, 0x206A))))
 
 
 class _Inside(enum.Enum):
-    """What the next character belongs to."""
+    """The construct that the next character belongs to."""
 
     TEXT = enum.auto()
     ESCAPE = enum.auto()
@@ -37,9 +37,9 @@ class _Inside(enum.Enum):
 class TerminalText:
     """Messages that come in parts, which may end within a code point or a control sequence.
 
-    Control sequences (ECMA-48 §5.4) and strings for the terminal are left out whole, and so are
-    other control characters but line ends and tabs, and what turns the direction of writing. What
-    has begun with a message ends with it.
+    Control sequences (ECMA-48 §5.4) and string sequences are removed whole. Other control
+    characters are removed too, except for line ends and tabs, and so are changes of the writing
+    direction. A sequence ends at the latest with its message.
     """
 
     def __init__(self) -> None:
@@ -47,11 +47,11 @@ class TerminalText:
         self._inside = _Inside.TEXT
 
     def shown(self, data: bytes, *, ends: bool) -> str:
-        """Take in a part; returns what of it, and of what was held back, is to be shown.
+        """Take a part; return the text to show, which may begin with earlier bytes.
 
         Args:
-            data: UTF-8, cut anywhere; what is none is replaced.
-            ends: whether the message ends with it.
+            data: UTF-8, cut anywhere; invalid bytes are replaced.
+            ends: whether the message ends with this part.
         """
         kept = [char for char in self._decoder.decode(data, ends) if self._is_text(char)]
         if ends:
@@ -60,7 +60,7 @@ class TerminalText:
         return "".join(kept)
 
     def _is_text(self, char: str) -> bool:
-        """Whether a character is shown; notes what the next one belongs to."""
+        """Whether a character is shown; the state for the next character is noted."""
         match self._inside:
             case _Inside.STRING if char not in _ENDS_STRING:
                 self._inside = _Inside.STRING_ESCAPE if char == _ESCAPE else _Inside.STRING
@@ -87,10 +87,11 @@ class TerminalText:
             return _Inside.CONTROL
         if char in _STRINGS:
             return _Inside.STRING
-        return _Inside.ESCAPE if char < "0" else _Inside.TEXT  # of more characters, or whole
+        # a sequence of more characters, or a whole one
+        return _Inside.ESCAPE if char < "0" else _Inside.TEXT
 
     def _begins_text(self, char: str) -> bool:
-        """Take a character that continues nothing."""
+        """Take a character that continues no sequence."""
         self._inside = _Inside.TEXT
         if char == _ESCAPE:
             self._inside = _Inside.ESCAPE

@@ -1,4 +1,4 @@
-"""``partway transform``: files of records asked of a model, answers beside them."""
+"""``partway transform``: ask a model for the records of files, and write the answers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from partway.gateway.cli.transform_progress import TransformShown
     from partway.gateway.fleet.endpoint import OneSource
 
-    # argparse has no public name for what add_subparsers() returns.
+    # argparse has no public name for the result of add_subparsers().
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001
 
 _NAME: Final = "partway transform"
@@ -42,7 +42,7 @@ examples:
   partway transform --endpoint echo --input photos/ --output tags/ --content-type image/jpeg
 """
 
-#: Flags by what the API calls them, for messages.
+#: Flags by the API's names of the members, for messages.
 _FLAGS: Final = {
     "SplitType": "--split",
     "AssembleWith": "--assemble",
@@ -65,7 +65,7 @@ class TransformAskedWrongly(Exception):
 
 
 def add_to(commands: Commands) -> None:
-    """Describe the command."""
+    """Add the command's parser."""
     parser = commands.add_parser(
         "transform",
         help=COMMANDS["transform"],
@@ -176,7 +176,7 @@ def _add_api(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the command; returns 0 when every file is whole, 1 if one failed, 2 on bad usage."""
+    """Run the command; return 0 when every file is whole, 1 if one failed, 2 on bad usage."""
     from partway.gateway.batch.model import ModelGone
     from partway.gateway.batch.options import OptionsError
     from partway.gateway.storage.places.place import StorageFailed
@@ -195,7 +195,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 async def transform(options: argparse.Namespace) -> int:
-    """Do all of the job that is not done yet; returns the exit status."""
+    """Do all of the job that is not done yet; return the exit status."""
     asked = _asked(options)
     hasten: list[FleetModel] = []
 
@@ -236,11 +236,11 @@ async def _transform(
 
 
 def _asked(options: argparse.Namespace) -> TransformOptions:
-    """What the flags ask for.
+    """Make the job's options of the flags.
 
     Raises:
-        OptionsError: a value is none that the API takes, or two do not go together.
-        TransformAskedWrongly: likewise, of what the API has not.
+        OptionsError: the API does not take a value, or two values do not go together.
+        TransformAskedWrongly: the same, of flags that the API has no member for.
     """
     from partway.gateway.batch.options import TransformOptions
     from partway.gateway.fleet.limits import MAX_INSTANCES
@@ -276,7 +276,7 @@ def _asked(options: argparse.Namespace) -> TransformOptions:
 
 
 def _job(options: argparse.Namespace, asked: TransformOptions, clock: LoopClock) -> TransformJob:
-    """The job; how its records are processed is said before anything is looked up."""
+    """Make the job; an error in the data processing comes before any look-up."""
     from partway.gateway.batch.command_locations import MANIFEST, places
     from partway.gateway.batch.data_processing import processing_of
     from partway.gateway.batch.job import TransformJob
@@ -297,7 +297,7 @@ async def _model(
     hasten: list[FleetModel],
     shown: TransformShown,
 ) -> AsyncIterator[FleetModel | GatewayModel]:
-    """Whoever is asked, for as long as the block lasts."""
+    """Open the model that is asked, for as long as the block lasts."""
     if options.endpoint:
         from partway.gateway.batch.gateway_endpoint import GatewayModel
 
@@ -332,10 +332,10 @@ async def _model(
 
 
 def _source(options: argparse.Namespace) -> OneSource:
-    """What the containers are.
+    """Make the source of the containers.
 
     Raises:
-        TransformAskedWrongly: nothing can be started so, or asked there.
+        TransformAskedWrongly: no container can be started or reached with these flags.
     """
     from partway.gateway.fleet.endpoint import Attached, container_address, is_tls
     from partway.gateway.fleet.launchers.images import is_image, resolve_image

@@ -1,4 +1,4 @@
-"""What ``partway transform`` shows: how far it is, what has failed, and what it came to."""
+"""The output of ``partway transform``: its progress, its failures and its summary."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from partway.protocol.limits import MIB
 
 _fleet = logging.getLogger("partway.fleet")
 
-#: Seconds between two lines where nobody watches a terminal.
+#: Seconds between two lines outside a terminal.
 _INTERVAL: Final = 10.0
 
-#: Seconds before which nothing is foretold of those that are left.
+#: Seconds before the remaining time is estimated.
 _TELLING: Final = 2.0
 
 #: Files that the summary names; each has had its line when it failed.
@@ -36,10 +36,10 @@ _NAMED: Final = 20
 
 
 def progress_line(progress: JobProgress, seconds: float) -> str:
-    """How far a job is, as a line.
+    """Write a job's progress as a line.
 
     Args:
-        progress: how far it is.
+        progress: the job's.
         seconds: since it began to ask.
     """
     over = len(progress.outcomes)
@@ -57,7 +57,7 @@ def progress_line(progress: JobProgress, seconds: float) -> str:
 
 
 def summary(progress: JobProgress, seconds: float) -> str:
-    """What a job came to, as a line."""
+    """Write a job's result as a line."""
     counts = [f"{count} {state}" for state in FileState if (count := progress.count(state))]
     rate = f", {progress.records / seconds:,.0f} records/s" if seconds > 0 else ""
     return (
@@ -67,7 +67,7 @@ def summary(progress: JobProgress, seconds: float) -> str:
 
 
 def failure_lines(outcome: FileOutcome) -> list[str]:
-    """Why a file has no output: its name and the reason, of as many lines as that has."""
+    """Say why a file has no output: its name and the reason, in as many lines as that has."""
     first, *others = safe_lines(outcome.reason) or [""]
     (name,) = safe_lines(outcome.name) or [""]
     return [f"{name}: {first}", *(f"  {line}" for line in others)]
@@ -79,7 +79,7 @@ class TransformShown:
     Args:
         progress: of the job.
         clock: measures the times.
-        file: where; standard error by default.
+        file: the output; standard error by default.
     """
 
     def __init__(self, progress: JobProgress, clock: Clock, file: TextIO | None = None) -> None:
@@ -92,7 +92,7 @@ class TransformShown:
 
     @property
     def seconds(self) -> float:
-        """Since the job began to ask."""
+        """Seconds since the job began to ask."""
         return self._clock.time() - self._began
 
     def say(self, line: str) -> None:
@@ -101,7 +101,7 @@ class TransformShown:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Show how far the job is for as long as the block lasts."""
+        """Show the job's progress for as long as the block lasts."""
         self._began = self._clock.time()
         if self._console.is_terminal:
             with _Bar(self._console, self):
@@ -114,7 +114,7 @@ class TransformShown:
             self._timer.cancel()
 
     def line(self) -> str:
-        """How far the job is now."""
+        """Write the job's progress now."""
         return progress_line(self._progress, self.seconds)
 
     @property
@@ -123,7 +123,7 @@ class TransformShown:
         return self._progress.bytes_done / self._progress.bytes if self._progress.bytes else 1.0
 
     def end(self) -> None:
-        """Name again what has failed, where there is much between, and say what it came to."""
+        """List the failures again, which may stand far above, and how to repeat them."""
         failures = self._progress.failures
         if failures:
             begun = [each for each in failures if each.state is FileState.FAILED]
@@ -147,18 +147,18 @@ class TransformShown:
         self._timer = self._clock.call_later(_INTERVAL, self._tick)
 
 
-#: The beginning of a line for what is no failure yet, by the event in the fleet's log.
+#: The first words of a line about a warning, by the event in the fleet's log.
 _WARNINGS: Final = {NOT_READY: "an instance is not ready", NOT_EXPANDED: "--command"}
 
 
 class FailuresShown(logging.Filter):
     """Shows why instances fail, in the place of the fleet's log.
 
-    What is tried again and again fails of the same, which is said once. A context, as long as it
-    shows that.
+    Repeated attempts fail for the same reason, which is shown once. The object is a context
+    manager, and active inside its block.
 
     Args:
-        shown: by which it is said.
+        shown: shows the lines.
     """
 
     def __init__(self, shown: TransformShown) -> None:
@@ -174,7 +174,7 @@ class FailuresShown(logging.Filter):
         _fleet.removeFilter(self)
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether the log is to have a record: not if it says why something fails."""
+        """Whether the log keeps a record: not if the record gives the reason of a failure."""
         line = record.msg
         if not isinstance(line, LogLine) or not (reason := line.fields.get("reason")):
             return True
@@ -187,7 +187,7 @@ class FailuresShown(logging.Filter):
         return False
 
     def without_what_is_said(self, why: str) -> str:
-        """Why a job has ended, without the reason that stands above already."""
+        """Remove from the reason of a job's end the part that stands above already."""
         if self._said and why.endswith(f": {self._said}"):
             return f"{why.removesuffix(f': {self._said}')}, for the reason above"
         return why

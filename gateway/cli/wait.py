@@ -27,7 +27,7 @@ from partway.gateway.fleet.status import EndpointState
 from partway.gateway.storage.data_directory import announced
 
 if TYPE_CHECKING:
-    # argparse has no public name for what add_subparsers() returns.
+    # argparse has no public name for the result of add_subparsers().
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001
 
 _NAME: Final = "partway wait"
@@ -48,7 +48,7 @@ examples:
 
 
 def add_to(commands: Commands) -> None:
-    """Describe the command."""
+    """Add the command's parser."""
     parser = commands.add_parser(
         "wait",
         help=COMMANDS["wait"],
@@ -71,7 +71,7 @@ def add_to(commands: Commands) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the command; returns 0 once all is ready, 1 if it is not in time, 2 if asked wrongly."""
+    """Run the command; return 0 once all is ready, 1 if the time is over, 2 on bad usage."""
     endpoint = options.endpoint
     try:
         url = None if options.gateway is None else ReadinessUrl.of_gateway(options.gateway)
@@ -98,7 +98,7 @@ def _wait(look: Callable[[float], None], seconds: float, who: str) -> None:
     Args:
         look: raises NotReady; takes the monotonic time by which it has to end.
         seconds: for all looks.
-        who: is looked at.
+        who: the name of the gateway, for messages.
 
     Raises:
         GatewayNotAsked: the time is over, or waiting longer is of no use.

@@ -1,7 +1,8 @@
-"""A WAV file with PCM samples, as it is read: its head, then frames.
+"""A reader of WAV files with PCM samples: the head, then frames.
 
-``wave`` of Python 3.11 refuses the extensible format (``WAVE_FORMAT_EXTENSIBLE``), which ffmpeg and
-sox write for 24 bits and for more than two channels. It says nothing of a file that is cut.
+``wave`` of Python 3.11 refuses the extensible format (``WAVE_FORMAT_EXTENSIBLE``). ffmpeg and sox
+write it for 24 bits and for more than two channels. ``wave`` does not report a file that is cut
+either.
 """
 
 from __future__ import annotations
@@ -19,22 +20,22 @@ _MOST_CHUNKS: Final = 1000
 _FORMAT: Final = struct.Struct("<HHIIHH")
 _PCM: Final = 1
 _EXTENSIBLE: Final = 0xFFFE
-#: In the extensible format: where the sub-format is, which begins with a format's number and ends
-#: with the same bytes for all formats (multichannel audio data and WAVE files, Microsoft, 2007).
+#: The place of the sub-format in the extensible format. It begins with a format's number, and its
+#: end is the same for all formats (multichannel audio data and WAVE files, Microsoft, 2007).
 _SUBFORMAT: Final = slice(24, 40)
 _SUBFORMAT_END: Final = bytes.fromhex("000000001000800000aa00389b71")
 
-#: The length that programs write which cannot go back to the head: to the file's end.
+#: The length written by programs that cannot seek back to the head: to the file's end.
 _TO_THE_END: Final = 0xFFFF_FFFF
 
 _MUST_BE: Final = "it must be a WAV file with PCM samples"
 
 
 class WavFile:
-    """A file that is open at its first sample.
+    """A WAV file that is open at its first sample.
 
     Args:
-        file: a file of which a place can be sought.
+        file: a seekable file.
 
     Attributes:
         rate: frames a second.
@@ -71,7 +72,7 @@ class WavFile:
         return left_out
 
     def read(self, frames: int) -> bytes:
-        """The next frames, as many as there are up to a number; nothing at the end."""
+        """Read at most ``frames`` frames; b"" at the end."""
         data = self._file.read(min(frames, self._left) * self._frame)
         taken = len(data) // self._frame
         self._left -= taken
@@ -83,7 +84,7 @@ class WavFile:
         return self.channels * self.width
 
     def _find_samples(self) -> tuple[bytes, int]:
-        """Go to the samples; gives the format's chunk, and the samples' length as it is stated."""
+        """Seek to the samples; return the format's chunk, and the samples' length in the head."""
         head: bytes | None = None
         for _ in range(_MOST_CHUNKS):
             name, size = _CHUNK.unpack(self._exactly(_CHUNK.size))
@@ -105,10 +106,10 @@ class WavFile:
 
 
 def _read_format(head: bytes) -> tuple[int, int, int]:
-    """Channels, rate and bits of a format's chunk.
+    """Return channels, rate and bits of a format's chunk.
 
     Raises:
-        ValueError: it is of another format than PCM.
+        ValueError: the format is not PCM.
     """
     if len(head) < _FORMAT.size:
         raise ValueError("it ends in the middle of its head")
