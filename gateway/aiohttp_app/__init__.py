@@ -1,1 +1,1 @@
-"""A gateway inside an aiohttp application that somebody else serves."""
+"""A gateway inside an aiohttp application that another server serves."""

@@ -1,4 +1,4 @@
-"""The server of an aiohttp application as what brings exchanges to a gateway."""
+"""The front of a gateway in an aiohttp application: its server brings the exchanges."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ log = logging.getLogger("partway.aiohttp")
 class ApplicationFront:
     """Hands requests of an application to a gateway, from the gateway's start to its end.
 
-    Each exchange has a task of its own: a stream is seen to its end, also where aiohttp cancels the
-    handler.
+    Each exchange has a task of its own, so that a stream reaches its end even where aiohttp cancels
+    the handler.
 
     Args:
-        gateway: answers.
-        mount: where it is among the application's paths.
+        gateway: answers the requests.
+        mount: the gateway's place among the application's paths.
     """
 
     def __init__(self, gateway: Gateway, mount: Mount) -> None:
         self._dispatch = gateway.dispatcher
         self._on_refused = gateway.streams.metrics.refused
         self._mount = mount
-        #: Whether only clients of this machine are answered, as nobody says who they are.
+        #: Whether only clients of this machine are answered, because clients are not authenticated.
         settings = gateway.settings
         self._is_for_neighbours = settings.auth == "none" and not settings.insecure
         self._is_closed = True
@@ -51,13 +51,13 @@ class ApplicationFront:
         self._is_closed = False
 
     def announce_end(self) -> None:
-        """Do nothing: aiohttp has closed what is idle, and closes the rest behind its answers."""
+        """Do nothing: aiohttp itself closes idle connections now, and the others when answered."""
 
     def close(self) -> None:
         self._is_closed = True
 
     async def shutdown(self, timeout: float) -> None:
-        """Wait for what is under way; cancel it after half of the time."""
+        """Wait for requests under way; cancel them after half of the time."""
         if not self._under_way:
             return
         _, late = await asyncio.wait(self._under_way, timeout=timeout / 2)
@@ -70,7 +70,7 @@ class ApplicationFront:
     # --- Requests --------------------------------------------------------------------------------
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
-        """Answer a request, as aiohttp's handlers do; returns when its operation is over."""
+        """Answer a request, as aiohttp's handlers do; return when its operation is over."""
         with ClientConnection(request) as connection:
             exchange, refusal = self._exchange(request, connection)
             if refusal is not None:
@@ -82,7 +82,7 @@ class ApplicationFront:
     def _exchange(
         self, request: web.Request, connection: ClientConnection
     ) -> tuple[AiohttpExchange, ApiError | None]:
-        """The exchange, and the reason why it is answered before the gateway hears of it."""
+        """Make the exchange, and the error if it must be answered before the gateway sees it."""
         try:
             target = self._mount.target_of(request)
         except NotFound as error:
@@ -113,7 +113,7 @@ class ApplicationFront:
         exchange.fail(error)
 
     async def _operation(self, exchange: AiohttpExchange) -> None:
-        """Have the gateway answer, until its end or until the client leaves."""
+        """Let the gateway answer, until the operation's end or until the client leaves."""
         task = asyncio.create_task(self._answered(exchange), name="request of an application")
         self._under_way.add(task)
         task.add_done_callback(self._under_way.discard)

@@ -15,7 +15,7 @@ _LISTENS: Final = "the application's server listens, and counts connections"
 _HAS_TLS: Final = "the application's server has the certificate"
 _LOGS: Final = "the application sets its log up"
 
-#: Settings that somebody else has, and why.
+#: Settings that belong to the application's server or log, and why.
 _OF_OTHERS: Final[Mapping[str, str]] = {
     "host": _LISTENS,
     "port": _LISTENS,
@@ -43,7 +43,7 @@ class ApplicationSettings:
             without one.
 
     Raises:
-        SettingsError: one of them is of the server, and is set.
+        SettingsError: a setting of the server is set.
     """
 
     gateway: Settings
@@ -66,11 +66,12 @@ def load_settings(
 
     Args:
         config: a TOML file; None for none.
-        settings: settings of the whole gateway by their names, which go before variables such as
-            ``PARTWAY_AUTH``, and these before the file; ``endpoints`` as ``NAME=URL`` strings.
+        settings: settings of the whole gateway by their names. They take precedence over variables
+            such as ``PARTWAY_AUTH``, and variables over the file. ``endpoints`` are ``NAME=URL``
+            strings.
 
     Raises:
-        SettingsError: what is wrong, and where.
+        SettingsError: a setting is wrong; the message says which, and where.
     """
     for name in settings:
         if name not in TOP_LEVEL and name != "endpoints":
@@ -84,7 +85,7 @@ def load_settings(
 
 
 def _as_toml(value: Any) -> Any:
-    """A value of Python's as TOML would have it."""
+    """Convert a value of Python's to TOML's type."""
     if isinstance(value, os.PathLike):
         return os.fspath(value)
     if isinstance(value, (set, frozenset, tuple)):

@@ -17,9 +17,9 @@ from partway.protocol.connections.slow_clients import StalledWrites
 class ClientConnection(asyncio.Protocol):
     """Stands between a transport and aiohttp's protocol, inside a ``with`` block.
 
-    aiohttp's protocol gets every callback. This one sees besides when the client leaves, when a
-    response that is open both ways must pause, and when the client ends its side. It gives up a
-    client that takes nothing of what it is sent.
+    aiohttp's protocol gets every callback. This protocol also sees when the client leaves, when a
+    response that is open both ways must pause, and when the client ends its side. It drops a client
+    that takes none of the bytes sent to it.
 
     Args:
         request: as aiohttp has read it.
@@ -27,7 +27,7 @@ class ClientConnection(asyncio.Protocol):
     Attributes:
         http: aiohttp's protocol.
         transport: the connection's; None once it is gone.
-        duplex: hears of the transport, while a response is open both ways.
+        duplex: told of the transport's events, while a response is open both ways.
         on_lost: called when the transport is gone, behind aiohttp's protocol.
     """
 
@@ -65,7 +65,7 @@ class ClientConnection(asyncio.Protocol):
 
     @property
     def own_address(self) -> str:
-        """The address that the client has connected with; empty at a Unix socket."""
+        """The address that the client has connected to; empty at a Unix socket."""
         return _address_of(self.http.sockname)
 
     @property
@@ -74,11 +74,11 @@ class ClientConnection(asyncio.Protocol):
         return self.http.ssl_context is not None
 
     def release(self) -> None:
-        """Have aiohttp let go of a transport that was handed over, whose time is over."""
+        """Let aiohttp drop a transport that was handed over and has ended."""
         self.transport = None
         self.http.connection_lost(None)
 
-    # --- What the loop says ----------------------------------------------------------------------
+    # --- The loop's callbacks --------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
         self.http.data_received(data)
@@ -112,9 +112,10 @@ class ClientConnection(asyncio.Protocol):
             self.on_lost()
 
     def _look_at_body(self) -> None:
-        """Tell whoever reads the body if what came is none: aiohttp tells nobody.
+        """Tell the body's reader that its bytes are not valid HTTP; aiohttp does not.
 
-        Before a body is whole no other request can follow. Then aiohttp has queued an error.
+        Before a body is whole no other request can follow. A queued message then is aiohttp's
+        error.
         """
         if not self._is_broken and self.http._messages and not self._body.is_eof():  # noqa: SLF001 it is said nowhere else
             self._is_broken = True

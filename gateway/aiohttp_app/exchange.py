@@ -27,15 +27,15 @@ from partway.protocol.websocket.handshake import is_upgrade
 #: SO_LINGER of a socket that ends by RST, and not by FIN.
 _NO_LINGER: Final = struct.pack("ii", 1, 0)
 
-#: What an access log says of a client that has left before an answer (nginx's).
+#: The status in an access log of a client that left before an answer (nginx's).
 _CLIENT_LEFT: Final = 499
 
 
 class AiohttpExchange(UpgradableExchange):
     """An exchange on a request of aiohttp's.
 
-    A whole answer is aiohttp's to send, behind the application's middlewares. All others begin
-    here: :meth:`response` then returns one that has been sent.
+    aiohttp sends a whole answer itself, behind the application's middlewares. All other answers
+    begin here, and :meth:`response` then returns one that has been sent.
 
     Args:
         request: as aiohttp has read it.
@@ -76,14 +76,14 @@ class AiohttpExchange(UpgradableExchange):
         path = self._target.signed_path
         return SignableRequest(self.method, path, self.query, tuple(self.raw_headers))
 
-    # --- Who works for it ------------------------------------------------------------------------
+    # --- The operation's task --------------------------------------------------------------------
 
     def answered_by(self, cancel: Callable[[], object]) -> None:
-        """Note how to end the work of an operation whose client leaves."""
+        """Store how to cancel the operation if its client leaves."""
         self._on_left = cancel
 
     def client_left(self) -> None:
-        """Cancel the operation, unless it waits for the client or sees a stream to its end."""
+        """Cancel the operation, unless it waits for the client or must see a stream to its end."""
         if not (self._waiting or self._handed_over):
             self._on_left()
 
@@ -119,7 +119,7 @@ class AiohttpExchange(UpgradableExchange):
             raise _broken_body() from None
 
     async def _read_open(self) -> bytes:
-        """What :meth:`_read` does, for a response that is open both ways."""
+        """Read as :meth:`_read` does, for a response that is open both ways."""
         try:
             return await self._read()
         except InputValidationError:
@@ -136,7 +136,7 @@ class AiohttpExchange(UpgradableExchange):
         return self._sent is not None
 
     def response(self) -> web.StreamResponse:
-        """The answer, as aiohttp's handlers return it."""
+        """Return the answer, as aiohttp's handlers do."""
         if self._sent is not None:
             return self._sent
         if self._connection.transport is None:
@@ -146,10 +146,10 @@ class AiohttpExchange(UpgradableExchange):
         return response
 
     def _close_behind(self, response: web.StreamResponse) -> None:
-        """End the connection with a response behind which no request may be read."""
+        """End the connection behind this response where no request may be read after it."""
         content = self._request.content
-        # What comes next may be no body of a client that waits for 100 (RFC 9110 §10.1.1). A body
-        # may be broken. What follows a refused upgrade may be no HTTP.
+        # A client that waits for 100 may send no body next (RFC 9110 §10.1.1). A body may be
+        # broken. The bytes behind a refused upgrade may be no HTTP.
         held_back = self._body_is_held_back() and not content.is_eof()
         if held_back or content.exception() is not None or is_upgrade(self.headers):
             response.force_close()
@@ -203,8 +203,8 @@ class AiohttpExchange(UpgradableExchange):
 
     def hand_over(self, connection: FrameConnection) -> None:
         self._handed_over = True
-        # Told of the transport's end at once, aiohttp might cancel the handler, and the operation
-        # sees the stream to its end.
+        # Told of the transport's end at once, aiohttp might cancel the handler, but the operation
+        # must see the stream to its end.
         http = cast("HttpProtocol", self._connection.http)
         connection.take_over_from(http, tell_end=False)
 
@@ -228,19 +228,19 @@ class AiohttpExchange(UpgradableExchange):
         if transport is None:
             return
         if self.version == "1.0" and self.answered:
-            # There the connection's orderly end would say that the response is whole.
+            # There the connection's orderly end would mean that the response is whole.
             sock = transport.get_extra_info("socket")
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
         transport.abort()
 
     def let_go(self) -> None:
-        """Have aiohttp let go of a transport that was handed over, whose time is over."""
+        """Let aiohttp drop a transport that was handed over and has ended."""
         if self._handed_over:
             self._connection.release()
 
 
 class _WholeResponse(web.Response):
-    """A whole response, whose client has to take some of it, over and over."""
+    """A whole response, whose client must keep taking some of it."""
 
     async def write_eof(self, data: bytes = b"") -> None:
         assert self._req is not None, "it has been prepared"
@@ -249,14 +249,14 @@ class _WholeResponse(web.Response):
 
 
 class _SentResponse(web.StreamResponse):
-    """A response whose body, if it has one, is somebody else's to send and to end."""
+    """A response whose body, if there is one, is sent and ended elsewhere."""
 
     async def write_eof(self, data: bytes = b"") -> None:
         """Send nothing more."""
 
 
 class _BodyProgress:
-    """How far the body of a request has come: the part that a duplex looks at."""
+    """The progress of a request's body: the part that a duplex looks at."""
 
     def __init__(self, request: web.Request) -> None:
         self._content = request.content

@@ -11,8 +11,8 @@ from aiohttp import web
 from partway.gateway.plain_text import cut
 from partway.protocol.errors import NotFound
 
-#: Segments of characters that are never percent-encoded (RFC 3986 §2.3), and that no client takes
-#: out of a path (§5.2.4).
+#: Segments of characters that are never percent-encoded (RFC 3986 §2.3), and that no client removes
+#: from a path (§5.2.4).
 _PREFIX: Final = re.compile(r"(?:/(?!\.{1,2}(?:/|\Z))[A-Za-z0-9._~-]+)*")
 
 #: Characters of a prefix that an error shows.
@@ -43,7 +43,7 @@ class Mount:
     """All paths of an application that begin with one prefix.
 
     Args:
-        app: the application, to which nothing has been answered yet.
+        app: the application, which has answered no request yet.
         prefix: such as ``/models``; empty for all paths that the application has no route for.
         handler: answers the requests.
 
@@ -58,18 +58,18 @@ class Mount:
                 "begin with a slash and have letters, digits, '-', '.', '_' and '~' alone, such "
                 "as '/models', or '' for all paths"
             )
-        #: The application's own place is part of its path, once that is a sub-application.
+        #: The application's own place is part of its path, once it is a sub-application.
         self._root = app.router.add_resource(prefix)
         below = app.router.add_resource(f"{prefix}/{{path:(?s:.*)}}")
         for resource in (self._root, below):
             resource.add_route("*", handler, expect_handler=_expect_later)
 
     def target_of(self, request: web.Request) -> MountedTarget:
-        """Part the target of a request.
+        """Split the target of a request.
 
         Raises:
-            NotFound: its path begins with the prefix in another spelling, which no signature and no
-                route of the gateway is for.
+            NotFound: the path begins with the prefix in another spelling, which fits no signature
+                and no route of the gateway.
         """
         signed_path, _, query = _origin_form(request.raw_path).partition("?")
         prefix = self._root.canonical.removesuffix("/")
@@ -80,7 +80,7 @@ class Mount:
 
 
 def _origin_form(target: str) -> str:
-    """A target from its path on: a proxy's client sends a whole URL (RFC 9112 §3.2.2)."""
+    """Cut a target down to its path: a proxy's client sends a whole URL (RFC 9112 §3.2.2)."""
     if target.startswith("/"):
         return target
     rest = re.sub(r"\A[^/?#]*//[^/?#]*", "", target)
@@ -88,4 +88,4 @@ def _origin_form(target: str) -> str:
 
 
 async def _expect_later(request: web.Request) -> None:
-    """Leave 100 Continue to whoever wants the body (RFC 9110 §10.1.1)."""
+    """Send no 100 Continue yet: the reader of the body sends it (RFC 9110 §10.1.1)."""

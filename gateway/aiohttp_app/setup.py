@@ -37,7 +37,7 @@ class AlreadySetUp(RuntimeError):
 
 
 class ApplicationFrozen(RuntimeError):
-    """The application takes no routes any more."""
+    """The application has been started or added to another, and takes no more routes."""
 
 
 class ApplicationGateway:
@@ -65,7 +65,7 @@ class ApplicationGateway:
 
     @asynccontextmanager
     async def _life(self, app: web.Application) -> AsyncIterator[None]:
-        # The user's own folder for a port is of the gateway that listens there.
+        # The user's own folder for a port belongs to the gateway that listens there.
         settings = replace(self._settings.gateway, port=0)
         warnings: list[LogLine] = []
         async with AsyncExitStack() as up:
@@ -107,14 +107,14 @@ def setup(app: web.Application, settings: ApplicationSettings, prefix: str = "/m
     """Put a gateway into an application, which starts and stops it.
 
     Args:
-        app: to which no gateway was added, and which is neither started nor part of another one;
+        app: an application without a gateway that is neither started nor part of another one;
             it may become a sub-application afterwards.
         settings: of the gateway, by :func:`load_settings`.
         prefix: of the gateway's paths, such as ``/models``; empty for all that the application has
             no other route for.
 
     Raises:
-        TypeError: an argument is something else.
+        TypeError: an argument has the wrong type.
         ApplicationFrozen: the application has been started, or added to another one.
         AlreadySetUp: the application has a gateway.
         PrefixError: the prefix is no place for a gateway.
@@ -133,10 +133,10 @@ def setup(app: web.Application, settings: ApplicationSettings, prefix: str = "/m
 
 
 def _check_kinds(app: object, settings: object) -> None:
-    """Refuse what a type checker would.
+    """Check the types of the arguments.
 
     Raises:
-        TypeError: an argument is something else.
+        TypeError: an argument has the wrong type.
     """
     if not isinstance(app, web.Application):
         raise TypeError(f"app: {type(app).__name__} was given; it must be an Application")
@@ -146,10 +146,10 @@ def _check_kinds(app: object, settings: object) -> None:
 
 
 def _owned(settings: Settings, warnings: list[LogLine]) -> DataDirectory | None:
-    """The data directory, which no other gateway has.
+    """Open the data directory, which no other gateway may have.
 
     Raises:
-        DataDirectoryError: it cannot be had; the message says why.
+        DataDirectoryError: the directory cannot be used; the message says why.
     """
     try:
         return data_directory(settings, warnings)
@@ -158,7 +158,7 @@ def _owned(settings: Settings, warnings: list[LogLine]) -> DataDirectory | None:
 
 
 def _kept_out(config: Path | None) -> Iterator[Path]:
-    """The settings' file, and what this user's gateways keep: no caller of the API may name it."""
+    """The paths that no caller of the API may name: the settings' file, and this user's data."""
     for path in (config, user_data_folder(os.environ)):
         if path is not None:
             yield path.absolute()
