@@ -8,8 +8,8 @@ For authors of models::
 
     from partway import Model, Stream
 
-Each name is imported when it is first asked for, so that a client does not load the runtime of
-containers, nor a model the client. What is not listed here may change with any version.
+Each name is imported when it is first asked for. A client does not load the runtime of containers,
+and a model does not load the client. Names that are not listed here may change with any version.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ __all__ = [
     "route",
 ]
 
-#: Which module has which names; all others are the container's.
+#: The modules of the names; all others are the container's.
 _HOMES: Final = {
     "partway.container.tabular": {"Columns", "TabularModel"},
     "partway.protocol.formats": {"Batch", "SparseRows", "Tabular"},

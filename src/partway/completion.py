@@ -1,6 +1,6 @@
 """Completion of the commands' words by bash, zsh and fish: a script that the shell reads once.
 
-The script is made from the command's own parser by shtab, imported when a script is asked for.
+shtab makes the script from the command's own parser, and is imported when a script is asked for.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    # argparse has no public name for what add_subparsers() returns.
+    # argparse has no public name for the result of add_subparsers().
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001
 
 SHELLS: Final = ("bash", "zsh", "fish")
@@ -56,7 +56,7 @@ def _print_script(parser: argparse.ArgumentParser, shell: str) -> int:
 
 def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
     """Yield every argument of a parser and of its commands."""
-    # Without underscores argparse has no way to list them; shtab does the same.
+    # argparse has no public way to list them; shtab does the same.
     for action in parser._actions:  # noqa: SLF001
         yield action
         if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001

@@ -1,4 +1,4 @@
-"""Where the documentation is for whoever has installed Partway, and no checkout of it."""
+"""The address of the documentation, for an installation without a checkout."""
 
 from __future__ import annotations
 

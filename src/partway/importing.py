@@ -1,4 +1,4 @@
-"""Imports of modules that stay until the process ends, for less than Python takes by itself."""
+"""Imports of modules that stay until the process ends, without the cost of garbage collection."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from types import ModuleType
 def import_to_stay(name: str) -> ModuleType:
     """Import a module, and all that it imports, out of the garbage collector's sight.
 
-    What is imported grows from nothing to a hundred thousand objects, of which none is garbage: the
-    collector would look at them all again and again meanwhile, for a tenth of the time, and at its
-    first turn behind it.
+    An import makes up to a hundred thousand objects, none of which is garbage. The collector would
+    look at them again and again meanwhile, for a tenth of the time, and once more at its first turn
+    afterwards.
 
     Args:
         name: the module's, from its root on.

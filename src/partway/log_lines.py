@@ -1,19 +1,20 @@
-"""What gateway and container write to their logs: an event and its fields, as text or as JSON.
+"""Log lines of gateway and container: an event and its fields, as text or as JSON.
 
 Both log through Python's own ``logging``, and give it a value in place of a text::
 
     log.info(LogLine("stream ended", endpoint="echo", parts_in=40))
 
-How lines look is up to ``start_logging``::
+``start_logging`` chooses the form of the lines::
 
     2026-11-22T16:31:15.123Z INFO partway.stream stream ended endpoint=echo parts_in=40
+
     {"time": "2026-11-22T16:31:15.123Z", "level": "INFO", "logger": "partway.stream",
-     "event": "stream ended", "endpoint": "echo", "parts_in": 40}        (in one line)
+    "event": "stream ended", "endpoint": "echo", "parts_in": 40}        (in one line)
 
-What others log, say a model or aiohttp, has its text for an event and no fields.
+A record of other code, such as a model or aiohttp, has its text for an event and no fields.
 
-Weighed against structlog and python-json-logger: the first wants every caller to use its own
-loggers, the second knows JSON alone; neither makes the text safe that an operator's terminal shows.
+structlog wants every caller to use its own loggers, and python-json-logger knows JSON alone.
+Neither makes text safe for an operator's terminal.
 """
 
 from __future__ import annotations
@@ -32,13 +33,13 @@ LogFormat = Literal["text", "json"]
 
 LOG_FORMATS: Final[tuple[LogFormat, ...]] = ("text", "json")
 
-#: What a field of a line may be. None stands for what there is not: ``-`` in text, null in JSON.
+#: The value of a field. None stands for a missing one: ``-`` in text, null in JSON.
 Value = str | int | float | None
 
-#: What each line in JSON has of its own.
+#: The members that each line in JSON has of its own.
 _OWN: Final = frozenset({"time", "level", "logger", "process", "event", "exception"})
 
-#: Begins each further line of one record, so that no text of others can pass for a record.
+#: Begins each further line of one record, so that foreign text cannot pass for a record.
 _CONTINUED: Final = "\n    "
 
 _log = logging.getLogger("partway")
@@ -47,19 +48,19 @@ _log = logging.getLogger("partway")
 class TextLines(str):
     """A field's value of several lines, such as the last lines that a container has printed.
 
-    In text the first line stands in the record's own line, and the others are indented below it,
-    so that a traceback can be read. In JSON it is a string like any other.
+    In text the first line stands in the record's own line, and the others are indented below it, so
+    that a traceback can be read. In JSON it is a string like any other.
     """
 
     __slots__ = ()
 
 
 class LogLine:
-    """What is logged: an event, and what there is to say of it.
+    """One line of the log: an event, and its fields.
 
     Args:
-        event: words of ours, the same for each event of a kind.
-        fields: what is particular, by name; may be others' words, of any characters.
+        event: fixed words, the same for each event of a kind.
+        fields: the particular values, by name; they may have any characters, and be foreign.
     """
 
     __slots__ = ("event", "fields")
@@ -77,7 +78,7 @@ class LogLine:
         return self._with(self.fields)
 
     def head(self) -> str:
-        """The line as text, with the first line alone of a field that is :class:`TextLines`."""
+        """The line as text, with only the first line of a field that is :class:`TextLines`."""
         return self._with({name: _first_line(value) for name, value in self.fields.items()})
 
     def below(self) -> list[str]:
@@ -90,10 +91,10 @@ class LogLine:
 
 
 class _Formatter(logging.Formatter):
-    """Says how lines look.
+    """The common part of both forms.
 
     Args:
-        process: whether lines say the number of the process, of which several share a log.
+        process: whether lines have the process's number, where several share a log.
     """
 
     def __init__(self, *, process: bool = False) -> None:
@@ -107,7 +108,7 @@ class TextFormatter(_Formatter):
     So are the further lines of a field that is :class:`TextLines`.
 
     Args:
-        process: whether lines say the number of the process, of which several share a log.
+        process: whether lines have the process's number, where several share a log.
     """
 
     def format(self, record: logging.LogRecord) -> str:
@@ -171,15 +172,15 @@ def _format_flag(words: Sequence[str]) -> str | None:
 
 
 def start_logging(level: str | int, kind: LogFormat, *, process: bool = False) -> None:
-    """Log to standard error from here on, unless the process logs where others have it log.
+    """Log to standard error from here on, unless the process has another handler already.
 
-    With ``json`` everything that Python itself would write there becomes a line too: warnings, and
-    what ends the process or a thread.
+    With ``json``, Python's own output there becomes lines too: warnings, and exceptions that end
+    the process or a thread.
 
     Args:
         level: the least to log: a name such as ``info``, or its number.
-        kind: how lines look.
-        process: whether lines say the number of the process, of which several share a log.
+        kind: the form of the lines.
+        process: whether lines have the process's number, where several share a log.
     """
     handler = logging.StreamHandler(sys.stderr)
     formatter = JsonFormatter if kind == "json" else TextFormatter
@@ -197,17 +198,17 @@ def start_logging(level: str | int, kind: LogFormat, *, process: bool = False) -
 
 
 def format_of_log() -> LogFormat:
-    """Return how the lines of this process look."""
+    """Return the form of this process's lines."""
     handlers = logging.getLogger().handlers
     return "json" if any(isinstance(each.formatter, JsonFormatter) for each in handlers) else "text"
 
 
 def say_failure(command: str, what: str) -> None:
-    """Say on standard error why a command cannot go on, in the form that its log has.
+    """Say on standard error why a command cannot go on, in the form of its log.
 
     Args:
         command: the command's name.
-        what: what is wrong, and what to do.
+        what: the fault, and the advice.
     """
     if format_of_log() == "json":
         _log.critical(LogLine("cannot go on", command=command, reason=what))
@@ -217,10 +218,10 @@ def say_failure(command: str, what: str) -> None:
 
 
 def say_listening(url: str, authority: str = "") -> None:
-    """Say on standard output that the process serves, in the form that its log has.
+    """Say on standard output that the process serves, in the form of its log.
 
     Args:
-        url: where the process listens.
+        url: the address that the process listens on.
         authority: the path of the local CA's certificate; empty without one.
     """
     if format_of_log() == "json":
@@ -235,7 +236,7 @@ def say_listening(url: str, authority: str = "") -> None:
 
 
 def _time(record: logging.LogRecord) -> str:
-    """When it was, by ISO 8601: in UTC, so that the logs of several machines fit together."""
+    """The record's time by ISO 8601 and in UTC, so that logs of several machines fit together."""
     when = datetime.fromtimestamp(record.created, UTC)
     return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
@@ -259,7 +260,7 @@ def _first_line(value: Value) -> Value:
 
 
 def _text(value: Value) -> str:
-    """A field's value; in quotes where it would not be seen where the value ends."""
+    """A field's value, in quotes where its end would not be seen."""
     if value is None:
         return "-"
     text = str(value)
@@ -269,7 +270,7 @@ def _text(value: Value) -> str:
 
 
 def _printable(line: str) -> str:
-    """A line in which nothing steers a terminal, or changes the direction of writing."""
+    """A line without terminal controls and changes of the writing direction."""
     if line.isprintable():
         return line
     return "".join(

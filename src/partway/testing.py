@@ -1,7 +1,7 @@
-"""For tests of clients: a gateway beside a test, its container's script, and faults.
+"""Tests of clients: a gateway beside a test, its container's script, and faults.
 
-The fixture ``partway_gateway`` runs a gateway; this module has the names that a test may want
-besides.
+The fixture ``partway_gateway`` runs a gateway; this module has the other names for tests.
+
 A model's own test uses :func:`partway.container.testing.serving`.
 """
 

@@ -1,8 +1,8 @@
-"""The environment's variables ``PARTWAY_…``: one that nobody reads is misspelt, and is refused.
+"""The environment's variables ``PARTWAY_…``: an unknown one is misspelt, and is refused.
 
 Gateway, client and container may share an environment, be it a shell's or a compose file's. So a
-command knows the variables of all of them; whose a variable is, is looked up only where it has one
-that is not its own.
+command knows the variables of all of them. The others' are looked up only where a variable is not
+the command's own.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from partway.service_links import is_link
 
 _PREFIX: Final = "PARTWAY_"
 
-#: What stands for flags, and is no setting.
+#: Variables that stand for flags, and are no settings.
 _OF_FLAGS: Final = frozenset({"PARTWAY_CONFIG", "PARTWAY_TOKEN", "PARTWAY_URL"})
 
-#: Unknown variables that are named, as of a file's keys.
+#: Most unknown variables that are named, as of a file's keys.
 _MAX_SHOWN: Final = 10
 
 #: Characters of a name that are shown.
@@ -27,14 +27,14 @@ _MAX_NAME: Final = 60
 
 
 def unknown_variables(environment: Mapping[str, str], own: Collection[str] = ()) -> str:
-    """Say which variables nobody knows.
+    """Name the variables that are unknown.
 
     Args:
         environment: ``os.environ``, as a rule.
         own: the variables that the command itself knows.
 
     Returns:
-        A line for each of the first ten, with the nearest known one; empty if there is none.
+        A line for each of the first ten, with the nearest known variable; empty without any.
     """
     left = {
         name
@@ -68,7 +68,7 @@ def _said(name: str, known: Collection[str], of_container: bool) -> str:
     shown = name[:_MAX_NAME]
     if not (shown.isascii() and shown.isprintable()):
         shown = ascii(shown)
-    # Without what they have in common, which would make any two of them alike.
+    # Without the common prefix, which would make any two names alike.
     short = [each.removeprefix(_PREFIX) for each in sorted(known)]
     near = get_close_matches(name[:_MAX_NAME].removeprefix(_PREFIX), short, n=1)
     if near:
