@@ -1,1 +1,1 @@
-"""The gateway beside its peers, in one run. How to read it: docs/discussion/benchmarks.md."""
+"""Benchmarks of the gateway beside its peers. See docs/discussion/benchmarks.md."""

@@ -1,8 +1,8 @@
-"""The least that a relay of HTTP/1.1 in Python does: both heads parsed, bytes passed on.
+"""The least relay of HTTP/1.1 in Python: it parses both heads, and passes the bytes on.
 
-``python -m benchmarks.bare_relay http://HOST:PORT`` says where it listens. It routes, admits,
-limits, counts and remembers nothing, changes no head, and waits for ever: a gateway in Python that
-asks llhttp for each head costs more than this.
+``python -m benchmarks.bare_relay http://HOST:PORT`` prints the address that it listens on. It has
+no routes, limits, counts or timeouts, and changes no head. A gateway in Python that asks llhttp for
+each head costs more than this.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import uvloop
 
 
 class Side(asyncio.Protocol):
-    """One connection; what comes by it goes to the other one at once."""
+    """One connection; its bytes go to the other one at once."""
 
     def __init__(
         self, kind: type[httptools.HttpRequestParser | httptools.HttpResponseParser]
@@ -39,11 +39,9 @@ class Side(asyncio.Protocol):
             self.other.transport.write(data)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """A head says something."""
         self._headers[name.lower()] = value
 
     def on_message_complete(self) -> None:
-        """A request or an answer is whole."""
         self._headers = {}
 
     def connection_lost(self, exc: Exception | None) -> None:

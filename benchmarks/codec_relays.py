@@ -1,8 +1,8 @@
-"""One relay, three codecs and none: evidence for ``docs/discussion/frame-codec.md``.
+"""One relay with three codecs and with none: evidence for ``docs/discussion/frame-codec.md``.
 
-``python -m benchmarks.codec_relays CODEC CONTAINER_URL`` relays each stream to the container,
-frame by frame, one process, in the transport's callbacks. All of them stop reading one side while
-the other side's unsent bytes are over the same mark.
+``python -m benchmarks.codec_relays CODEC CONTAINER_URL`` relays each stream to the container frame
+by frame, in one process and in the transport's callbacks. All relays stop reading one side while
+the other side has more unsent bytes than the same limit.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ PATH = "/invocations-bidirectional-stream"
 
 
 class OwnLeg:
-    """One leg's owner: what comes in goes out on the other leg."""
+    """The owner of one leg, which sends each received frame on the other leg."""
 
     other: OwnLeg
 
@@ -57,7 +57,7 @@ class OwnLeg:
         self.other.connection.send(frame)
 
     def pong_received(self, payload: bytes) -> None:
-        """The spike sends no Ping."""
+        """Ignore it: this relay sends no Ping."""
 
     def close_received(self, close: Close) -> None:
         self.other.connection.close(close)
@@ -78,7 +78,7 @@ class OwnLeg:
 
 
 class OwnOpening(asyncio.Protocol):
-    """A client's handshake, no more than the spike needs of it."""
+    """A client's handshake, as far as this relay needs it."""
 
     def __init__(self, target: urllib.parse.SplitResult) -> None:
         self._target = target
@@ -110,7 +110,7 @@ class OwnOpening(asyncio.Protocol):
 
 
 class Head:
-    """A request's head, read without ceremony, and its 101."""
+    """A request's head, parsed without checks, and its 101."""
 
     def __init__(self, head: bytes) -> None:
         lines = head.decode("latin-1").split("\r\n")
@@ -156,7 +156,7 @@ async def own(container: str) -> asyncio.Server:
 
 
 class TunnelLeg(asyncio.Protocol):
-    """Bytes as they come: what the loop and the kernel cost, whatever the codec."""
+    """Bytes as they come: the cost of loop and kernel, whatever the codec."""
 
     other: TunnelLeg
 
@@ -186,7 +186,7 @@ class TunnelLeg(asyncio.Protocol):
 
 
 class TunnelOpening(asyncio.Protocol):
-    """The client's first bytes, until the container is there; then the legs take over."""
+    """The client's first bytes, until the container is connected; then the legs take over."""
 
     def __init__(self, target: urllib.parse.SplitResult) -> None:
         self._target = target
@@ -212,7 +212,7 @@ class TunnelOpening(asyncio.Protocol):
 
 
 async def tunnel(container: str) -> asyncio.Server:
-    """No codec: the floor under all of them."""
+    """No codec: the least cost of any relay."""
     target = urllib.parse.urlsplit(container)
     return await asyncio.get_running_loop().create_server(
         lambda: TunnelOpening(target), "127.0.0.1", 0
@@ -261,16 +261,16 @@ class LibraryLeg(asyncio.Protocol):
             self.protocol.send_continuation(frame.data, frame.fin)
 
     def flush(self) -> None:
-        """Write what the protocol has gathered, as one: that is where most of the time goes."""
+        """Write the protocol's output at once: most of the time is spent here."""
         writes = self.protocol.data_to_send()
         if self.transport is None or not writes:
             return
         self.transport.writelines(writes)
-        if not writes[-1]:  # its way of saying that nothing follows
+        if not writes[-1]:  # an empty item says that nothing follows
             self.transport.write_eof()
 
     def handshake(self, event: object) -> None:
-        """What is not a frame; only the client's leg has something to answer."""
+        """Handle an event that is not a frame; only the client's leg has an answer."""
 
     def close(self) -> None:
         if self.protocol.state is State.OPEN:
@@ -303,7 +303,7 @@ class LibraryClientLeg(LibraryLeg):
         )
         self._container = container
         self._task: asyncio.Task[None] | None = None
-        self.other = self  # until the container's leg is there
+        self.other = self  # until the container's leg is connected
 
     def handshake(self, event: object) -> None:
         assert isinstance(event, Request)
@@ -358,7 +358,7 @@ async def websockets(container: str) -> asyncio.Server:
 
 
 class CompiledLeg(WSListener):
-    """A leg on picows, with the checks of RFC 6455 that it leaves to its caller."""
+    """A leg on picows, with the checks of RFC 6455 that picows leaves to its caller."""
 
     other: CompiledLeg
 
@@ -383,7 +383,7 @@ class CompiledLeg(WSListener):
             raise WSProtocolError(PROTOCOL_ERROR, "not the continuation that is due (§5.4)")
         fin = frame.fin
         self._mid_message = not fin
-        # The frame points into the read buffer: a copy is what a part can keep.
+        # The frame points into the read buffer, so that a part needs a copy.
         self.other.transport.send(opcode, frame.get_payload_as_bytes(), fin)
 
     def _control_received(self, transport: WSTransport, frame: WSFrame) -> None:
@@ -436,7 +436,7 @@ class CompiledClientLeg(CompiledLeg):
 
 
 async def picows(container: str, *, fast_transports: bool = True) -> asyncio.Server:
-    """Both legs on picows, on the transports it prefers (aiofastnet's)."""
+    """Both legs on picows, on the transports that picows prefers (aiofastnet's)."""
     return await ws_create_server(
         lambda _: CompiledClientLeg(container, fast_transports=fast_transports),
         "127.0.0.1",

@@ -1,7 +1,6 @@
-"""The codec's choice, measured: one relay with three codecs, beside HAProxy, in one run.
+"""The benchmark of codecs: one relay with three codecs, beside HAProxy, in one run.
 
-``python -m benchmarks.codecs`` prints a table; what follows from it is in
-``docs/discussion/frame-codec.md``.
+``python -m benchmarks.codecs`` prints a table. ``docs/discussion/frame-codec.md`` explains it.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from benchmarks.rounds import websocket_row
 
 
 def run(args: argparse.Namespace) -> str:
-    """Start everything, put the load on each row in turn, and give the table."""
+    """Start everything, put the load on each row in turn, and make the table."""
     with ExitStack() as stack:
         container = stack.enter_context(peers.echo_container())
         reference = websocket_row("HAProxy", stack.enter_context(peers.haproxy(container)), PATH)

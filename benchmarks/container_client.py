@@ -1,7 +1,7 @@
-"""The load on a container: what it sends, what that costs, and how it ends.
+"""The load on a container: its messages, their cost, and the ends of its streams.
 
-``python -m benchmarks.container_client ADDRESS`` is a process of its own. It prints one JSON
-object: what it counted, and what the measured process spent meanwhile.
+``python -m benchmarks.container_client ADDRESS`` is a process of its own. It prints one JSON object
+with its counts, and the CPU and memory of the measured process.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ from benchmarks.container_pings import Pings, spread
 from benchmarks.container_streams import Load
 from benchmarks.load import Meter
 
-#: Before the measured time, and before SIGTERM: caches and allocators warm up.
+#: Seconds before the measured time, and before SIGTERM: caches and allocators warm up.
 _WARM_UP = 2.0
-#: Replies to what was sent last.
+#: Seconds for the replies to the last messages.
 _DRAIN_TIMEOUT = 30.0
-#: All streams' end after SIGTERM.
+#: Seconds for all streams to end after SIGTERM.
 _SHUTDOWN_TIMEOUT = 40.0
 
 _GOING_AWAY = 1001
 
 
 def timing(load: Load, first: int) -> dict[str, Any]:
-    """What the messages from ``first`` on have met with, as the load saw it."""
+    """Measure the messages from ``first`` on, as the load saw them."""
     sent = np.frombuffer(load.sent_at)[first : load.sent]
     received = np.frombuffer(load.received_at)[first : load.sent]
     due = load.began + (np.arange(first, load.sent) - load.streams_count) / load.per_second
     came = received > 0
-    # How many were under way each time that one was sent.
+    # The number of messages under way at each message sent.
     outstanding = np.arange(1, len(sent) + 1) - np.searchsorted(np.sort(received[came]), sent)
     return {
         "round_trip": spread(received[came] - sent[came]),
@@ -52,10 +52,10 @@ def timing(load: Load, first: int) -> dict[str, Any]:
 
 
 async def measure(args: argparse.Namespace) -> dict[str, Any]:
-    """Put the load on a container, and look what it costs."""
+    """Put the load on a container, and measure its cost."""
     meter = Meter(args.measure)
     load = Load(args.address, args.streams, args.rate, _WARM_UP + args.seconds)
-    await load.open(1)  # what the first stream loads is no cost of the others
+    await load.open(1)  # the first stream's imports are no cost of the others
     before = meter.resident_bytes()
     await load.open(args.streams - 1)
     idle = meter.resident_bytes()
@@ -116,11 +116,11 @@ async def shut_down(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def ends(load: Load, signalled: float) -> dict[str, Any]:
-    """How the streams ended, and what became of the messages before the signal and after it."""
+    """Count the streams' ends, and the messages before and after the signal by their fate."""
     sent = np.frombuffer(load.sent_at)[: load.sent]
     received = np.frombuffer(load.received_at)[: load.sent]
     going_away = np.array([stream.code == _GOING_AWAY for stream in load.streams])
-    told = np.resize(going_away, load.sent)  # by message: whether its stream was told
+    told = np.resize(going_away, load.sent)  # by message: whether its stream got Close 1001
     found: dict[str, Any] = {}
     for name, chosen in {
         "before": (sent > 0) & (sent <= signalled),
@@ -140,7 +140,7 @@ def ends(load: Load, signalled: float) -> dict[str, Any]:
 
 @asynccontextmanager
 async def asked(*pings: Pings) -> AsyncIterator[Sequence[Pings]]:
-    """Requests beside the load, until the end of the block; those that are out are waited for."""
+    """Send requests beside the load until the block's end; the open ones are awaited."""
     async with asyncio.TaskGroup() as group:
         for each in pings:
             group.create_task(each.run())
@@ -150,7 +150,7 @@ async def asked(*pings: Pings) -> AsyncIterator[Sequence[Pings]]:
 
 
 def main() -> None:
-    """Run one load and print what it found."""
+    """Run one load and print the result."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.container_client")
     parser.add_argument("address", help="HOST:PORT of the container")
     parser.add_argument("--streams", type=int, default=1000)
@@ -159,7 +159,7 @@ def main() -> None:
     parser.add_argument("--measure", type=int, required=True, help="id of the container's process")
     parser.add_argument("--sigterm", action="store_true", help="instead: end it under this load")
     args = parser.parse_args()
-    gc.disable()  # its pauses would be taken for the container's
+    gc.disable()  # its pauses would count as the container's
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         print(json.dumps(runner.run(shut_down(args) if args.sigterm else measure(args))))
 

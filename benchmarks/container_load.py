@@ -1,9 +1,9 @@
 """The container runtime under load, beside the same container on the websockets package.
 
 ``python -m benchmarks.container_load`` puts a thousand streams of fifty messages a second on one
-process, which has a core to itself; the load has another. With ``--sigterm`` it ends the runtime
-under that load instead. The exit status is not zero when something did not run or a reply was
-wrong, and never for being slow. How to read it: ``docs/discussion/benchmarks.md``.
+process. The process has a core to itself, and the load has another. With ``--sigterm`` it ends the
+runtime under that load instead. The exit status is not zero when a process did not run or a reply
+was wrong, and never for being slow. ``docs/discussion/benchmarks.md`` explains the table.
 """
 
 from __future__ import annotations
@@ -39,15 +39,16 @@ _RUNTIME = [
 _WEBSOCKETS = [sys.executable, "-m", "benchmarks.peer_websockets"]
 _NAMES = ("runtime", "websockets")
 
-#: /ping's 99th percentile in seconds, and the share of what is offered that must come back.
+#: The limit of /ping's 99th percentile in seconds, and the share of offered messages that must be
+#: answered.
 _PING_GOAL = 0.1
 _ANSWERED_GOAL = 0.99
 
-#: Longer than opening, drain and closing take at their slowest, beside the load's own time.
+#: Seconds beside the load's own time: longer than the slowest opening, drain and closing.
 _SLACK = 150.0
 #: The platform kills 30 s after SIGTERM (clause 1.1-1); a minute shows how late it would be.
 _EXIT_TIMEOUT = 60.0
-#: Descriptors that are no streams.
+#: Descriptors beside those of streams.
 _SPARE_FILES = 200
 
 _MILLI, _MICRO = 1e3, 1e6
@@ -61,10 +62,10 @@ class Line:
     """One figure of the table.
 
     Attributes:
-        name: what it is, with its unit.
-        value: of what a load has found; None where there is none.
+        name: the figure, with its unit.
+        value: takes the figure from a load's result; None without one.
         form: of the number.
-        ratio: whether the two containers are compared in it.
+        ratio: whether the table compares the two containers by it.
     """
 
     name: str
@@ -109,10 +110,10 @@ _LINES = [
 
 
 def cores() -> tuple[set[int], set[int]]:
-    """The container's core and the load's.
+    """Choose the container's core and the load's.
 
     Raises:
-        StartError: there are no two to choose from.
+        StartError: this system has fewer than two cores to choose from, or does not pin.
     """
     ours = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
     if len(ours) < 2:
@@ -122,7 +123,7 @@ def cores() -> tuple[set[int], set[int]]:
 
 @contextmanager
 def pinned(core: set[int]) -> Iterator[None]:
-    """What is started in the block runs on one core, every thread of it."""
+    """Pin all processes and threads that start in the block to one core."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, core)
     try:
@@ -133,7 +134,7 @@ def pinned(core: set[int]) -> Iterator[None]:
 
 @contextmanager
 def container(command: Sequence[str], core: set[int]) -> Iterator[tuple[Process, Peer]]:
-    """A container on its core, listening."""
+    """Start a container on its core, and wait until it listens."""
     with ExitStack() as stack:
         with pinned(core):
             process = stack.enter_context(started(command))
@@ -148,7 +149,7 @@ def container(command: Sequence[str], core: set[int]) -> Iterator[tuple[Process,
 def start_load(
     args: argparse.Namespace, peer: Peer, core: set[int], *options: str
 ) -> subprocess.Popen[str]:
-    """The load's process, on its core."""
+    """Start the load's process on its core."""
     command = [sys.executable, "-m", "benchmarks.container_client", peer.address]
     command += ["--measure", str(peer.pid), "--streams", str(args.streams)]
     command += ["--rate", str(args.rate), "--seconds", str(args.seconds), *options]
@@ -157,10 +158,10 @@ def start_load(
 
 
 def result(load: subprocess.Popen[str], seconds: float) -> Found:
-    """What a load has found.
+    """Wait for the result of a load.
 
     Raises:
-        RunError: it failed, or did not end in time.
+        RunError: the load failed, or did not end in time.
     """
     try:
         output, errors = load.communicate(timeout=seconds)
@@ -178,7 +179,7 @@ def allow_files(streams: int) -> None:
     """Raise the limit on open files, which children inherit.
 
     Raises:
-        StartError: the hard limit is in the way.
+        StartError: the hard limit is too low.
     """
     needed = streams + _SPARE_FILES
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -192,12 +193,12 @@ def allow_files(streams: int) -> None:
 
 
 def compare(args: argparse.Namespace) -> str:
-    """A load on each container in turn, round after round; gives the table and the verdict."""
+    """Put the load on each container in turn, round after round; return table and verdict."""
     container_core, load_core = cores()
     found: dict[str, list[Found]] = {name: [] for name in _NAMES}
     for _ in range(args.rounds):
         for name, command in zip(_NAMES, (_RUNTIME, _WEBSOCKETS), strict=True):
-            # A process for each round: what one load leaves in memory is no cost of the next.
+            # A process for each round: memory that one load leaves is no cost of the next.
             with container(command, container_core) as (_, peer):
                 load = start_load(args, peer, load_core)
                 found[name].append(result(load, args.seconds + _SLACK))
@@ -205,7 +206,7 @@ def compare(args: argparse.Namespace) -> str:
 
 
 def table(found: dict[str, list[Found]]) -> Iterator[str]:
-    """The figures in markdown: lowest to highest of the rounds; of ratios within one the median."""
+    """The figures in markdown, lowest to highest of the rounds; ratios are medians of rounds."""
     ours, theirs = (found[name] for name in _NAMES)
     yield f"| | {' | '.join(_NAMES)} | ratio |"
     yield "|---|---:|---:|---:|"
@@ -226,7 +227,7 @@ def _range(values: Sequence[float | None], form: str) -> str:
 
 
 def verdict(rounds: Sequence[Found], args: argparse.Namespace) -> Iterator[str]:
-    """Whether the runtime has done what it should, round by round."""
+    """Say whether the runtime met the goals, round by round."""
     yield (
         f"Goal: {args.streams:,} streams × {args.rate:g} messages a second each way on one core, "
         f"all answered in order, /ping's p99 under {_PING_GOAL * _MILLI:.0f} ms."
@@ -256,7 +257,7 @@ def _misses(found: Found) -> Iterator[str]:
 
 
 def shut_down(args: argparse.Namespace) -> str:
-    """SIGTERM under the load; gives what became of everything."""
+    """Send SIGTERM under the load, and report the ends of streams and messages."""
     container_core, load_core = cores()
     with container(_RUNTIME, container_core) as (process, peer):
         load = start_load(args, peer, load_core, "--sigterm")
@@ -295,7 +296,7 @@ def _counts(counted: dict[str, int]) -> str:
 
 
 def main() -> int:
-    """Run it, print what was found; returns the exit status."""
+    """Run the command; return its exit status."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.container_load")
     parser.add_argument("--streams", type=int, default=1000, help="open at once (1000)")
     parser.add_argument("--rate", type=float, default=50.0, help="messages/s on each (50)")

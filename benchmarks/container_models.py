@@ -1,4 +1,4 @@
-"""The model under load: what an author writes who has read one page."""
+"""The model under load: the first one that an author would write."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from partway.container import Model, Stream
 
 
 class Echo(Model):
-    """Says every message again."""
+    """Sends every message back."""
 
     async def stream(self, stream: Stream) -> None:
         async for message in stream.messages():

@@ -1,4 +1,4 @@
-"""Short requests beside a load: each every 100 ms, and how long its answer took."""
+"""Short requests beside a load: one every 100 ms, and the time of each answer."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ import numpy as np
 
 _PING = b"GET /ping HTTP/1.1\r\nHost: container\r\n\r\n"
 _EVERY = 0.1
-#: The platform waits for 2 s (clause 1.1-2); longer here, so as to see how long it takes.
+#: Seconds for an answer. The platform waits for 2 s (clause 1.1-2); this is longer, to measure slow
+#: answers.
 _PATIENCE = 10.0
 _OK = 200
 
 
 def spread(seconds: Sequence[float] | np.ndarray[tuple[int], np.dtype[np.float64]]) -> list[float]:
-    """Median, 99th percentile and maximum; empty of nothing."""
+    """Median, 99th percentile and maximum; empty for no values."""
     if not len(seconds):
         return []
     at = [50, 99, 100]
@@ -28,10 +29,10 @@ def spread(seconds: Sequence[float] | np.ndarray[tuple[int], np.dtype[np.float64
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What became of one request.
+    """The result of one request.
 
     Attributes:
-        asked: when it was due.
+        asked: when the request was due.
         seconds: from then to the end of the answer's head.
         status: of the answer; 0 without one.
     """
@@ -42,13 +43,13 @@ class Answer:
 
 
 class Pings:
-    """Requests at their times, whether or not those before have been answered.
+    """Requests at their times, whether or not earlier ones have been answered.
 
     Args:
         address: ``HOST:PORT``.
-        kept: whether all of them go over one connection; then one waits for another, and its time
-            counts from when it was due all the same.
-        request: what is asked.
+        kept: whether all requests share one connection. Each then waits for the one before, and
+            its time still counts from when it was due.
+        request: the request's bytes.
     """
 
     def __init__(self, address: str, *, kept: bool = False, request: bytes = _PING) -> None:
@@ -61,7 +62,7 @@ class Pings:
 
     @property
     def failed(self) -> int:
-        """How many were not answered 200."""
+        """The number of requests that were not answered 200."""
         return sum(answer.status != _OK for answer in self.answers)
 
     def spread(self) -> list[float]:
@@ -69,15 +70,15 @@ class Pings:
         return spread([answer.seconds for answer in self.answers])
 
     def statuses(self, *, before: float) -> dict[str, int]:
-        """How often each came, for what was asked before some time."""
+        """Count the statuses of requests that were due before a time."""
         return dict(Counter(str(each.status) for each in self.answers if each.asked < before))
 
     def stop(self) -> None:
-        """Ask no more; :meth:`run` returns once the last one has been answered, or has not."""
+        """Send no more; :meth:`run` returns once the last request is answered or given up."""
         self._stopped = True
 
     async def run(self) -> None:
-        """Ask until :meth:`stop`; returns early if the server does not keep connections."""
+        """Send requests until :meth:`stop`; return early if the server keeps no connections."""
         await (self._run_kept() if self._kept else self._run_fresh())
 
     async def _run_fresh(self) -> None:
@@ -87,7 +88,7 @@ class Pings:
 
     async def _ask_afresh(self, due: float) -> None:
         status = 0
-        with suppress(OSError, EOFError):  # TimeoutError is one: no answer
+        with suppress(OSError, EOFError):  # includes TimeoutError: no answer
             async with asyncio.timeout(_PATIENCE):
                 reader, writer = await asyncio.open_connection(self._host, self._port)
                 try:
@@ -114,7 +115,7 @@ class Pings:
             writer.close()
 
     async def _times(self) -> AsyncIterator[float]:
-        """When each is due, at that time or as soon after it as the one before lets it."""
+        """Yield each time when a request is due; late if the one before takes longer."""
         due = time.monotonic()
         while True:
             await asyncio.sleep(due - time.monotonic())
@@ -128,6 +129,6 @@ class Pings:
 
 
 async def _answer(reader: asyncio.StreamReader) -> tuple[int, bool]:
-    """The status of an answer without a body, and whether its connection is kept."""
+    """Read an answer without a body; return its status, and whether its connection is kept."""
     head = await reader.readuntil(b"\r\n\r\n")
     return int(head[9:12]), b"connection: close" not in head.lower()

@@ -1,7 +1,7 @@
-"""Streams that speak at their rate, whatever comes back, and check every byte of it.
+"""Streams that send at their rate, whatever comes back, and check every byte of the replies.
 
-Frames are put together from pieces made beforehand, and replies compared as they are expected, so
-that one core has time for fifty thousand of each in a second.
+Frames are joined from prepared pieces, and replies are compared with expected bytes. So one core
+has time for fifty thousand of each in a second.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ from benchmarks.load import LoadError
 
 PATH = "/invocations-bidirectional-stream"
 
-#: For some streams' opening with a first reply on each, and for all streams' closing.
+#: Seconds for some streams to open with a first reply on each, and for all streams to close.
 _OPEN_TIMEOUT = 30.0
 #: Streams that are opened at the same time.
 _OPENING = 50
-#: Between two looks at what is due, and what is sent at most before the replies' turn.
+#: Seconds between two looks for due messages, and most messages that are sent before replies are
+#: read.
 _TICK = 0.001
 _BURST = 100
 
@@ -28,8 +29,8 @@ _BURST = 100
 _SHORTEST, _LONGEST = 32, 64
 _NUMBER_BYTES = 8
 
-#: A key that changes nothing: for who unmasks it is a key like any other, and for us frames can
-#: be put together from pieces.
+#: A key that changes nothing: the container unmasks as usual, and frames here can be joined from
+#: pieces.
 _KEY = bytes(4)
 _TEXT, _CLOSE, _PING, _PONG = 0x81, 0x88, 0x89, 0x8A
 _MASKED = 0x80
@@ -39,7 +40,7 @@ _ABNORMAL = 1006
 
 
 def upgrade(address: str) -> bytes:
-    """The request for a stream."""
+    """Make the request for a stream."""
     return (
         f"GET {PATH} HTTP/1.1\r\nHost: {address}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
         "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n"
@@ -50,8 +51,8 @@ class Stream(asyncio.Protocol):
     """One client.
 
     Args:
-        load: what it is part of.
-        index: its number among the streams.
+        load: the load that the stream belongs to.
+        index: the stream's number.
     """
 
     __slots__ = (
@@ -71,17 +72,15 @@ class Stream(asyncio.Protocol):
         loop = asyncio.get_running_loop()
         #: Replies so far.
         self.received = 0
-        #: How it ended: the code of the container's Close, 1006 without one.
+        #: The code of the container's Close; 1006 without a Close, None while the stream is open.
         self.code: int | None = None
         self.upgraded: asyncio.Future[None] = loop.create_future()
         self.closed: asyncio.Future[None] = loop.create_future()
 
     def send(self, number: bytes) -> None:
-        """Send a message."""
         self._transport.write(self._send_head + number)
 
     def say_close(self, code: int) -> None:
-        """Send a Close."""
         payload = code.to_bytes(2, "big")
         self._transport.write(bytes((_CLOSE, _MASKED | len(payload))) + _KEY + payload)
 
@@ -119,7 +118,7 @@ class Stream(asyncio.Protocol):
                 self.upgraded.set_exception(LoadError(f"no 101: {head[:200]!r}"))
 
     def _frames(self) -> None:
-        """What a read brings that is not exactly the next reply."""
+        """Handle bytes that are not exactly the next reply."""
         load = self._load
         while len(self._read) >= 2:
             first, length = self._read[0], self._read[1] & _LENGTH
@@ -152,8 +151,8 @@ class Stream(asyncio.Protocol):
 class Load:
     """All streams, evenly staggered: one message is due every ``1 / streams / rate`` seconds.
 
-    Message ``n`` of all is message ``n // streams`` of stream ``n % streams``. The first of each
-    stream belongs to its opening.
+    Message ``n`` of all is message ``n // streams`` of stream ``n % streams``. The first message of
+    each stream belongs to its opening.
 
     Args:
         address: ``HOST:PORT`` of the container.
@@ -169,12 +168,12 @@ class Load:
         self.streams_count = streams
         self.per_second = streams * rate
         rounds = 1 + math.ceil(rate * seconds)
-        #: Messages in all, and how many have been sent (or left out, on a stream that has ended).
+        #: Messages in all, and messages sent, or left out on a stream that has ended.
         self.count = streams * rounds
         self.sent = 0
-        #: The ends of all payloads. One more, which is never sent and so never comes back.
+        #: The ends of all payloads, and one more that is never sent, so that it never comes back.
         self.numbers = [b"%0*d" % (_NUMBER_BYTES, n) for n in range(rounds + 1)]
-        #: By message: when it was sent and when its reply came; 0 if neither.
+        #: By message: when it was sent, and when its reply came; 0 for neither.
         self.sent_at = array("d", bytes(8 * self.count))
         self.received_at = array("d", bytes(8 * (self.count + streams)))
         self.streams: list[Stream] = []
@@ -184,17 +183,17 @@ class Load:
         self._failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def fail(self, what: str) -> None:
-        """Something is wrong: whoever waits hears of it."""
+        """Fail the load, and wake every waiting call."""
         if not self._failed.done():
             self._failed.set_exception(LoadError(what))
 
     def stream_ended(self, what: str) -> None:
-        """A stream has ended by the container's doing."""
+        """Note that the container has ended a stream."""
         if not self.ending:
             self.fail(what)
 
     async def open(self, count: int) -> None:
-        """Open so many more, with a message and its reply on each."""
+        """Open ``count`` more streams, with a message and its reply on each."""
         loop = asyncio.get_running_loop()
         while count:
             opening = min(count, _OPENING)
@@ -213,7 +212,7 @@ class Load:
             await self.answered(_OPEN_TIMEOUT)
 
     async def run(self, *, until: float) -> None:
-        """Send what is due, until ``until`` seconds from the beginning of the load."""
+        """Send due messages, until ``until`` seconds from the beginning of the load."""
         if not self.began:
             self.began = time.monotonic()
         end = min(self.count, self.streams_count + int(until * self.per_second))
@@ -222,7 +221,7 @@ class Load:
             await self._sleep(0.0 if behind else _TICK)
 
     def _send_due(self, end: int) -> bool:
-        """Send what is due, or as much as one turn may; whether there is more."""
+        """Send due messages, at most one burst; return whether more are due."""
         streams, numbers, sent_at = self.streams, self.numbers, self.sent_at
         due = self.streams_count + int((time.monotonic() - self.began) * self.per_second)
         due = min(due, end)
@@ -236,7 +235,7 @@ class Load:
         return self.sent < due
 
     async def answered(self, seconds: float) -> bool:
-        """Wait until all replies are there, but not for longer; whether they are."""
+        """Wait until all replies are there, at most ``seconds``; return whether they are."""
         deadline = time.monotonic() + seconds
         while sum(stream.received for stream in self.streams) < self.sent:
             if time.monotonic() > deadline:
@@ -252,10 +251,10 @@ class Load:
         await self.closed(_OPEN_TIMEOUT)
 
     async def closed(self, seconds: float) -> None:
-        """Wait until every stream is at its end.
+        """Wait until every stream has ended.
 
         Raises:
-            LoadError: one is not.
+            LoadError: a stream goes on.
         """
         waiting = [stream.closed for stream in self.streams]
         _, left = await asyncio.wait(waiting, timeout=seconds)
@@ -263,10 +262,10 @@ class Load:
             raise LoadError(f"{len(left)} streams did not end within {seconds} s")
 
     async def _sleep(self, seconds: float) -> None:
-        """Let time pass.
+        """Sleep.
 
         Raises:
-            LoadError: something is wrong.
+            LoadError: the load has failed meanwhile.
         """
         await asyncio.sleep(seconds)
         if self._failed.done():

@@ -1,7 +1,7 @@
-"""Crowds of connections from one address: what they hold in the gateway, and whether others get in.
+"""Crowds of connections from one address: their memory in the gateway, and others' access.
 
-For each crowd there is a gateway (``partway serve``) of its own. The crowd comes from 127.0.0.1,
-says what it says, and waits; somebody at 127.0.0.2 asks for ``/healthz`` meanwhile.
+Each crowd has a gateway (``partway serve``) of its own. The crowd comes from 127.0.0.1, sends its
+bytes, and waits. Meanwhile a client at 127.0.0.2 asks for ``/healthz``.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _PATIENCE = 10.0
 _SETTLING = 0.5
 _MIB = 1024 * 1024
 
-#: A container that no stream of these asks for.
+#: A container that is never asked.
 _NOBODY = Peer("127.0.0.1:9", 0)
 
-#: What each connection of a crowd says, in pieces.
+#: The bytes of each connection of a crowd, in pieces.
 CROWDS: Mapping[str, tuple[bytes, ...]] = MappingProxyType(
     {
         "nothing": (),
@@ -46,7 +46,7 @@ CROWDS: Mapping[str, tuple[bytes, ...]] = MappingProxyType(
 
 
 def join(address: tuple[str, int], pieces: tuple[bytes, ...]) -> socket.socket | None:
-    """One connection of a crowd; None where the gateway has ended it meanwhile."""
+    """Open one connection of a crowd; None where the gateway has ended it meanwhile."""
     try:
         joined = socket.create_connection(address, timeout=_PATIENCE)
     except OSError:
@@ -58,7 +58,7 @@ def join(address: tuple[str, int], pieces: tuple[bytes, ...]) -> socket.socket |
 
 
 def healthy(host: str, port: int) -> tuple[str, float]:
-    """What somebody else gets for ``/healthz``, and after how many seconds."""
+    """Ask for ``/healthz`` from another address; return status or error, and seconds."""
     began = time.monotonic()
     asking = http.client.HTTPConnection(
         host, port, timeout=_PATIENCE, source_address=("127.0.0.2", 0)
@@ -74,7 +74,7 @@ def healthy(host: str, port: int) -> tuple[str, float]:
 
 
 def measure(peer: Peer, pieces: tuple[bytes, ...], count: int) -> tuple[int, str, float]:
-    """One crowd: growth of the gateway's peak in bytes, and the slowest ``/healthz``."""
+    """Run one crowd; return growth of the gateway's peak in bytes, and slowest ``/healthz``."""
     host, _, port = peer.address.rpartition(":")
     meter = Meter(peer.pid)
     before = meter.forget_peak()
@@ -82,7 +82,7 @@ def measure(peer: Peer, pieces: tuple[bytes, ...], count: int) -> tuple[int, str
     for number in range(count):
         crowd.append(join((host, int(port)), pieces))
         if number % (count // 10) == count // 10 - 1:
-            time.sleep(_SETTLING)  # the crowd stands: what its coming costs is another question
+            time.sleep(_SETTLING)  # the crowd stands: the cost of its arrival is not measured
             found, seconds = healthy(host, int(port))
             slowest = max(slowest, seconds)
             if found != "200":
@@ -95,7 +95,7 @@ def measure(peer: Peer, pieces: tuple[bytes, ...], count: int) -> tuple[int, str
 
 
 def main() -> int:
-    """Run all crowds; returns the exit status."""
+    """Run all crowds; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.crowds", description=__doc__)
     parser.add_argument("--connections", type=int, default=5000, help="of each crowd (5,000)")
     parser.add_argument("--only", default="", help="crowds with this in their names")

@@ -1,7 +1,7 @@
-"""The container of the benchmarks: every data frame comes back as it came.
+"""The container of the benchmarks, which sends every data frame back unchanged.
 
-Its codec is compiled (picows), so that it costs the machine as little as possible. Any path is
-the stream's, ``/ping`` is healthy.
+Its codec is compiled (picows), so that it costs the machine as little as possible. Any path is the
+stream's, and ``/ping`` is healthy.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Echo(WSListener):
             transport.send(frame.msg_type, frame.get_payload_as_bytes(), frame.fin)
 
     def pause_writing(self) -> None:
-        """The load keeps few messages in flight: what is unsent stays small by itself."""
+        """Do nothing: the load keeps few messages in flight, so that little is unsent."""
 
     def resume_writing(self) -> None:
         """See :meth:`pause_writing`."""

@@ -1,4 +1,4 @@
-"""Hypercorn with an application that sends a request's body back, piece by piece as it comes.
+"""Hypercorn with an application that sends a request's body back, piece by piece.
 
 ``python -m benchmarks.echo_hypercorn`` serves HTTP/2 in clear, on uvloop, in one process.
 """

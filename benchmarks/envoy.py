@@ -1,7 +1,7 @@
 """Envoy as a tunnel of WebSockets over HTTP/2 (RFC 8441), in front of one container.
 
-As an operator would set it up, on one thread; no log, no health check, no option that would cost
-it anything. After the 200 it moves bytes from DATA frames to a TCP connection and back.
+It is set up as an operator would, on one thread: no log, no health check, no costly option. After
+the 200 it moves bytes from DATA frames to a TCP connection and back.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _LISTENER = "clients"
 
 @contextmanager
 def envoy(container: Peer, tls: TlsFiles | None = None) -> Iterator[Peer | None]:
-    """An Envoy that listens for HTTP/2, or None where it is not installed.
+    """Start an Envoy that listens for HTTP/2; None where it is not installed.
 
     Args:
-        container: where the tunnels lead.
-        tls: what to show to clients; None for HTTP/2 in clear.
+        container: the tunnels' container.
+        tls: the certificate for clients; None for HTTP/2 in clear.
     """
     command = find("envoy", str(Path(sys.executable).parent))
     if command is None:
@@ -47,7 +47,7 @@ def envoy(container: Peer, tls: TlsFiles | None = None) -> Iterator[Peer | None]
 
 
 def _listens_at(admin: Path) -> str | None:
-    """Where the listener is, whose port the system has chosen."""
+    """The address of the listener, whose port the system has chosen."""
     if not admin.exists() or not admin.read_text():
         return None
     connection = http.client.HTTPConnection(admin.read_text(), timeout=1)

@@ -1,8 +1,8 @@
-"""A fleet that changes under load: 3 → 1 → 3 instances, then another version of all of them.
+"""A fleet that changes under load: 3 → 1 → 3 instances, then a new version of all.
 
-``python -m benchmarks.fleet_changes`` holds streams open and asks at even rates meanwhile, one run
-for each rate. It prints a table in markdown, and fails when a stream was cut or a request failed.
-How to read it: ``docs/discussion/benchmarks.md``.
+``python -m benchmarks.fleet_changes`` holds streams open and sends requests at even rates
+meanwhile, one run for each rate. It prints a table in markdown, and fails when a stream was cut or
+a request failed. ``docs/discussion/benchmarks.md`` explains the table.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ _CLIENTS = 32
 _BODY = b"x" * 640
 _CHANGE_TIMEOUT = 120.0
 
-#: After each change, in which requests go on.
+#: Seconds after each change, in which requests go on.
 _PAUSE = 3.0
 _INSTANCES = re.compile(r'partway_instances\{endpoint="changed",state="(\w+)",[^}]*\} ([0-9.]+)')
 _TABLE = '[endpoints.changed]\nimage = "echo"\ninstances = {}\nenvironment = {{ VERSION = "{}" }}\n'
 
-#: Instances and version of each change, and how many are in service, and drain, when it is done:
-#: open streams keep what is to stop, those that began before the first change.
+#: Instances and version of each change, and the instances that are in service and drain at its end.
+#: Streams that began before the first change keep their instances draining.
 _CHANGES = ((1, 1, 1, 2), (3, 1, 3, 2), (3, 2, 3, 3))
 
 
@@ -47,8 +47,8 @@ class Requests:
     """Requests at an even rate, from one moment to another.
 
     Attributes:
-        asked: those that were answered as they were to be.
-        failures: what came instead, and how often.
+        asked: the requests that were answered correctly.
+        failures: wrong results, and how often each came.
     """
 
     address: str
@@ -58,7 +58,7 @@ class Requests:
     over: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def go_on(self) -> None:
-        """Ask until it is over."""
+        """Send requests until the event ``over`` is set."""
         began = time.perf_counter()
         async with asyncio.TaskGroup() as clients:
             for number in range(_CLIENTS):
@@ -72,7 +72,7 @@ class Requests:
                 await asyncio.sleep(wait)
             try:
                 await client.ask()
-                self.asked.delays.append(time.perf_counter() - due)  # whoever is late is late
+                self.asked.delays.append(time.perf_counter() - due)  # a late client's delay counts
             except (AssertionError, OSError) as error:
                 self.failures[str(error)] += 1
                 client.close()
@@ -93,7 +93,7 @@ class Requests:
 
 
 def _counts(gateway: Peer) -> dict[str, int]:
-    """How many instances are in each state."""
+    """Count the instances in each state."""
     connection = http.client.HTTPConnection(gateway.address, timeout=10)
     try:
         connection.request("GET", "/metrics")
@@ -104,10 +104,10 @@ def _counts(gateway: Peer) -> dict[str, int]:
 
 
 async def _until(gateway: Peer, in_service: int, draining: int) -> None:
-    """Wait until so many instances are in service, and so many drain, and no other starts.
+    """Wait for the numbers of instances in service and draining, with no other starting.
 
     Raises:
-        StartError: it takes too long.
+        StartError: the wait takes too long.
     """
     wanted = {"Pending": 0, "Starting": 0, "InService": in_service, "Draining": draining}
     deadline = time.monotonic() + _CHANGE_TIMEOUT
@@ -122,7 +122,7 @@ async def _until(gateway: Peer, in_service: int, draining: int) -> None:
 async def _change(
     gateway: Peer, file: Path, streams: Sequence[Stream], failed: asyncio.Future[None]
 ) -> None:
-    """Make each change, and hear from every stream after it."""
+    """Make each change, and exchange a message on every stream after it."""
     for instances, version, in_service, draining in _CHANGES:
         file.write_text(_TABLE.format(instances, version))  # noqa: ASYNC240 (a line of a file)
         os.kill(gateway.pid, signal.SIGHUP)
@@ -132,7 +132,7 @@ async def _change(
 
 
 async def _run(gateway: Peer, file: Path, count: int, rate: float) -> list[str]:
-    """One run, as a row of the table.
+    """Do one run, and make its row of the table.
 
     Raises:
         LoadError: a stream was cut.
@@ -160,7 +160,7 @@ async def _run(gateway: Peer, file: Path, count: int, rate: float) -> list[str]:
 
 
 def run(args: argparse.Namespace) -> tuple[str, bool]:
-    """Start a gateway for each rate; returns the table, and whether each request was answered."""
+    """Start a gateway for each rate; return the table, and whether each request was answered."""
     rows = []
     for rate in args.rates:
         with tempfile.TemporaryDirectory() as folder:
@@ -178,7 +178,7 @@ def run(args: argparse.Namespace) -> tuple[str, bool]:
 
 
 def main() -> int:
-    """Run the command; returns its exit status."""
+    """Run the command; return its exit status."""
     parser = argparse.ArgumentParser("benchmarks.fleet_changes", description=__doc__)
     parser.add_argument("--streams", type=int, default=200, help="open all the time (200)")
     parser.add_argument(

@@ -1,12 +1,12 @@
-"""Floods at the gateway: what the attacker's bytes cost it, and who has to wait.
+"""Floods at the gateway: the cost of the attacker's bytes, and the delay of other clients.
 
-First floods of HTTP/2 frames, then those of :mod:`benchmarks.strangers`, which take many
-connections, or requests that are refused.
+The floods of HTTP/2 frames come first. The attacks of :mod:`benchmarks.strangers` follow, which
+take many connections, or requests that are refused.
 
-For each flood there is a gateway (``partway serve``) and an attacker, each a process of its own. On
-the attacker's connection there is a good stream too, and another one on a connection of its own;
-parts go to and fro on both all the time. "ordinary" is no flood: the same parts, eight at a time,
-as fast as they come back; what a byte of theirs costs is what the others are compared with.
+Each flood has a gateway (``partway serve``) and an attacker, each a process of its own. The
+attacker's connection has a good stream too, and another good stream has its own connection. Parts
+go to and fro on both all the time. "ordinary" is no flood: the same parts, eight at a time, as fast
+as they come back. The others are compared with its cost of a byte.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ _EVENT = part(bytes(640))
 _PART = raw(DataFrame(1, _EVENT))
 _IN_FLIGHT = 8
 
-#: Between two parts of a good stream.
+#: Seconds between two parts of a good stream.
 _PAUSE = 0.01
-#: Behind what is said before a flood: the answers come.
+#: Seconds for the answers to the bytes before a flood.
 _SETTLING = 0.2
 _PATIENCE = 20.0
-#: Between pieces that must not share a segment, and what TCP and IP put in front of each.
+#: Seconds between pieces that must not share a segment, and bytes of TCP and IP in front of each.
 _PACE = 0.0002
 _SEGMENT = 40
 _WINDOW = 65_535
@@ -58,12 +58,12 @@ _HEADS = [
 
 
 class FloodError(Exception):
-    """The measurement came to nothing."""
+    """The measurement failed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What one flood has shown.
+    """The result of one flood.
 
     Attributes:
         sent: bytes of the attacker's.
@@ -71,7 +71,7 @@ class Found:
         growth: of its peak of resident bytes.
         slowest: round trip of the good stream, seconds; 0 if it could not speak.
         other: of the stream on a connection of its own.
-        sees: what the attacker's connection was told.
+        sees: the gateway's answer on the attacker's connection.
         ends: how the two streams ended.
     """
 
@@ -94,7 +94,7 @@ class Client:
         self.sees = "nothing"
         self.over = False
         self.end = ""
-        #: Bytes that the gateway takes on each stream, beside the window that it begins with.
+        #: Bytes that the gateway takes on each stream, beside the initial window.
         self.credit: dict[int, int] = {}
         self._reader, self._writer = reader, writer
         self._answered = False
@@ -114,7 +114,6 @@ class Client:
         return client
 
     def send(self, data: bytes) -> None:
-        """Write bytes."""
         if not self.over:
             self.sent += len(data)
             self._writer.write(data)
@@ -125,10 +124,10 @@ class Client:
             await self._writer.drain()
 
     async def until(self, condition: Callable[[], object]) -> None:
-        """Wait for what the gateway says.
+        """Wait until a condition holds, which the gateway's frames may change.
 
         Raises:
-            FloodError: the connection ended first, or it never came.
+            FloodError: the connection ended first, or the condition never held.
         """
         try:
             async with asyncio.timeout(_PATIENCE):
@@ -141,7 +140,7 @@ class Client:
             raise FloodError("waited in vain") from None
 
     async def round_trips(self, count: int = 1) -> None:
-        """Send so many parts at once, and wait until all are back."""
+        """Send ``count`` parts at once, and wait until all are back."""
         self._due += count * len(_EVENT)
         began, due = time.monotonic(), self._due
         self.send(_PART * count)
@@ -149,14 +148,14 @@ class Client:
         self.slowest = max(self.slowest, time.monotonic() - began)
 
     async def chat(self, count: int = 1, pause: float = _PAUSE) -> None:
-        """Round trips until the connection ends, or the task."""
+        """Make round trips until the connection or the task ends."""
         with suppress(FloodError):
             while True:
                 await self.round_trips(count)
                 await asyncio.sleep(pause)
 
     async def leave(self) -> str:
-        """End the good stream; how it has ended."""
+        """End the good stream; return how it has ended."""
         self.send(raw(DataFrame(1, flags=["END_STREAM"])))
         with suppress(FloodError):
             await self.until(lambda: self.end)
@@ -197,7 +196,7 @@ class Client:
 
 
 async def attack(name: str, address: str, pid: int, frames: int, seconds: float) -> Found:
-    """Run one flood, or for ``seconds`` at most; parts of good streams are round it."""
+    """Run one flood, for ``seconds`` at most, beside the parts of good streams."""
     flood = FLOODS.get(name)
     bad = await Client.open(address, flood.window if flood else _WINDOW)
     other = await Client.open(address)
@@ -218,12 +217,12 @@ async def attack(name: str, address: str, pid: int, frames: int, seconds: float)
         segments = await _send(flood, bad, frames, seconds)
         sent -= segments * _SEGMENT
     with suppress(FloodError):
-        await bad.round_trips()  # behind it: all of the flood has been looked at
+        await bad.round_trips()  # the gateway answers behind the whole flood
     cpu = meter.cpu_seconds() - cpu
     for chat in chats:
         chat.cancel()
     await asyncio.wait(chats)
-    # What else the sleep took off, a good stream's parts mostly, is as nothing beside a flood's.
+    # The CPU of good streams' parts during the sleep is negligible beside a flood's.
     return Found(
         bad.sent - sent,
         cpu,
@@ -236,7 +235,7 @@ async def attack(name: str, address: str, pid: int, frames: int, seconds: float)
 
 
 async def _send(flood: Flood, bad: Client, frames: int, seconds: float) -> int:
-    """Send a flood; returns in how many segments, if that matters."""
+    """Send a flood; return its number of segments, if that matters."""
     deadline, spent, segments = time.monotonic() + seconds, 0, 0
     if flood.paced:  # its cost is the segment's, whatever their number
         frames, deadline = frames // 10, deadline + _PATIENCE
@@ -258,17 +257,17 @@ async def _send(flood: Flood, bad: Client, frames: int, seconds: float) -> int:
 
 
 def measure(name: str, container: Peer, frames: int, seconds: float) -> Found:
-    """One flood, with processes of its own.
+    """Run one flood, with processes of its own.
 
     Raises:
-        FloodError: the attacker says why.
+        FloodError: the attacker failed, and says why.
     """
     with gateway(container) as peer:
         command = [sys.executable, "-m", "benchmarks.floods", "--attack", name]
         command += ["--address", peer.address, "--pid", str(peer.pid)]
         command += ["--frames", str(frames), "--seconds", str(seconds)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-        # It has nothing to finish, and its drain would take longer than the flood.
+        # The gateway has nothing to finish, and its drain would take longer than the flood.
         psutil.Process(peer.pid).kill()
     if done.returncode:
         raise FloodError(f"{name}: {done.stderr[-2000:]}")
@@ -276,7 +275,7 @@ def measure(name: str, container: Peer, frames: int, seconds: float) -> Found:
 
 
 def row(name: str, found: Found, ordinary: Found) -> str:
-    """A line of the table."""
+    """Make a line of the table."""
     micros, usual = (each.cpu_seconds / each.sent * 1e6 for each in (found, ordinary))
     good, other = (
         f"{seconds * 1e3:.0f}" if end == "END_STREAM" and seconds else "–" if seconds else "silent"
@@ -289,7 +288,7 @@ def row(name: str, found: Found, ordinary: Found) -> str:
 
 
 def main() -> int:
-    """Run all floods, or one of them as its attacker; returns the exit status."""
+    """Run all floods, or one of them as its attacker; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.floods", description=__doc__)
     parser.add_argument("--seconds", type=float, default=0.5, help="of each flood at most (0.5)")
     parser.add_argument("--frames", type=int, default=20_000, help="of each flood (20,000)")

@@ -1,16 +1,17 @@
-"""Formats of inference, beside SageMaker's SDK and toolkit, and the fastest kept library of each.
+"""Formats of inference, beside SageMaker's SDK and toolkit, and each format's fastest library.
 
-``python -m benchmarks.formats`` prints a table of CPU time; what follows from it is in
-``docs/discussion/benchmarks.md``. It needs an interpreter that has the others, too::
+``python -m benchmarks.formats`` prints a table of CPU time, which ``docs/discussion/benchmarks.md``
+explains. It needs an interpreter that has the other libraries, too::
 
     python3 -m venv formats
     formats/bin/pip install . sagemaker==2.257.7 sagemaker-inference pandas pyarrow scikit-learn
     formats/bin/python -m benchmarks.formats
 
-All read the same bytes, and write the same numbers: 100,000 rows of 28, as float64 in text, as
-float32 in protobuf, as both in numpy's format. Written is a body of bytes; numpy's also in pieces,
-as ``partway-container convert`` writes it to a file. What a library makes of a body is its own:
-arrays, or lists of rows. ``--only json`` measures the formats alone whose names have that in them.
+All read the same bytes, and write the same numbers: 100,000 rows of 28. These are float64 in text,
+float32 in protobuf, and both in numpy's format. The output is a body of bytes. numpy's format is
+also written in pieces, as ``partway-container convert`` writes a file. Each library makes its own
+type of a body: arrays, or lists of rows. ``--only json`` measures only the formats with "json" in
+their names.
 """
 
 from __future__ import annotations
@@ -46,12 +47,12 @@ RECORDIO = "application/x-recordio-protobuf"
 
 @dataclass
 class Contest:
-    """One format, one way.
+    """One format, read or written.
 
     Attributes:
-        name: of the format, and which way.
-        ours: the time of Partway's, in seconds.
-        others: a library's name → what it does.
+        name: of the format, and whether it is read or written.
+        ours: Partway's function.
+        others: a library's name → its function.
         times: a library's name → its shortest time, in seconds.
     """
 
@@ -61,7 +62,7 @@ class Contest:
     times: dict[str, float] = field(default_factory=dict)
 
     def go(self) -> None:
-        """Let each do it once; the shortest time of each is kept."""
+        """Run each function once; the shortest time of each is kept."""
         for name, do in {"partway": self.ours, **self.others}.items():
             began = time.process_time()
             do()
@@ -70,7 +71,7 @@ class Contest:
 
 
 def contests(rows: int) -> list[Contest]:
-    """What is measured."""
+    """Make all contests."""
     numbers = np.random.default_rng(0).normal(size=(rows, 28))
     single, labels = numbers.astype(np.float32), np.zeros((rows, 1))
     batches = {each: Batch(numbers) for each in (CSV, JSON, JSON_LINES)} | {
@@ -101,7 +102,7 @@ def _of_numpys(numbers: np.ndarray[Any, Any]) -> list[Contest]:
         "SDK": lambda: deserializer.deserialize(io.BytesIO(body), NPY),
         "toolkit": lambda: toolkit_decoder.decode(body, NPY),
         "numpy": lambda: np.load(io.BytesIO(body)),
-        # The floor: to know that all are finite, each must have been looked at.
+        # The least work: to know that all numbers are finite, each must be read.
         "a sum": lambda: np.frombuffer(body, numbers.dtype, offset=body.index(b"\n") + 1).sum(),
     }
     writers: dict[str, Callable[[], object]] = {
@@ -112,7 +113,7 @@ def _of_numpys(numbers: np.ndarray[Any, Any]) -> list[Contest]:
         Contest(f"{name}, read", lambda: decode(body, NPY, wanted), readers),
         Contest(f"{name}, written as one", lambda: encode(batch, NPY), {
             **writers, "numpy": lambda: np.save(io.BytesIO(), numbers),
-            # The floor: a body of bytes is a copy.
+            # The least work: a body of bytes is a copy.
             "a copy": lambda: b"".join([b"", numbers.data]),
         }),
         Contest(
@@ -209,7 +210,7 @@ def _ms(seconds: float) -> str:
 
 
 def main() -> int:
-    """Run the command; returns its exit status."""
+    """Run the command; return its exit status."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.formats", description=__doc__)
     parser.add_argument("--rows", type=int, default=100_000)
     parser.add_argument("--rounds", type=int, default=3)

@@ -1,10 +1,10 @@
 """The language model under load, beside its engine called in a loop.
 
-``python -m benchmarks.gpu_text`` makes two models with random weights, one of a billion parameters
-for a GPU and a tiny one for the CPU, and has 1 to 256 streams ask at once: through gateway and
-runtime, through the runtime alone, and of the engine itself. Where there is no GPU its rows say
-``unmeasured``. The exit status is not zero when something did not run or a reply was wrong, and
-never for being slow. How to read it: ``docs/discussion/language-model.md``.
+``python -m benchmarks.gpu_text`` makes two models with random weights. One has a billion parameters
+for a GPU, and a tiny one is for the CPU. From 1 to 256 streams ask at once, through gateway and
+runtime, through the runtime alone, and at the engine itself. Without a GPU its rows say
+``unmeasured``. The exit status is not zero when a process did not run or a reply was wrong, and
+never for being slow. ``docs/discussion/language-model.md`` explains the tables.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 #: Two engines share a GPU; 256 streams need half of this.
 _GPU_CACHE_BYTES = 4 << 30
 
-#: First parts are measured with so many streams; the mark is at 64.
+#: Numbers of streams for which first parts are measured; the goal is for 64.
 _DELAY_STREAMS = (1, 64)
 
 
 def run(args: argparse.Namespace, folder: Path) -> Iterator[str]:
-    """Make what is measured, measure it, and give the report line by line."""
+    """Make the models, measure them, and yield the report line by line."""
     try:
         import torch
         import transformers
@@ -83,7 +83,7 @@ def report(setup: Setup, rounds: int) -> Iterator[str]:
 
 @contextmanager
 def folder_for(keep: Path | None) -> Iterator[Path]:
-    """Where the models are: kept, or for this run alone."""
+    """The folder of the models: kept, or for this run alone."""
     if keep is not None:
         yield keep.absolute()
         return
@@ -92,7 +92,7 @@ def folder_for(keep: Path | None) -> Iterator[Path]:
 
 
 def main() -> int:
-    """Run it, print what was found; returns the exit status."""
+    """Run the command; return its exit status."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu_text")
     several: dict[str, Any] = {"type": int, "nargs": "+"}
     parser.add_argument(

@@ -1,8 +1,8 @@
 """The gateway's HTTP/2 beside Envoy's tunnel and Hypercorn: the same load, in one run.
 
-``python -m benchmarks.http2`` prints a table for each way to connect. It fails when something does
-not run or a reply is wrong, never for being slow. How to read it:
-``docs/discussion/benchmarks.md``.
+``python -m benchmarks.http2`` prints a table for each way to connect. It fails when a process does
+not run or a reply is wrong, never for being slow. ``docs/discussion/benchmarks.md`` explains the
+tables.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ secret_access_key = "{CREDENTIALS.secret_access_key}"
 
 @dataclass(frozen=True, slots=True)
 class _Servers:
-    """What listens in one scheme; Hypercorn does in clear only."""
+    """The servers of one scheme; Hypercorn serves in clear only."""
 
     scheme: str
     envoy: Peer | None
@@ -48,7 +48,7 @@ class _Servers:
     hypercorn: Peer | None
 
     def rows(self, *options: str) -> list[Row]:
-        """A table's, for one way to connect; Envoy is the first, to compare the others with."""
+        """Make the rows for one way to connect. Envoy is the first, and the others' reference."""
         rows = [
             self._row("Envoy", self.envoy, _CONTAINER_PATH, WEBSOCKET, options),
             self._row("gateway, unsigned", self.unsigned, _GATEWAY_PATH, EVENTS, options),
@@ -66,7 +66,7 @@ class _Servers:
 
 
 def run(args: argparse.Namespace) -> str:
-    """Start everything, put the load on each row in turn, and give the tables."""
+    """Start everything, put the load on each row in turn, and make the tables."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         files = LocalCa(folder / "ca").ensure(["127.0.0.1"], datetime.now(UTC))

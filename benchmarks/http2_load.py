@@ -1,8 +1,8 @@
-"""The load on HTTP/2: streams that keep a few messages in flight, and check what comes back.
+"""The load on HTTP/2: streams that keep a few messages in flight, and check the replies.
 
-``python -m benchmarks.http2_load URL`` is :mod:`benchmarks.load` on frames made by hand: an HTTP/2
-library would cost this process more than the measured one spends. Each message is one DATA frame;
-replies are compared as a stream of bytes, however the server cuts it.
+``python -m benchmarks.http2_load URL`` is :mod:`benchmarks.load` on frames made by hand. An HTTP/2
+library would cost this process more than the measured one spends. Each message is one DATA frame.
+Replies are compared as a stream of bytes, however the server cuts it.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ _ENABLE_PUSH, _INITIAL_WINDOW_SIZE = 0x2, 0x4
 _HEADER = struct.Struct("!HBBBI")
 _DEFAULT_WINDOW = 65_535
 
-#: What a server may send ahead of us, per stream and per connection; given back by halves. Wide
-#: enough to leave flow control out of it, as it is for small messages in real clients.
+#: Windows of the server, per stream and per connection; given back by halves. They are wide enough
+#: to leave flow control out, as it is for small messages in real clients.
 _WINDOW = 1 << 20
 _CONNECTION_WINDOW = 16 << 20
 
@@ -45,13 +45,13 @@ _OPEN_TIMEOUT = 10.0
 
 
 def frame(kind: int, flags: int, stream_id: int, payload: bytes = b"") -> bytes:
-    """A frame's bytes (RFC 9113 §4.1)."""
+    """Make a frame's bytes (RFC 9113 §4.1)."""
     size = len(payload)
     return _HEADER.pack(size >> 8, size & 0xFF, kind, flags, stream_id) + payload
 
 
 class Connection(asyncio.Protocol):
-    """One connection; what is caused by one read is written at once."""
+    """One connection; the frames caused by one read are written at once."""
 
     def __init__(self, failed: asyncio.Future[None]) -> None:
         self.failed = failed
@@ -80,7 +80,6 @@ class Connection(asyncio.Protocol):
         self.fail("the connection ended")
 
     def open(self, wire: Wire) -> Stream:
-        """Send a request."""
         stream = Stream(self, next(self._ids), wire)
         self.streams[stream.stream_id] = stream
         block = self._encoder.encode(wire.head())
@@ -102,7 +101,6 @@ class Connection(asyncio.Protocol):
         self._out.append(frame(_WINDOW_UPDATE, 0, stream_id, size.to_bytes(4, "big")))
 
     def flush(self) -> None:
-        """Write what there is."""
         if self._out:
             self._transport.write(b"".join(self._out))
             self._out.clear()
@@ -194,7 +192,7 @@ class Stream:
         self._connection.flush()
 
     def end(self) -> None:
-        """Whatever comes now is of no account."""
+        """Ignore everything that comes from now on."""
         self._connection.ended = True
 
     def _send(self, count: int) -> None:
@@ -205,7 +203,6 @@ class Stream:
             self._connection.send_data(self, message)
 
     def data_received(self, data: bytes) -> None:
-        """DATA came."""
         self._owed += len(data)
         if self._owed >= _WINDOW // 2:
             self._connection.give_credit(self.stream_id, self._owed)
@@ -221,7 +218,7 @@ class Stream:
                 if not expected.startswith(data[at:]):
                     self._connection.fail(f"reply {self.received + count} is not what was sent")
                     return
-                break  # its beginning
+                break  # the beginning of a reply
             del self._expected[0]
             at += len(expected)
             count += 1
@@ -268,14 +265,14 @@ async def _open(args: argparse.Namespace, failed: asyncio.Future[None]) -> list[
 
 
 async def throughput(args: argparse.Namespace) -> dict[str, float]:
-    """Round trips, and what the measured process spent on them."""
+    """Count round trips, and the measured process's cost of them."""
     failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     streams = await _open(args, failed)
     return await count_round_trips(streams, failed, args)
 
 
 def main() -> None:
-    """Run one load and print what it found."""
+    """Run one load and print the result."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.http2_load", description=__doc__)
     parser.add_argument("url", help="http://… or https://… of the stream")
     parser.add_argument("--wire", default="events", choices=list(WIRES))

@@ -1,7 +1,7 @@
-"""What the HTTP/2 load says on a stream, and what it expects to hear, for each kind of server.
+"""The messages of the HTTP/2 load, and the expected replies, for each kind of server.
 
-Nothing here is the product's code, so that neither side's cost or mistake hides in the other's;
-but for the signature of a request's head, which is made once for each stream.
+This module shares no code with the product, so that no cost or mistake hides on both sides. The
+exception is the signature of a request's head, which is made once for each stream.
 """
 
 from __future__ import annotations
@@ -65,13 +65,13 @@ class Wire:
         ]
 
     def message(self, number: int) -> tuple[bytes, bytes]:
-        """What is sent, and what has to come back."""
+        """Make a message, and the reply that must come back."""
         payload = self._messages.message(number)
         return payload, payload
 
 
 class WebSocketWire(Wire):
-    """WebSocket frames in a tunnel (RFC 8441), masked with zeros: as valid as any other mask."""
+    """WebSocket frames in a tunnel (RFC 8441), masked with zeros, a valid mask."""
 
     method = "CONNECT"
 
@@ -110,7 +110,7 @@ def _string(name: str, value: str) -> bytes:
     )
 
 
-#: The same for what is sent and what comes back, in the order in which the gateway writes them.
+#: The same for messages and replies, in the order in which the gateway writes them.
 _PART_HEADERS = b"".join(
     (
         _string(":message-type", "event"),

@@ -1,6 +1,6 @@
-"""A container that does nothing but answer each request with 200, as small as Python can be.
+"""A container that answers each request with 200, as small as Python can be.
 
-It is started as a program: many of them are to fit on one machine.
+It is started as a program, and many of them must fit on one machine.
 """
 
 from __future__ import annotations

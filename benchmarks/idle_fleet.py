@@ -1,7 +1,7 @@
-"""What a gateway costs while nobody asks it for anything, with one endpoint and with very many.
+"""The cost of an idle gateway, with one endpoint and with very many.
 
-``python -m benchmarks.idle_fleet`` prints a table in markdown. It fails when something does not
-run, never for being slow. How to read it: ``docs/discussion/benchmarks.md``.
+``python -m benchmarks.idle_fleet`` prints a table in markdown. It fails when a process does not
+run, never for being slow. ``docs/discussion/benchmarks.md`` explains the table.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from benchmarks import peers
 from benchmarks.peers import Peer, StartError
 from benchmarks.process_meter import Meter
 
-#: From a start to the time in which each instance is pinged once in each interval.
+#: Seconds after a start until each instance is pinged once in each interval.
 _SETTLING = 12.0
 
 _MIB = 1024 * 1024
@@ -33,14 +33,14 @@ _HEADS = (
 
 
 def _settings(endpoints: int, source: str) -> str:
-    """The file of a gateway with so many endpoints beside the one that each row has."""
+    """The file of a gateway with this many endpoints, less the one that each row has."""
     return "\n".join(f"[endpoints.idle-{each}]\n{source}\n" for each in range(1, endpoints))
 
 
 def _measured(
     endpoints: int, container: Peer, seconds: float, *, are_processes: bool = False
 ) -> list[str]:
-    """One row of the table."""
+    """Measure one row of the table."""
     source = f'url = "http://{container.address}"'
     if are_processes:
         source = f"command = {shlex.join([sys.executable, '-S', '-E', str(_CONTAINER)])!r}"
@@ -63,7 +63,7 @@ def _measured(
 
 
 def run(args: argparse.Namespace) -> str:
-    """Start a gateway for each row, wait, and give the table."""
+    """Start a gateway for each row, wait, and make the table."""
     with peers.invoke_container() as container:
         rows = [_measured(count, container, args.seconds) for count in args.endpoints]
         rows += [
@@ -75,7 +75,7 @@ def run(args: argparse.Namespace) -> str:
 
 
 def main() -> int:
-    """Run the command; returns its exit status."""
+    """Run the command; return its exit status."""
     parser = argparse.ArgumentParser("benchmarks.idle_fleet", description=__doc__)
     parser.add_argument("--seconds", type=float, default=30.0, help="of each row (30)")
     parser.add_argument(

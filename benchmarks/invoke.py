@@ -1,7 +1,7 @@
-"""InvokeEndpoint beside HAProxy, nginx and a bare relay: the same requests and container, one run.
+"""InvokeEndpoint beside HAProxy, nginx and a bare relay: the same requests and container.
 
-``python -m benchmarks.invoke`` prints a table in markdown. It fails when something does not run or
-an answer is wrong, never for being slow. How to read it: ``docs/discussion/benchmarks.md``.
+``python -m benchmarks.invoke`` prints a table in markdown. It fails when a process does not run or
+an answer is wrong, never for being slow. ``docs/discussion/benchmarks.md`` explains the table.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ from benchmarks.peers import Peer
 from benchmarks.process_meter import Meter
 
 _PATH = "/endpoints/{}/invocations"
-#: As many endpoints has one of the gateways; those are asked in turn that a client may know of.
+#: Endpoints of the large gateway, and the endpoints that are asked in turn, as one client may.
 _MANY, _IN_TURN = 1000, 100
-#: So many signed requests differ; a connection of 16 has every one of them once in 16 x as many.
+#: Different signed requests. With 16 connections, each sends every one of them once in 16 x as
+#: many.
 _SIGNED_IN_TURN = 511
 _USER_AGENT = (
     "Boto3/1.44.5 md/Botocore#1.44.5 ua/2.1 os/linux#6.1 md/arch#x86_64 lang/python#3.11.7 "
@@ -48,7 +49,7 @@ secret_access_key = "{_SECRET}"
 
 @dataclass
 class Row:
-    """One way to the container, and what the rounds have found of it."""
+    """One way to the container, and the rounds' results for it."""
 
     name: str
     peer: Peer | None
@@ -60,7 +61,7 @@ class Row:
 
 
 def _requests(row: Row, body: bytes) -> list[bytes]:
-    """What a row is sent in turn: where requests are signed, each is signed anew, as boto3 does."""
+    """Make a row's requests, to be sent in turn; each signed one is signed anew, as boto3 does."""
     if not row.signed:
         return [_request(row, path, body) for path in row.paths]
     (path,) = row.paths
@@ -68,7 +69,7 @@ def _requests(row: Row, body: bytes) -> list[bytes]:
 
 
 def _of_boto3() -> dict[str, str]:
-    """The headers that boto3 adds to those of InvokeEndpoint; one has another value each time."""
+    """The headers that boto3 adds to InvokeEndpoint's; the invocation id is new each time."""
     return {
         "User-Agent": _USER_AGENT,
         "amz-sdk-invocation-id": str(uuid.uuid4()),
@@ -88,7 +89,7 @@ def _request(row: Row, path: str, body: bytes, more: Mapping[str, str] = _NOTHIN
 
 
 async def _measure(row: Row, args: argparse.Namespace, rate: float | None) -> tuple[Asked, float]:
-    """A load on a row, and the CPU seconds of a request."""
+    """Put a load on a row; return the answers and the CPU seconds of a request."""
     assert row.peer is not None, "it runs"
     body = b"x" * args.size
     requests = _requests(row, body)
@@ -100,7 +101,7 @@ async def _measure(row: Row, args: argparse.Namespace, rate: float | None) -> tu
 
 
 async def _rounds(rows: list[Row], args: argparse.Namespace) -> None:
-    """The rows take turns, so that what disturbs the machine disturbs all of them."""
+    """Measure the rows in turns, so that a disturbance of the machine meets all of them."""
     running = [row for row in rows if row.peer is not None]
     for _ in range(args.repeat):
         for row in running:
@@ -147,7 +148,7 @@ def _principals() -> Iterator[Path]:
 
 
 def run(args: argparse.Namespace) -> str:
-    """Start everything, put the load on each row in turn, and give the table."""
+    """Start everything, put the load on each row in turn, and make the table."""
     with ExitStack() as stack:
         container = stack.enter_context(peers.invoke_container())
         bare = ("/invocations",)
@@ -176,7 +177,7 @@ def run(args: argparse.Namespace) -> str:
 
 
 def main() -> int:
-    """Run the command; returns its exit status."""
+    """Run the command; return its exit status."""
     parser = argparse.ArgumentParser("benchmarks.invoke", description=__doc__)
     parser.add_argument("--seconds", type=float, default=5.0, help="of each load")
     parser.add_argument("--repeat", type=int, default=5, help="rounds")

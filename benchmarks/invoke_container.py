@@ -1,6 +1,6 @@
 """A container that answers each request with its own body, and costs the machine little.
 
-``python -m benchmarks.invoke_container`` says where it listens.
+``python -m benchmarks.invoke_container`` prints the address that it listens on.
 """
 
 from __future__ import annotations

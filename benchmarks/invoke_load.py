@@ -1,4 +1,4 @@
-"""Requests of InvokeEndpoint: as many as there is room for, or at a rate, each answer compared."""
+"""Requests of InvokeEndpoint, as many as possible or at a rate; each answer is compared."""
 
 from __future__ import annotations
 
@@ -46,16 +46,15 @@ class Client(asyncio.Protocol):
             self._answer.set_exception(exc or ConnectionError("the connection ended"))
 
     def close(self) -> None:
-        """Break the connection off."""
         self._transport.abort()
 
 
 @dataclass
 class Asked:
-    """What a load came to.
+    """The result of a load.
 
     Attributes:
-        seconds: that it took.
+        seconds: of the load.
         delays: of each request, in seconds.
     """
 
@@ -68,7 +67,7 @@ class Asked:
         return len(self.delays) / self.seconds
 
     def percentile(self, share: float) -> float:
-        """The delay that so many did not exceed."""
+        """The delay that this share of requests did not exceed."""
         return sorted(self.delays)[int(share * (len(self.delays) - 1))]
 
 
@@ -80,12 +79,12 @@ async def load(
     seconds: float,
     rate: float | None,
 ) -> Asked:
-    """Ask for so long.
+    """Send requests for some seconds.
 
     Args:
-        address: ``HOST:PORT`` of what is asked.
+        address: ``HOST:PORT`` of the server.
         requests: heads and bodies, which are sent in turn.
-        body: what each answer must be.
+        body: the body that each answer must have.
         clients: connections; each has one request under way.
         seconds: for how long.
         rate: requests a second of all of them; None for as many as there is room for.
@@ -105,7 +104,7 @@ async def load(
         while due < began + seconds:
             if rate is not None and (wait := due - time.perf_counter()) > 0:
                 await asyncio.sleep(wait)
-            sent = time.perf_counter() if rate is None else due  # whoever is late is late
+            sent = time.perf_counter() if rate is None else due  # a late client's delay counts
             await client.ask(next(turn))
             now = time.perf_counter()
             asked.delays.append(now - sent)

@@ -1,7 +1,8 @@
-"""The largest parts in each subprotocol of WebSocket clients: how long everybody else has to wait.
+"""The largest parts in each subprotocol of WebSocket clients: the delay of other clients.
 
-A client in a process of its own sends parts of 16 MiB to an echoing container, one after the other,
-as fast as they come back; beside it small parts go to and fro on a connection of their own.
+A client in a process of its own sends parts of 16 MiB to an echoing container. It sends them one
+after the other, as fast as they come back. Beside it small parts go to and fro on a connection of
+their own.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def message(subprotocol: str) -> str | bytes:
 
 
 async def attack(subprotocol: str, address: str, seconds: float) -> int:
-    """Send the part again and again; returns how often it came back."""
+    """Send the part again and again; return how often it came back."""
     url = f"ws://{address}{_PATH}"
     large, count = message(subprotocol), 0
     async with connect(
@@ -58,7 +59,7 @@ async def waits(address: str, command: list[str]) -> tuple[float, int]:
     other = await Client.open(address)
     chat = asyncio.create_task(other.chat())
     attacker = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE)
-    await asyncio.sleep(_SETTLING)  # it has loaded, and made its part
+    await asyncio.sleep(_SETTLING)  # the attacker has loaded, and made its part
     other.slowest = 0.0
     output, _ = await attacker.communicate()
     slowest = other.slowest
@@ -69,7 +70,7 @@ async def waits(address: str, command: list[str]) -> tuple[float, int]:
 
 
 def main() -> int:
-    """Measure each subprotocol, or be one's attacker; returns the exit status."""
+    """Measure each subprotocol, or be one's attacker; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.large_parts", description=__doc__)
     parser.add_argument("--seconds", type=float, default=5.0, help="of each (5)")
     for option in ("--attack", "--address"):

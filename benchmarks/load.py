@@ -1,7 +1,7 @@
-"""The load: streams that keep a few messages in flight, and check every byte that comes back.
+"""The load: streams that keep a few messages in flight, and check every byte of the replies.
 
 ``python -m benchmarks.load URL`` is a process of its own with a compiled codec (picows). It prints
-one JSON object: what it counted, and what the measured process spent meanwhile.
+one JSON object with its counts, and the CPU of the measured process.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from picows import WSFrame, WSListener, WSMsgType, WSTransport, ws_connect
 RAW = "payloadpart.v1.raw"
 MSGPACK = "payloadpart.v1.msgpack"
 
-#: Before the measured time: connections settle, caches and allocators warm up.
+#: Seconds before the measured time: connections settle, caches and allocators warm up.
 _WARM_UP = 0.5
 
 #: Longest wait for one reply on an idle machine.
@@ -43,7 +43,7 @@ class Messages:
         self._filler = os.urandom(size - _NUMBER_BYTES)
 
     def message(self, number: int) -> bytes:
-        """What is sent."""
+        """Make the message of this number."""
         return number.to_bytes(_NUMBER_BYTES, "big") + self._filler
 
     def is_reply(self, number: int, reply: bytes) -> bool:
@@ -106,11 +106,11 @@ class Stream(WSListener):
             self._fail("the stream ended")
 
     def end(self) -> None:
-        """Whatever comes now is of no account."""
+        """Ignore everything that comes from now on."""
         self.ended = True
 
     def pause_writing(self) -> None:
-        """A few messages in flight never fill a socket for long."""
+        """Do nothing: a few messages in flight never fill a socket for long."""
 
     def resume_writing(self) -> None:
         """See :meth:`pause_writing`."""
@@ -135,7 +135,7 @@ class EchoStream(Protocol):
         """Send the next messages."""
 
     def end(self) -> None:
-        """Whatever comes now is of no account."""
+        """Ignore everything that comes from now on."""
 
 
 class Meter:
@@ -150,14 +150,13 @@ class Meter:
         return sum(p.cpu_times().user + p.cpu_times().system for p in self._processes)
 
     def resident_bytes(self) -> int:
-        """Memory in RAM."""
         return sum(p.memory_info().rss for p in self._processes)
 
 
 async def open_streams(
     url: str, count: int, size: int, subprotocol: str, failed: asyncio.Future[None]
 ) -> list[Stream]:
-    """Streams on which nothing is said; ``failed`` gets what goes wrong with one of them."""
+    """Open silent streams; ``failed`` gets the error of any of them."""
     messages = MsgpackMessages if subprotocol == MSGPACK else Messages
     streams = []
     for _ in range(count):
@@ -166,7 +165,7 @@ async def open_streams(
             url,
             extra_headers={"Sec-WebSocket-Protocol": subprotocol},
         )
-        if stream is None:  # picows returns so when the peer leaves during the handshake
+        if stream is None:  # picows returns None when the peer leaves during the handshake
             raise LoadError("the connection ended during the handshake")
         streams.append(stream)
     return streams
@@ -179,7 +178,7 @@ async def _run_for(seconds: float, failed: asyncio.Future[None]) -> None:
 
 
 async def throughput(args: argparse.Namespace) -> dict[str, float]:
-    """Round trips, and what the measured process spent on them."""
+    """Count round trips, and the measured process's cost of them."""
     failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     streams = await open_streams(args.url, args.streams, args.size, args.subprotocol, failed)
     return await count_round_trips(streams, failed, args)
@@ -188,10 +187,10 @@ async def throughput(args: argparse.Namespace) -> dict[str, float]:
 async def count_round_trips(
     streams: Sequence[EchoStream], failed: asyncio.Future[None], args: argparse.Namespace
 ) -> dict[str, float]:
-    """Keep messages in flight on streams that are open, and count what comes back.
+    """Keep messages in flight on open streams, and count the replies.
 
     Raises:
-        LoadError: nothing did, or ``failed`` has it.
+        LoadError: no reply came, or ``failed`` has the error.
     """
     meter = Meter(args.measure)
     for stream in streams:
@@ -210,11 +209,11 @@ async def count_round_trips(
 
 
 async def idle(args: argparse.Namespace) -> dict[str, float]:
-    """Memory that the measured process holds for streams on which nothing happens."""
+    """Measure the memory of the measured process for idle streams."""
     failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     meter = Meter(args.measure)
     streams = await open_streams(args.url, 1, args.size, args.subprotocol, failed)
-    await exchange_one(streams, failed)  # what the first stream loads is no cost of the others
+    await exchange_one(streams, failed)  # the first stream's imports are no cost of the others
     before = meter.resident_bytes()
     more = await open_streams(args.url, args.idle, args.size, args.subprotocol, failed)
     await exchange_one(more, failed)
@@ -225,10 +224,10 @@ async def idle(args: argparse.Namespace) -> dict[str, float]:
 
 
 async def exchange_one(streams: Sequence[Stream], failed: asyncio.Future[None]) -> None:
-    """A message and its reply on each stream, so that each one is really there.
+    """Exchange a message and its reply on each stream, so that each one is really there.
 
     Raises:
-        LoadError: one is not; or ``failed`` has it.
+        LoadError: a reply is missing, or ``failed`` has the error.
     """
     before = [stream.received for stream in streams]
     for stream in streams:
@@ -241,7 +240,7 @@ async def exchange_one(streams: Sequence[Stream], failed: asyncio.Future[None]) 
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """What shapes the load, whatever it speaks."""
+    """Add the options of every load, for any protocol."""
     parser.add_argument("--streams", type=int, default=20)
     parser.add_argument("--in-flight", type=int, default=8, help="messages, per stream")
     parser.add_argument("--size", type=int, default=640, help="bytes of a payload")
@@ -250,7 +249,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def main() -> None:
-    """Run one load and print what it found."""
+    """Run one load and print the result."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.load", description=__doc__)
     parser.add_argument("url", help="ws://… of the stream")
     parser.add_argument("--subprotocol", default=RAW, choices=[RAW, MSGPACK])

@@ -1,4 +1,4 @@
-"""The same container on the websockets package: what an author would write without Partway.
+"""The same container on the websockets package: an author's code without Partway.
 
 ``python -m benchmarks.peer_websockets`` echoes messages on any path and answers ``/ping``, on
 uvloop as the runtime does.
@@ -28,7 +28,7 @@ def _ping(connection: ServerConnection, request: Request) -> Response | None:
 
 
 async def _serve() -> None:
-    # It would send pings of its own; the runtime leaves that to the gateway.
+    # The package would send pings of its own; the runtime leaves that to the gateway.
     async with serve(
         _echo,
         "127.0.0.1",

@@ -1,4 +1,4 @@
-"""The processes of a run: started, found by the line that says where they listen, ended."""
+"""The processes of a run: started, found by the line with their address, and ended."""
 
 from __future__ import annotations
 
@@ -20,15 +20,14 @@ from pathlib import Path
 from partway.gateway.tls.context import TlsFiles
 
 _ROOT = Path(__file__).parent.parent
-#: What is measured is the code beside this, whatever else is installed.
+#: The code beside this file is measured, whatever else is installed.
 _PYTHONPATH = os.pathsep.join((str(_ROOT / "src"), str(_ROOT)))
 _START_TIMEOUT = 40.0  # a gateway waits for its endpoints for 30 s
 _STOP_TIMEOUT = 5.0
 _LISTENING = r"listening on {scheme}://([\w.]+:\d+)"
 
-#: HAProxy as an operator would put it in front of one container: after the 101 it moves bytes.
-#: One thread, as everything beside it; no option that would cost it anything, and nothing held back
-#: of answers that come bit by bit.
+#: HAProxy as an operator would put it in front of one container: after the 101 it moves bytes. It
+#: has one thread, as all peers, no costly option, and holds back no answer that comes bit by bit.
 _HAPROXY = """\
 global
     nbthread 1
@@ -48,7 +47,7 @@ backend container
 {backends}"""
 
 
-#: nginx likewise: one process, connections with the container kept, and nothing held back.
+#: nginx likewise: one process, kept connections with the container, and no buffering.
 _NGINX = """\
 daemon off;
 master_process off;
@@ -78,7 +77,7 @@ http {{
 
 
 class StartError(Exception):
-    """A process did not come to listen."""
+    """A process did not listen in time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,19 +95,19 @@ class Peer:
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A process and what it has said."""
+    """A process and its output."""
 
     running: subprocess.Popen[bytes]
     output: Path  # a file, not a pipe: a relay that logs must never wait for its reader
 
     def said(self) -> str:
-        """Everything so far."""
+        """Return the whole output so far."""
         return self.output.read_text(errors="replace")
 
 
 @contextmanager
 def started(command: Sequence[str], pass_fds: Sequence[int] = ()) -> Iterator[Process]:
-    """A process, in an empty folder of its own, until the end of the block."""
+    """Start a process in an empty folder of its own; it ends with the block."""
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder) / "output"
         with output.open("wb") as file:
@@ -133,10 +132,10 @@ def started(command: Sequence[str], pass_fds: Sequence[int] = ()) -> Iterator[Pr
 
 
 def until_it_listens(process: Process, look: Callable[[], str | None]) -> Peer:
-    """Wait until ``look`` finds where a process listens.
+    """Wait until ``look`` finds the address of a process.
 
     Raises:
-        StartError: it does not, or it has ended.
+        StartError: the process does not listen, or has ended.
     """
     deadline = time.monotonic() + _START_TIMEOUT
     while time.monotonic() < deadline and process.running.poll() is None:
@@ -149,7 +148,7 @@ def until_it_listens(process: Process, look: Callable[[], str | None]) -> Peer:
 
 @contextmanager
 def _listening(command: Sequence[str], scheme: str = "http") -> Iterator[Peer]:
-    """A process that says where it listens."""
+    """Start a process that prints its address."""
     with started(command) as process:
 
         def said() -> str | None:
@@ -160,27 +159,27 @@ def _listening(command: Sequence[str], scheme: str = "http") -> Iterator[Peer]:
 
 
 def python_build() -> str:
-    """Which Python all processes of Python run on; its build makes a fifth of what they cost."""
+    """The Python of all measured processes; its build makes a fifth of their cost."""
     return f"CPython {sys.version}"
 
 
 @contextmanager
 def echo_container() -> Iterator[Peer]:
-    """The container that all relays stand in front of."""
+    """Start the container of all relays."""
     with _listening([sys.executable, "-m", "benchmarks.echo_container"]) as peer:
         yield peer
 
 
 @contextmanager
 def invoke_container() -> Iterator[Peer]:
-    """The container that all proxies of requests stand in front of."""
+    """Start the container of all proxies of requests."""
     with _listening([sys.executable, "-m", "benchmarks.invoke_container"]) as peer:
         yield peer
 
 
 @contextmanager
 def bare_relay(container: Peer) -> Iterator[Peer]:
-    """:mod:`benchmarks.bare_relay` before a container of requests."""
+    """Start :mod:`benchmarks.bare_relay` before a container of requests."""
     command = [sys.executable, "-m", "benchmarks.bare_relay", f"http://{container.address}"]
     with _listening(command) as peer:
         yield peer
@@ -188,7 +187,7 @@ def bare_relay(container: Peer) -> Iterator[Peer]:
 
 @contextmanager
 def predict_container() -> Iterator[Peer]:
-    """The container of :mod:`benchmarks.predict_models`, on the runtime that ships."""
+    """Start the container of :mod:`benchmarks.predict_models`, on the runtime that ships."""
     command = find("partway-container", str(Path(sys.executable).parent))
     if command is None:
         raise StartError("the partway-container command is not installed: pip install -e .")
@@ -199,14 +198,14 @@ def predict_container() -> Iterator[Peer]:
 
 @contextmanager
 def token_container() -> Iterator[Peer]:
-    """The container that all proxies of response streams stand in front of."""
+    """Start the container of all proxies of response streams."""
     with _listening([sys.executable, "-m", "benchmarks.token_container"]) as peer:
         yield peer
 
 
 @contextmanager
 def codec_relay(codec: str, container: Peer) -> Iterator[Peer]:
-    """One of :mod:`benchmarks.codec_relays`."""
+    """Start one of :mod:`benchmarks.codec_relays`."""
     command = [sys.executable, "-m", "benchmarks.codec_relays", codec]
     with _listening([*command, f"http://{container.address}"]) as peer:
         yield peer
@@ -214,12 +213,12 @@ def codec_relay(codec: str, container: Peer) -> Iterator[Peer]:
 
 @contextmanager
 def gateway(container: Peer, *options: str, tls: TlsFiles | None = None) -> Iterator[Peer]:
-    """The product, as its user starts it.
+    """Start the product, as its user does.
 
     Args:
-        container: what its endpoint stands for.
-        options: more of them.
-        tls: what to show to clients; then the peer is the port that does.
+        container: the endpoint's container.
+        options: further options.
+        tls: the certificate for clients; the peer is then the port with TLS.
     """
     command = find("partway", str(Path(sys.executable).parent))
     if command is None:
@@ -234,7 +233,7 @@ def gateway(container: Peer, *options: str, tls: TlsFiles | None = None) -> Iter
 
 @contextmanager
 def hypercorn() -> Iterator[Peer | None]:
-    """:mod:`benchmarks.echo_hypercorn`, or None where Hypercorn is not installed."""
+    """Start :mod:`benchmarks.echo_hypercorn`; None where Hypercorn is not installed."""
     if importlib.util.find_spec("hypercorn") is None:
         yield None
         return
@@ -244,10 +243,10 @@ def hypercorn() -> Iterator[Peer | None]:
 
 @contextmanager
 def haproxy(container: Peer, endpoints: Sequence[str] = ()) -> Iterator[Peer | None]:
-    """HAProxy as a byte tunnel, or None where it is not installed.
+    """Start HAProxy as a byte tunnel; None where it is not installed.
 
     Args:
-        container: what it stands in front of.
+        container: the container behind it.
         endpoints: names, each of which has a backend of its own, found by the path that
             InvokeEndpoint has; without them all requests have one backend.
     """
@@ -276,7 +275,7 @@ def haproxy(container: Peer, endpoints: Sequence[str] = ()) -> Iterator[Peer | N
 
 @contextmanager
 def nginx(container: Peer) -> Iterator[Peer | None]:
-    """nginx before a container of requests, or None where it is not installed."""
+    """Start nginx before a container of requests; None where it is not installed."""
     command = find("nginx", "/usr/sbin")
     if command is None:
         yield None
@@ -293,7 +292,7 @@ def nginx(container: Peer) -> Iterator[Peer | None]:
 
 
 def find(command: str, folder: str) -> str | None:
-    """A command in ``folder``, or else on the path."""
+    """Find a command in ``folder``, or else on the path."""
     return shutil.which(command, path=folder) or shutil.which(command)
 
 

@@ -1,8 +1,8 @@
 """predict beside KServe's own server and FastAPI, rawPredict beside predict and a direct call.
 
 ``python -m benchmarks.predict`` prints two tables in markdown. ``--peers`` is an interpreter that
-has the peers, without which their rows say ``unmeasured``. It fails when something does not run or
-an answer is wrong, never for being slow. How to read it: ``docs/discussion/benchmarks.md``.
+has the peers; without it their rows say ``unmeasured``. It fails when a process does not run or an
+answer is wrong, never for being slow. ``docs/discussion/benchmarks.md`` explains the tables.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _PEERS = ("KServe", "FastAPI")
 
 @dataclass
 class Row:
-    """One way to ask, and what the rounds have found of it."""
+    """One way to ask, and the rounds' results for it."""
 
     name: str
     processes: Sequence[Peer] | None
@@ -55,7 +55,7 @@ def _request(row: Row, body: bytes) -> bytes:
 async def _rounds(
     rows: Sequence[Row], body: bytes, answer: bytes, args: argparse.Namespace
 ) -> None:
-    """The rows take turns, so that what disturbs the machine disturbs all of them."""
+    """Measure the rows in turns, so that a disturbance of the machine meets all of them."""
     for _ in range(args.repeat):
         for row in rows:
             if row.processes is None:
@@ -91,7 +91,7 @@ def _table(rows: Sequence[Row], beside: Row) -> str:
 
 @contextmanager
 def _peer(python: str, module: str) -> Iterator[Peer | None]:
-    """A server of another's, or None where there is no interpreter that has it."""
+    """Start a peer's server; None where there is no interpreter that has it."""
     if not python:
         yield None
         return
@@ -111,7 +111,7 @@ def _peer(python: str, module: str) -> Iterator[Peer | None]:
 
 
 def _raw(args: argparse.Namespace) -> str:
-    """What the gateway adds to a small body, by either operation."""
+    """Measure the gateway's delay of a small body, by either operation."""
     body = orjson.dumps({"instances": [[1.5] * 28] * 4, "predictions": [0.25, 0.5, 0.75, 1.0]})
     with ExitStack() as stack:
         container = stack.enter_context(peers.invoke_container())
@@ -125,7 +125,7 @@ def _raw(args: argparse.Namespace) -> str:
 
 
 def _instances(args: argparse.Namespace) -> str:
-    """Many instances: servers with the same model in them."""
+    """Measure many instances: servers with the same model in them."""
     numbers = random.Random(1)
     instances = [[numbers.uniform(-5, 5) for _ in range(28)] for _ in range(1000)]
     body = orjson.dumps({"instances": instances})
@@ -151,12 +151,12 @@ def _instances(args: argparse.Namespace) -> str:
 
 
 def run(args: argparse.Namespace) -> str:
-    """Start everything, put the load on each row in turn, and give the tables."""
+    """Start everything, put the load on each row in turn, and make the tables."""
     return f"{_raw(args)}\n\n{_instances(args)}"
 
 
 def main() -> int:
-    """Run the command; returns its exit status."""
+    """Run the command; return its exit status."""
     parser = argparse.ArgumentParser("benchmarks.predict", description=__doc__)
     parser.add_argument("--seconds", type=float, default=3.0, help="of each load")
     parser.add_argument("--repeat", type=int, default=5, help="rounds")

@@ -1,4 +1,4 @@
-"""The same with FastAPI, as its tutorial has it: ``python predict_fastapi.py PORT``."""
+"""The model of predictions with FastAPI, as in its tutorial: ``python predict_fastapi.py PORT``."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""The same on KServe's own server: ``python predict_kserve.py PORT``."""
+"""The model of predictions on KServe's own server: ``python predict_kserve.py PORT``."""
 
 import sys
 

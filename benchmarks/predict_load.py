@@ -1,4 +1,4 @@
-"""Requests for predictions: so many at a time as there are clients, each answer compared."""
+"""Requests for predictions: one at a time for each client; each answer is compared."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LENGTH = b"content-length:"
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """What a load came to.
+    """The result of a load.
 
     Attributes:
         delays: of each request, in seconds.
@@ -30,13 +30,13 @@ class Loaded:
 async def load(
     address: str, request: bytes, answer: bytes, pids: Sequence[int], clients: int, seconds: float
 ) -> Loaded:
-    """Ask for so long, and compare each answer's body.
+    """Send requests for some seconds, and compare each answer's body.
 
     Args:
-        address: ``HOST:PORT`` of what is asked.
+        address: ``HOST:PORT`` of the server.
         request: head and body.
-        answer: what each answer's body must have, but for spaces.
-        pids: whose CPU time it costs.
+        answer: bytes that each answer's body must have, spaces apart.
+        pids: the processes whose CPU time counts.
         clients: connections; each has one request under way.
         seconds: for how long.
     """

@@ -8,9 +8,9 @@ from partway import Model, Reply, Request
 
 
 class Sums(Model):
-    """``{"instances": [[…], …]}`` there, ``{"predictions": […]}`` back."""
+    """``{"instances": [[…], …]}`` in, ``{"predictions": […]}`` out."""
 
     async def invoke(self, request: Request) -> Reply:
-        """Add up, as a handler on the loop may that takes a millisecond."""
+        """Add up on the loop, which a handler of one millisecond may do."""
         instances = await request.instances()
         return Reply(orjson.dumps({"predictions": list(map(sum, instances))}), "application/json")

@@ -1,4 +1,4 @@
-"""What a process uses, finer than :class:`benchmarks.load.Meter` where Linux tells it."""
+"""CPU and memory of a process, finer than :class:`benchmarks.load.Meter` where Linux allows."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Meter:
             return times.user + times.system
 
     def forget_peak(self) -> int:
-        """From here on the peak is measured anew; resident bytes now."""
+        """Measure the peak anew from here on; return the resident bytes now."""
         with suppress(OSError):  # then it is the peak since the process began
             (self._folder / "clear_refs").write_text("5")
         return self._process.memory_info().rss

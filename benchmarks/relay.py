@@ -1,7 +1,7 @@
 """The gateway beside its peers: the same load, the same container, in one run.
 
-``python -m benchmarks.relay`` prints a table in markdown. It fails when something does not run or
-a reply is wrong, never for being slow. How to read it: ``docs/discussion/benchmarks.md``.
+``python -m benchmarks.relay`` prints a table in markdown. It fails when a process does not run or a
+reply is wrong, never for being slow. ``docs/discussion/benchmarks.md`` explains the table.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ _GATEWAY_PATH = "/endpoints/echo/invocations-bidirectional-stream"
 
 
 def run(args: argparse.Namespace) -> str:
-    """Start everything, put the load on each row in turn, and give the table."""
+    """Start everything, put the load on each row in turn, and make the table."""
     with ExitStack() as stack:
         container = stack.enter_context(peers.echo_container())
         tunnel = stack.enter_context(peers.haproxy(container))
-        # A process for each row: what one load leaves in memory is no cost of the other.
+        # A process for each row: memory that one load leaves is no cost of the other.
         raw = stack.enter_context(peers.gateway(container))
         msgpack = stack.enter_context(peers.gateway(container))
         haproxy = websocket_row("HAProxy", tunnel, _CONTAINER_PATH)

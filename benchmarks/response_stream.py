@@ -1,8 +1,8 @@
 """InvokeEndpointWithResponseStream beside HAProxy, nginx, a bare relay: the first token's delay.
 
-``python -m benchmarks.response_stream`` prints a table in markdown. It fails when something does
-not run or a token is missing, never for being slow. How to read it:
-``docs/discussion/benchmarks.md``.
+``python -m benchmarks.response_stream`` prints a table in markdown. It fails when a process does
+not run or a token is missing, never for being slow. ``docs/discussion/benchmarks.md`` explains the
+table.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _EVERYTHING = b"".join(map(token, range(COUNT)))
 
 @dataclass
 class Row:
-    """One way to the container, and what the rounds have found of it.
+    """One way to the container, and the rounds' results for it.
 
     Attributes:
         delays: for each round, the median of the seconds from a request to its first token.
@@ -78,13 +78,13 @@ class Client(asyncio.Protocol):
         self._parser.feed_data(data)
 
     def on_body(self, data: bytes) -> None:
-        """Part of the answer's body; the first of it brings the first token."""
+        """Take part of the answer's body; the first part brings the first token."""
         if not self._body:
             self._delay = time.perf_counter() - self._asked_at
         self._body += data
 
     def on_message_complete(self) -> None:
-        """The answer's end."""
+        """Compare the whole answer."""
         said = self._said(bytes(self._body))
         if said == _EVERYTHING:
             self._answer.set_result(self._delay)
@@ -96,7 +96,6 @@ class Client(asyncio.Protocol):
             self._answer.set_exception(exc or ConnectionError("the connection ended"))
 
     def close(self) -> None:
-        """Break the connection off."""
         self._transport.abort()
 
 
@@ -113,11 +112,10 @@ async def _measure(row: Row, args: argparse.Namespace) -> float:
     """The median of the first tokens' delays, in seconds.
 
     Args:
-        row: what is asked.
-        args: the command's: how many connections there are, how far apart from each other they
-            begin to ask, how long each waits between an answer and its next request, and when
-            none asks again. As all streams take the same time, connections stay as far apart as
-            they began: with 0 all ask at once, each time.
+        row: the way to ask.
+        args: the command's. ``clients`` connections begin to ask ``apart`` ms after each other,
+            and wait ``pause`` ms between an answer and the next request. As all streams take the
+            same time, connections stay as far apart as they began: with 0 all ask at once.
     """
     assert row.peer is not None, "it runs"
     host, _, port = row.peer.address.rpartition(":")
@@ -133,7 +131,7 @@ async def _measure(row: Row, args: argparse.Namespace) -> float:
 
     async def go_on(client: Client, number: int) -> None:
         await asyncio.sleep(number * args.apart / 1e3)
-        await client.ask()  # it has the connections made
+        await client.ask()  # makes the connections
         while time.perf_counter() < until:
             await asyncio.sleep(args.pause / 1e3)
             delays.append(await client.ask())
@@ -147,7 +145,7 @@ async def _measure(row: Row, args: argparse.Namespace) -> float:
 
 
 async def _rounds(rows: list[Row], args: argparse.Namespace) -> None:
-    """The rows take turns, so that what disturbs the machine disturbs all of them."""
+    """Measure the rows in turns, so that a disturbance of the machine meets all of them."""
     for _ in range(args.repeat):
         for row in rows:
             if row.peer is not None:
@@ -168,7 +166,7 @@ def _table(rows: list[Row], direct: Row) -> str:
 
 
 def run(args: argparse.Namespace) -> str:
-    """Start everything, ask each row in turn, and give the table."""
+    """Start everything, ask each row in turn, and make the table."""
     with ExitStack() as stack:
         container = stack.enter_context(peers.token_container())
         direct = Row("direct, no proxy", container)
@@ -186,7 +184,7 @@ def run(args: argparse.Namespace) -> str:
 
 
 def main() -> int:
-    """Run the command; returns its exit status."""
+    """Run the command; return its exit status."""
     parser = argparse.ArgumentParser("benchmarks.response_stream", description=__doc__)
     parser.add_argument("--seconds", type=float, default=3.0, help="of each row in a round")
     parser.add_argument("--repeat", type=int, default=5, help="rounds")

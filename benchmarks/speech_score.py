@@ -1,4 +1,4 @@
-"""What a detector says, held against what is so."""
+"""The score of a detector: its segments of speech beside the true ones."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from numpy.typing import NDArray
 #: Speech from one second to another.
 Segment = tuple[float, float]
 
-#: A gap that is shorter is none, in the truth and in what detectors say: words are not turns.
+#: Seconds of a gap below which two segments are one, in the truth and in detections: words are not
+#: turns.
 MERGED_GAP = 0.3
 
 
 def merged(segments: Iterable[Segment]) -> list[Segment]:
-    """Without the gaps that are too short."""
+    """Join segments whose gap is too short."""
     found: list[Segment] = []
     for begin, end in segments:
         if found and begin - found[-1][1] < MERGED_GAP:
@@ -27,26 +28,26 @@ def merged(segments: Iterable[Segment]) -> list[Segment]:
 
 
 def segments_of(speech: NDArray[np.bool_], seconds: float) -> list[Segment]:
-    """Where frames of so many seconds are speech."""
+    """Find the segments of frames of ``seconds`` that are speech."""
     edges = np.flatnonzero(np.diff(speech, prepend=False, append=False))
     return [(a * seconds, b * seconds) for a, b in edges.reshape(-1, 2).tolist()]
 
 
 @dataclass(slots=True)
 class Score:
-    """What was found over several clips; times in seconds.
+    """The score over several clips; times in seconds.
 
-    What a detector calls speech belongs to the true speech that it shares most time with. True
-    speech to which nothing belongs is missed, also when a neighbour's swallowed it; what belongs
-    to no true speech is a false alarm.
+    A detected segment belongs to the true segment that it shares most time with. A true segment
+    without one is missed, even if a neighbour's covers it. A detected segment that belongs to no
+    true one is a false alarm.
 
     Attributes:
-        onsets: of true speech that was found: where its first begins, less where it should.
-        offsets: likewise of where its last ends.
-        missed: true speech that was not found.
-        false_alarms: speech where there is none.
-        spoken: true speech in all, by number.
-        silence: in all that is not speech.
+        onsets: for each found true segment, the detected begin less the true one.
+        offsets: likewise the detected end less the true one.
+        missed: true segments that were not found.
+        false_alarms: detected segments without a true one.
+        spoken: the number of true segments.
+        silence: seconds that are not speech.
     """
 
     onsets: list[float] = field(default_factory=list)
@@ -57,7 +58,7 @@ class Score:
     silence: float = 0.0
 
     def add(self, truth: Iterable[Segment], said: Iterable[Segment], seconds: float) -> None:
-        """Count one clip of so many seconds."""
+        """Count one clip of ``seconds``."""
         truth, said = merged(truth), merged(said)
         belonging: list[list[Segment]] = [[] for _ in truth]
         for segment in said:
@@ -81,7 +82,7 @@ def _shared(a: Segment, b: Segment) -> float:
 
 
 def spread(errors: Sequence[float]) -> tuple[float, float] | None:
-    """Median and 95th percentile of how large errors are; None where there are none."""
+    """Median and 95th percentile of the errors' sizes; None without errors."""
     if not errors:
         return None
     median, p95 = np.percentile(np.abs(errors), (50, 95)).tolist()

@@ -1,10 +1,10 @@
-"""Attacks by those who have not shown who they are, or whose trick is in no single frame.
+"""Attacks by unauthenticated clients, or by a trick that is in no single frame.
 
-For each there are a gateway that asks for signatures (``partway serve --auth sigv4``), an attacker,
-a process of its own, and a neighbour: a stream whose parts go to and fro on a connection of its own
-all the time. What counts is how long one of them took at most, and how much of the gateway's CPU
-time that was, since the machine may be busy with other things; and the share of a core that the
-gateway spent. ``python -m benchmarks.floods`` runs them.
+Each attack has a gateway that asks for signatures (``partway serve --auth sigv4``), an attacker and
+a neighbour. The attacker is a process of its own. The neighbour is a stream whose parts go to and
+fro on its own connection all the time. The measures are the longest time of a part, the gateway's
+CPU time in it, and the share of a core that the gateway spent. The CPU time counts because the
+machine may be busy with other things. ``python -m benchmarks.floods`` runs the attacks.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ access_key_id = "{key}"
 secret_access_key = "{secret}"
 """
 
-#: What an upgrade says beside its path; the key is RFC 6455's own.
+#: An upgrade's head beside its path; the key is RFC 6455's own.
 _UPGRADE = (
     "GET {path} HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
     "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
@@ -59,22 +59,22 @@ _ECHO_BYTES = 4 + len(_PART)
 
 _SOCKETS = 128
 _BACKLOG = 64 * 1024
-#: Behind what is said before an attack, and after it.
+#: Seconds to settle, before an attack and after it.
 _SETTLING = 0.5
-#: Between two parts of the neighbour's.
+#: Seconds between two parts of the neighbour's.
 _PAUSE = 0.005
 _PATIENCE = 30.0
 
 
 @dataclass(frozen=True, slots=True)
 class Suffered:
-    """What one attack has shown.
+    """The result of one attack.
 
     Attributes:
         asked: how often the attacker asked, or how many sockets it had.
         slowest: the neighbour's slowest part, in seconds.
-        behind: most of the gateway's CPU time that one of the neighbour's parts had to wait behind.
-        share: of a core, the gateway's, while the attack lasted and its last bytes were worked off.
+        behind: the gateway's most CPU time during one of the neighbour's parts.
+        share: of a core, the gateway's, until the attack's last bytes were worked off.
     """
 
     asked: int
@@ -95,7 +95,7 @@ class Neighbour:
         self._thread.start()
 
     def forget(self) -> None:
-        """From here on the slowest is measured anew."""
+        """Measure the slowest part anew from here on."""
         self.slowest = self.behind = 0.0
 
     def leave(self) -> None:
@@ -114,7 +114,7 @@ class Neighbour:
 
 
 def connected(address: str) -> socket.socket:
-    """A connection with the gateway."""
+    """Connect to the gateway."""
     host, _, port = address.rpartition(":")
     made = socket.create_connection((host, int(port)), _PATIENCE)
     made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -122,7 +122,7 @@ def connected(address: str) -> socket.socket:
 
 
 def upgraded(address: str) -> socket.socket:
-    """A stream that has been granted."""
+    """Open a stream."""
     made = connected(address)
     made.sendall(_UPGRADE.format(path=_STREAM, token=_TOKEN).encode())
     head = b""
@@ -134,7 +134,7 @@ def upgraded(address: str) -> socket.socket:
 
 
 def received(made: socket.socket, size: int) -> bytes:
-    """So many bytes.
+    """Receive exactly ``size`` bytes.
 
     Raises:
         ConnectionError: the gateway closed before.
@@ -149,14 +149,14 @@ def received(made: socket.socket, size: int) -> bytes:
 
 
 def frames(address: str, seconds: float) -> int:
-    """Streams with a backlog of empty frames."""
+    """Open streams with a backlog of empty frames."""
     opened = _with_backlog(address)
     time.sleep(seconds)
     return len(opened)
 
 
 def frames_and_resets(address: str, _: float) -> int:
-    """The same, and all of them reset at once."""
+    """Open streams with a backlog of empty frames, and reset all of them at once."""
     opened = _with_backlog(address)
     _reset(opened)
     return len(opened)
@@ -177,7 +177,7 @@ def _reset(opened: list[socket.socket]) -> None:
 
 
 def chunks_and_resets(address: str, _: float) -> int:
-    """Bodies of one-byte chunks over HTTP/1.1, whose connections reset."""
+    """Send bodies of one-byte chunks over HTTP/1.1, and reset the connections."""
     head = f"POST {_STREAM} HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n".encode()
     opened = [connected(address) for _ in range(_SOCKETS)]
     for made in opened:
@@ -189,7 +189,7 @@ def chunks_and_resets(address: str, _: float) -> int:
 
 
 def _wrongly_signed() -> tuple[str, list[tuple[str, str]]]:
-    """A path with a hundred parameters, and headers with a signature that is nobody's."""
+    """Make a path with a hundred parameters, and headers with a wrong signature."""
     query = "&".join(f"a{number}=%C3%A9" for number in range(100))
     now = datetime.now(UTC)
     scope = f"{now:%Y%m%d}/{REGION}/sagemaker/aws4_request"
@@ -202,7 +202,7 @@ def _wrongly_signed() -> tuple[str, list[tuple[str, str]]]:
 
 
 def _over_http2(made: socket.socket, until: float, most: int = 10**9) -> int:
-    """Wrongly signed requests of 17 bytes, as fast as they go; how many were sent."""
+    """Send wrongly signed requests of 17 bytes, as fast as they go; return how many were sent."""
     attacker = Attacker(_STREAM)
     path, headers = _wrongly_signed()
     made.sendall(attacker.opening({INITIAL_WINDOW: LARGEST_WINDOW}))
@@ -214,7 +214,7 @@ def _over_http2(made: socket.socket, until: float, most: int = 10**9) -> int:
             made.sendall(attacker.request("GET", path, *headers))
             asked += 1
             if asked % 8 == 0:
-                time.sleep(0.004)  # within what a connection may ask for: 1,000 a second
+                time.sleep(0.004)  # within the requests that a connection may send: 1,000 a second
     return asked
 
 
@@ -225,7 +225,7 @@ def _drain(made: socket.socket) -> None:
 
 
 def one_http2_connection(address: str, seconds: float) -> int:
-    """Refused requests on one connection, and on the next one when that takes no more."""
+    """Send refused requests on one connection, and on the next one when that takes no more."""
     until = time.monotonic() + seconds
     asked = 0
     while time.monotonic() < until:
@@ -255,7 +255,7 @@ def _http1_request(headers: list[tuple[str, str]], path: str) -> bytes:
 
 
 def _answer(made: socket.socket) -> bool:
-    """Take a whole answer in; whether the connection goes on."""
+    """Read a whole answer; return whether the connection goes on."""
     head = b""
     while b"\r\n\r\n" not in head:
         data = made.recv(65_536)
@@ -266,7 +266,7 @@ def _answer(made: socket.socket) -> bool:
 
 
 def http1_kept(address: str, seconds: float) -> int:
-    """The same requests over HTTP/1.1, on connections that are kept as long as they are."""
+    """The same requests over HTTP/1.1, on connections that are kept for as long as possible."""
     return _at_a_time(16, lambda: _over_http1(address, seconds, keep=True))
 
 
@@ -310,14 +310,14 @@ HEADS = """\
 
 
 class AttackError(Exception):
-    """The measurement came to nothing."""
+    """The measurement failed."""
 
 
 def measure(name: str, container: Peer, seconds: float = 5.0) -> Suffered:
-    """One attack, with processes of its own.
+    """Run one attack, with processes of its own.
 
     Raises:
-        AttackError: the attacker says why.
+        AttackError: the attacker failed, and says why.
     """
     with tempfile.TemporaryDirectory() as folder:
         principals = Path(folder) / "principals.toml"
@@ -338,14 +338,14 @@ def measure(name: str, container: Peer, seconds: float = 5.0) -> Suffered:
             time.sleep(_SETTLING)
             share = (meter.cpu_seconds() - cpu) / (time.monotonic() - began)
             neighbour.leave()
-            psutil.Process(peer.pid).kill()  # it has nothing to finish
+            psutil.Process(peer.pid).kill()  # the gateway has nothing to finish
     if done.returncode:
         raise AttackError(f"{name}: {done.stderr[-2000:]}")
     return Suffered(int(done.stdout), neighbour.slowest, neighbour.behind, share)
 
 
 def row(name: str, found: Suffered) -> str:
-    """A line of the table."""
+    """Make a line of the table."""
     cells = [name, f"{found.asked:,}", f"{found.slowest * 1e3:.0f}", f"{found.behind * 1e3:.0f}"]
     return f"| {' | '.join([*cells, f'{found.share:.2f}'])} |"
 

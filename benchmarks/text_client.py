@@ -1,4 +1,4 @@
-"""The load on a language model: streams that ask at the same time, and note when each part comes.
+"""The load on a language model: streams that ask at once, and note the time of each part.
 
 ``python -m benchmarks.text_client URL`` is a process of its own with a compiled codec (picows). It
 prints the replies as one JSON array.
@@ -34,13 +34,12 @@ class Stream(WSListener):
         self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def ask(self, request: bytes) -> None:
-        """Send it."""
         assert self._transport is not None, "connected"
         self._sent = time.perf_counter()
         self._transport.send(WSMsgType.TEXT, request)
 
     def reply(self) -> Reply:
-        """All that has come."""
+        """Return the received reply."""
         return Reply(self._sent, self._at, self._text.decode())
 
     def on_ws_connected(self, transport: WSTransport) -> None:
@@ -61,7 +60,7 @@ class Stream(WSListener):
         self._fail("the stream ended")
 
     def pause_writing(self) -> None:
-        """One request never fills a socket."""
+        """Do nothing: one request never fills a socket."""
 
     def resume_writing(self) -> None:
         """See :meth:`pause_writing`."""
@@ -72,17 +71,17 @@ class Stream(WSListener):
 
 
 async def ask(url: str, count: int, tokens: int, seconds: float) -> list[Reply]:
-    """Open so many streams; once they are open, ask on all of them.
+    """Open ``count`` streams; once they are open, ask on all of them.
 
     Raises:
-        LoadError: a stream came to another end than its reply's.
+        LoadError: a stream ended without its whole reply.
         TimeoutError: a reply is not there in time.
     """
     streams = []
     async with asyncio.timeout(seconds):
         for _ in range(count):
             _, stream = await ws_connect(Stream, url, extra_headers={"Sec-WebSocket-Protocol": RAW})
-            if stream is None:  # picows returns so when the peer leaves during the handshake
+            if stream is None:  # picows returns None when the peer leaves during the handshake
                 raise LoadError("the connection ended during the handshake")
             streams.append(stream)
         for stream, prompt in zip(streams, prompts(count), strict=True):
@@ -93,7 +92,7 @@ async def ask(url: str, count: int, tokens: int, seconds: float) -> list[Reply]:
 
 
 def main() -> None:
-    """Ask once on every stream, print what came."""
+    """Ask once on every stream, and print the replies."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.text_client", description=__doc__)
     parser.add_argument("url", help="ws://… of the stream")
     parser.add_argument("--streams", type=int, required=True)
@@ -102,7 +101,7 @@ def main() -> None:
     args = parser.parse_args()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         replies = runner.run(ask(args.url, args.streams, args.tokens, args.seconds))
-    # Where PYTHONUNBUFFERED is set, print() loses what the pipe does not take at once.
+    # Where PYTHONUNBUFFERED is set, print() loses bytes that the pipe does not take at once.
     with open(sys.stdout.fileno(), "w", closefd=False) as output:
         json.dump([reply.as_json() for reply in replies], output)
 

@@ -1,4 +1,4 @@
-"""When the first part of a reply leaves, beside the time that the engine takes for a step."""
+"""The delay of a reply's first part, beside the time of one step of the engine."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ _MILLI = 1e3
 
 @dataclass(frozen=True, slots=True)
 class Delays:
-    """First parts, with so many streams; seconds, as median and 99th percentile.
+    """First parts for one number of streams; seconds, as median and 99th percentile.
 
     Attributes:
         streams: how many.
-        path: what the client's streams go through.
+        path: the way of the client's streams.
         written: from the token's delivery by the engine until its part had been written.
-        arrived: from there until the client on the same machine had it.
+        arrived: from the delivery until the client on the same machine had the part.
         step: the median time between two steps of the engine meanwhile.
     """
 
@@ -50,7 +50,7 @@ class Delays:
 
 
 def measure(setup: Setup, streams: Sequence[int], rounds: int) -> list[Delays]:
-    """When first parts leave, on streams to the runtime and through the gateway."""
+    """Measure first parts, on streams to the runtime and through the gateway."""
     with ExitStack() as stack:
         runtime = stack.enter_context(container(_MODEL, setup))
         gateway = stack.enter_context(peers.gateway(runtime))
@@ -84,7 +84,7 @@ def _delays(
 
 
 def _stamps(runtime: Peer) -> dict[str, Any]:
-    """What the model has noted since it was last asked."""
+    """Fetch the times that the model has noted since the last call."""
     connection = http.client.HTTPConnection(runtime.address, timeout=10)
     try:
         connection.request("POST", "/invocations", b"")
@@ -99,7 +99,7 @@ def _stamps(runtime: Peer) -> dict[str, Any]:
 
 
 def table(delays: Sequence[Delays]) -> Iterator[str]:
-    """The figures in markdown, and whether each row is as it should be."""
+    """The figures in markdown, and whether each row meets the goal."""
     yield (
         "| streams | through | written, ms, median | p99 | at the client, ms, median | p99 | "
         "a step, ms | p99 at the client within a step |"

@@ -1,4 +1,4 @@
-"""The engine by itself, in a process of its own: nothing between it and who counts its tokens."""
+"""The engine by itself, in a process of its own, with nothing before it."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from partway.container.models.text.settings import Sample, TextSettings
 _END_TIMEOUT = 15.0
 _GREEDY = Sample(temperature=0.0)
 
-#: Far more than any cache of a device; and how often it is copied.
+#: Bytes of a copy, far more than any cache of a device; and the number of copies.
 _COPIED_BYTES = 1 << 30
 _COPIES = 20
 
 
 class BareEngine:
-    """The process, seen from outside.
+    """The engine's process, seen from outside.
 
     Args:
-        pipe: to it.
+        pipe: to the process.
         seconds: for each answer.
     """
 
@@ -42,7 +42,7 @@ class BareEngine:
         self._seconds = seconds
 
     def replies(self, prompts: Sequence[str], tokens: int) -> list[Reply]:
-        """One reply to each, all under way at once."""
+        """Generate one reply to each prompt, all under way at once."""
         return self._call(_replies, list(prompts), tokens)
 
     def copy_bandwidth(self) -> float:
@@ -63,10 +63,10 @@ class BareEngine:
 def bare_engine(
     model_dir: Path, settings: TextSettings, load_seconds: float, seconds: float
 ) -> Iterator[BareEngine]:
-    """An engine that has loaded a model, until the end of the block.
+    """Start an engine that has loaded a model; it ends with the block.
 
     Raises:
-        StartError: it has not.
+        StartError: the engine did not load the model.
     """
     context = multiprocessing.get_context("spawn")  # a fork would share torch's threads
     ours, theirs = context.Pipe()
@@ -82,7 +82,7 @@ def bare_engine(
             raise StartError("the bare engine did not load its model")
         yield BareEngine(ours, seconds)
     finally:
-        ours.close()  # which ends it
+        ours.close()  # ends the process
         process.join(_END_TIMEOUT)
         if process.is_alive():
             process.kill()
@@ -90,7 +90,7 @@ def bare_engine(
 
 
 class _Engine:
-    """The engine, its tokenizer, and what it delivers."""
+    """The engine, its tokenizer, and the delivered tokens."""
 
     def __init__(self, model_dir: Path, settings: TextSettings) -> None:
         self.loaded = load(model_dir, settings)
@@ -102,7 +102,7 @@ class _Engine:
         self.batching.start()
 
     def replies(self, prompts: Sequence[str], tokens: int) -> list[Reply]:
-        """One to each."""
+        """Generate one reply to each prompt."""
         encoded = [self.loaded.tokenizer(prompt)["input_ids"] for prompt in prompts]
         names = [f"{time.monotonic_ns()}-{n}" for n in range(len(prompts))]
         self._at = {name: [] for name in names}
@@ -134,7 +134,7 @@ class _Engine:
 
 
 def _serve(pipe: Connection, model_dir: Path, settings: TextSettings) -> None:
-    """The process: it answers calls until nobody holds the pipe's other end."""
+    """Run the process: answer calls until the pipe's other end is closed."""
     engine = _Engine(model_dir, settings)
     try:
         pipe.send(True)

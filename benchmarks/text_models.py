@@ -1,6 +1,6 @@
 """Language models made on the spot: the right shape, random weights, nothing to download.
 
-Their replies are visible ASCII characters, one to each token, and never end by themselves: so
+Their replies are visible ASCII characters, one to each token, and never end by themselves. So
 characters are tokens, and every reply has the length that was asked for.
 """
 
@@ -18,7 +18,7 @@ _END = "<|end|>"
 _PAD = "<|pad|>"
 _CONTEXT = 2048
 _SEED = 5
-#: What a model can say; in the alphabet of byte-level tokenizers each is its own token.
+#: The characters of a model's replies; in the alphabet of byte-level tokenizers each is one token.
 ALPHABET = frozenset(map(chr, range(0x21, 0x7F)))
 _SIZES_FILE = "sizes.json"
 
@@ -87,7 +87,7 @@ def make(path: Path, shape: Shape) -> Made:
     read = parameters - model.get_input_embeddings().weight.numel()
     made = Made(path, parameters, read * model.dtype.itemsize)
     found = {"parameters": made.parameters, "step_bytes": made.step_bytes}
-    sizes.write_text(json.dumps(found))  # last: what is there is whole
+    sizes.write_text(json.dumps(found))  # written last, so that a directory with it is whole
     return made
 
 

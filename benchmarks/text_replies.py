@@ -1,4 +1,4 @@
-"""What a language model was asked, what came back and when, and the figures of it."""
+"""Prompts and replies of a language model, and the figures of them."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from typing import Any, Self
 
 import numpy as np
 
-#: Over a page of the engine's cache no prompt may reach: then its beginning would be found there
-#: from the round before, and cost nothing.
+#: Most tokens of a prompt, less than a page of the engine's cache. The beginning of a longer prompt
+#: would be in the cache from the round before, and cost nothing.
 _PROMPT_TOKENS = 30
 
 
 class WrongReply(Exception):
-    """A reply is not what the model can say."""
+    """A reply is not possible for the model."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """One reply, as whoever asked has seen it; times are ``time.perf_counter``'s.
+    """One reply, as the client has seen it; times are ``time.perf_counter``'s.
 
     Attributes:
-        sent: when its request was.
+        sent: when its request was sent.
         at: when each part of it came.
-        text: all of it.
+        text: the whole reply.
     """
 
     sent: float
@@ -33,25 +33,23 @@ class Reply:
     text: str
 
     def as_json(self) -> dict[str, Any]:
-        """For another process."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, found: dict[str, Any]) -> Self:
-        """From another process."""
         return cls(**found)
 
 
 def prompts(count: int) -> list[str]:
-    """One for each stream, always the same, of as many tokens as characters."""
+    """Make one prompt for each stream, always the same, of as many tokens as characters."""
     return [f"Stream {n:03d} asks the same as ever."[:_PROMPT_TOKENS] for n in range(count)]
 
 
 def check(replies: Sequence[Reply], tokens: int, alphabet: frozenset[str]) -> None:
-    """Look at every character.
+    """Check every character of the replies.
 
     Raises:
-        WrongReply: one has not its length, or says what the model cannot say.
+        WrongReply: a reply has the wrong length, or a character outside the alphabet.
     """
     for n, reply in enumerate(replies):
         if len(reply.text) != tokens or not alphabet.issuperset(reply.text):
@@ -60,7 +58,7 @@ def check(replies: Sequence[Reply], tokens: int, alphabet: frozenset[str]) -> No
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Of rounds of replies that were under way together; times in seconds.
+    """The figures of rounds of replies that were under way together; times in seconds.
 
     Attributes:
         rates: tokens a second of all streams, in each round.
@@ -81,7 +79,7 @@ class Figures:
 
     @classmethod
     def of(cls, rounds: Sequence[Sequence[Reply]]) -> Self:
-        """Count."""
+        """Compute the figures of some rounds."""
         replies = [reply for replies in rounds for reply in replies]
         gaps = np.concatenate([np.diff(reply.at) for reply in replies])
         parts = sum(len(reply.at) for reply in replies)
@@ -100,7 +98,7 @@ def spread(values: Sequence[float] | np.ndarray[Any, Any]) -> tuple[float, float
 
 
 def held(held: bool) -> str:
-    """A mark's verdict."""
+    """The verdict on a goal."""
     return "held" if held else "MISSED"
 
 

@@ -1,7 +1,7 @@
-"""The language model with a clock: when a token was there, and when its part left.
+"""The language model with a clock: the times of its tokens and of their parts.
 
-``partway-container serve --model benchmarks.text_stamps:StampedText``. A request to
-``/invocations`` gives what was noted since the last one, as JSON, and forgets it.
+``partway-container serve --model benchmarks.text_stamps:StampedText`` serves it. A request to
+``/invocations`` returns the times since the last one, as JSON, and forgets them.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Stamps:
         self.left: dict[str, float] = {}
 
     def delivered(self, outputs: list[GenerationOutput]) -> None:
-        """A step has brought these."""
+        """Note the tokens of one step."""
         now = time.perf_counter()
         self.steps.append((now, len(outputs)))
         for output in outputs:

@@ -1,4 +1,4 @@
-"""Tokens a second: through gateway and runtime, the runtime alone, and of the engine by itself."""
+"""Tokens a second: through gateway and runtime, through the runtime alone, and of the engine."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _TEXT = "text"
 _BARE = "engine in a loop"
 _WAYS = (THROUGH_ALL, THROUGH_RUNTIME, _BARE)
 
-#: Of the engine's tokens a second, through gateway and runtime; and with how many streams.
+#: The goal for gateway and runtime, as a share of the engine's tokens a second; and its streams.
 _BARE_GOAL, _BARE_STREAMS = 0.95, 64
-#: Of what reading the weights once for each token would allow, with one stream.
+#: The goal for one stream, as a share of the rate if each token only read the weights once.
 _FLOOR_GOAL = 0.6
 
 _MILLI = 1e3
@@ -40,7 +40,7 @@ Found = dict[tuple[int, str], Figures]
 
 
 def measure(setup: Setup, rounds: int) -> tuple[Found, float]:
-    """All ways in turn, for each number of streams, round after round; and the copy bandwidth."""
+    """Measure all ways in turn, for each number of streams, round after round; and copying."""
     with ExitStack() as stack:
         runtime = stack.enter_context(container(_TEXT, setup))
         gateway = stack.enter_context(peers.gateway(runtime))
@@ -66,10 +66,10 @@ def measure(setup: Setup, rounds: int) -> tuple[Found, float]:
 
 
 def compare(replies: dict[str, list[Reply]], tokens: int, *, exact: bool) -> None:
-    """See that the three ways say what they should, and the same.
+    """Check that the replies of the three ways are right, and the same.
 
     Raises:
-        WrongReply: one does not.
+        WrongReply: a reply is wrong.
     """
     expected = [reply.text for reply in replies[_BARE]]
     for way, each in replies.items():
@@ -103,13 +103,13 @@ def _cells(found: Found, streams: int, way: str) -> list[str]:
 
 
 def _share(found: Found, streams: int, way: str) -> float:
-    """Of the bare engine's tokens a second."""
+    """The share of the bare engine's tokens a second."""
     pairs = zip(found[streams, way].rates, found[streams, _BARE].rates, strict=True)
     return statistics.median(ours / theirs for ours, theirs in pairs)
 
 
 def verdict(found: Found | None) -> str:
-    """Whether gateway and runtime leave the engine what they should."""
+    """Say whether gateway and runtime reach the goal beside the engine."""
     what = f"{THROUGH_ALL} ÷ {_BARE}, {_BARE_STREAMS} streams, at least {_BARE_GOAL:.0%}"
     if found is None or (_BARE_STREAMS, _BARE) not in found:
         return f"{what}: {UNMEASURED}."
@@ -118,7 +118,7 @@ def verdict(found: Found | None) -> str:
 
 
 def floor_verdict(found: Found | None, made: Made | None, bandwidth: float) -> str:
-    """How near one stream comes to what the memory allows."""
+    """Say how near one stream comes to the limit of the memory's bandwidth."""
     what = f"Share of the floor, 1 stream through {THROUGH_ALL}, at least {_FLOOR_GOAL:.0%}"
     if found is None or made is None or (1, THROUGH_ALL) not in found:
         return f"{what}: {UNMEASURED}."

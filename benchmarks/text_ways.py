@@ -1,4 +1,4 @@
-"""How a language model is asked: through gateway and runtime, or the runtime alone."""
+"""The ways to ask a language model: through gateway and runtime, or the runtime alone."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ GATEWAY_PATH = "/endpoints/echo/invocations-bidirectional-stream"
 THROUGH_ALL = "gateway and runtime"
 THROUGH_RUNTIME = "runtime alone"
 
-#: The weights are read, and the graphs are captured.
+#: Seconds to read the weights and capture the graphs.
 LOAD_TIMEOUT = 300.0
-#: One load; the slowest is a fortieth of it.
+#: Seconds for one load; the slowest takes a fortieth.
 REPLY_TIMEOUT = 240.0
 _WARM_UP = 0.25
 
-#: Asks so many streams for so many tokens each.
+#: Asks on this many streams for this many tokens each.
 Load = Callable[[int, int], list[Reply]]
 
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """What is measured on one device.
+    """The measurement of one device.
 
     Attributes:
         name: of the device, for the tables.
         made: the model.
         settings: of every engine of the run.
-        streams: numbers of them.
+        streams: the numbers of streams.
         tokens: of each reply.
         exact: whether a reply is the same whatever is computed beside it.
     """
@@ -56,13 +56,13 @@ class Setup:
 
     @property
     def warm_up_tokens(self) -> int:
-        """Of replies that are not counted: caches and allocators warm up."""
+        """Tokens of replies that are not counted: caches and allocators warm up."""
         return max(1, int(self.tokens * _WARM_UP))
 
 
 @contextmanager
 def container(model: str, setup: Setup) -> Iterator[Peer]:
-    """The runtime with a model, once that is loaded."""
+    """Start the runtime with a model, and wait until the model is loaded."""
     names = [field.name for field in fields(setup.settings)]
     pairs = zip(names, astuple(setup.settings), strict=True)
     environment = [f"PARTWAY_TEXT_{name.upper()}={value}" for name, value in pairs]
@@ -89,7 +89,7 @@ def container(model: str, setup: Setup) -> Iterator[Peer]:
 
 
 def client(peer: Peer, path: str) -> Load:
-    """A load of streams, which is a process of its own."""
+    """Make a load of streams, which runs as a process of its own."""
 
     def ask(streams: int, tokens: int) -> list[Reply]:
         command = [sys.executable, "-m", "benchmarks.text_client", f"ws://{peer.address}{path}"]

@@ -1,6 +1,6 @@
 """A container that answers each request with 200 tokens, a chunk each, and costs little itself.
 
-``python -m benchmarks.token_container`` says where it listens.
+``python -m benchmarks.token_container`` prints the address that it listens on.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Final, cast
 
 import uvloop
 
-#: How many there are, and the seconds between two; the first comes with the head.
+#: The number of tokens, and the seconds between two; the first comes with the head.
 COUNT: Final = 200
 _PAUSE: Final = 0.005
 
@@ -19,7 +19,7 @@ _HEAD: Final = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nTransfer-Encodin
 
 
 def token(number: int) -> bytes:
-    """One of them, all of which are different."""
+    """Make one token; all are different."""
     return b" token%d" % number
 
 

@@ -1,9 +1,9 @@
 """Batch transform beside a loop of aiohttp's and the local mode of SageMaker's SDK, in one run.
 
-``python -m benchmarks.transform`` prints tables in markdown. It fails when something does not run
+``python -m benchmarks.transform`` prints tables in markdown. It fails when a process does not run
 or an output is wrong, never for being slow. ``--sdk-python`` is an interpreter that has
-``sagemaker==2.257.7``; without it that row is ``unmeasured``. How to read it:
-``docs/discussion/benchmarks.md``.
+``sagemaker==2.257.7``; without it that row is ``unmeasured``. ``docs/discussion/benchmarks.md``
+explains the tables.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def _container() -> Iterator[str]:
 
 
 def _run(words: Sequence[str]) -> tuple[str, float, float]:
-    """Run a command; returns what it printed, its CPU seconds, and its peak of resident bytes."""
+    """Run a command; return its output, its CPU seconds, and its peak of resident bytes."""
     with tempfile.TemporaryFile() as output:
         process = subprocess.Popen(words, stdout=output, stderr=subprocess.DEVNULL, cwd=_ROOT)
         _, status, used = os.wait4(process.pid, 0)
@@ -85,7 +85,7 @@ def _transform(url: str, source: Path, target: Path, *more: str) -> list[str]:
 
 
 def _records(args: argparse.Namespace, folder: Path, url: str) -> None:
-    """Records a second, a line in each request."""
+    """Measure records a second, with a line in each request."""
     source, number = folder / "records.csv", args.records
     source.write_bytes(_lines(number))
     given = ("--split", "Line", "--strategy", "SingleRecord", "--concurrency")
@@ -138,7 +138,7 @@ def _ratio(these: Sequence[float], those: Sequence[float]) -> str:
 
 
 def _memory(args: argparse.Namespace, folder: Path, url: str) -> None:
-    """The peak of resident memory, by the size of the file."""
+    """Measure the peak of resident memory, by the size of the file."""
     block = _lines(MIB // _LINE)
     print("\n| a file of | asked as | seconds | peak |\n|---|---|---|---|")
     ways = {
@@ -169,7 +169,7 @@ def _memory(args: argparse.Namespace, folder: Path, url: str) -> None:
 
 
 def _splitting() -> None:
-    """How fast files are cut, and nothing else."""
+    """Measure how fast files are cut, and nothing else."""
     lines = _lines(200_000)
     payloads = lines.splitlines(keepends=True)
     recordio = b"".join(framed(each) for each in payloads)
@@ -191,7 +191,7 @@ def _splitting() -> None:
 
 
 def main() -> None:
-    """Measure all of it."""
+    """Run all measurements."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--records", type=int, default=20_000)
     parser.add_argument("--concurrency", type=int, default=16)

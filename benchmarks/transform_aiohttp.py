@@ -1,4 +1,4 @@
-"""What anybody would write: aiohttp, so many requests at a time, a line each.
+"""The usual loop of aiohttp: some requests at a time, a line each.
 
 ``python -m benchmarks.transform_aiohttp URL INPUT OUTPUT CONCURRENT`` prints records a second.
 """
@@ -16,7 +16,7 @@ import uvloop
 
 
 async def _asked(url: str, lines: Sequence[bytes], concurrent: int) -> list[bytes]:
-    """The answer to each line."""
+    """Ask for the answer to each line."""
     answers = [b""] * len(lines)
     left = iter(enumerate(lines))
     headers = {"Content-Type": "text/csv"}

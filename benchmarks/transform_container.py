@@ -1,6 +1,6 @@
-"""A container that answers each request with its own body; in chunks, with how long it was.
+"""A container that answers a request with its body, or a chunked one with the body's length.
 
-``python -m benchmarks.transform_container`` says where it listens.
+``python -m benchmarks.transform_container`` prints the address that it listens on.
 """
 
 from __future__ import annotations
@@ -29,17 +29,14 @@ class Echo(asyncio.Protocol):
         self._parser.feed_data(data)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """A header has come."""
         self._chunked |= name.lower() == b"transfer-encoding"
 
     def on_body(self, data: bytes) -> None:
-        """Some of a body has come."""
         self._length += len(data)
         if not self._chunked:
             self._pieces.append(data)
 
     def on_message_complete(self) -> None:
-        """A request is whole."""
         if self._parser.get_method() == b"GET":
             self._transport.write(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")
         else:

@@ -1,7 +1,7 @@
-"""The local mode of SageMaker's SDK for Python, from a file to its output, without its containers.
+"""The local mode of SageMaker's SDK for Python, from a file to its output, without Docker.
 
-``SDK_PYTHON benchmarks/transform_sdk.py URL INPUT OUTPUT`` prints records a second. What is asked
-and written is the SDK's own; only the container that it would start with Docker is there already.
+``SDK_PYTHON benchmarks/transform_sdk.py URL INPUT OUTPUT`` prints records a second. The SDK's own
+code asks and writes. Only the container that the SDK would start with Docker runs already.
 """
 
 from __future__ import annotations
