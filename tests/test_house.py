@@ -7,7 +7,7 @@ import functools
 import re
 import shutil
 import subprocess
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -314,6 +314,53 @@ def test_top_level_holds_only_what_belongs_there():
     assert files, "git lists nothing"
     assert files - TOP_LEVEL_FILES - TOP_LEVEL_EITHER == set()
     assert folders - TOP_LEVEL_FOLDERS - TOP_LEVEL_EITHER == set()
+
+
+# --- References in docstrings --------------------------------------------------------------------
+
+#: A reference to a name of ours that says its module: ``:class:`~.states.State``` and its kin.
+_REFERENCE = re.compile(r":\w+:`~?(partway)?\.([a-z_0-9.]+)")
+
+
+def stale_references(text: str, modules: Collection[str]) -> list[str]:
+    """The references of a module to modules that are not there."""
+    parts = {part for module in modules for part in module.split(".")}
+    found = []
+    for match in _REFERENCE.finditer(text):
+        path = match[2].rstrip(".")
+        if match[1]:
+            known = any(f"{module}.".startswith(f"partway.{path}.") for module in modules)
+            known = known or f"partway.{path.rpartition('.')[0]}" in modules
+        else:
+            known = path.split(".")[0] in parts
+        if not known:
+            found.append(match[0])
+    return found
+
+
+def test_references_lead_to_modules():
+    paths = [path for package in ALLOWED for path in sources(package)]
+    modules = {module_name(path) for path in paths}
+    found = {
+        path.relative_to(ROOT).as_posix(): stale
+        for path in paths
+        if (stale := stale_references(path.read_text("utf-8"), modules))
+    }
+    assert found == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "stale"),
+    [
+        (":class:`~.states.State`", False),
+        (":class:`~.gone.State`", True),
+        (":mod:`partway.p.states`", False),
+        (":func:`~partway.p.states.next`", False),
+        (":func:`~partway.p.gone.next`", True),
+    ],
+)
+def test_the_check_of_references_sees(text, stale):
+    assert bool(stale_references(text, {"partway.p.states"})) is stale
 
 
 # --- The gateway's floors ------------------------------------------------------------------------

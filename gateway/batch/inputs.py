@@ -43,7 +43,7 @@ class PlaceInputs:
         self._is_file = is_file
 
     async def files(self) -> list[TransformInput]:
-        """All of them; see :class:`~.storage.InputPlace`."""
+        """All of them; see :class:`~.input_output.InputPlace`."""
         if self._is_file:
             listing = [await self._place.look(self._key)]
         else:
@@ -65,7 +65,7 @@ class PlaceInputs:
         return found
 
     def pieces(self, file: TransformInput) -> AsyncGenerator[bytes, None]:
-        """The bytes of one; see :class:`~.storage.InputPlace`."""
+        """The bytes of one; see :class:`~.input_output.InputPlace`."""
         return self._place.pieces(file.file)
 
 

@@ -42,7 +42,7 @@ from partway.gateway.containers.invocation import Invocations
 from partway.gateway.containers.metrics import RequestMetrics
 from partway.gateway.containers.multi_container import containers_asked
 from partway.gateway.containers.prepared_request import PreparedRequest
-from partway.gateway.containers.under_way import RequestsUnderWay
+from partway.gateway.containers.requests_in_progress import RequestsUnderWay
 from partway.gateway.fleet.endpoint import Endpoint, Place, Variant
 from partway.gateway.fleet.fleet import Fleet
 from partway.gateway.fleet.instance_context import Means

@@ -28,7 +28,7 @@ class LocalOutputs:
         self._threads = threads
 
     async def present(self, names: Collection[str]) -> set[str]:
-        """Which outputs are there; see :class:`~.storage.OutputPlace`."""
+        """Which outputs are there; see :class:`~.input_output.OutputPlace`."""
 
         def look(wanted: Wanted) -> set[str]:
             found = set()
@@ -42,7 +42,7 @@ class LocalOutputs:
 
     @asynccontextmanager
     async def output(self, name: str) -> AsyncIterator[LocalOutput]:
-        """One output; see :class:`~.storage.OutputPlace`."""
+        """One output; see :class:`~.input_output.OutputPlace`."""
         path = self._folder / output_name(name)
         output = LocalOutput(path, self._threads)
         await output.begin()
@@ -76,11 +76,11 @@ class LocalOutput:
         self._descriptor = file.fileno()
 
     async def write(self, data: bytes) -> None:
-        """Add bytes; see :class:`~.storage.OutputFile`."""
+        """Add bytes; see :class:`~.input_output.OutputFile`."""
         await self._threads.run(self._path, partial(write_all, self._descriptor, data))
 
     async def restart(self) -> None:
-        """Drop what was written; see :class:`~.storage.OutputFile`."""
+        """Drop what was written; see :class:`~.input_output.OutputFile`."""
 
         def drop(_: Wanted) -> None:
             os.lseek(self._descriptor, 0, os.SEEK_SET)
@@ -89,7 +89,7 @@ class LocalOutput:
         await self._threads.run(self._path, drop)
 
     async def finish(self) -> None:
-        """Have it appear; see :class:`~.storage.OutputFile`."""
+        """Have it appear; see :class:`~.input_output.OutputFile`."""
 
         def appear(wanted: Wanted) -> None:
             os.fsync(self._descriptor)

@@ -80,7 +80,7 @@ class ManifestInputs:
         self._place: FilePlace | None = None
 
     async def files(self) -> list[TransformInput]:
-        """All of them, in the manifest's order; see :class:`~.storage.InputPlace`."""
+        """All of them, in the manifest's order; see :class:`~.input_output.InputPlace`."""
         try:
             data = await self._whole()
             prefix, entries = await asyncio.to_thread(read_manifest, data)
@@ -107,7 +107,7 @@ class ManifestInputs:
         return [found[each] for each in entries]
 
     def pieces(self, file: TransformInput) -> AsyncGenerator[bytes, None]:
-        """The bytes of one; see :class:`~.storage.InputPlace`."""
+        """The bytes of one; see :class:`~.input_output.InputPlace`."""
         assert self._place is not None, "it was looked up there"
         return self._place.pieces(file.file)
 

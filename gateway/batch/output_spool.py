@@ -91,7 +91,7 @@ class GatheredFile:
         self._sender = gathering.sender
 
     async def write(self, data: bytes) -> None:
-        """Add bytes; see :class:`~.storage.OutputFile`."""
+        """Add bytes; see :class:`~.input_output.OutputFile`."""
         if self._quota is not None:
             try:
                 self._quota.take(len(data), self._sender)
@@ -111,7 +111,7 @@ class GatheredFile:
         write_all(descriptor, data, wanted)
 
     async def restart(self) -> None:
-        """Drop what was written; see :class:`~.storage.OutputFile`."""
+        """Drop what was written; see :class:`~.input_output.OutputFile`."""
 
         def drop(_: Wanted) -> None:
             self._opened.seek(0)

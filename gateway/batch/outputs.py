@@ -30,7 +30,7 @@ class GatheredOutputs:
         self._gathering = gathering
 
     async def present(self, names: Collection[str]) -> set[str]:
-        """Which outputs are there; see :class:`~.storage.OutputPlace`."""
+        """Which outputs are there; see :class:`~.input_output.OutputPlace`."""
         # Outputs of other inputs may be there besides.
         listing = await self._place.listing(self._prefix, 2 * MAX_FILES)
         there = {each.name for each in listing}
@@ -38,7 +38,7 @@ class GatheredOutputs:
 
     @asynccontextmanager
     async def output(self, name: str) -> AsyncIterator[OutputFile]:
-        """One output; see :class:`~.storage.OutputPlace`."""
+        """One output; see :class:`~.input_output.OutputPlace`."""
         async with self._gathering.file() as gathered:
             key = self._prefix + output_name(name)
             yield _GatheredOutput(self._place, key, self._content_type, gathered)
@@ -65,7 +65,7 @@ class _GatheredOutput:
         self._gathered = gathered
 
     async def finish(self) -> None:
-        """Have it appear; see :class:`~.storage.OutputFile`."""
+        """Have it appear; see :class:`~.input_output.OutputFile`."""
         size = self._gathered.size
         content = self._gathered.whole() if size else b""
         await self._place.put(self._key, content, size, self._content_type)
@@ -89,7 +89,7 @@ class UnfinishedOutputs:
 
     @asynccontextmanager
     async def output(self, name: str) -> AsyncIterator[OutputFile]:
-        """One output; see :class:`~.storage.OutputPlace`."""
+        """One output; see :class:`~.input_output.OutputPlace`."""
         async with self._outputs.output(name) as output:
             yield _Noted(output, partial(self._finished.add, name))
 
@@ -109,6 +109,6 @@ class _Noted:
         self._note = note
 
     async def finish(self) -> None:
-        """Have it appear; see :class:`~.storage.OutputFile`."""
+        """Have it appear; see :class:`~.input_output.OutputFile`."""
         await self._output.finish()
         await self._note()

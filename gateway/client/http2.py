@@ -39,7 +39,7 @@ from partway.gateway.limits import (
 from partway.gateway.network.dialling import Unreachable, reach
 from partway.protocol import limits
 from partway.protocol.event_stream.part_headers import EventFault
-from partway.protocol.event_stream.responses import ResponseEvents
+from partway.protocol.event_stream.response_events import ResponseEvents
 from partway.protocol.event_stream.writer import CONTENT_TYPE, encode_part
 from partway.protocol.http2.frames import goaway
 from partway.protocol.parts import PayloadPart

@@ -32,7 +32,7 @@ from partway.gateway.containers.multi_container import (
     containers_asked,
 )
 from partway.gateway.containers.prepared_request import PreparedRequest
-from partway.gateway.containers.under_way import RequestsUnderWay
+from partway.gateway.containers.requests_in_progress import RequestsUnderWay
 from partway.gateway.fleet.endpoint import Place
 from partway.gateway.fleet.output.log_names import name_its_log
 from partway.gateway.fleet.routing.router import Lease, Router

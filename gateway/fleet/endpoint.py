@@ -20,9 +20,9 @@ from partway.gateway.fleet.limits import (
     VERTEX_PING_TIMEOUT,
     VERTEX_PINGS_MISSED,
 )
+from partway.gateway.fleet.platform_interface import SAGEMAKER, Surface, VertexContainer
 from partway.gateway.fleet.prediction import PredictionPolicy
 from partway.gateway.fleet.stream_policy import StreamPolicy
-from partway.gateway.fleet.surfaces import SAGEMAKER, Surface, VertexContainer
 from partway.gateway.network.dialling import HTTPS_PORT, Address
 from partway.gateway.storage.places.pinned_path import PinnedPath
 from partway.gateway.tls.trust import Trust

@@ -75,7 +75,7 @@ class Means:
         launcher: the launcher of a source.
         output: opens what takes a container's output, by its id and its endpoint's name.
         model_data: has model data on disk, by what names it, the principal whose leave is asked
-            for, and the pinned path (see :class:`~.endpoints.Variant`); raises ModelDataError.
+            for, and the pinned path (see :class:`~.endpoint.Variant`); raises ModelDataError.
         around: what all instances live by.
     """
 

@@ -37,7 +37,7 @@ _TRIES: Final = {
 
 
 class MakeInstance(Protocol):
-    """Makes instances of a variant; :class:`~.instance_maker.InstanceMaker` says how."""
+    """Makes instances of a variant; :class:`~.instance_factory.InstanceMaker` says how."""
 
     def __call__(
         self, variant: Variant, number: int, on_change: Callable[[Instance], object]

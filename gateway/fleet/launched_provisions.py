@@ -94,7 +94,7 @@ class LaunchedProvisions:
     async def acquire(
         self, source: str, maker: str | None = None, pinned: PinnedPath | None = None
     ) -> HeldData:
-        """Have model data at hand; :attr:`.instance_maker.Means.model_data` says how."""
+        """Have model data at hand; :attr:`.instance_context.Means.model_data` says how."""
         async with self._taking_over:
             if self._model_data is None:
                 if self._data is not None:

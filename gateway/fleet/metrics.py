@@ -10,7 +10,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 
 from partway.gateway.fleet.states import InstanceState
 from partway.gateway.fleet.status import EndpointStatus
-from partway.gateway.metrics.process_metrics import SeriesOfEndpoints
+from partway.gateway.metrics.endpoint_series import SeriesOfEndpoints
 
 #: Bounds, in seconds: a process answers in a tenth of a second, a large model in minutes, and the
 #: platform waits for eight of them (clause 1.1-3).

@@ -25,9 +25,9 @@ from partway.gateway.fleet.endpoint import (
 )
 from partway.gateway.fleet.launchers.images import resolve_image
 from partway.gateway.fleet.limits import MAX_VARIANTS
+from partway.gateway.fleet.platform_interface import OF_VERTEX, PORT_VARIABLE, VertexContainer
 from partway.gateway.fleet.processes.commands import program_of
 from partway.gateway.fleet.stream_policy import StreamPolicy
-from partway.gateway.fleet.surfaces import OF_VERTEX, PORT_VARIABLE, VertexContainer
 from partway.gateway.settings.endpoint_context import Surroundings, times_of
 from partway.gateway.settings.endpoint_tables import (
     BESIDE,

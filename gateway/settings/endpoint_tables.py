@@ -56,10 +56,10 @@ from partway.gateway.fleet.limits import (
     START_TIMEOUT,
     STOP_GRACE,
 )
+from partway.gateway.fleet.platform_interface import PORT, Platform
 from partway.gateway.fleet.prediction import ContainerRoute, PredictionPolicy
 from partway.gateway.fleet.processes.commands import check_words, command_words
 from partway.gateway.fleet.stream_policy import StreamPolicy
-from partway.gateway.fleet.surfaces import PORT, Platform
 from partway.protocol.limits import MAX_ENDPOINT_NAME, is_name
 
 _DAY: Final = 86_400

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from partway.gateway.metrics.process_metrics import SeriesOfEndpoints
+from partway.gateway.metrics.endpoint_series import SeriesOfEndpoints
 from partway.gateway.streams.open_stream import OpenStream
 
 #: Bounds, in seconds: first parts come in 1 ms from an echo, in seconds from a large model.

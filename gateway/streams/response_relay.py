@@ -15,7 +15,7 @@ from partway.gateway.timing.deadlines import TimeLimit
 from partway.gateway.timing.many_timers import ManyTimers
 from partway.log_lines import LogLine
 from partway.protocol.errors import ApiError, ContainerBroke, ContainerLate
-from partway.protocol.event_stream.responses import encode_chunk
+from partway.protocol.event_stream.response_events import encode_chunk
 from partway.protocol.event_stream.writer import encode_error
 from partway.protocol.parts import StreamError
 

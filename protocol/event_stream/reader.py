@@ -6,7 +6,7 @@
 
 Numbers are big-endian. A client's event is two messages, one in the other: the inner holds the
 part, the outer signs it. A response event is one message, unsigned
-(:mod:`partway.protocol.event_stream.responses`).
+(:mod:`partway.protocol.event_stream.response_events`).
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ from partway.protocol.errors import IncompleteSignature, MissingAuthenticationTo
 from partway.protocol.event_stream.headers import EventStreamError
 from partway.protocol.event_stream.part_headers import EventFault
 from partway.protocol.event_stream.reader import Decoder, RequestEvents
-from partway.protocol.event_stream.responses import ResponseEvents
+from partway.protocol.event_stream.response_events import ResponseEvents
 from partway.protocol.formats import MediaFault
 from partway.protocol.signatures.verification import SignableRequest, read_claim
 from partway.protocol.websocket.envelopes import EnvelopeError, JsonEnvelope, MsgpackEnvelope

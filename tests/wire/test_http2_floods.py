@@ -208,7 +208,7 @@ def nothing_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
         def take(self, now: float) -> bool:
             return super().take(self._seen)
 
-    monkeypatch.setattr("partway.protocol.http2.gate.TokenBucket", Bucket)
+    monkeypatch.setattr("partway.protocol.http2.flood_gate.TokenBucket", Bucket)
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from typing import Final
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from partway.gateway.apis.asynchronous.requests import FailureCause
-from partway.gateway.metrics.process_metrics import SeriesOfEndpoints
+from partway.gateway.metrics.endpoint_series import SeriesOfEndpoints
 
 #: The result of a request that has its answer; those of the others are their causes'.
 COMPLETED: Final = "Completed"

@@ -24,7 +24,7 @@ from partway.gateway.apis.control.errors import NotReadYet
 from partway.gateway.apis.control.models import ModelOperations
 from partway.gateway.apis.control.resources import Resources
 from partway.gateway.apis.control.tags import TagOperations
-from partway.gateway.apis.control.uncancelled import UnbrokenWork
+from partway.gateway.apis.control.uncancellable_work import UnbrokenWork
 from partway.gateway.arns import Arns
 from partway.gateway.http.routes import Route
 from partway.gateway.storage.places import locations

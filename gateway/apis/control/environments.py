@@ -14,7 +14,7 @@ from typing import Any, Final
 from partway.gateway.apis.control.errors import ValidationException
 from partway.gateway.fleet.endpoint import OneSource, Program
 from partway.gateway.fleet.launchers.programs import OF_THE_GATEWAY
-from partway.gateway.fleet.surfaces import PORT_VARIABLE
+from partway.gateway.fleet.platform_interface import PORT_VARIABLE
 
 #: The list that lets every variable through, for what the gateway's operator asks for.
 EVERY_VARIABLE: Final = ("*",)

@@ -53,7 +53,7 @@ def named_places(container: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def named_locations(container: Mapping[str, Any]) -> Iterator[str]:
-    """The locations that a definition has the gateway read, as :func:`~.location_of` has them.
+    """The locations that a definition has the gateway read, as ``location_of()`` has them.
 
     Looks at no file: the ``..`` of a local path are resolved by its text alone.
     """

@@ -11,8 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from partway.gateway.apis.control.errors import ValidationException
-from partway.gateway.fleet.prediction import ROUTE, is_route
-from partway.gateway.fleet.surfaces import (
+from partway.gateway.fleet.platform_interface import (
     HEALTH_ROUTE,
     HTTP_PORT,
     OF_VERTEX,
@@ -20,6 +19,7 @@ from partway.gateway.fleet.surfaces import (
     PREDICT_ROUTE,
     VertexContainer,
 )
+from partway.gateway.fleet.prediction import ROUTE, is_route
 
 _SAID: Final = frozenset({HEALTH_ROUTE, PREDICT_ROUTE, HTTP_PORT})
 _PORTS: Final = range(1, 65_536)

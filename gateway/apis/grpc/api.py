@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from partway.gateway.apis.common.requests_service import RequestsService
+from partway.gateway.apis.container_requests import RequestsService
 from partway.gateway.apis.grpc.inference import InferenceService
 from partway.gateway.apis.grpc.predictions import PredictionService
 from partway.gateway.apis.open_inference.api import OpenInferenceApi

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from partway.gateway.apis.common.requests_service import RequestsService
+from partway.gateway.apis.container_requests import RequestsService
 from partway.gateway.apis.open_inference.model_infer import OpenInference
 from partway.gateway.apis.open_inference.resources import OpenInferenceResources
 from partway.gateway.apis.prediction.unknown_paths import unknown_v2_route

@@ -66,7 +66,7 @@ class Description:
         status: of the answer.
         headers: of the request, each with what it must be.
         also: other statuses that are no errors, with what they mean.
-        sample: headers and the body of a request that works, for :mod:`.sample_requests`.
+        sample: headers and the body of a request that works, for :mod:`.document`.
         id: the operation's in the document; its name unless it is given.
     """
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from partway.gateway.apis.common.requests_service import RequestsService
+from partway.gateway.apis.container_requests import RequestsService
 from partway.gateway.apis.prediction.predict import Predict
 from partway.gateway.apis.prediction.raw_predict import RawPredict
 from partway.gateway.apis.prediction.resources import PredictionResources

@@ -12,7 +12,7 @@ from partway.gateway.fleet.endpoint import Endpoint, Place, places
 from partway.gateway.fleet.health.ping_answer import NoAnswer, PingAnswer, cut
 from partway.gateway.fleet.health.ping_socket import ask_by_socket
 from partway.gateway.fleet.limits import PING_TIMEOUT, PINGS_AT_ONCE
-from partway.gateway.fleet.surfaces import PING
+from partway.gateway.fleet.platform_interface import PING
 from partway.gateway.limits import CONTAINER_CONNECT_TIMEOUT, CONTAINER_TLS_TIMEOUT
 from partway.gateway.network.dialling import (
     Address,

@@ -86,7 +86,7 @@ log = logging.getLogger("partway.fleet")
 
 
 class Pinging:
-    """Asks containers for ``/ping``; a :data:`~.making.Pinger`.
+    """Asks containers for ``/ping``; a :data:`~partway.gateway.fleet.instance_context.Pinger`.
 
     Args:
         clock: measures the time of each ping, and that between two lines.

@@ -10,7 +10,7 @@ from partway.gateway.fleet.limits import (
     STARTUP_PING_SHARE,
     STARTUP_PING_SHORTEST,
 )
-from partway.gateway.fleet.surfaces import PING
+from partway.gateway.fleet.platform_interface import PING
 from partway.gateway.network.dialling import Address, OutOfDescriptors
 from partway.gateway.timing.clock import Clock
 from partway.gateway.timing.deadlines import pause

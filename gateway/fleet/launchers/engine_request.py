@@ -13,7 +13,7 @@ from partway.gateway.fleet.launchers.engine_image import ARTIFACTS
 from partway.gateway.fleet.launchers.launcher import Order
 from partway.gateway.fleet.launchers.process import HOST
 from partway.gateway.fleet.limits import ENGINE_LOG_BYTES, ENGINE_LOG_FILES, ENGINE_PROCESSES
-from partway.gateway.fleet.surfaces import PORT
+from partway.gateway.fleet.platform_interface import PORT
 
 #: Labels by which a gateway finds its own containers again.
 GATEWAY_LABEL: Final = "partway.gateway"

@@ -22,6 +22,7 @@ from partway.gateway.fleet.limits import (
     STOP_GRACE,
 )
 from partway.gateway.fleet.output.rate_limit import OutputPace
+from partway.gateway.fleet.platform_interface import PORT_VARIABLE
 from partway.gateway.fleet.processes.child import Child
 from partway.gateway.fleet.processes.commands import with_port
 from partway.gateway.fleet.processes.leash import Leash
@@ -30,7 +31,6 @@ from partway.gateway.fleet.processes.process_table import (
     listening_elsewhere,
     other_listener,
 )
-from partway.gateway.fleet.surfaces import PORT_VARIABLE
 from partway.gateway.network.dialling import Address
 from partway.gateway.timing.clock import Clock, LoopClock, Timer
 from partway.gateway.timing.deadlines import first_of, time_limit

@@ -18,9 +18,9 @@ from partway.gateway.fleet.launchers.process import (
     launch,
 )
 from partway.gateway.fleet.launchers.program_lookup import launch_error
+from partway.gateway.fleet.platform_interface import PORT_VARIABLE
 from partway.gateway.fleet.processes.leash import Leash
 from partway.gateway.fleet.processes.process_table import MARK
-from partway.gateway.fleet.surfaces import PORT_VARIABLE
 from partway.gateway.timing.clock import Clock, LoopClock
 
 #: Says where the model is (clause 1.1-6).

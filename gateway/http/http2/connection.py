@@ -35,8 +35,8 @@ from partway.protocol import limits
 from partway.protocol.connections.batched_writes import batched_writes
 from partway.protocol.connections.fair_turns import Cancellable, rounds
 from partway.protocol.connections.prompt_acks import acknowledge, prompt_acks
+from partway.protocol.http2.flood_gate import FrameGate
 from partway.protocol.http2.frames import DATA, HEAD, HEAD_BYTES, STREAM_ID, goaway, window_update
-from partway.protocol.http2.gate import FrameGate
 from partway.protocol.http2.preface import HTTP2_PREFACE
 
 log = logging.getLogger("partway.http2")

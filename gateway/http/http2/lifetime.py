@@ -20,8 +20,8 @@ from partway.gateway.limits import (
 from partway.log_lines import LogLine
 from partway.protocol import limits
 from partway.protocol.connections.fair_turns import Cancellable
+from partway.protocol.http2.flood_gate import FrameGate
 from partway.protocol.http2.frames import goaway
-from partway.protocol.http2.gate import FrameGate
 
 log = logging.getLogger("partway.http2")
 

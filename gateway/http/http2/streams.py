@@ -34,8 +34,8 @@ from partway.gateway.limits import (
 )
 from partway.gateway.timing.clock import Clock
 from partway.log_lines import LogLine
+from partway.protocol.http2.flood_gate import FrameGate
 from partway.protocol.http2.frames import rst_stream
-from partway.protocol.http2.gate import FrameGate
 
 log = logging.getLogger("partway.http2")
 

@@ -11,7 +11,7 @@ from partway.gateway.fleet.endpoint import (
     OneContainer,
     Variant,
 )
-from partway.gateway.fleet.surfaces import VertexContainer
+from partway.gateway.fleet.platform_interface import VertexContainer
 from partway.gateway.network.dialling import Address, OutOfDescriptors
 from partway.protocol.errors import ServiceUnavailable
 from tests.gateway.fleet.fakes import PROGRAM, endpoint, turns

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import psutil
 from cryptography import x509
-from prometheus_client import CollectorRegistry, Counter
+from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
 import partway
 from partway.gateway.metrics import process_metrics
-from partway.gateway.metrics.process_metrics import ProcessMetrics, SeriesOfEndpoints
+from partway.gateway.metrics.process_metrics import ProcessMetrics
 from partway.gateway.settings.settings import Settings
 from tests.processes import running
 
@@ -84,23 +84,3 @@ def test_a_scrape_of_a_gateway_with_tls(tmp_path, monkeypatch):
     assert found["partway_build_info", partway.__version__] == 1
     assert found["partway_limit", "max_streams"] == 77
     assert found["process_open_fds",] > 3
-
-
-def test_series_are_there_as_long_as_their_endpoint():
-    registry = CollectorRegistry()
-    series = SeriesOfEndpoints(Counter("seen", "Seen", ["endpoint", "how"], registry=registry))
-
-    def value(endpoint, how):
-        return registry.get_sample_value("seen_total", {"endpoint": endpoint, "how": how})
-
-    for endpoint in ("one", "other", "one"):
-        series.of(endpoint, "well").inc()
-        series.of(endpoint, "ill").inc()
-    assert value("one", "well") == 2
-    series.keep_only({"other", "third"})
-    assert value("one", "well") is value("one", "ill") is None
-    assert value("other", "ill") == 1
-    series.of("one", "well").inc()  # of a request that ended behind the endpoint
-    assert value("one", "well") == 1
-    series.keep_only({"other"})
-    assert value("one", "well") is None

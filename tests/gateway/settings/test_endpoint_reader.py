@@ -18,8 +18,8 @@ from partway.gateway.fleet.endpoint import (
     Program,
     Variant,
 )
+from partway.gateway.fleet.platform_interface import VertexContainer
 from partway.gateway.fleet.stream_policy import StreamPolicy
-from partway.gateway.fleet.surfaces import VertexContainer
 from partway.gateway.network.dialling import Address
 from partway.gateway.settings.settings import load
 from partway.gateway.tls.trust import Trust

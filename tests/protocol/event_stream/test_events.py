@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from partway.protocol.event_stream.part_headers import EventFault
 from partway.protocol.event_stream.reader import RequestEvents
-from partway.protocol.event_stream.responses import ResponseEvents
+from partway.protocol.event_stream.response_events import ResponseEvents
 from partway.protocol.event_stream.writer import encode_error, encode_part, wrap
 from partway.protocol.limits import (
     ERROR_BODY_BYTES,

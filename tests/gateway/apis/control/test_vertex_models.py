@@ -6,7 +6,7 @@ import pytest
 
 from partway.gateway.apis.control.errors import ValidationException
 from partway.gateway.apis.control.vertex_models import vertex_of, without_what_it_says
-from partway.gateway.fleet.surfaces import VertexContainer
+from partway.gateway.fleet.platform_interface import VertexContainer
 
 
 def container(**environment):

@@ -34,8 +34,8 @@ from partway.gateway.fleet.limits import (
     ENGINE_TIMEOUT,
     KILL_TIMEOUT,
 )
+from partway.gateway.fleet.platform_interface import VertexContainer
 from partway.gateway.fleet.states import StartFailure
-from partway.gateway.fleet.surfaces import VertexContainer
 from partway.gateway.network.dialling import Address
 from partway.gateway.storage.places.pinned_path import OpenFolder, PinnedPath
 from partway.gateway.timing.clock import LoopClock

@@ -14,7 +14,7 @@ from partway.gateway.fleet.launchers.engine_request import (
     made_of,
 )
 from partway.gateway.fleet.launchers.launcher import Order
-from partway.gateway.fleet.surfaces import VertexContainer
+from partway.gateway.fleet.platform_interface import VertexContainer
 
 
 def order(variant: Variant, model_dir: Path | None = None) -> Order:

@@ -21,7 +21,7 @@ from partway.gateway.fleet.launchers.launcher import Launcher, LaunchError
 from partway.gateway.fleet.launchers.process import HOST, ContainerProcess
 from partway.gateway.fleet.launchers.programs import ProgramLauncher
 from partway.gateway.fleet.limits import OUTPUT_BURST, OUTPUT_RATE
-from partway.gateway.fleet.surfaces import VertexContainer
+from partway.gateway.fleet.platform_interface import VertexContainer
 from partway.gateway.storage.files import is_folder
 from tests.gateway.fleet.launchers.contract import (
     TRIED,

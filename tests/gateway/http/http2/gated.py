@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import cast
 
 from partway.gateway.http.http2.connection import Http2FrameReader
-from partway.protocol.http2.gate import FrameGate
+from partway.protocol.http2.flood_gate import FrameGate
 from partway.protocol.limits import HTTP2_MAX_STREAMS
 
 

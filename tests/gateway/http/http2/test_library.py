@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 
 from partway.gateway.http.http2.connection import Http2FrameReader
 from partway.gateway.http.http2.library import ServerLibrary, server_library
+from partway.protocol.http2.flood_gate import FrameGate
 from partway.protocol.http2.frames import END_HEADERS
-from partway.protocol.http2.gate import FrameGate
 from partway.protocol.http2.preface import HTTP2_PREFACE
 from tests.gateway.http.http2.connection_parts import OPENING, head
 from tests.wire.floods import raw

@@ -35,7 +35,7 @@ from partway.gateway.limits import (
     HTTP2_LATE_QUIET_AT_CLOSE,
 )
 from partway.protocol import limits
-from partway.protocol.http2.gate import FrameGate
+from partway.protocol.http2.flood_gate import FrameGate
 from tests.gateway.http.http2.connection_parts import (
     OPENING,
     PEER,

@@ -1,4 +1,4 @@
-"""partway.gateway.containers.under_way: admission, and the way down."""
+"""partway.gateway.containers.requests_in_progress: admission, and the way down."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from partway.gateway.containers.limits import REQUEST_END_TIMEOUT
-from partway.gateway.containers.under_way import RequestsUnderWay
+from partway.gateway.containers.requests_in_progress import RequestsUnderWay
 from partway.protocol.errors import ServiceUnavailable
 from tests.gateway.fleet.waiting import eventually, soon
 from tests.gateway.streams.fakes import FakeClock

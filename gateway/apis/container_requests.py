@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from partway.gateway.containers.connections import ContainerConnections
 from partway.gateway.containers.invocation import Invocations
 from partway.gateway.containers.metrics import RequestMetrics
-from partway.gateway.containers.under_way import RequestsUnderWay
+from partway.gateway.containers.requests_in_progress import RequestsUnderWay
 from partway.gateway.service import Service
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from partway.protocol.event_stream.responses import encode_chunk
+from partway.protocol.event_stream.response_events import encode_chunk
 from partway.protocol.event_stream.writer import encode_error
 from partway.protocol.parts import (
     STREAM_BROKEN,

@@ -1,4 +1,4 @@
-"""partway.gateway.fleet.surfaces: where containers of either platform answer."""
+"""partway.gateway.fleet.platform_interface: where containers of either platform answer."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from partway.gateway.fleet.endpoint import (
     Variant,
     places,
 )
+from partway.gateway.fleet.platform_interface import OF_VERTEX, Surface, VertexContainer
 from partway.gateway.fleet.stream_policy import StreamPolicy
-from partway.gateway.fleet.surfaces import OF_VERTEX, Surface, VertexContainer
 from partway.gateway.network.dialling import Address
 from tests.gateway.fleet.fakes import PROGRAM
 

@@ -8,7 +8,7 @@ import pytest
 
 from partway.gateway.apis.control.errors import NotWrittenDown
 from partway.gateway.apis.control.limits import CHANGE_END_TIMEOUT, MAX_CHANGES
-from partway.gateway.apis.control.uncancelled import UnbrokenWork
+from partway.gateway.apis.control.uncancellable_work import UnbrokenWork
 from partway.gateway.http.audit import ChangeGoesOn
 from partway.protocol.errors import AccessDenied, ServiceUnavailable
 from tests.gateway.streams.fakes import FakeClock

@@ -1,4 +1,4 @@
-"""partway.protocol.http2.gate: which of a client's frames h2 gets to see."""
+"""partway.protocol.http2.flood_gate: which of a client's frames h2 gets to see."""
 
 from __future__ import annotations
 

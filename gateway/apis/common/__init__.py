@@ -1,1 +1,0 @@
-"""Services that several APIs share."""
