@@ -1,6 +1,6 @@
 """The admin socket: HTTP over a Unix socket of the data directory, for the gateway's own user.
 
-:mod:`partway.gateway.admin.operations` answers what is asked there.
+:mod:`partway.gateway.admin.operations` answers the requests.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 
 
 class AdminSocket:
-    """The socket, from :meth:`start` to :meth:`aclose`.
+    """The socket, which listens from :meth:`start` to :meth:`aclose`.
 
     Args:
-        path: the socket's, in a data directory that this process owns.
-        operations: makes what answers, for the first request.
-        clock: measures the end.
+        path: the path of the socket, in a data directory that this process owns.
+        operations: makes the operations at the first request.
+        clock: measures how long :meth:`aclose` takes.
     """
 
     def __init__(self, path: Path, operations: Callable[[], AdminOperations], clock: Clock) -> None:
@@ -49,20 +49,20 @@ class AdminSocket:
         self._listening: asyncio.Server | None = None
 
     async def start(self) -> None:
-        """Listen, unless it listens already.
+        """Listen, unless the socket listens already.
 
         Raises:
             OSError: the socket cannot be made.
         """
         if self._listening is not None:
             return
-        # What is left of a gateway that was killed: nobody else owns the directory now.
+        # A killed gateway leaves its socket behind. No other process owns the directory now.
         self._path.unlink(missing_ok=True)
         listener = socket.socket(socket.AF_UNIX)
         try:
             with socket_name(self._path) as name:
                 listener.bind(name)
-            # Until here the mode is the umask's, and who connects is looked at all the same.
+            # The socket has the umask's mode until here. _check_user checks each client too.
             self._path.chmod(0o600)
             loop = asyncio.get_running_loop()
             self._listening = await loop.create_unix_server(self._connection, sock=listener)
@@ -71,7 +71,7 @@ class AdminSocket:
             raise
 
     async def aclose(self) -> None:
-        """End, and the operations before it; requests have ADMIN_CLOSE_TIMEOUT to end."""
+        """Stop listening and end the operations; requests get ADMIN_CLOSE_TIMEOUT to end."""
         self._closing = True
         if self._listening is not None:
             self._listening.close()
@@ -88,14 +88,14 @@ class AdminSocket:
         return _Arrival(self)
 
     def admitted(self, connection: socket.socket | None) -> asyncio.Protocol:
-        """Say who speaks on a connection that has been accepted.
+        """Return the protocol of an accepted connection.
 
         Raises:
-            AccessDenied: it is another user's.
-            ServiceUnavailable: there are as many as there may be, or the gateway stops.
+            AccessDenied: the client is another user.
+            ServiceUnavailable: too many connections are open, or the gateway stops.
         """
         _check_user(connection)
-        # One that was just being accepted comes after the socket's end.
+        # A connection that is being accepted may arrive after the socket was closed.
         if self._closing or self._http.open_connections >= MAX_ADMIN_CONNECTIONS:
             raise ServiceUnavailable(
                 f"{MAX_ADMIN_CONNECTIONS} connections with the admin socket are open; try again "
@@ -110,13 +110,13 @@ class AdminSocket:
 
 
 class _Arrival(asyncio.Protocol):
-    """A connection that was accepted: it is handed on, or told why not and closed."""
+    """An accepted connection, which is handed on or refused with a reason."""
 
     def __init__(self, admin: AdminSocket) -> None:
         self._admin = admin
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # Not checked with isinstance: uvloop's transports derive from no class of asyncio's.
+        # No isinstance check here: uvloop's transports are not subclasses of asyncio's.
         accepted = cast("asyncio.Transport", transport)
         try:
             protocol = self._admin.admitted(accepted.get_extra_info("socket"))
@@ -132,12 +132,12 @@ class _Arrival(asyncio.Protocol):
 
 
 def _check_user(connection: socket.socket | None) -> None:
-    """Refuse whoever is neither this process's user nor root.
+    """Refuse a client that is neither this process's user nor root.
 
-    Where the system does not say who has connected, the socket's mode alone keeps others out.
+    Where the system does not name the client's user, only the socket's mode keeps others out.
 
     Raises:
-        AccessDenied: it is somebody else.
+        AccessDenied: the client is another user.
     """
     if connection is None or not hasattr(socket, "SO_PEERCRED"):
         return

@@ -1,4 +1,4 @@
-"""The data directory of a gateway: its store, its admin socket, and the folders of callers."""
+"""The gateway's data directory, with the store and the admin socket in it."""
 
 from __future__ import annotations
 
@@ -40,20 +40,20 @@ log = logging.getLogger("partway.serve")
 
 
 def data_directory(loaded: Settings, warnings: list[LogLine]) -> DataDirectory | None:
-    """Own the folder of what the gateway keeps; None if there is no place for one.
+    """Own the folder for the gateway's data; return None if there is no place for one.
 
-    A folder that the disk refuses in part is the gateway's: the disk may take the rest later. The
-    user's own folder gives way to a temporary one if it cannot be made. It does not where the
-    disk is full: changes would be lost at the gateway's end, and earlier ones be forgotten.
+    A folder that the disk refuses in part is still used, since the disk may take the rest later. A
+    temporary folder replaces the user's own folder if that cannot be made. It does not replace a
+    folder on a full disk: changes would be lost when the gateway ends, and earlier ones forgotten.
 
     Args:
         loaded: the settings.
-        warnings: takes what is to be logged once the gateway listens. Where its port is taken, so
-            is its folder, and the port is all that there is to say.
+        warnings: takes the lines to log once the gateway listens. If another gateway has the port,
+            it also has the folder, and the error about the port is enough.
 
     Raises:
-        DataDirectoryError: the one that was named cannot be had. Where none was, and the user's own
-            cannot be, a temporary one does.
+        DataDirectoryError: the folder that the settings name cannot be used. If the settings name
+            none, a temporary folder replaces the user's own.
     """
     if loaded.data_dir is not None:
         return DataDirectory.opened(loaded.data_dir)
@@ -69,7 +69,7 @@ def data_directory(loaded: Settings, warnings: list[LogLine]) -> DataDirectory |
         warnings.append(LogLine(line, reason=reason))
     try:
         return DataDirectory.temporary()
-    except DataDirectoryError as error:  # on a file system that is read-only, say
+    except DataDirectoryError as error:  # for example, a read-only file system
         line = "nothing is kept, and partway endpoints cannot ask this gateway"
         warnings.append(LogLine(line, reason=str(error)))
         return None
@@ -79,7 +79,7 @@ def data_directory(loaded: Settings, warnings: list[LogLine]) -> DataDirectory |
 async def opened_store(data: DataDirectory | None, loaded: Settings) -> AsyncIterator[Store]:
     """Open the store of a data directory.
 
-    The store is in memory if there is no directory, or if no API writes to it.
+    The store is in memory if there is no directory, or if no served API writes to a store.
     """
     store: Store = MemoryStore()
     if data is not None and is_file_or_folder(data.store) and not uses_store(loaded):
@@ -93,18 +93,18 @@ async def opened_store(data: DataDirectory | None, loaded: Settings) -> AsyncIte
 
 
 def uses_store(loaded: Settings) -> bool:
-    """Whether an API that is served writes to the store: the control plane, and those behind it."""
+    """Whether a served API writes to the store: the control plane, and the APIs that need it."""
     return control.MANIFEST.name in loaded.apis
 
 
 async def _sqlite_store(path: Path) -> Store:
-    from partway.gateway.storage.store.sqlite import SqliteStore  # of the control plane alone
+    from partway.gateway.storage.store.sqlite import SqliteStore  # only the control plane needs it
 
     return await SqliteStore.opened(path, LoopClock())
 
 
 async def _tell_what_stays(path: Path) -> None:
-    """Log which endpoints of the store are not run, since the control plane is switched off."""
+    """Log the stored endpoints that do not run because the control plane is switched off."""
     try:
         store = await _sqlite_store(path)
         try:
@@ -125,27 +125,27 @@ async def _tell_what_stays(path: Path) -> None:
 
 
 class AdministeredGateway(Protocol):
-    """A gateway as the admin socket has it."""
+    """The parts of a gateway that the admin socket uses."""
 
     @property
     def endpoints(self) -> AdministeredFleet:
-        """All endpoints, for the gateway's user."""
+        """All endpoints, for the gateway's own user."""
 
     @property
     def answer_deployments(self) -> AnswerOfDeployments | None:
-        """Answers requests for deployments; None where no API takes any."""
+        """Answers requests for deployments; None if no API takes deployments."""
 
     @property
     def store(self) -> Store:
-        """The store, of which backups are made."""
+        """The store that backups are made of."""
 
     @property
     def settings(self) -> Settings:
-        """All settings."""
+        """All settings of the gateway."""
 
 
 def admin_socket(data: DataDirectory, gateway: AdministeredGateway) -> AdminSocket:
-    """Make the admin socket of a gateway, in its data directory."""
+    """Return the admin socket in a gateway's data directory."""
     clock = LoopClock()
 
     def operations() -> AdminOperations:
@@ -160,7 +160,7 @@ def admin_socket(data: DataDirectory, gateway: AdministeredGateway) -> AdminSock
 
 
 async def open_admin_socket(data: DataDirectory, admin: AdminSocket) -> None:
-    """Let this user's commands ask the gateway.
+    """Open the admin socket to this user's commands.
 
     Raises:
         DataDirectoryUnavailable: the disk refuses the socket now.
@@ -176,7 +176,7 @@ async def open_admin_socket(data: DataDirectory, admin: AdminSocket) -> None:
 
 
 async def announce(data: DataDirectory | None, urls: Sequence[str]) -> None:
-    """Say in the data directory, if there is one, where the gateway listens.
+    """Write the gateway's URLs into the data directory, if there is one.
 
     Raises:
         DataDirectoryUnavailable: the disk refuses the file now.
@@ -190,9 +190,10 @@ async def announce(data: DataDirectory | None, urls: Sequence[str]) -> None:
 
 
 async def tell_missing_folders(loaded: Settings, clock: Clock) -> None:
-    """Log which folders are not there that callers of the API may name.
+    """Log the missing folders that callers of the API may name.
 
-    Nothing fails of it: they may be mounted later. One that nobody answers for is not told of.
+    A missing folder is no error: it may be mounted later. A folder on a file system that does not
+    answer is not logged.
     """
     with suppress(OSError):  # a TimeoutError is one
         async with time_limit(clock, MODEL_DATA_LOOK_TIMEOUT):
@@ -201,7 +202,7 @@ async def tell_missing_folders(loaded: Settings, clock: Clock) -> None:
 
 
 def missing_folders(loaded: Settings) -> Iterator[str]:
-    """Yield a line for each of these folders that is not there."""
+    """Yield one line for each missing folder."""
     for setting in ("local_roots", "local_results"):
         for folder in getattr(loaded, setting):
             if not is_folder(folder):

@@ -1,4 +1,4 @@
-"""What an endpoint's instances have printed, line by line, for whoever asks the admin socket."""
+"""The log lines of an endpoint's instances, as the admin socket sends them."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from partway.protocol.errors import InputValidationError
 
 @dataclass(frozen=True, slots=True)
 class LogsAsked:
-    """Which lines of which instances are asked for.
+    """A request for the lines of an endpoint's instances.
 
     Attributes:
-        endpoint: whose.
-        instance: the id of the one that is meant, or of one of its containers; None for all that
-            the endpoint has.
-        lines: how many of each, from the last one back.
-        follow: whether what they print from then on is meant too.
+        endpoint: the name of the endpoint.
+        instance: the id of one instance or of one of its containers; None for all instances of the
+            endpoint.
+        lines: how many lines of each instance, counted from the last.
+        follow: whether lines that are printed later are sent too.
     """
 
     endpoint: str
@@ -46,7 +46,7 @@ class LogsAsked:
         """Read a request's query: ``lines=N&follow=1&instance=ID``, each of which may be missing.
 
         Raises:
-            InputValidationError: a value cannot be what it must be.
+            InputValidationError: a value is not valid.
         """
         lines = query.get("lines", str(LOG_LINES))
         if not lines.isascii() or not lines.isdigit() or int(lines[:20]) > MAX_LOG_LINES:
@@ -71,23 +71,24 @@ def log_lines(
     clock: Clock,
     closing: asyncio.Event,
 ) -> AsyncGenerator[bytes, None]:
-    """Yield whole lines, some 64 KiB at most at a time, as fast as they are taken.
+    """Yield whole lines, about 64 KiB at most at a time, as fast as the reader takes them.
 
     Where several instances have printed, each line begins with its instance's id. Instances that
-    begin while logs are followed are followed too, from their first line on; one that was asked for
-    by its id is followed until its life is over. Of an endpoint without instances, the instance
-    that printed last is read.
+    start while logs are followed are followed too, from their first line. An instance that was
+    asked for by its id is followed until it ends. If an endpoint has no instances, the log of the
+    instance that printed last is read.
 
     Args:
-        asked: which lines.
-        instances: by the ids of those that the endpoint has now, whether they may print more; None
-            once the endpoint is there no more.
-        folder: of the logs.
-        clock: measures the time between two looks.
+        asked: the lines that are asked for.
+        instances: returns the ids of the endpoint's instances, each with whether it may print more;
+            None once the endpoint is gone.
+        folder: the folder of the logs.
+        clock: measures the time between two looks at the logs.
         closing: set when the gateway stops: logs are then read to their end, and not followed.
 
     Raises:
-        InputValidationError: the endpoint has no such instance, or so many that one must be named.
+        InputValidationError: the endpoint has no such instance, or has so many that the request
+            must name one.
     """
     first = _at_first(asked, instances() or {}, folder)
     return _lines(asked, first, instances, folder, clock, closing)
@@ -102,14 +103,14 @@ async def _lines(
     closing: asyncio.Event,
 ) -> AsyncGenerator[bytes, None]:
     now: Mapping[str, bool] | None = first
-    if not first:  # of an endpoint that has failed, under an earlier gateway perhaps
+    if not first:  # the endpoint has failed, perhaps under an earlier gateway.
         printed = await asyncio.to_thread(last_printed, folder, asked.endpoint)
         now = first = dict.fromkeys(printed, False)
     lines: int | None = asked.lines
     several = len(first) > 1
     begun: set[str] = set()
     tails: dict[str, LogTail] = {}
-    #: When an instance whose life is over was first found to have nothing more in its file.
+    #: When an ended instance was first found to have nothing more in its file.
     silent_since: dict[str, float] = {}
     try:
         while now is not None:
@@ -122,12 +123,13 @@ async def _lines(
             lines = None
             ends = not asked.follow or closing.is_set()
             brought = False
-            for each, tail in list(tails.items()):  # in turns, whoever prints most
+            # In turns, so that one busy instance does not hold up the others.
+            for each, tail in list(tails.items()):
                 data = await asyncio.to_thread(tail.read)
                 brought, over = brought or bool(data), False
                 if data or now.get(each, False):
                     silent_since.pop(each, None)
-                else:  # its last lines may still wait for the disk: so there is a second look
+                else:  # the last lines may still wait for the disk, so the file is read again
                     since = silent_since.setdefault(each, clock.time())
                     over = clock.time() - since >= LOG_FOLLOW_INTERVAL
                 if not data and (ends or over):
@@ -147,7 +149,7 @@ async def _lines(
 
 
 def _at_first(asked: LogsAsked, now: Mapping[str, bool], folder: Path) -> Mapping[str, bool]:
-    """The instances that are meant; one whose life is over is there as long as its log is.
+    """Return the instances to read; an ended instance counts as long as its log exists.
 
     Raises:
         InputValidationError: there is no such instance, or there are too many.
@@ -172,16 +174,16 @@ def _at_first(asked: LogsAsked, now: Mapping[str, bool], folder: Path) -> Mappin
 
 
 def _of_the_asked(asked: LogsAsked, now: Mapping[str, bool] | None) -> Mapping[str, bool] | None:
-    """Of the instances those that are meant."""
+    """Return the instances that the request names."""
     return now if now is None or asked.instance is None else _meant(asked.instance, now)
 
 
 def _meant(wanted: str, now: Mapping[str, bool]) -> Mapping[str, bool]:
-    """An instance with all its containers, or one of these."""
+    """Return the instance or container of this id; an instance counts with all its containers."""
     return {each: prints for each, prints in now.items() if wanted in (each, instance_of(each))}
 
 
 def _named(instance: str, lines: bytes) -> bytes:
-    """Lines, each with the id of the instance that has printed it before it."""
+    """Put the instance's id in front of each line."""
     head = f"{instance} | ".encode()
     return head + lines.removesuffix(b"\n").replace(b"\n", b"\n" + head) + b"\n"

@@ -1,12 +1,12 @@
-"""The operations of the admin socket, by which this user's commands ask a gateway that runs.
+"""The operations of the admin socket, which serves this user's commands.
 
-- ``GET /endpoints``: how the fleet is, as JSON;
-- ``POST /endpoints/NAME/restart``: new instances in the place of those that are there;
-- ``GET /endpoints/NAME/logs``: what instances have printed, as text;
-- ``PUT``, ``GET`` and ``DELETE /deployments/NAME``: an endpoint with its model and configuration;
-- ``GET /store``: a backup of what was created, as a file of its own.
+- ``GET /endpoints``: the state of the fleet, as JSON.
+- ``POST /endpoints/NAME/restart``: replaces the endpoint's instances by new ones.
+- ``GET /endpoints/NAME/logs``: the output of the instances, as text.
+- ``PUT``, ``GET`` and ``DELETE /deployments/NAME``: an endpoint with its model and configuration.
+- ``GET /store``: a backup of the store, as one file.
 
-An error has the status and the body of the API's (clause 4-1).
+An error has the API's status and body (clause 4-1).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _JSON: Final = {"Content-Type": "application/json"}
 #: Bytes of a backup that are sent at once.
 _BACKUP_PIECE: Final = 1 << 20
 
-#: Endpoints that are named to whoever asks for one that is not there.
+#: Endpoints that an error names if the requested endpoint does not exist.
 _NAMED: Final = 20
 
 
@@ -54,30 +54,30 @@ AnswerOfDeployments = Callable[[Exchange, str], Awaitable[None]]
 
 
 class AdministeredFleet(Protocol):
-    """What of a fleet can be asked and told by the admin socket."""
+    """The parts of a fleet that the admin socket uses."""
 
     def describe(self) -> tuple[EndpointStatus, ...]:
-        """Say how each endpoint is."""
+        """Return the state of each endpoint."""
 
     async def restart(self, name: str) -> None:
-        """Start new instances of an endpoint, and stop the old ones when the new ones serve.
+        """Start new instances of an endpoint, and stop the old ones once the new ones serve.
 
         Raises:
-            ApiError: there is no such endpoint, or the new instances do not come into service; the
-                old ones serve on then.
+            ApiError: there is no such endpoint, or the new instances do not come into service. The
+                old instances then go on serving.
         """
 
 
 class AdminOperations:
-    """Answers what is asked over the socket, until :meth:`aclose`.
+    """Answers requests over the socket, until :meth:`aclose`.
 
     Args:
-        fleet: what is asked.
-        deployments: answers a request for the deployment of an endpoint, which it is given by
-            name; None where the API ``control`` is switched off.
-        logs: the folder of what the fleet's instances print.
-        backup: returns all of the store as the bytes of a file; None where that API is off.
-        clock: measures how often a log that is followed is looked at.
+        fleet: the gateway's endpoints.
+        deployments: answers a request for the deployment of an endpoint, whose name it is given;
+            None where the API ``control`` is switched off.
+        logs: the folder of the instances' output.
+        backup: returns the whole store as the bytes of a file; None where that API is off.
+        clock: measures how often a followed log is read.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class AdminOperations:
         self._restarts: dict[str, asyncio.Task[None]] = {}
 
     async def aclose(self) -> None:
-        """End: logs that are followed are read to their end once more, restarts are broken off."""
+        """Stop: followed logs are read to their end once more, and restarts are cancelled."""
         self._closing.set()
         for restart in self._restarts.values():
             restart.cancel()
@@ -107,15 +107,15 @@ class AdminOperations:
             await asyncio.wait(self._restarts.values())
 
     async def __call__(self, exchange: Exchange) -> None:
-        """Answer a request; a fault is logged and answered with 500."""
+        """Answer a request; an unexpected exception is logged and answered with 500."""
         try:
             check_head(exchange)
             await self._operate(exchange)
         except ApiError as error:
-            error.message = error.for_operator  # who may ask here may read the log too
+            error.message = error.for_operator  # this client may read the log too
             _refuse(exchange, error)
         except ConnectionError:
-            pass  # whoever has asked has left
+            pass  # the client has left
         except Exception:
             log.exception(LogLine("admin socket: a fault of the gateway's", path=exchange.path))
             _refuse(exchange, InternalServerError("the gateway's log says what went wrong"))
@@ -149,10 +149,10 @@ class AdminOperations:
         await self._deployments(exchange, name)
 
     def _found(self, name: str) -> str:
-        """The name of an endpoint that is there.
+        """Return the name if there is such an endpoint.
 
         Raises:
-            InputValidationError: there is none of this name.
+            InputValidationError: there is no such endpoint.
         """
         check_name(name)
         names = [endpoint.name for endpoint in self._fleet.describe()]
@@ -163,9 +163,9 @@ class AdminOperations:
         return name
 
     async def _restart(self, name: str) -> None:
-        """Restart an endpoint; who asks for one that is being restarted waits for the same.
+        """Restart an endpoint; requests that come during a restart wait for that restart.
 
-        A restart that was begun goes on when its caller has left.
+        A restart goes on after its caller has left.
         """
         restart = self._restarts.get(name)
         if restart is None:
@@ -183,15 +183,15 @@ class AdminOperations:
         del self._restarts[name]
         if restart.cancelled():
             return
-        error = restart.exception()  # looked at here, for its callers may have left
+        error = restart.exception()  # read here, since all callers may have left
         if error is not None:
             log.warning(LogLine("restart failed", endpoint=name, reason=str(error)))
 
     async def _send_backup(self, exchange: Exchange) -> None:
-        """Send a backup in pieces; one at a time, for each is as large as the store.
+        """Send a backup in pieces. Only one is sent at a time, since each is as large as the store.
 
         Raises:
-            ServiceUnavailable: another one is being sent.
+            ServiceUnavailable: another backup is being sent.
             InternalServerError: the store cannot be read.
         """
         if self._backup is None:
@@ -212,9 +212,9 @@ class AdminOperations:
             self._is_backing_up = False
 
     async def _send_logs(self, name: str, exchange: Exchange) -> None:
-        """Send lines at the pace of whoever reads; one that takes nothing for long is let go.
+        """Send lines at the reader's pace; a reader that takes nothing for long is disconnected.
 
-        Its connection is cut then, so that this does not pass for the log's end.
+        The connection is cut, so that the reader does not take this for the log's end.
         """
         from partway.gateway.admin.logs import LogsAsked, log_lines
 
@@ -241,7 +241,7 @@ class AdminOperations:
 
 
 def _refuse(exchange: Exchange, error: ApiError) -> None:
-    """Answer with an error, unless an answer has begun: that is broken off."""
+    """Answer with an error; if the answer has begun, break it off."""
     if exchange.answered:
         exchange.abort()
     else:
@@ -256,7 +256,7 @@ def _control_is_off(commands: str) -> ServiceUnavailable:
 
 
 def _instances(endpoints: Iterable[EndpointStatus], name: str) -> dict[str, bool] | None:
-    """By the ids of an endpoint's instances, whether they live; None if there is no endpoint."""
+    """Map the ids of an endpoint's instances to whether they live; None if there is no endpoint."""
     for endpoint in endpoints:
         if endpoint.name == name:
             of_all = (each for variant in endpoint.variants for each in variant.instances)

@@ -1,1 +1,1 @@
-"""Batch transform: files of records asked of a model, record by record, answers beside them."""
+"""Batch transform: sends the records of files to a model and stores the answers beside them."""

@@ -1,4 +1,4 @@
-"""How a container's answer is written, by its own ``Content-Type`` and by the job's."""
+"""The format of a container's answers, from the answer's ``Content-Type`` and the job's."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from partway.protocol.records import RecordBatch
 #: Characters of a type that a message repeats.
 _SHOWN: Final = 128
 
-#: Names of UTF-8, and of ASCII, which is a part of it.
+#: Names of UTF-8, and of its subset ASCII.
 _UTF8: Final = frozenset({"", "utf-8", "utf8", "us-ascii", "ascii"})
 
-#: How JSON's arrays and objects begin.
+#: First characters of JSON arrays and objects.
 _JSON_BEGINS: Final = (b"{", b"[")
 
 
 class WholeAnswer(NamedTuple):
-    """A container's whole answer of 2xx, without its content coding.
+    """A container's whole 2xx answer, with its content coding undone.
 
     Attributes:
         body: its bytes.
@@ -31,10 +31,10 @@ class WholeAnswer(NamedTuple):
 
 
 class AnswerFormat(NamedTuple):
-    """How one answer is written.
+    """The format of one answer.
 
     Attributes:
-        records: the form of its records.
+        records: the form of the answer's records.
         has_header: whether its first line names columns (RFC 4180 §3).
     """
 
@@ -43,7 +43,7 @@ class AnswerFormat(NamedTuple):
 
 
 class AnswerTypes:
-    """Says how each answer of a job is written.
+    """Finds the format of each answer of a job.
 
     Args:
         member: the job's member that names the type of answers: Accept, or ContentType.
@@ -57,13 +57,13 @@ class AnswerTypes:
         self._form = form
 
     def format(self, answer: WholeAnswer) -> AnswerFormat:
-        """How an answer is written.
+        """Return the format of an answer.
 
-        An answer without a type has the one that the job expects.
+        An answer without a type has the type that the job expects.
 
         Raises:
-            ValueError: the answer's type is not read here, or is CSV where the job expects JSON, or
-                the other way round; or its text is not in UTF-8.
+            ValueError: the answer's type is not supported; or one of answer and job is CSV and the
+                other JSON; or the text is not UTF-8.
         """
         given = answer.content_type
         if not given.strip():
@@ -90,7 +90,7 @@ class AnswerTypes:
         return AnswerFormat(form, form is CSV and header.lower() == "present")
 
     def _check_charset(self, media: MediaType, form: RecordForm, shown: str) -> None:
-        """Columns of CSV keep their bytes: they may be in the charset of the job's own records."""
+        """Refuse a charset other than UTF-8; CSV may also have the charset of the records."""
         charset = _charset(media)
         if charset in _UTF8 or (form is CSV and charset == _charset(self._expected)):
             return
@@ -106,22 +106,23 @@ def _charset(media: MediaType) -> str:
 class Processing(Protocol):
     """Filters and joins records (``DataProcessing``).
 
-    Called on threads, of several batches at a time, and of the same one again where its request is
-    sent again. What is wrong with a record is said by :class:`~partway.protocol.formats.Malformed`,
-    with the record's number in its file: the file fails then, and no other.
+    Methods run on threads, for several batches at a time. A batch is processed again if its request
+    is sent again. :class:`~partway.protocol.formats.Malformed` reports a fault in a record, with
+    the record's number in its file. Only that file fails then.
     """
 
     def asked(self, batch: RecordBatch) -> bytes:
-        """The body that the container gets in place of a batch.
+        """Return the body that the container gets for a batch.
 
         Raises:
-            Malformed: a record is none of its type, or has not what the filter names.
+            Malformed: a record does not have the declared type, or lacks an element that the filter
+                names.
         """
 
     def answered(self, batch: RecordBatch, answer: WholeAnswer) -> bytes:
-        """What is put out, made of a batch and the container's whole answer to it.
+        """Return the output for a batch, from the container's whole answer.
 
         Raises:
-            Malformed: the answer is not what its type says, or of a type that the job does not
-                expect, or has fewer records than were asked.
+            Malformed: the answer does not match its type, its type is not the one that the job
+                expects, or it has fewer records than the batch.
         """

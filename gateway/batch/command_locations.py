@@ -1,4 +1,4 @@
-"""Where the command's job reads and writes: a path of this machine, or ``s3://``."""
+"""Input and output locations of the command's job: a path of this machine, or ``s3://``."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ from partway.gateway.storage.places.place import FilePlace, StorageFailed
 from partway.gateway.storage.places.places import Places
 from partway.gateway.timing.clock import Clock
 
-#: What the name of a manifest ends in, where nothing else says that it is one.
+#: A location with this ending is a manifest, unless the command says otherwise.
 MANIFEST: Final = ".manifest"
 
-#: The command reads whatever the system lets its user read.
+#: The command reads every file that its user may read.
 _EVERYWHERE: Final = LocalRoots((Path("/"),))
 
 
 def places(
     source: str, target: str, content_type: str, clock: Clock, *, manifest: bool
 ) -> tuple[InputPlace, OutputPlace]:
-    """Where a job reads and writes.
+    """Return the places where a job reads and writes.
 
     Args:
-        source: a file, a folder, what paths begin with, or ``s3://BUCKET/PREFIX``.
+        source: a file, a folder, a prefix of paths, or ``s3://BUCKET/PREFIX``.
         target: a folder, or ``s3://BUCKET/PREFIX``.
-        content_type: of the output; empty if it is not known.
+        content_type: the type of the output; empty if unknown.
         clock: measures the times.
-        manifest: whether what is at ``source`` names the files.
+        manifest: whether the file at ``source`` is a manifest, which names the input files.
 
     Raises:
         StorageFailed: output would be input of the next run, or a path cannot be looked up.
@@ -52,7 +52,7 @@ def places(
     inputs: InputPlace
     outputs: OutputPlace
     try:
-        # The entries of a manifest are input, and no other file is.
+        # Only the entries of a manifest are input.
         inside = None if manifest else _output_inside(source, target)
         if source.startswith(SCHEME):
             inputs = PlaceInputs(source, *at(source))
@@ -60,7 +60,7 @@ def places(
             place = LocalPlace(_EVERYWHERE, threads, inside)
             is_file = Path(source).is_file()
             inputs = PlaceInputs(source, place, _absolute(source), is_file=is_file)
-    except (OSError, RuntimeError) as error:  # the latter: links in a circle, until Python 3.13
+    except (OSError, RuntimeError) as error:  # RuntimeError: links in a circle, until Python 3.13
         why = (isinstance(error, OSError) and error.strerror) or str(error)
         raise StorageFailed(f"{source}, {target}: {why}") from None
     if manifest:
@@ -73,9 +73,9 @@ def places(
 
 
 def _absolute(path: str) -> str:
-    """A path of this machine from the root on, with the links of its folders followed.
+    """Return a path from the root, with the links of its folders followed.
 
-    The last part stays as it is: it may be only the beginning of names.
+    The last part stays as given, since it may be only a prefix of names.
     """
     if Path(path).is_dir():
         return f"{os.path.realpath(path).rstrip('/')}/"
@@ -85,7 +85,7 @@ def _absolute(path: str) -> str:
 
 
 def _output_inside(source: str, target: str) -> Path | None:
-    """The folder of output, if it is inside that of input; None if it is outside.
+    """Return the output folder if it lies inside the input folder; None if it lies outside.
 
     Raises:
         OSError: a path cannot be looked up.

@@ -1,4 +1,4 @@
-"""Requests of a job on connections of its own, each in its time."""
+"""A job's requests to containers, each with a time limit, on connections of the job's own."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from partway.protocol.http.content_codings import CONTENT_ENCODING
 
 _T = TypeVar("_T")
 
-#: What an answer of another status than 2xx means, by its head and the beginning of its body.
+#: Makes the error for a status other than 2xx, from the head and the beginning of the body.
 Refusal: TypeAlias = Callable[[AnswerHead, bytes], Exception]
 
 
 class Exchanges:
-    """Asks, and has the answer taken; by few steps, since a job may have millions.
+    """Sends requests and passes on the answers, in few steps, since a job may have millions.
 
     Args:
         clock: measures the times.
-        seconds: for request and answer (``InvocationsTimeoutInSeconds``).
+        seconds: the limit of request and answer (``InvocationsTimeoutInSeconds``).
     """
 
     def __init__(self, clock: Clock, seconds: int) -> None:
@@ -40,7 +40,7 @@ class Exchanges:
         self._seconds = seconds
 
     def close(self) -> None:
-        """Close what waits for its next request."""
+        """Close idle connections."""
         self._connections.close()
 
     async def ask(
@@ -51,17 +51,17 @@ class Exchanges:
         refusal: Refusal,
         begun: Callable[[ContainerAnswer], object] = lambda _: None,
     ) -> _T:
-        """Ask, and return what ``take`` makes of the answer.
+        """Send a request, and return the result of ``take``.
 
         Args:
-            there: where the request goes.
-            request: what is asked.
-            take: takes an answer of 2xx.
-            refusal: makes the error of another one.
-            begun: told of the answer when the request is on its way.
+            there: the destination of the request.
+            request: the request to send.
+            take: takes a 2xx answer.
+            refusal: makes the error for any other answer.
+            begun: called with the answer once the request is on its way.
 
         Raises:
-            AskFailed: the answer has not come in time.
+            AskFailed: the answer did not come in time.
             ContainerError: there is no whole answer.
         """
         answer = await self._connections.ask(there, request, self._seconds)
@@ -79,7 +79,7 @@ class Exchanges:
             late.cancel()
 
     async def look(self, there: Destination, target: str) -> tuple[int, bytes]:
-        """Ask by GET; returns the status, and the beginning of the body.
+        """Send a GET; return the status and the beginning of the body.
 
         Raises:
             ContainerError: there is no answer.

@@ -1,7 +1,7 @@
-"""DataProcessing: what of a record a container gets, and what of both is put out.
+"""DataProcessing: filters the records that a container gets, and filters and joins the output.
 
-``InputFilter`` → the container → ``JoinSource``, with the record as it was before the filter →
-``OutputFilter``. Pure: bytes of a request in, bytes of an answer out.
+The order is ``InputFilter``, the container, ``JoinSource`` with the record as it was before the
+filter, ``OutputFilter``. Pure functions: bytes of a request in, bytes of an answer out.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ _LINE_ENDS: Final = b"\r\n"
 
 
 class DataProcessing:
-    """Filters and joins the records of one job's files, as :class:`Processing` says.
+    """Filters and joins the records of one job's files; implements :class:`Processing`.
 
-    Records are lines; but what is ``application/json`` is one record where nothing splits it. An
-    empty line goes to the container as it is, and has no answer.
+    Records are lines. ``application/json`` without a split is one record. An empty line goes to the
+    container as it is, and has no answer.
 
     Args:
-        asked: how records are written.
-        answers: say how each answer is.
-        input_filter: of what a container gets.
-        output_filter: of what is put out.
+        asked: the form of the records.
+        answers: finds the format of each answer.
+        input_filter: filters the records that the container gets.
+        output_filter: filters the output.
         joins: whether answers are joined with their records.
         split: how files are cut into records.
     """
@@ -54,10 +54,11 @@ class DataProcessing:
         self._asked_lines = split == "Line" or asked.has_lines
 
     def asked(self, batch: RecordBatch) -> bytes:
-        """What a container gets; each line with the end that it had.
+        """Return the container's input; each line keeps its line ending.
 
         Raises:
-            Malformed: a record is not what its type says, or has not what the filter selects.
+            Malformed: a record does not have the declared type, or lacks an element that the filter
+                names.
         """
         if self._input_filter.is_whole:
             return batch.data
@@ -74,14 +75,15 @@ class DataProcessing:
         return b"".join(sent)
 
     def answered(self, batch: RecordBatch, answer: WholeAnswer) -> bytes:
-        """What is put out for what a container has answered.
+        """Return the output for a container's answer.
 
         Returns:
-            A line for each record, with its end; without one where the answer is one JSON text.
+            A line for each record, with its line ending; without one where the answer is one JSON
+            text.
 
         Raises:
-            Malformed: an answer is not what its type says, or of a type that the job does not
-                expect; it has not what the filter selects; or there is not one for each record.
+            Malformed: an answer does not match its type or the job's type, lacks an element that
+                the filter names, or has the wrong number of records.
         """
         if not self._joins and self._output_filter.is_whole:
             return answer.body
@@ -94,7 +96,7 @@ class DataProcessing:
             for number, line in _records(batch.data, lines=self._asked_lines)
             if line.strip()
         ]
-        # An answer to one record may be JSON of several lines.
+        # The answer to one record may be JSON of several lines.
         is_one = self._joins and len(asked) == 1 and form is not CSV
         lines = not is_one if self._joins else form.has_lines
         answers = [line for _, line in _records(answer.body, lines=lines) if line.strip()]
@@ -126,12 +128,12 @@ class DataProcessing:
         return b"".join(put_out)
 
     def _fault(self, batch: RecordBatch, number: int, error: ValueError) -> Malformed:
-        """What says which record of its file is to blame.
+        """Return the error that names the faulty record of the file.
 
         Args:
             batch: the records.
-            number: which of them, from 0.
-            error: what was wrong.
+            number: the index of the record in the batch, from 0.
+            error: the fault that was found.
         """
         record = batch.first + number
         line = record + 1 if self._asked_lines else None
@@ -141,14 +143,14 @@ class DataProcessing:
 def processing_of(
     options: TransformOptions, *, slices_include_end: bool = False
 ) -> DataProcessing | None:
-    """What filters and joins the records of a job; None if nothing is to be.
+    """Return the processing of a job's records; None if the job asks for none.
 
     Args:
-        options: what the job asks for.
-        slices_include_end: whether ``[0:2]`` of a filter has the element 2 too.
+        options: the job's options.
+        slices_include_end: whether ``[0:2]`` of a filter includes element 2.
 
     Raises:
-        OptionsError: that cannot be done; names the member.
+        OptionsError: the processing is not possible; the error names the member.
     """
     input_filter = _path("InputFilter", options.input_filter, slices_include_end)
     output_filter = _path("OutputFilter", options.output_filter, slices_include_end)
@@ -175,7 +177,7 @@ def processing_of(
             "ContentType and Accept must both be text/csv, or neither",
         )
     return DataProcessing(
-        asked or JSON_LINES,  # where it is not read at all
+        asked or JSON_LINES,  # where no filter or join reads the records
         AnswerTypes(member, accept, answered or JSON_LINES),
         input_filter,
         output_filter,
@@ -214,8 +216,8 @@ def _read_answer(form: RecordForm, answer: bytes) -> object:
 
 
 def _records(data: bytes, *, lines: bool) -> Iterator[tuple[int, bytes]]:
-    """The records of a request or an answer, each with its number and its end."""
+    """Yield the records of a request or an answer, each with its number and its line ending."""
     if lines:
-        yield from enumerate(BytesIO(data))  # cuts behind LF alone
+        yield from enumerate(BytesIO(data))  # splits at LF alone
     else:
         yield 0, data

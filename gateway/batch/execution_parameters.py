@@ -1,4 +1,4 @@
-"""How a container is asked: what the job says, else what the container says, else the default."""
+"""Execution parameters: the job's settings, else the container's, else the defaults."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from partway.gateway.plain_text import cut, safe
 from partway.protocol.limits import MIB
 from partway.protocol.records import BatchStrategy
 
-#: Where a container says how it wants to be asked.
+#: The path where a container publishes its execution parameters.
 EXECUTION_PARAMETERS: Final = "/execution-parameters"
 
-#: As the API writes it, and as containers do.
+#: The spelling of the API, and of containers.
 _STRATEGIES: Final[dict[str, BatchStrategy]] = {
     "MULTI_RECORD": "MultiRecord",
     "SINGLE_RECORD": "SingleRecord",
@@ -39,12 +39,12 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class RequestPlan:
-    """How a container is asked.
+    """The settings for requests to a container.
 
     Attributes:
         strategy: how many records a request has.
-        concurrent: how many requests an instance has at a time.
-        payload_mb: megabytes of a body, 2^20 bytes each; 0 for no limit.
+        concurrent: the number of requests that an instance has at a time.
+        payload_mb: the limit of a body in megabytes of 2^20 bytes; 0 for no limit.
     """
 
     strategy: BatchStrategy
@@ -53,25 +53,26 @@ class RequestPlan:
 
     @property
     def unlimited(self) -> bool:
-        """Whether bodies have no limit, and so go in chunks."""
+        """Whether bodies have no limit, and are therefore sent in chunks."""
         return self.payload_mb == 0
 
     @property
     def most_bytes(self) -> int:
-        """Bytes of a body whose records are cut."""
+        """The size limit of a body of whole records, in bytes."""
         return UNLIMITED_RECORD_BYTES if self.unlimited else self.payload_mb * MIB
 
 
 def settled(options: TransformOptions, said: bytes = b"") -> RequestPlan:
-    """How a container is asked.
+    """Return the settings for requests to a container.
 
     Args:
-        options: what the job says, which goes first.
-        said: the body of the container's 200 to ``GET /execution-parameters``; empty if it has
-            none. What is no JSON object is passed over: a server may answer any path with a page.
+        options: the job's options, which take precedence.
+        said: the body of the container's 200 to ``GET /execution-parameters``; empty if there is
+            none. A body that is not a JSON object is ignored, since a server may answer any path
+            with a page.
 
     Raises:
-        OptionsError: the container says what cannot be, and the job nothing in its place.
+        OptionsError: the container gives an invalid value for which the job has no own value.
     """
     container = _object(said)
     strategy = options.batch_strategy or _read(container, "BatchStrategy", _strategy)
@@ -84,7 +85,7 @@ def settled(options: TransformOptions, said: bytes = b"") -> RequestPlan:
     if payload_mb is None:
         payload_mb = PAYLOAD_MB
     if not options.max_concurrent:
-        # The job has not said how many: no more than their bodies allow.
+        # The job sets no number: concurrent bodies have at most MAX_PAYLOAD_MB together.
         concurrent = min(concurrent or CONCURRENT, MAX_PAYLOAD_MB // (payload_mb or 1))
     elif options.max_payload_mb is None and payload_mb:
         payload_mb = min(payload_mb, MAX_PAYLOAD_MB // options.max_concurrent)
@@ -100,10 +101,10 @@ def _object(said: bytes) -> dict[str, object]:
 
 
 def _read(container: dict[str, object], member: str, read: Callable[[object], _T]) -> _T | None:
-    """What a container says; None if nothing.
+    """Return a value of the container; None if the container gives none.
 
     Raises:
-        OptionsError: it cannot be.
+        OptionsError: the value is invalid.
     """
     value = container.get(member)
     if value is None:

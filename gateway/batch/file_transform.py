@@ -1,4 +1,4 @@
-"""One file of a job: read, cut, asked record by record, and put together in its order."""
+"""The transformation of one file: read, split, asked in requests, and assembled in order."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ from partway.gateway.storage.places.place import StorageFailed
 from partway.protocol.formats.faults import MediaFault
 from partway.protocol.records import RecordBatch, assembled, splitter
 
-#: A body under way, in the order of the file: its answer, and its place in memory.
+#: A body in flight, in the order of the file: its answer, and its place in the memory window.
 _Asked: TypeAlias = tuple["asyncio.Task[bytes]", WindowPlace, int]
 
 
 class FileFailed(Exception):
-    """A file has no output; the message says why, with the record and the container's words."""
+    """A file has no output; the message gives the reason, the record and the container's words."""
 
 
 class FileWork:
-    """What the files of a job share.
+    """The objects that a job's files share.
 
     Args:
-        options: of the job.
-        plan: how the container is asked.
-        inputs: has the files.
-        requests: asks the container.
-        processing: filters and joins; None to pass records on as they are.
-        progress: is told what is read and answered.
-        at_once: requests at a time, of all instances.
+        options: the job's options.
+        plan: the settings for requests to the container.
+        inputs: the place of the files.
+        requests: sends requests to the container.
+        processing: filters and joins; None to pass records on unchanged.
+        progress: counts the input that was read and answered.
+        at_once: the number of requests at a time, over all instances.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class FileWork:
 
     @property
     def streams(self) -> bool:
-        """Whether a file is one request, whose body goes as it comes."""
+        """Whether a file is one request whose body is streamed."""
         several = self.options.split_type == "None" or self.plan.strategy == "MultiRecord"
         return self.plan.unlimited and several and self.processing is None
 
@@ -72,29 +72,29 @@ class FileTransform:
     """Transforms one file.
 
     Args:
-        file: which.
-        work: what it shares with the others.
+        file: the input file.
+        work: the objects that it shares with the other files.
     """
 
     def __init__(self, file: TransformInput, work: FileWork) -> None:
-        self.records = 0  # that are in the output
+        self.records = 0  # in the output
         self._file = file
         self._work = work
         self._split = work.options.split_type
         self._assemble = work.options.assemble_with
-        self._read = 0  # bytes, as they lie in the file
-        self._unpacked = 0  # bytes that these have become
-        self._answered = 0  # bytes of these whose records are answered
+        self._read = 0  # bytes, as stored
+        self._unpacked = 0  # bytes after decompression
+        self._answered = 0  # decompressed bytes whose records are answered
         self._sent = False
         self._counted_records = 0  # in the progress
-        self._counted_bytes = 0  # in the progress, as they lie in the file
+        self._counted_bytes = 0  # in the progress, as stored bytes
 
     async def into(self, output: OutputFile) -> None:
-        """Write all of the output, and have it appear.
+        """Write the whole output and publish it.
 
         Raises:
-            FileFailed: there is none.
-            ModelGone: nobody is there to be asked any more.
+            FileFailed: the file has no output.
+            ModelGone: the model is gone.
         """
         progress, whole = self._work.progress, False
         try:
@@ -111,7 +111,7 @@ class FileTransform:
             if not whole:
                 progress.records -= self._counted_records
 
-    # --- By bodies of whole records ---------------------------------------------------------------
+    # --- Bodies of whole records ------------------------------------------------------------------
 
     async def _cut(self, output: OutputFile) -> None:
         asked: asyncio.Queue[_Asked | None] = asyncio.Queue()
@@ -126,7 +126,7 @@ class FileTransform:
                         records = batch.records
                         task = group.create_task(self._answer(batch, place))
                         asked.put_nowait((task, place, records))
-                        del batch  # its task has it, as long as it needs it
+                        del batch  # its task holds the batch as long as it needs it
                 asked.put_nowait(None)
         except BaseExceptionGroup as failed:
             raise _first(failed) from None
@@ -146,7 +146,7 @@ class FileTransform:
             yield batch
 
     async def _answer(self, batch: RecordBatch, place: WindowPlace) -> bytes:
-        """One body's answer, as it stands in the output."""
+        """Return one body's answer, in the format of the output."""
         work = self._work
         async with work.turns:
             try:
@@ -171,7 +171,7 @@ class FileTransform:
         asked: asyncio.Queue[_Asked | None],
         places: set[WindowPlace],
     ) -> None:
-        """Write answers in the order of the file, small ones together."""
+        """Write answers in the order of the file; small answers are written together."""
         held = bytearray()
         while (one := await asked.get()) is not None:
             task, place, records = one
@@ -195,7 +195,7 @@ class FileTransform:
             await output.write(bytes(held))
 
     def _body(self, data: bytes) -> RequestBody:
-        """A body of whole records; in chunks where bodies have no limit."""
+        """Return the body of whole records; it is chunked where bodies have no limit."""
         return (lambda: _one_piece(data)) if self._work.plan.unlimited else data
 
     def _count_records(self, answered: int) -> None:
@@ -203,16 +203,16 @@ class FileTransform:
         self._counted_records += answered
 
     def _count_bytes(self, done: int) -> None:
-        """Count the file's bytes that are done, as they lie in the file."""
+        """Add the answered bytes to the progress, as stored bytes."""
         self._work.progress.bytes_done += done - self._counted_bytes
         self._counted_bytes = done
 
-    # --- As one body ------------------------------------------------------------------------------
+    # --- One streamed body ------------------------------------------------------------------------
 
     async def _streamed(self, output: OutputFile) -> None:
         async with aclosing(self._pieces()) as pieces:
             if await anext(pieces, None) is None:
-                return  # nobody is asked for nothing
+                return  # an empty file needs no request
 
         async def take(answer: ModelAnswer) -> None:
             check_uncoded(await answer.head())
@@ -237,7 +237,7 @@ class FileTransform:
         self._count_records(self.records)
 
     async def _as_it_comes(self) -> AsyncGenerator[bytes, None]:
-        """The file's bytes, whose frames are looked at on the way; its records are counted."""
+        """Yield the file's bytes, check their frames on the way, and count the records."""
         self.records, self._sent = 0, False
         unframed = self._split in ("None", "Line")
         cutting = splitter(self._split, UNLIMITED_RECORD_BYTES, "MultiRecord")
@@ -274,12 +274,12 @@ class FileTransform:
                 yield piece
 
     async def _as_it_lies(self) -> AsyncGenerator[bytes, None]:
-        self._read = 0  # a request that is tried again reads the file again
+        self._read = 0  # a retried request reads the file again
         async with aclosing(self._work.inputs.pieces(self._file)) as pieces:
             async for piece in pieces:
                 self._read += len(piece)
                 if self._work.streams:
-                    self._count_bytes(self._read)  # its only answer comes at its end
+                    self._count_bytes(self._read)  # its only answer comes at the end
                 yield piece
 
 
@@ -288,7 +288,7 @@ async def _one_piece(data: bytes) -> AsyncGenerator[bytes, None]:
 
 
 def _first(failed: BaseExceptionGroup[BaseException]) -> BaseException:
-    """Of what has gone wrong together what came first; a fault of ours before all else."""
+    """Return the first error of a group; an unexpected exception comes before all others."""
     found = [
         _first(each) if isinstance(each, BaseExceptionGroup) else each for each in failed.exceptions
     ]

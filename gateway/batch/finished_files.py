@@ -1,4 +1,7 @@
-"""Which files a job has finished, written down beside its record: a job may have 100,000."""
+"""The list of a job's finished files, in a file beside the job's record.
+
+A job may have 100,000 files.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +19,13 @@ log = logging.getLogger("partway.transform")
 
 
 class FinishedFiles:
-    """The names of the files whose outputs are there, whatever becomes of the process.
+    """The names of the files whose outputs are complete; the list survives a kill of the process.
 
     Attributes:
-        names: the names.
+        names: the names of finished files.
 
     Args:
-        path: where they are written, a line each; None to keep them in memory alone.
+        path: the file of the list, with one name a line; None to keep the list in memory.
     """
 
     def __init__(self, path: Path | None) -> None:
@@ -30,12 +33,12 @@ class FinishedFiles:
         self._path = path
 
     async def read(self) -> None:
-        """Find those that another gateway has finished; what is cut or lost is done again."""
+        """Read the files that another gateway has finished; lost or cut names are done again."""
         if self._path is not None:
             self.names |= await asyncio.to_thread(_names_in, self._path)
 
     async def add(self, name: str) -> None:
-        """Note that a file is finished; if that cannot be written it may be done again."""
+        """Note that a file is finished; if this cannot be written, it may be done again."""
         self.names.add(name)
         if self._path is None:
             return
@@ -46,7 +49,7 @@ class FinishedFiles:
             log.warning(LogLine(line, file=name, reason=error.strerror or str(error)))
 
     async def forget(self) -> None:
-        """Write nothing more, and leave nothing."""
+        """Stop writing, and remove the list."""
         if self._path is not None:
             with suppress(OSError):  # the next gateway removes it
                 await asyncio.to_thread(self._path.unlink, True)
@@ -56,7 +59,7 @@ def _names_in(path: Path) -> set[str]:
     names = set()
     with suppress(OSError), open_regular(path, follows=False) as file:
         for line in file:
-            with suppress(ValueError):  # cut where a process was killed
+            with suppress(ValueError):  # the last line is cut where the process was killed
                 name = json.loads(line)
                 names.add(str(name))
     return names

@@ -1,4 +1,4 @@
-"""An endpoint of a gateway that runs, as a job asks it: by InvokeEndpoint."""
+"""An endpoint of a running gateway, which a job calls with InvokeEndpoint."""
 
 from __future__ import annotations
 
@@ -33,30 +33,31 @@ from partway.protocol.signatures.verification import SignableRequest, sign_reque
 
 _T = TypeVar("_T")
 
-#: What a gateway answers to all requests of a job where it does to one: no leave, no such path.
+#: Statuses that would be the same for every request of the job: no permission, no such path.
 _FOR_ALL: Final = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND})
 
-#: What the operation that the client's request is for has behind the name of ours.
+#: The end of the path of streams, which is cut off to get the path of InvokeEndpoint.
 _OF_STREAMS: Final = "-bidirectional-stream"
 
 
 class GatewayModel:
-    """An endpoint of a gateway; a context, for its connections.
+    """An endpoint of a gateway; a context manager that closes its connections.
 
-    Requests are signed where the environment has a key. A gateway may have any number of instances
-    behind an endpoint, and says nothing of them: it counts as one here.
+    Requests are signed if the environment has a key. A gateway does not tell how many instances an
+    endpoint has, so it counts as one instance.
 
     Args:
-        url: the gateway's.
+        url: the URL of the gateway.
         endpoint: the endpoint's name.
-        region: region that signatures name.
-        environment: ``os.environ``, as a rule.
-        options: of the job.
+        region: the region that signatures name.
+        environment: usually ``os.environ``.
+        options: the job's options.
         clock: measures the times.
         wall_clock: returns epoch seconds, for signatures.
 
     Raises:
-        ValueError: the gateway cannot be asked so; the message says what must be otherwise.
+        ValueError: the arguments or the environment do not allow requests; the message says what
+            must be changed.
     """
 
     def __init__(
@@ -101,13 +102,13 @@ class GatewayModel:
         self._exchanges.close()
 
     async def there(self) -> None:
-        """Wait for nobody: the gateway says itself what it has."""
+        """Return at once: the gateway itself reports whether instances are ready."""
 
     async def parameters(self) -> bytes:
-        """Nothing, for a gateway passes no such question on; but that it is there.
+        """Check that the gateway answers; return nothing, since it forwards no such request.
 
         Raises:
-            ModelGone: it is not.
+            ModelGone: the gateway does not answer.
         """
         try:
             await self._exchanges.look(self._there, "/healthz")  # in front there may be a proxy
@@ -116,12 +117,12 @@ class GatewayModel:
         return b""
 
     async def ask(self, body: RequestBody, take: Callable[[ModelAnswer], Awaitable[_T]]) -> _T:
-        """Ask the gateway; see :class:`~.model.TransformModel`."""
+        """Send a request to the gateway; see :class:`~.model.TransformModel`."""
         whole = body if isinstance(body, bytes) else body()
         try:
             request = ContainerRequest(self._target, header_lines(self._signed(body)), whole)
             return await self._exchanges.ask(self._there, request, take, self._refusal)
-        except ContainerError as error:  # which is the gateway here
+        except ContainerError as error:  # the gateway plays the container's part
             raise AskFailed(_in_words(error), passing=True) from None
         except ApiError as error:
             raise AskFailed(error.message) from None
@@ -133,7 +134,7 @@ class GatewayModel:
         return failed
 
     def _signed(self, body: RequestBody) -> tuple[tuple[str, str], ...]:
-        """The headers, and a signature where there is a key."""
+        """Return the headers, with a signature if there is a key."""
         if self._credentials is None:
             return self._headers
         assert isinstance(body, bytes), "a body is signed whole"
@@ -149,7 +150,7 @@ class GatewayModel:
 
 
 def _refused(status: int, said: bytes, *, lasting: bool) -> AskFailed:
-    """What a gateway's answer means that is none of 2xx: its own, or its container's."""
+    """Return the error for a status other than 2xx, of the gateway or of its container."""
     text = said.decode("utf-8", "replace")
     try:
         members = json.loads(text)
@@ -160,7 +161,7 @@ def _refused(status: int, said: bytes, *, lasting: bool) -> AskFailed:
         members, message, original, words = {}, text, 0, ""
     if original:
         return refused(original, words)
-    # A container that has not answered is ModelError too, and has no status.
+    # A container that has not answered is a ModelError too, without OriginalStatusCode.
     of_the_model = status == HTTPStatus.FAILED_DEPENDENCY
     failed = refused(status, message)
     passing = (of_the_model or status >= 500) and not lasting

@@ -1,4 +1,4 @@
-"""A job's input and output, wherever they are."""
+"""The interfaces to a job's input and output, wherever they are stored."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from partway.gateway.storage.places.place import FoundFile, StorageFailed
 
 @dataclass(frozen=True, slots=True)
 class TransformInput:
-    """One file of a job.
+    """One input file of a job.
 
     Attributes:
-        name: its path relative to what the job names; its output has the same and ``.out``.
-        size: bytes, as it lies there.
-        file: itself.
+        name: the path relative to the job's input location; the output adds ``.out``.
+        size: the stored size in bytes.
+        file: the stored file.
     """
 
     name: str
@@ -26,25 +26,25 @@ class TransformInput:
 
 
 class InputPlace(Protocol):
-    """Has the files of a job."""
+    """The place of a job's input files."""
 
     async def files(self) -> list[TransformInput]:
-        """All of them, by their names.
+        """Return all files, sorted by name.
 
         Raises:
-            StorageFailed: there is none, there are too many, or they cannot be looked up.
+            StorageFailed: there is no file, there are too many, or they cannot be looked up.
         """
 
     def pieces(self, file: TransformInput) -> AsyncGenerator[bytes, None]:
-        """The bytes of one, as they come; to be closed (:func:`contextlib.aclosing`).
+        """Yield the bytes of a file; close the generator (:func:`contextlib.aclosing`).
 
         Raises:
-            StorageFailed: it cannot be read, or is another one now.
+            StorageFailed: the file cannot be read, or has changed.
         """
 
 
 class OutputFile(Protocol):
-    """One output on its way: it is there once it is finished, and until then nobody sees it."""
+    """An unfinished output; it becomes visible when it is finished, and not before."""
 
     async def write(self, data: bytes) -> None:
         """Add bytes.
@@ -54,52 +54,52 @@ class OutputFile(Protocol):
         """
 
     async def restart(self) -> None:
-        """Drop what was written.
+        """Discard the written bytes.
 
         Raises:
-            StorageFailed: it cannot be.
+            StorageFailed: they cannot be discarded.
         """
 
     async def finish(self) -> None:
-        """Have it appear, whole.
+        """Publish the whole output.
 
         Raises:
-            StorageFailed: it is not there.
+            StorageFailed: it could not be published.
         """
 
 
 class OutputPlace(Protocol):
-    """Takes the output of a job."""
+    """The place of a job's output."""
 
     async def present(self, names: Collection[str]) -> set[str]:
-        """Which of these outputs are there already.
+        """Return those of the named outputs that exist already.
 
         Raises:
             StorageFailed: they cannot be looked up.
         """
 
     def output(self, name: str) -> AbstractAsyncContextManager[OutputFile]:
-        """One output, to be finished in the block; else nothing of it is left behind that.
+        """Begin one output; it is removed at the block's end unless it is finished.
 
         Raises:
-            StorageFailed: it cannot be begun.
+            StorageFailed: the output cannot be begun.
         """
 
 
 def output_name(name: str) -> str:
-    """What the output of a file is called."""
+    """Return the name of a file's output."""
     return f"{name}.out"
 
 
 def checked_name(name: str, location: str) -> str:
-    """A file's name, if an output can have it.
+    """Return a file's name if an output can have it.
 
     Args:
-        name: relative to what the job names.
+        name: relative to the job's input location.
         location: where the file is, for the message.
 
     Raises:
-        StorageFailed: it would lead elsewhere.
+        StorageFailed: the name would lead outside the output location.
     """
     if any(part in ("", ".", "..") for part in name.split("/")) or "\0" in name:
         raise StorageFailed(

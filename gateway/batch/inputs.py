@@ -1,4 +1,4 @@
-"""The files that a job reads: those of a place below a location, each with leave."""
+"""A job's input files below a location, each checked for read permission."""
 
 from __future__ import annotations
 
@@ -10,21 +10,22 @@ from partway.gateway.storage.places.locations import SCHEME, checked_arn
 from partway.gateway.storage.places.place import FilePlace, StorageFailed
 from partway.gateway.timing.deadlines import in_turns
 
-#: Whether somebody may do something: an action, and a resource's ARN.
+#: Whether the caller has permission for an action (first) on a resource's ARN (second).
 May = Callable[[str, str], bool]
 
 
 class PlaceInputs:
-    """The files whose keys begin with a prefix, as the API's ``S3Prefix`` has them.
+    """The files whose keys begin with a prefix, as the API's ``S3Prefix`` selects them.
 
-    The gateway reads them with its own credentials, so leave for each file is asked of the caller.
+    The gateway reads files with its own credentials, so each file is checked against the caller's
+    permissions.
 
     Args:
-        location: as it was given, for messages.
-        place: has the files.
+        location: as the caller wrote it, for messages.
+        place: the place of the files.
         key: the prefix.
-        may: whether the caller may do something; None for the operator, who may read all.
-        is_file: whether the key is a file's, and no other file is meant that begins so.
+        may: whether the caller has a permission; None for the operator, who may read all files.
+        is_file: whether the key names one file and is no prefix of others.
     """
 
     def __init__(
@@ -43,12 +44,12 @@ class PlaceInputs:
         self._is_file = is_file
 
     async def files(self) -> list[TransformInput]:
-        """All of them; see :class:`~.input_output.InputPlace`."""
+        """Return all files; see :class:`~.input_output.InputPlace`."""
         if self._is_file:
             listing = [await self._place.look(self._key)]
         else:
             listing = await self._place.listing(self._key, MAX_FILES)
-        # A key that stands for a folder, which tools make, has lost its slash here.
+        # Tools make a key for a folder; its slash is stripped here.
         folders = {each.key.rpartition("/")[0] for each in listing}
         found = []
         async for each in in_turns(listing, FILES_PER_TURN):
@@ -65,15 +66,15 @@ class PlaceInputs:
         return found
 
     def pieces(self, file: TransformInput) -> AsyncGenerator[bytes, None]:
-        """The bytes of one; see :class:`~.input_output.InputPlace`."""
+        """Yield the bytes of a file; see :class:`~.input_output.InputPlace`."""
         return self._place.pieces(file.file)
 
 
 def check_leave(location: str, may: May) -> None:
-    """Go on if somebody may read the file at a location.
+    """Return if the caller may read the file at a location.
 
     Raises:
-        StorageFailed: they may not, or it is written in another way than leave is asked for.
+        StorageFailed: the caller may not, or the location is not in the form that permissions use.
     """
     try:
         resource = checked_arn(location)

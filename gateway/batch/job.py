@@ -1,4 +1,4 @@
-"""A transform job: its files, of which each is transformed or fails by itself."""
+"""A transform job; each of its files is transformed, or fails, independently."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from partway.gateway.timing.deadlines import in_turns
 
 
 class TransformJob:
-    """Transforms files: first those are looked up that have no output, then a model is asked.
+    """Transforms the files that have no output yet: looks them up first, then asks the model.
 
     Args:
-        options: what is asked for.
-        inputs: has the files.
-        outputs: takes the output.
+        options: the job's options.
+        inputs: the place of the files.
+        outputs: the place of the output.
         clock: measures the times.
-        processing: filters and joins; None to pass records on as they are.
+        processing: filters and joins; None to pass records on unchanged.
 
     Attributes:
-        progress: how far it is.
+        progress: the progress of the job.
     """
 
     def __init__(
@@ -50,10 +50,10 @@ class TransformJob:
         self._left: deque[TransformInput] = deque()
 
     async def look(self) -> int:
-        """Look up what there is to do; what has its output already is skipped.
+        """Look up the files to transform; a file that has its output already is skipped.
 
         Returns:
-            How many files are to be transformed.
+            The number of files to transform.
 
         Raises:
             StorageFailed: input or output cannot be looked up.
@@ -70,11 +70,11 @@ class TransformJob:
         return len(self._left)
 
     async def run(self, model: TransformModel, plan: RequestPlan) -> None:
-        """Transform what there is to do; what becomes of each file is in the progress.
+        """Transform the files; the progress takes the outcome of each.
 
         Args:
-            model: who is asked.
-            plan: how.
+            model: the model that answers.
+            plan: the settings for its requests.
         """
         at_once = plan.concurrent * model.instances
         work = FileWork(
@@ -92,7 +92,6 @@ class TransformJob:
                 group.create_task(self._some(work))
 
     async def _some(self, work: FileWork) -> None:
-        """Transform one file after the other, until none is left."""
         while self._left:
             file = self._left.popleft()
             self.progress.over(await self._one(file, work))

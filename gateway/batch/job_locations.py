@@ -1,4 +1,4 @@
-"""Where jobs of the API read and write, by what names it: a path of this machine, or ``s3://``."""
+"""Input and output locations of the API's jobs: a path of this machine, or ``s3://``."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ from partway.gateway.timing.clock import Clock
 
 
 class CallersPlaces:
-    """Where jobs of the API's read and write.
+    """Finds the places where jobs of the API read and write.
 
     Args:
         clock: measures the times.
-        roots: below which input of this machine must be, by the settings of the moment.
-        results: below which output on this machine must be.
-        quota: of outputs that are on disk on their way there.
-        gathered: on whose file system that is; None for the system's temporary files'.
+        roots: returns the folders that may hold input on this machine, from the current settings.
+        results: the folders that may hold output on this machine.
+        quota: bounds the outputs that are gathered on disk.
+        gathered: a folder on the file system where outputs are gathered; None for the system's
+            temporary folder.
     """
 
     def __init__(
@@ -44,29 +45,29 @@ class CallersPlaces:
         self._gathered = gathered
 
     def inputs(self, location: str, may: May, *, manifest: bool = False) -> InputPlace:
-        """The files that a caller names.
+        """Return the input that a caller names.
 
         Args:
             location: ``s3://BUCKET/PREFIX``, or a path of this machine.
-            may: whether the caller may do something: an action, and a resource's ARN.
+            may: whether the caller has permission for an action on a resource's ARN.
             manifest: whether the file there is a manifest, which names the files.
 
         Raises:
-            StorageFailed: it names no place.
+            StorageFailed: the location names no place.
         """
         inputs = PlaceInputs(location, *self._sources.at(location), may)
         return ManifestInputs(location, inputs, self._sources.at, may) if manifest else inputs
 
     def outputs(self, location: str, content_type: str, sender: str = "") -> OutputPlace:
-        """Where a caller has answers put.
+        """Return the output place that a caller names.
 
         Args:
             location: ``s3://BUCKET/PREFIX``, or a path of this machine.
-            content_type: of the output; empty if it is not known.
-            sender: the caller's name; empty where nobody is asked for it.
+            content_type: the type of the output; empty if unknown.
+            sender: the caller's name; empty if callers have no names.
 
         Raises:
-            StorageFailed: it names no place.
+            StorageFailed: the location names no place.
         """
         gathering = Gathering(self._threads, self._gathered, self._quota, sender)
         return GatheredOutputs(*self._targets.at(location), content_type, gathering)

@@ -1,8 +1,8 @@
 """Filters of records: AWS's JSONPath (``InputFilter``, ``OutputFilter``), read by RFC 9535.
 
-Paths are read by python-jsonpath. What a path selects is found here: a record has thousands of
-values, and for each the library makes an object that knows its way; and what is selected has to be
-one value again, an object where names are chosen from an object.
+The library python-jsonpath parses paths. This module selects the values itself, for two reasons.
+The library makes an object with its path for each of a record's thousands of values. And a filter
+must return one value: an object where names are selected from an object.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from typing import Any, Final, TypeAlias
 
 from partway.gateway.batch.limits import MAX_FILTER, UNLIMITED_RECORD_BYTES
 
-#: A string of a path; or the full stop in front of a bracket, which AWS's guide writes and the RFC
-#: does not; or a comma before a colon, which the library reads only with a space between them.
+#: A string in a path, a full stop before a bracket, or a comma before a colon. AWS's guide writes
+#: the full stop, which the RFC forbids. The library parses the comma only with a space behind.
 _REWRITTEN: Final = re.compile(
     r"""('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")|(\.\s*(?=\[))|,(?=:)""", re.DOTALL
 )
 
-#: One selector of a segment: a member's name, an element's number, some elements, or all (None).
+#: One selector of a segment: a member's name, an element's index, a slice, or all (None).
 Selector: TypeAlias = str | int | slice | None
 
 
 class BadFilter(ValueError):
-    """A filter that is no path, or has more in it than is done here; the text says what."""
+    """A filter that is not a path, or uses an unsupported feature; the text names it."""
 
 
 class NotSelected(ValueError):
-    """A record that has not what a filter selects; the text says what is missing."""
+    """A record that lacks an element which a filter selects; the text names it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +38,8 @@ class JsonPath:
     """A filter.
 
     Attributes:
-        text: as it was given.
-        segments: the selectors of each step down from the record; none selects the record as it is.
+        text: the filter as it was given.
+        segments: the selectors of each step down from the record; empty to select the whole record.
     """
 
     text: str
@@ -51,11 +51,11 @@ class JsonPath:
 
         Args:
             text: such as ``$``, ``$[0,5:]`` or ``$['id','SageMakerOutput']``; empty for ``$``.
-            slices_include_end: whether ``[0:2]`` has the element 2 too, as AWS's guide can be read;
-                by RFC 9535 §2.3.4 it has not.
+            slices_include_end: whether ``[0:2]`` includes element 2, as AWS's guide can be read.
+                RFC 9535 §2.3.4 excludes it.
 
         Raises:
-            BadFilter: it cannot be done.
+            BadFilter: the text is not a supported path.
         """
         if len(text) > MAX_FILTER:
             raise BadFilter(
@@ -68,19 +68,19 @@ class JsonPath:
 
     @property
     def is_whole(self) -> bool:
-        """Whether it selects a record as it is."""
+        """Whether the filter selects the whole record."""
         return not self.segments
 
     def check_size(self, size: int) -> None:
-        """Refuse a record of which too much would be selected.
+        """Refuse a record of which the filter would select too much.
 
-        Eight times ``[*,*,*]`` select a value 6,561 times.
+        For example, eight times ``[*,*,*]`` selects a value 6,561 times.
 
         Args:
             size: bytes of the record.
 
         Raises:
-            NotSelected: that could be over ``UNLIMITED_RECORD_BYTES``.
+            NotSelected: the selection could exceed ``UNLIMITED_RECORD_BYTES``.
         """
         times = math.prod(map(_times, self.segments))
         if times > 1 and size * times > UNLIMITED_RECORD_BYTES:
@@ -90,17 +90,17 @@ class JsonPath:
             )
 
     def selected(self, record: Any) -> Any:
-        """What the filter selects of a record, as one value.
+        """Return the filter's selection from a record, as one value.
 
-        A path that can lead to one value alone selects that. Any other selects an array of values,
-        in the order of its selectors; but names in the last brackets select an object of those
-        members that are there.
+        A path that can lead to only one value returns that value. Any other path returns an array
+        of values, in the order of its selectors. Names in the last brackets return an object of the
+        members that exist.
 
         Args:
             record: a value of JSON.
 
         Raises:
-            NotSelected: a name or a number that the path leads by is not there.
+            NotSelected: a name or an index on the path does not exist.
         """
         nodes, is_one = [record], True
         for number, selectors in enumerate(self.segments, 1):
@@ -117,12 +117,12 @@ class JsonPath:
 
 
 def _read(text: str) -> tuple[tuple[Selector, ...], ...]:
-    """The segments of a path.
+    """Return the segments of a path.
 
     Raises:
-        BadFilter: it is none, or has selectors that are not done.
+        BadFilter: the text is no path, or has selectors that are not supported.
     """
-    from jsonpath import JSONPath, JSONPathEnvironment  # for who filters: 50 ms
+    from jsonpath import JSONPath, JSONPathEnvironment  # imported only by jobs with a filter: 50 ms
     from jsonpath.exceptions import JSONPathError
     from jsonpath.segments import JSONPathChildSegment
 
@@ -168,18 +168,18 @@ def _selector(text: str, selector: Any) -> Selector:
 
 
 def _with_end(selector: Selector) -> Selector:
-    """A range that has its end too."""
+    """Return the slice with its end included."""
     if not isinstance(selector, slice) or selector.stop is None:
         return selector
     step = selector.step or 1
     beyond = selector.stop + (1 if step > 0 else -1)
-    # Behind the last element, or before the first, there is no number: the end is left open.
+    # There is no index behind the last element or before the first: the end is left open.
     is_open = selector.stop == -1 if step > 0 else selector.stop == 0
     return slice(selector.start, None if is_open else beyond, selector.step)
 
 
 def _times(selectors: tuple[Selector, ...]) -> int:
-    """How often a segment may select the same value."""
+    """Return how often a segment may select the same value."""
     numbers = [each for each in selectors if isinstance(each, int) and each >= 0]
     names = [each for each in selectors if isinstance(each, str)]
     return 1 if len({*numbers, *names}) == len(selectors) else len(selectors)
@@ -194,10 +194,10 @@ def _members(node: Mapping[str, Any], names: tuple[Selector, ...]) -> dict[str, 
 
 
 def _check_there(text: str, node: Any, selectors: tuple[Selector, ...]) -> None:
-    """Refuse a name or a number that is not there, as AWS's API does with numbers.
+    """Refuse a missing name or index, as AWS's API does with indexes.
 
     Raises:
-        NotSelected: the message says which.
+        NotSelected: the message names it.
     """
     for each in selectors:
         match each:
@@ -218,7 +218,7 @@ def _check_there(text: str, node: Any, selectors: tuple[Selector, ...]) -> None:
 
 
 def _found(node: Any, selector: Selector) -> Iterator[Any]:
-    """What a selector selects of a value (RFC 9535 §2.3); nothing where it does not fit."""
+    """Yield the values that a selector selects (RFC 9535 §2.3); none where the types do not fit."""
     match selector:
         case str():
             if isinstance(node, Mapping) and selector in node:

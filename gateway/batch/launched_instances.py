@@ -1,4 +1,4 @@
-"""A job's own instances: started for it by the fleet's launchers, ended with it."""
+"""A job's own instances, which the fleet's launchers start and stop with the job."""
 
 from __future__ import annotations
 
@@ -63,20 +63,20 @@ from partway.protocol.errors import (
 )
 from partway.protocol.limits import MIB
 
-#: What the fleet calls a job's instances, unless the job has a name.
+#: The fleet's name of a job's instances, unless the job has a name.
 _NAME: Final = "transform"
 
 _T = TypeVar("_T")
 
 
-#: What the request's limit is longer by than the job's own, so that it is the job's that is said.
+#: The request's limit exceeds the job's own by this, so that errors report the job's limit.
 _BEHIND: Final = 5.0
 
 
 def job_environment(options: TransformOptions) -> dict[str, str]:
-    """The variables by which a container knows that it is asked by a job, and how.
+    """Return the variables that tell a container that a job calls it, and with which settings.
 
-    What the job does not say is for the container to say.
+    A variable is left out if the job has no value for it: the container chooses then.
     """
     given = {
         "SAGEMAKER_BATCH": "true",
@@ -92,20 +92,20 @@ def job_environment(options: TransformOptions) -> dict[str, str]:
 
 
 def for_job(variant: Variant, options: TransformOptions) -> Variant:
-    """Instances as a job has them: with its variables, of which the variant's own go first."""
+    """Add the job's variables to the variant; the variant's own take precedence."""
     environment = job_environment(options) | dict(variant.environment)
     return replace(variant, environment=tuple(sorted(environment.items())))
 
 
 class FleetModel:
-    """Instances of a fleet of its own; a context, whose end is theirs.
+    """The instances of a job's own fleet; a context manager that stops them at its end.
 
     Args:
-        variant: what the instances are, and how many.
-        options: of the job.
-        means: by what there are instances.
+        variant: describes the instances and their number.
+        options: the job's options.
+        means: starts instances.
         clock: measures the times.
-        name: what the fleet calls them, in logs and in the containers' labels.
+        name: the fleet's name of the instances, in logs and in the containers' labels.
     """
 
     def __init__(
@@ -124,11 +124,11 @@ class FleetModel:
         self._news = asyncio.Event()
         self.fleet.on_change = lambda _: self._news.set()
         self._exchanges = Exchanges(clock, options.invocation_timeout)
-        self._connections = ContainerConnections(clock)  # of instances of several containers
+        self._connections = ContainerConnections(clock)  # for instances of several containers
         self._invocations = Invocations(
             self._router,
             self._connections,
-            RequestsUnderWay(1, 1, clock),  # a job has bounds of its own
+            RequestsUnderWay(1, 1, clock),  # the job bounds its own requests
             RequestMetrics(CollectorRegistry()),
             Arns("us-east-1", "000000000000"),
             MAX_PAYLOAD_MB * MIB,
@@ -163,10 +163,10 @@ class FleetModel:
             raise ModelGone(f"no instance is in service after {INSTANCE_TIMEOUT:g} s") from None
 
     async def started(self) -> None:
-        """Wait until as many instances are in service as there are to be, or no more will be.
+        """Wait until all wanted instances are in service, or no more will be.
 
         Raises:
-            ModelGone: none will be.
+            ModelGone: no instance will be in service.
         """
         await self.fleet.has_settled(START_TIMEOUT + INSTANCE_TIMEOUT)
         self._check_wanted()
@@ -178,7 +178,7 @@ class FleetModel:
             raise ModelGone(f"no instance is in service: {reason}")
 
     async def parameters(self) -> bytes:
-        """What an instance says; see :class:`~.model.TransformModel`."""
+        """Return an instance's execution parameters; see :class:`~.model.TransformModel`."""
         await self.there()
         try:
             with self._router.lease(self._endpoint.name, is_stream=False) as lease:
@@ -190,7 +190,7 @@ class FleetModel:
             raise ModelGone(f"{EXECUTION_PARAMETERS}: {error.for_operator}") from None
 
     async def ask(self, body: RequestBody, take: Callable[[ModelAnswer], Awaitable[_T]]) -> _T:
-        """Ask an instance; see :class:`~.model.TransformModel`."""
+        """Send a request to an instance; see :class:`~.model.TransformModel`."""
         try:
             with self._router.lease(self._endpoint.name, is_stream=False) as lease:
                 if lease.place.containers:
@@ -215,7 +215,7 @@ class FleetModel:
     async def _ask_several(
         self, body: RequestBody, take: Callable[[ModelAnswer], Awaitable[_T]]
     ) -> _T:
-        """Ask the containers of an instance, each with what the one before has answered."""
+        """Call the containers of an instance in turn, each with the answer of the one before."""
         request = PreparedRequest(body, request_id=str(uuid4()))
         try:
             async with (

@@ -1,4 +1,4 @@
-"""Output in a folder of this machine: written beside its place, and hidden until it is whole."""
+"""Output into a folder of this machine: written beside its path, and hidden until it is whole."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from partway.gateway.storage.places.folder_threads import FolderThreads
 
 
 class LocalOutputs:
-    """A folder, made if it is missing.
+    """An output folder, which is made if it is missing.
 
     Args:
-        folder: which.
-        threads: by which it is written.
+        folder: the path of the folder.
+        threads: the threads that write.
     """
 
     def __init__(self, folder: Path, threads: FolderThreads) -> None:
@@ -28,7 +28,7 @@ class LocalOutputs:
         self._threads = threads
 
     async def present(self, names: Collection[str]) -> set[str]:
-        """Which outputs are there; see :class:`~.input_output.OutputPlace`."""
+        """Return the outputs that exist; see :class:`~.input_output.OutputPlace`."""
 
         def look(wanted: Wanted) -> set[str]:
             found = set()
@@ -42,7 +42,7 @@ class LocalOutputs:
 
     @asynccontextmanager
     async def output(self, name: str) -> AsyncIterator[LocalOutput]:
-        """One output; see :class:`~.input_output.OutputPlace`."""
+        """Begin one output; see :class:`~.input_output.OutputPlace`."""
         path = self._folder / output_name(name)
         output = LocalOutput(path, self._threads)
         await output.begin()
@@ -53,11 +53,11 @@ class LocalOutputs:
 
 
 class LocalOutput:
-    """A file on its way; see :func:`~partway.gateway.storage.files.replacing_alone`.
+    """An unfinished output file; see :func:`~partway.gateway.storage.files.replacing_alone`.
 
     Args:
-        path: where it is to appear.
-        threads: by which it is written.
+        path: the final path.
+        threads: the threads that write.
     """
 
     def __init__(self, path: Path, threads: FolderThreads) -> None:
@@ -67,21 +67,18 @@ class LocalOutput:
         self._descriptor = -1
 
     async def begin(self) -> None:
-        """Have the file, empty.
+        """Open the file, empty.
 
         Raises:
-            StorageFailed: it cannot be begun, or another process writes it.
+            StorageFailed: it cannot be opened, or another process writes it.
         """
         file = await self._threads.run(self._path, lambda _: self._writing.__enter__())
         self._descriptor = file.fileno()
 
     async def write(self, data: bytes) -> None:
-        """Add bytes; see :class:`~.input_output.OutputFile`."""
         await self._threads.run(self._path, partial(write_all, self._descriptor, data))
 
     async def restart(self) -> None:
-        """Drop what was written; see :class:`~.input_output.OutputFile`."""
-
         def drop(_: Wanted) -> None:
             os.lseek(self._descriptor, 0, os.SEEK_SET)
             os.ftruncate(self._descriptor, 0)
@@ -89,8 +86,6 @@ class LocalOutput:
         await self._threads.run(self._path, drop)
 
     async def finish(self) -> None:
-        """Have it appear; see :class:`~.input_output.OutputFile`."""
-
         def appear(wanted: Wanted) -> None:
             os.fsync(self._descriptor)
             wanted.check()
@@ -99,10 +94,11 @@ class LocalOutput:
         await self._threads.run(self._path, appear)
 
     def leave(self) -> None:
-        """Leave nothing but what has appeared."""
-        with suppress(ValueError):  # a thread that hangs while it gives the name ends it itself
+        """Remove the file unless it was published."""
+        # A thread that hangs during the rename ends the generator itself.
+        with suppress(ValueError):
             self._writing.__exit__(_Left, _Left(), None)
 
 
 class _Left(Exception):
-    """An output is given up, unless it has appeared."""
+    """Raised to give up an output that was not published."""

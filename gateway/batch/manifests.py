@@ -1,4 +1,4 @@
-"""A ManifestFile: a JSON array of what its entries begin with, and of the entries."""
+"""Manifest files (ManifestFile): a JSON array of a common prefix and the entries."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from partway.gateway.timing.deadlines import in_turns, side_by_side
 
 
 class ManifestError(ValueError):
-    """What is to be a manifest is none; the message says what is wrong with it."""
+    """A file that is not a valid manifest; the message says why."""
 
 
 def read_manifest(data: bytes) -> tuple[str, list[str]]:
-    """What the entries of a manifest begin with, and the entries.
+    """Return the prefix of a manifest's entries, and the entries.
 
     Raises:
-        ManifestError: it is none.
+        ManifestError: the file is not a valid manifest.
     """
     must_be = 'it must be [{"prefix": "s3://BUCKET/PREFIX"}, "KEY", …], in JSON'
     try:
@@ -43,7 +43,8 @@ def read_manifest(data: bytes) -> tuple[str, list[str]]:
         raise ManifestError(f"{must_be}; its first element has no prefix")
     prefix = head["prefix"]
     if prefix.startswith(SCHEME) and "/" not in prefix.removeprefix(SCHEME):
-        # Else entries would go on with the bucket's name: leave is asked for what both make.
+        # Otherwise an entry could extend the bucket's name: permission is checked for the joined
+        # text.
         raise ManifestError(f"its prefix is {prefix!r}; it must have a / behind the bucket's name")
     for number, entry in enumerate(entries, 1):
         if not isinstance(entry, str):
@@ -57,13 +58,13 @@ def read_manifest(data: bytes) -> tuple[str, list[str]]:
 
 
 class ManifestInputs:
-    """The files that a manifest names, each by its entry.
+    """The files that a manifest names, in the order of its entries.
 
     Args:
-        location: of the manifest, for messages.
-        manifest: has the manifest as its one file.
-        at: finds the place and the key of a location.
-        may: whether the caller may do something; None for the operator, who may read all.
+        location: the location of the manifest, for messages.
+        manifest: the place whose one file is the manifest.
+        at: returns the place and the key of a location.
+        may: whether the caller has a permission; None for the operator, who may read all files.
     """
 
     def __init__(
@@ -80,7 +81,7 @@ class ManifestInputs:
         self._place: FilePlace | None = None
 
     async def files(self) -> list[TransformInput]:
-        """All of them, in the manifest's order; see :class:`~.input_output.InputPlace`."""
+        """Return all files, in the manifest's order; see :class:`~.input_output.InputPlace`."""
         try:
             data = await self._whole()
             prefix, entries = await asyncio.to_thread(read_manifest, data)
@@ -107,12 +108,11 @@ class ManifestInputs:
         return [found[each] for each in entries]
 
     def pieces(self, file: TransformInput) -> AsyncGenerator[bytes, None]:
-        """The bytes of one; see :class:`~.input_output.InputPlace`."""
+        """Yield the bytes of a file; see :class:`~.input_output.InputPlace`."""
         assert self._place is not None, "it was looked up there"
         return self._place.pieces(file.file)
 
     async def _whole(self) -> bytes:
-        """The manifest."""
         files = await self._manifest.files()
         if len(files) != 1 or files[0].size > MANIFEST_BYTES:
             raise ManifestError(f"it must be one file of {MANIFEST_BYTES} bytes at most")
@@ -121,10 +121,10 @@ class ManifestInputs:
 
 
 def _check_allowed(location: str, may: May) -> None:
-    """Go on if a caller may have a manifest name a location.
+    """Return if a caller's manifest may name a location.
 
     Raises:
-        StorageFailed: it is no location, or they may not read the file there.
+        StorageFailed: it is no location, or the caller may not read the file there.
     """
     if not is_local(location) and not location.startswith(SCHEME):
         raise StorageFailed(f"{location}: a manifest must name s3://BUCKET/PREFIX, or a path")

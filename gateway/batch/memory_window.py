@@ -1,4 +1,4 @@
-"""How much of a job is in memory: bodies that are asked with, and answers that wait for others."""
+"""The memory window of a job: bodies of open requests, and answers that wait for earlier ones."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from partway.gateway.batch.limits import WAITING_BYTES, WAITING_FACTOR
 
 
 class Window:
-    """Places for bodies, from when they are cut until their answers are written.
+    """Places for bodies, each held from the cut of the body until its answer is written.
 
-    As many as are asked at a time always find one. More do while what all hold is little: so a
-    request that is slow holds none up that come behind it. Of each file the first that has a place
-    needs none of another's to come to its end, so places always come free.
+    The bodies of concurrent requests always get a place. More bodies get a place while all of them
+    together hold few bytes, so a slow request does not hold up later ones. The first body of each
+    file never waits for a place of another file, so places always become free.
 
     Args:
-        asked: how many are asked at a time.
+        asked: the number of concurrent requests.
     """
 
     def __init__(self, asked: int) -> None:
@@ -53,7 +53,7 @@ class Window:
         return self._places < self._asked or (self._places < most and self._bytes < WAITING_BYTES)
 
     def changed(self, more: int, places: int = 0) -> None:
-        """Note that a place holds more bytes, or less, or is free; see :class:`WindowPlace`."""
+        """Note that a place holds more or fewer bytes, or is free; see :class:`WindowPlace`."""
         self._bytes += more
         self._places += places
         self._wake()
@@ -67,11 +67,11 @@ class Window:
 
 
 class WindowPlace:
-    """One place, of a body and then of its answer.
+    """The place of one body, and then of its answer.
 
     Args:
-        window: whose it is.
-        size: bytes that it holds.
+        window: the window that the place belongs to.
+        size: bytes of the body.
     """
 
     __slots__ = ("_free", "_size", "_window")
@@ -82,12 +82,12 @@ class WindowPlace:
         self._free = False
 
     def holds(self, size: int) -> None:
-        """Note how many bytes it holds now."""
+        """Note how many bytes the place holds now."""
         more, self._size = size - self._size, size
         self._window.changed(more)
 
     def free(self) -> None:
-        """Give it back; a second time nothing happens."""
+        """Give the place back; further calls do nothing."""
         if not self._free:
             self._free = True
             self._window.changed(-self._size, -1)

@@ -1,4 +1,4 @@
-"""Whoever a job asks, as the job knows it: a request, its answer, and what becomes of a failure."""
+"""The model as a job sees it: requests, answers and failures."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from partway.gateway.batch.limits import FAILURE_BYTES
 from partway.gateway.containers.answers import AnswerHead
 from partway.gateway.plain_text import cut, safe_lines
 
-#: What a request says: at once, or as it comes and in chunks; made anew for each try.
+#: A request's body: bytes, or a function that makes a new stream of chunks for each try.
 RequestBody: TypeAlias = bytes | Callable[[], AsyncGenerator[bytes, None]]
 
 _T = TypeVar("_T")
 
 
 class AskFailed(Exception):
-    """A request has no answer; the message says why, with the container's own words.
+    """A request has no answer; the message gives the reason in the container's own words.
 
     Args:
-        why: what it says.
-        passing: whether another try may fare better: the container has answered 5xx, or broken off.
+        why: the message.
+        passing: whether a retry may succeed: the container answered 5xx, or broke off.
     """
 
     def __init__(self, why: str, *, passing: bool = False) -> None:
@@ -29,24 +29,24 @@ class AskFailed(Exception):
 
 
 class NoInstanceNow(Exception):
-    """Nobody is there to be asked: instances are started still, or again."""
+    """No instance is in service now; instances are starting, or restarting."""
 
 
 class ModelGone(Exception):
-    """Nobody will be there any more; the message says why. The job is over."""
+    """No instance will be in service again; the message says why. The job ends."""
 
 
 class ModelAnswer(Protocol):
-    """An answer of 2xx, as it comes."""
+    """A 2xx answer, as it arrives."""
 
     async def head(self) -> AnswerHead:
-        """Its head, which has come."""
+        """Return the head, which has arrived."""
 
     async def read(self) -> bytes:
-        """More of its body; empty behind its end.
+        """Return more of the body; empty at its end.
 
         Raises:
-            AskFailed, ContainerError: it broke off.
+            AskFailed, ContainerError: the answer broke off.
         """
 
 
@@ -55,37 +55,37 @@ class TransformModel(Protocol):
 
     @property
     def instances(self) -> int:
-        """How many it has, each of which may have as many requests as the job allows."""
+        """The number of instances; each takes as many requests at a time as the job allows."""
 
     async def parameters(self) -> bytes:
-        """What it says to ``GET /execution-parameters``; empty if nothing.
+        """Return the answer to ``GET /execution-parameters``, or empty bytes.
 
         Raises:
-            ModelGone: it cannot be asked.
+            ModelGone: the model cannot be reached.
         """
 
     async def ask(self, body: RequestBody, take: Callable[[ModelAnswer], Awaitable[_T]]) -> _T:
-        """Ask once, and return what ``take`` makes of the answer.
+        """Send one request, and return the result of ``take``.
 
         Raises:
-            AskFailed: there is none, or not in time.
-            NoInstanceNow: nobody is there.
+            AskFailed: there is no answer in time.
+            NoInstanceNow: no instance is in service.
         """
 
     async def there(self) -> None:
-        """Wait until somebody is there, for as long as an instance takes to start.
+        """Wait until an instance is in service, at most as long as an instance takes to start.
 
         Raises:
-            ModelGone: nobody will be.
+            ModelGone: no instance will be in service.
         """
 
 
 def refused(status: int, said: str) -> AskFailed:
-    """A container's answer that is none of 2xx.
+    """Return the error for a container's status other than 2xx.
 
     Args:
-        status: its status.
-        said: the beginning of its body.
+        status: the status of the answer.
+        said: the beginning of the body.
     """
     lines = safe_lines(said[:FAILURE_BYTES])
     words = f": {cut(' / '.join(lines), FAILURE_BYTES)}" if lines else ", and said nothing"
@@ -93,7 +93,7 @@ def refused(status: int, said: str) -> AskFailed:
 
 
 def too_late(seconds: int) -> AskFailed:
-    """An answer that has not come in time; nothing says that the next would."""
+    """Return the error for an answer that is late; a retry is not likely to be faster."""
     return AskFailed(
         f"the container has not answered within {seconds} s (InvocationsTimeoutInSeconds)"
     )

@@ -1,4 +1,4 @@
-"""What a transform job asks for, as a value, in the words of CreateTransformJob."""
+"""The options of a transform job, in the words of CreateTransformJob."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from partway.protocol.records import AssembleWith, BatchStrategy, SplitType
 CompressionType: TypeAlias = Literal["None", "Gzip"]
 JoinSource: TypeAlias = Literal["None", "Input"]
 
-#: A filter that lets everything through.
+#: A filter that selects the whole record.
 EVERYTHING: Final = "$"
 
 
 class OptionsError(ValueError):
-    """A job cannot be as it is asked for.
+    """The options of a job are not valid.
 
     Args:
-        member: what is wrong, as the API calls it.
-        why: what was given and what it must be.
+        member: the faulty member, by its name in the API.
+        why: the value that was given and the values that are allowed.
     """
 
     def __init__(self, member: str, why: str) -> None:
@@ -40,28 +40,28 @@ class OptionsError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransformOptions:
-    """What a transform job asks for, beside its model, its input and its output.
+    """The options of a transform job, apart from its model, input and output.
 
     Attributes:
-        content_type: ``ContentType`` of the records; empty to send none.
-        accept: ``Accept``, and the type of the output; empty to ask for none.
+        content_type: ``ContentType`` of the records; empty to send no header.
+        accept: ``Accept``, and the type of the output; empty to send no header.
         split_type: ``SplitType``: how a file is cut into records.
-        assemble_with: ``AssembleWith``: what stands behind each answer.
-        compression_type: ``CompressionType``: how the files are packed.
+        assemble_with: ``AssembleWith``: the text after each answer.
+        compression_type: ``CompressionType``: the compression of the files.
         batch_strategy: ``BatchStrategy``: how many records a request has; None for the container's
             choice, or else as many as fit.
-        max_payload_mb: ``MaxPayloadInMB``, of 2^20 bytes: of a request's body; 0 for no limit, and
-            bodies in chunks; None for the container's choice, or else 6.
+        max_payload_mb: ``MaxPayloadInMB``, megabytes of 2^20 bytes of a request's body. 0 for no
+            limit, with bodies in chunks; None for the container's choice, or else 6.
         max_concurrent: ``MaxConcurrentTransforms``: requests that an instance has at a time; None
             or 0 for the container's choice, or else 1.
         invocation_timeout: ``InvocationsTimeoutInSeconds``.
         max_retries: ``InvocationsMaxRetries``.
-        input_filter: ``InputFilter``: what of a record the container gets, as JSONPath.
-        output_filter: ``OutputFilter``: what of a joined record is put out, as JSONPath.
+        input_filter: ``InputFilter``: the part of a record that the container gets, as JSONPath.
+        output_filter: ``OutputFilter``: the part of a joined record that is put out, as JSONPath.
         join_source: ``JoinSource``: whether answers are joined with their records.
 
     Raises:
-        OptionsError: a value is none that the API takes, or two do not go together.
+        OptionsError: the API does not allow a value, or two values conflict.
     """
 
     content_type: str = ""

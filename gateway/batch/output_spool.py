@@ -1,6 +1,6 @@
-"""Outputs on their way to where they appear at once: gathered on disk, and bounded there.
+"""Unfinished outputs, gathered on disk within a quota before they are published whole.
 
-Each is in a file without a name, so that nothing of it is left however the process ends.
+Each lies in an unnamed file, so that nothing is left however the process ends.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from partway.gateway.storage.places.place import StorageFailed
 
 
 def outputs_quota(size: int) -> Quota:
-    """The quota of what jobs of the API gather: so many bytes, of which one sender has a share."""
+    """Return the quota in bytes of outputs that API jobs gather; each sender has a share."""
     return Quota(QuotaLimits(size, size // SHARE_OF_ONE))
 
 
 @dataclass(frozen=True, slots=True)
 class Gathering:
-    """Where outputs are gathered.
+    """The settings of the folder where outputs are gathered.
 
     Attributes:
-        threads: by which they are written.
-        folder: on whose file system they lie; None for the system's folder for temporary files.
-        quota: bounds their bytes; None where only the disk's free space does.
-        sender: whose share of the quota they count in; ``NOBODY`` for none.
+        threads: the threads that write.
+        folder: a folder on the file system of the files; None for the system's temporary folder.
+        quota: bounds the bytes; None where only the disk's free space does.
+        sender: the sender whose share of the quota is used; ``NOBODY`` for none.
     """
 
     threads: FolderThreads
@@ -45,10 +45,10 @@ class Gathering:
 
     @asynccontextmanager
     async def file(self) -> AsyncIterator[GatheredFile]:
-        """A file for one output, which is gone behind the block.
+        """Open the file of one output; the file is gone at the block's end.
 
         Raises:
-            StorageFailed: it cannot be made.
+            StorageFailed: the file cannot be made.
         """
         folder = _temporary_folder() if self.folder is None else self.folder
         opened = await self.threads.run(folder, lambda _: _nameless(folder))
@@ -71,15 +71,15 @@ def _nameless(folder: Path) -> IO[bytes]:
 
 
 class GatheredFile:
-    """One output on its way.
+    """One unfinished output.
 
     Attributes:
-        size: bytes that it has.
+        size: the number of bytes in the file.
 
     Args:
-        opened: the file, without a buffer and without a name.
-        folder: where it lies, for messages.
-        gathering: what it counts in.
+        opened: the file, unbuffered and unnamed.
+        folder: the folder of the file, for messages.
+        gathering: the quota and threads that the file uses.
     """
 
     def __init__(self, opened: IO[bytes], folder: Path, gathering: Gathering) -> None:
@@ -111,7 +111,7 @@ class GatheredFile:
         write_all(descriptor, data, wanted)
 
     async def restart(self) -> None:
-        """Drop what was written; see :class:`~.input_output.OutputFile`."""
+        """Discard the written bytes; see :class:`~.input_output.OutputFile`."""
 
         def drop(_: Wanted) -> None:
             self._opened.seek(0)
@@ -121,12 +121,12 @@ class GatheredFile:
         self._give_back()
 
     def whole(self) -> IO[bytes]:
-        """All of it, to be read from its beginning."""
+        """Return the whole file, at its beginning."""
         self._opened.seek(0)
         return self._opened
 
     def close(self) -> None:
-        """Have it gone."""
+        """Close the file, which removes it."""
         self._opened.close()
         self._give_back()
 
@@ -137,10 +137,10 @@ class GatheredFile:
 
 
 def write_all(descriptor: int, data: bytes, wanted: Wanted) -> None:
-    """Write all of some bytes behind what is written, on a thread.
+    """Write all bytes at the file's position, on a thread.
 
     Raises:
-        OSError: the file system does not take them.
+        OSError: the file system refuses them.
     """
     left = memoryview(data)
     while left:

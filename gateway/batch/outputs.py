@@ -1,4 +1,4 @@
-"""Where a job's output is put: gathered on this machine, and put into its place whole."""
+"""A job's outputs: gathered on this machine, and published whole."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from partway.gateway.storage.places.place import FilePlace
 
 
 class GatheredOutputs:
-    """A folder of a place; an output is gathered elsewhere and put there whole.
+    """A folder of a place; each output is gathered elsewhere and stored there whole.
 
     Args:
         place: takes the outputs.
-        key: of the folder, with ``/`` at its end or without.
-        content_type: of the output; empty if it is not known.
-        gathering: where it is gathered.
+        key: the folder's key, with or without ``/`` at the end.
+        content_type: the type of the output; empty if unknown.
+        gathering: the settings of the folder where outputs are gathered.
     """
 
     def __init__(self, place: FilePlace, key: str, content_type: str, gathering: Gathering) -> None:
@@ -30,28 +30,28 @@ class GatheredOutputs:
         self._gathering = gathering
 
     async def present(self, names: Collection[str]) -> set[str]:
-        """Which outputs are there; see :class:`~.input_output.OutputPlace`."""
-        # Outputs of other inputs may be there besides.
+        """Return the outputs that exist; see :class:`~.input_output.OutputPlace`."""
+        # The folder may hold outputs of other inputs too.
         listing = await self._place.listing(self._prefix, 2 * MAX_FILES)
         there = {each.name for each in listing}
         return {name for name in names if output_name(name) in there}
 
     @asynccontextmanager
     async def output(self, name: str) -> AsyncIterator[OutputFile]:
-        """One output; see :class:`~.input_output.OutputPlace`."""
+        """Begin one output; see :class:`~.input_output.OutputPlace`."""
         async with self._gathering.file() as gathered:
             key = self._prefix + output_name(name)
             yield _GatheredOutput(self._place, key, self._content_type, gathered)
 
 
 class _GatheredOutput:
-    """An output on its way to its place.
+    """An output that is gathered and then stored at its place.
 
     Args:
-        place: takes it.
-        key: of the output.
-        content_type: of the output.
-        gathered: where it is gathered.
+        place: takes the output.
+        key: the key of the output.
+        content_type: the type of the output.
+        gathered: the gathered file.
     """
 
     def __init__(
@@ -65,18 +65,17 @@ class _GatheredOutput:
         self._gathered = gathered
 
     async def finish(self) -> None:
-        """Have it appear; see :class:`~.input_output.OutputFile`."""
         size = self._gathered.size
         content = self._gathered.whole() if size else b""
         await self._place.put(self._key, content, size, self._content_type)
 
 
 class UnfinishedOutputs:
-    """The outputs of a place, of which those that the job has finished before are left alone.
+    """The outputs of a place, where outputs that the job has finished earlier are left alone.
 
     Args:
         outputs: the place.
-        finished: the files of those.
+        finished: the files whose outputs are finished.
     """
 
     def __init__(self, outputs: OutputPlace, finished: FinishedFiles) -> None:
@@ -84,22 +83,22 @@ class UnfinishedOutputs:
         self._finished = finished
 
     async def present(self, names: Collection[str]) -> set[str]:
-        """Which outputs the job has finished before."""
+        """Return the outputs that the job has finished earlier."""
         return self._finished.names.intersection(names)
 
     @asynccontextmanager
     async def output(self, name: str) -> AsyncIterator[OutputFile]:
-        """One output; see :class:`~.input_output.OutputPlace`."""
+        """Begin one output; see :class:`~.input_output.OutputPlace`."""
         async with self._outputs.output(name) as output:
             yield _Noted(output, partial(self._finished.add, name))
 
 
 class _Noted:
-    """An output whose end is noted.
+    """An output whose completion is noted.
 
     Args:
-        output: which.
-        note: notes that it is finished.
+        output: the output.
+        note: notes that the output is finished.
     """
 
     def __init__(self, output: OutputFile, note: Callable[[], Awaitable[None]]) -> None:
@@ -109,6 +108,5 @@ class _Noted:
         self._note = note
 
     async def finish(self) -> None:
-        """Have it appear; see :class:`~.input_output.OutputFile`."""
         await self._output.finish()
         await self._note()

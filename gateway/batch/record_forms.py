@@ -1,4 +1,4 @@
-"""How records that are filtered and joined are written: CSV, JSON, JSON Lines."""
+"""The formats of records that are filtered and joined: CSV, JSON, JSON Lines."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from partway.gateway.batch.json_paths import JsonPath
 from partway.protocol.formats.negotiation import media_type
 from partway.protocol.json.strict import NotJson, parsed
 
-#: A column whose first character is a quote: to the quote that is not one of two.
+#: The rest of a quoted column, up to its closing quote; two quotes are an escaped one.
 _QUOTED: Final = re.compile(rb'"(?:[^"]|"")*"(?=,|\Z)')
 
 
 def columns_of(line: bytes) -> list[bytes]:
-    """The columns of a line, each with its quotes, if it has any.
+    """Return the columns of a line; quoted columns keep their quotes.
 
     Args:
-        line: without its end.
+        line: a line without its line ending.
 
     Raises:
-        ValueError: a quote that begins a column does not end in it.
+        ValueError: a quoted column has no closing quote at its end.
     """
     if b'"' not in line:
         return line.split(b",")
@@ -48,20 +48,20 @@ def columns_of(line: bytes) -> list[bytes]:
 
 
 def line_of(columns: Iterable[bytes]) -> bytes:
-    """A line of columns, without its end."""
+    """Return the line of columns, without a line ending."""
     return b",".join(columns)
 
 
-#: What a joined record's answer is called, and a record that is no object (AWS's guide).
+#: The members for the answer of a joined record, and for a record that is no object (AWS's guide).
 OUTPUT: Final = "SageMakerOutput"
 INPUT: Final = "SageMakerInput"
 
 
 class RecordForm(ABC):
-    """How records are written.
+    """A format of records.
 
     Attributes:
-        has_lines: whether a record is always a line; else what is not split is one record.
+        has_lines: whether a record is always a line; otherwise an unsplit file is one record.
     """
 
     def __init__(self, *, has_lines: bool) -> None:
@@ -69,44 +69,44 @@ class RecordForm(ABC):
 
     @abstractmethod
     def read(self, record: bytes) -> Any:
-        """A record as a value that paths select from.
+        """Parse a record to a value that paths select from.
 
         Args:
-            record: without the end of its line.
+            record: a record without its line ending.
 
         Raises:
-            ValueError: it is not what its type says.
+            ValueError: the record does not have the declared type.
         """
 
     @abstractmethod
     def written(self, value: Any) -> bytes:
-        """A value as a record, without the end of a line.
+        """Return a value as a record, without a line ending.
 
         Raises:
-            ValueError: it cannot be one.
+            ValueError: the value cannot be a record.
         """
 
     @abstractmethod
     def joined(self, record: Any, answer: Any) -> Any:
-        """A record and its answer as one value.
+        """Join a record and its answer to one value.
 
         Raises:
-            ValueError: they cannot be.
+            ValueError: they cannot be joined.
         """
 
     @abstractmethod
     def check(self, path: JsonPath) -> None:
-        """Refuse a filter that selects nothing of any record.
+        """Refuse a filter that can select nothing from any record.
 
         Raises:
-            ValueError: the message says what it must select.
+            ValueError: the filter selects nothing; the message says what it must select.
         """
 
 
 class _Csv(RecordForm):
     """Rows are arrays of columns, whose text is kept.
 
-    A joined one has the record's, then the answer's.
+    A joined row has the record's columns, then the answer's.
     """
 
     def read(self, record: bytes) -> list[bytes]:
@@ -130,9 +130,10 @@ class _Csv(RecordForm):
 
 
 class _Json(RecordForm):
-    """Values of JSON, whose numbers keep their text.
+    """JSON values, whose numbers keep their text.
 
-    An object that is joined gains SageMakerOutput; anything else becomes SageMakerInput beside it.
+    A joined object gains the member SageMakerOutput. Any other value becomes SageMakerInput beside
+    it.
     """
 
     def read(self, record: bytes) -> Any:
@@ -159,7 +160,7 @@ class _Json(RecordForm):
         return {**record, OUTPUT: answer}
 
     def check(self, path: JsonPath) -> None:
-        """Any path may select something of JSON."""
+        """Accept any path: it may select something."""
 
 
 def _as_written(number: str) -> orjson.Fragment:
@@ -181,7 +182,7 @@ _FORMS: Final[Mapping[str, RecordForm]] = {
 
 
 def form_of(content_type: str) -> RecordForm | None:
-    """How records of a media type are written; None if they are neither filtered nor joined.
+    """Return the format of a media type; None if its records cannot be filtered or joined.
 
     A type that ends in ``+json`` is JSON too (RFC 6839 §3.1).
     """

@@ -1,4 +1,4 @@
-"""One request of a job: asked, and asked again where that may help."""
+"""One request of a job, with its retries."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _SHOWN: Final = 64
 
 
 class Requests:
-    """Asks a model as a job's ``ModelClientConfig`` says.
+    """Sends requests to a model with the retries of a job's ``ModelClientConfig``.
 
     Args:
-        model: who is asked.
-        options: of the job.
+        model: the model that answers.
+        options: the job's options.
         clock: measures the times.
     """
 
@@ -42,28 +42,28 @@ class Requests:
         self._clock = clock
 
     async def whole(self, body: RequestBody) -> WholeAnswer:
-        """Ask, and return the whole answer.
+        """Send a request, and return the whole answer.
 
         Raises:
-            AskFailed: there is none, also not of the last try.
+            AskFailed: no try has an answer.
             AskFailed: the answer's content coding cannot be undone.
-            ModelGone: nobody is there any more.
+            ModelGone: the model is gone.
         """
         return await self.answered(body, _whole)
 
     async def answered(self, body: RequestBody, take: Callable[[ModelAnswer], Awaitable[_T]]) -> _T:
-        """Ask, and have each answer taken, until one was whole.
+        """Send a request until one answer is whole; pass each answer to ``take``.
 
         Args:
-            body: of the request.
-            take: takes an answer; what it took of one that broke off before is to be dropped.
+            body: the body of the request.
+            take: takes an answer; it discards the part of an earlier answer that broke off.
 
         Returns:
-            What ``take`` returned.
+            The result of ``take``.
 
         Raises:
-            AskFailed: there is none, also not of the last try.
-            ModelGone: nobody is there any more.
+            AskFailed: no try has an answer.
+            ModelGone: the model is gone.
         """
         tried = 0
         while True:
@@ -79,7 +79,7 @@ class Requests:
 
 
 def check_uncoded(head: AnswerHead) -> None:
-    """Refuse a coded answer that is put out as it comes.
+    """Refuse a content coding in an answer that is passed on unchanged.
 
     Raises:
         AskFailed: the answer has a content coding.
@@ -107,8 +107,8 @@ async def _whole(answer: ModelAnswer) -> WholeAnswer:
 async def _body(answer: ModelAnswer) -> bytes:
     said = await answer.read()
     if not (more := await answer.read()):
-        return said  # nearly always
-    whole = bytearray(said)  # a list would hold an object for each byte that comes by itself
+        return said  # the usual case
+    whole = bytearray(said)  # A list would hold an object for each byte that comes by itself.
     while more:
         whole += more
         if len(whole) > ANSWER_BYTES:

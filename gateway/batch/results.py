@@ -1,4 +1,4 @@
-"""What becomes of a job and of its files, and how far it is."""
+"""The outcome and the progress of a job and of its files."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from enum import StrEnum
 
 
 class FileState(StrEnum):
-    """What has become of a file."""
+    """The outcome of a file."""
 
     DONE = "done"
-    SKIPPED = "skipped"  # its output was there
+    SKIPPED = "skipped"  # its output existed
     FAILED = "failed"
-    NOT_BEGUN = "not begun"  # the model was gone before
+    NOT_BEGUN = "not begun"  # the model was gone earlier
 
 
 @dataclass(frozen=True, slots=True)
 class FileOutcome:
-    """What has become of one file.
+    """The outcome of one file.
 
     Attributes:
-        name: the file's.
-        state: what has become of it.
-        reason: why it has failed: the record, and the container's words; empty otherwise.
-        records: that were answered and are in its output.
+        name: the name of the file.
+        state: the state in which the file ended.
+        reason: the reason of a failure, with the record and the container's words; empty otherwise.
+        records: the number of answered records in the output.
     """
 
     name: str
@@ -35,17 +35,17 @@ class FileOutcome:
 
 @dataclass(slots=True)
 class Progress:
-    """How far a job is.
+    """The progress of a job.
 
     Attributes:
-        files: how many there are.
-        bytes: of all files that are to be done, as they lie there.
-        bytes_done: of these, the bytes whose records are answered. Of a file that is one request,
-            the bytes that are sent.
-        records: that are answered, in files under way too. The records of a failed file are taken
-            out again.
-        outcomes: of files that are over, in the order of their ends.
-        on_outcome: told of each.
+        files: the number of files.
+        bytes: the stored bytes of all files to transform.
+        bytes_done: the stored bytes whose records are answered. For a file that is one request, the
+            bytes that are sent.
+        records: the number of answered records, including files in flight. The records of a failed
+            file are subtracted.
+        outcomes: the outcomes of ended files, in the order in which they ended.
+        on_outcome: called with each outcome.
     """
 
     files: int = 0
@@ -56,17 +56,17 @@ class Progress:
     on_outcome: Callable[[FileOutcome], object] = lambda _: None
 
     def over(self, outcome: FileOutcome) -> None:
-        """Note that a file is over."""
+        """Note the outcome of a file."""
         self.outcomes.append(outcome)
         self.on_outcome(outcome)
 
     def count(self, state: FileState) -> int:
-        """How many files have come to this."""
+        """Return the number of files in a state."""
         return sum(each.state is state for each in self.outcomes)
 
     @property
     def failures(self) -> list[FileOutcome]:
-        """The files that have failed, or were not begun, by their names."""
+        """Return the files that failed or were not begun, sorted by name."""
         wrong = {FileState.FAILED, FileState.NOT_BEGUN}
         return sorted(
             (each for each in self.outcomes if each.state in wrong), key=lambda each: each.name

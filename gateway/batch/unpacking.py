@@ -1,4 +1,4 @@
-"""Bytes that come packed by gzip (RFC 1952) → what is packed, in bounded pieces."""
+"""Gzip (RFC 1952) decompression in bounded pieces."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from partway.gateway.batch.limits import READ_BYTES
 from partway.protocol.formats.faults import Malformed
 from partway.protocol.limits import KIB
 
-#: Of zlib: gzip's head and end are looked at.
+#: A flag of zlib: parse gzip's header and trailer.
 _GZIP_WINDOW: Final = 31
 
-#: Bytes that zlib is given at a time: what is behind a member's end it copies, and a file may be
-#: members of 20 bytes alone.
+#: Bytes that zlib is given at a time. It copies the bytes after a member's end, and a file may
+#: consist of members of 20 bytes.
 _SLICE: Final = 8 * KIB
 
 
 async def unpacked(packed: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
-    """Unpack a file, of one member or several; zeros behind the last are a tape's.
+    """Decompress a file of one or several members; zeros after the last are tape padding.
 
-    Each piece is unpacked on a thread, and bounded: a small file may have any number of bytes.
+    Each piece is decompressed on a thread, and bounded: a small file may expand without limit.
 
     Args:
-        packed: the file, as it comes.
+        packed: the compressed file, as it arrives.
 
     Raises:
-        Malformed: it is not packed by gzip, damaged, or cut.
+        Malformed: the file is not gzip, is damaged, or is cut.
     """
     gunzip = _Gunzip()
     async for data in packed:
@@ -49,7 +49,7 @@ class _Gunzip:
         self._packed, self._at = self._packed[self._at :] + data, 0
 
     def piece(self) -> bytes:
-        """What is unpacked next; empty when more has to be fed."""
+        """Return the next decompressed piece; empty when more input is needed."""
         found: list[bytes] = []
         room = READ_BYTES
         try:
@@ -80,7 +80,7 @@ class _Gunzip:
             raise Malformed("the file is cut: it ends inside of what is packed by gzip")
 
     def _begun(self, given: bytes) -> bool:
-        """Begin a member, if more is given than the zeros that may be in front of it."""
+        """Begin a member if the input has more than zeros, which may precede a member."""
         if self._members:
             zeros = len(given) - len(given.lstrip(b"\0"))
             self._at += zeros
