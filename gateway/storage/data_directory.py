@@ -1,18 +1,20 @@
-"""The folder in which a gateway keeps what outlives it, and by which its user's commands find it.
+"""The data directory, which holds what outlives a gateway and lets its user's commands find it.
 
 A data directory holds::
 
-    lock            held by the gateway that works with the directory; its process's number
-    id              of the directory, by which engines' containers are found again
-    engine          there once a gateway of the directory has had an engine run containers; the key
-                    of the label that says what they are made of
-    gateway.json    where the gateway listens, while one runs
-    admin.sock      the socket by which it is asked (``partway endpoints``, ``partway logs``)
-    logs/           what instances have printed
+    lock            held by the gateway that uses the directory; has its process id
+    id              of the directory; containers of engines carry it in a label
+    engine          exists once an engine has run containers for the directory; the key
+                    of the label that tells what a container is made of
+    gateway.json    the addresses of the gateway, while one runs
+    admin.sock      the admin socket (``partway endpoints``, ``partway logs``)
+    logs/           the output of instances
     models/         unpacked model data
-    requests/       large answers to asynchronous requests, on their way
-    transforms/     which files transform jobs that run have finished; without names, their outputs
-    store.db        what was made while a gateway ran; with store.db-wal beside it, while one runs
+    requests/       large answers to asynchronous requests, before delivery
+    transforms/     the lists of files that running transform jobs have finished, and
+                    unnamed files with their outputs
+    store.db        what was created while a gateway ran; store.db-wal lies beside it
+                    while one runs
 """
 
 from __future__ import annotations
@@ -48,15 +50,15 @@ from partway.log_lines import LogLine
 
 log = logging.getLogger("partway.fleet")
 
-#: Bytes of a Unix socket's name (``sun_path``), without the zero behind it.
+#: Bytes of a Unix socket's name (``sun_path``), without the final zero.
 MAX_SOCKET_NAME: Final = 107 if sys.platform == "linux" else 103
 
-#: The files of the directory are a number, an id, and some addresses.
+#: Bytes of a file in the directory: each holds a number, an id or some addresses.
 _MAX_FILE: Final = 64 * 1024
 
 _ID: Final = re.compile("[0-9a-f]{32}")
 
-#: As long as what SHA-256 makes, as a key of HMAC's is to be (RFC 2104).
+#: Bytes of a key: the size of a SHA-256 digest, as RFC 2104 recommends for HMAC.
 _KEY_BYTES: Final = 32
 
 
@@ -65,10 +67,10 @@ class DataDirectoryError(Exception):
 
 
 class DataDirectoryUnavailable(DataDirectoryError, DiskRefusal):
-    """The disk does not take or give the directory now; a later try may succeed.
+    """The disk refuses the directory now; a later try may succeed.
 
     Args:
-        reason: what it says.
+        reason: the message.
         is_full: whether the disk is full.
     """
 
@@ -79,12 +81,12 @@ class DataDirectoryUnavailable(DataDirectoryError, DiskRefusal):
 
 @dataclass(frozen=True, slots=True)
 class Announcement:
-    """What a gateway that runs says of itself in its data directory.
+    """The content of ``gateway.json``: a running gateway's process and addresses.
 
     Attributes:
-        pid: of its process.
-        urls: where it listens.
-        since: when it began to, in epoch seconds.
+        pid: the id of the gateway's process.
+        urls: the addresses of the gateway.
+        since: when the gateway began to listen, in epoch seconds.
     """
 
     pid: int
@@ -93,10 +95,10 @@ class Announcement:
 
 
 def gateways_folder(environment: Mapping[str, str]) -> Path:
-    """Return where this user's data directories are, one for each port.
+    """Return the folder of this user's data directories, one for each port.
 
     Args:
-        environment: ``os.environ``, as a rule.
+        environment: usually ``os.environ``.
 
     Raises:
         DataDirectoryError: the user has no home directory.
@@ -111,11 +113,11 @@ def gateways_folder(environment: Mapping[str, str]) -> Path:
 
 
 def default_data_directory(environment: Mapping[str, str], port: int) -> Path:
-    """Return where a gateway keeps its data unless it is told.
+    """Return the default data directory of a gateway.
 
     Args:
-        environment: ``os.environ``, as a rule.
-        port: on which it listens, other than 0.
+        environment: usually ``os.environ``.
+        port: the port of the gateway, other than 0.
 
     Raises:
         DataDirectoryError: the user has no home directory.
@@ -124,27 +126,27 @@ def default_data_directory(environment: Mapping[str, str], port: int) -> Path:
 
 
 def admin_socket(directory: Path) -> Path:
-    """Where the gateway of a data directory is asked."""
+    """Return the path of a data directory's admin socket."""
     return directory / "admin.sock"
 
 
 @contextmanager
 def socket_name(socket: Path) -> Iterator[str]:
-    """Give a name for a Unix socket that is short enough for the system, whatever its path.
+    """Yield a name for a Unix socket that is short enough for the system.
 
-    The name is good for as long as the block runs: to bind the socket, or to connect with it.
+    The name is valid within the block, to bind the socket or to connect to it.
 
     Args:
-        socket: where the socket is, or shall be.
+        socket: the path of the socket, which need not exist.
 
     Raises:
-        OSError: there is no temporary folder to name it by.
+        OSError: there is no temporary folder for the short name.
     """
     if len(os.fsencode(socket)) <= MAX_SOCKET_NAME:
         yield str(socket)
         return
-    # A link has as long a target as it likes. The folder is this user's alone, so that nobody puts
-    # another link in its place.
+    # A link's target may have any length. Only this user can write to the folder, so nobody can
+    # replace the link.
     with tempfile.TemporaryDirectory(prefix="partway-", dir=_short_temporary()) as folder:
         link = Path(folder) / "to"
         link.symlink_to(socket.parent.absolute())
@@ -152,13 +154,13 @@ def socket_name(socket: Path) -> Iterator[str]:
 
 
 def _short_temporary() -> str:
-    """The folder of temporary files, or ``/tmp`` if the names in that one were too long again."""
+    """Return the folder of temporary files, or ``/tmp`` if names in that folder are too long."""
     usual = str(temporary_folder())
     return usual if len(os.fsencode(usual)) < MAX_SOCKET_NAME // 2 else "/tmp"  # noqa: S108
 
 
 def announced(directory: Path) -> Announcement | None:
-    """Return what the gateway of a data directory has announced, if it can be read."""
+    """Return the announcement in a data directory; None if there is no readable one."""
     try:
         said = json.loads(read_bounded(directory / "gateway.json", _MAX_FILE))
         return Announcement(int(said["pid"]), tuple(map(str, said["urls"])), float(said["since"]))
@@ -167,21 +169,21 @@ def announced(directory: Path) -> Announcement | None:
 
 
 class DataDirectory:
-    """A data directory, whose one owner this process is until :meth:`close`.
+    """A data directory that this process owns until :meth:`close`.
 
-    Made by :meth:`opened` or :meth:`temporary`. Nothing may be written below it before this process
-    owns it; its folders are made by :meth:`complete` alone, so that nothing can be.
+    Made by :meth:`opened` or :meth:`temporary`. Nothing may be written into the directory before
+    this process owns it. Only :meth:`complete` makes the folders, so nothing can be.
 
     Attributes:
-        path: the directory's.
-        id: stays with the directory, whoever owns it: 32 hexadecimal digits.
-        logs: the folder of what instances print.
+        path: the path of the directory.
+        id: 32 hexadecimal digits that stay with the directory when its owner changes.
+        logs: the folder of the instances' output.
         models: the folder of unpacked model data.
         requests: the folder of answers to asynchronous requests.
-        transforms: the folder of what transform jobs have finished.
-        socket: where the admin socket belongs.
-        store: where the file of the store belongs.
-        refusal: what the disk refuses of the directory; None if the directory is whole.
+        transforms: the folder of the lists of files that transform jobs have finished.
+        socket: the path of the admin socket.
+        store: the path of the store's file.
+        refusal: the error of the disk; None if the directory is complete.
     """
 
     def __init__(self, path: Path, *, keep: bool) -> None:
@@ -199,14 +201,13 @@ class DataDirectory:
 
     @classmethod
     def opened(cls, path: Path) -> Self:
-        """Own a directory, which is made if need be.
+        """Own a directory, and make it if it is missing.
 
-        Where the disk refuses a part of that, ``refusal`` says so, and :meth:`complete` tries
-        again.
+        If the disk refuses a part, ``refusal`` holds the error, and :meth:`complete` tries again.
 
         Raises:
-            DataDirectoryError: another gateway owns it, others may write to it, or it cannot be
-                used.
+            DataDirectoryError: another gateway owns the directory, other users may write to it, or
+                it cannot be used.
         """
         directory = cls(path.absolute(), keep=True)
         with suppress(DataDirectoryUnavailable):
@@ -215,10 +216,10 @@ class DataDirectory:
 
     @classmethod
     def temporary(cls) -> Self:
-        """Own a new directory, of which nothing is left after :meth:`close`.
+        """Own a new directory, which :meth:`close` removes.
 
         Raises:
-            DataDirectoryError: it cannot be made.
+            DataDirectoryError: the directory cannot be made.
         """
         try:
             path = Path(tempfile.mkdtemp(prefix="partway-gateway-", dir=temporary_folder()))
@@ -234,11 +235,11 @@ class DataDirectory:
 
     @property
     def is_owned(self) -> bool:
-        """Whether other gateways are locked out."""
+        """Whether this process holds the lock."""
         return self._lock is not None
 
     def check_owned(self) -> None:
-        """Go on if other gateways are locked out.
+        """Return if this process holds the lock.
 
         Raises:
             DataDirectoryUnavailable: the disk has refused the lock.
@@ -248,11 +249,11 @@ class DataDirectory:
             raise self.refusal
 
     def complete(self) -> None:
-        """Own the directory, and make what is missing in it; may be called again.
+        """Own the directory and make its missing parts; may be called again.
 
         Raises:
-            DataDirectoryUnavailable: the disk refuses a part of that, and gets the rest.
-            DataDirectoryError: as :meth:`opened`; the directory is another gateway's to take then.
+            DataDirectoryUnavailable: the disk refuses a part; all other parts are made.
+            DataDirectoryError: as :meth:`opened`; another gateway may take the directory then.
         """
         try:
             self._own()
@@ -280,10 +281,10 @@ class DataDirectory:
             self._lock = _locked(self.path)
 
     def _make_parts(self) -> None:
-        """Make all parts that the disk takes.
+        """Make all parts that the disk accepts.
 
         Raises:
-            OSError: the first that it does not take.
+            OSError: the first refusal.
         """
         refused = []
         folders = (self.logs, self.models, self.requests, self.transforms)
@@ -322,14 +323,14 @@ class DataDirectory:
         self.close()
 
     def announce(self, urls: Sequence[str], since: float) -> None:
-        """Say where this gateway listens.
+        """Write the gateway's addresses into the directory.
 
         Args:
-            urls: where.
-            since: when it began to, in epoch seconds.
+            urls: the addresses.
+            since: when the gateway began to listen, in epoch seconds.
 
         Raises:
-            DataDirectoryError: that cannot be written.
+            DataDirectoryError: the file cannot be written.
         """
         said = asdict(Announcement(os.getpid(), tuple(urls), since))
         reason = f"{self.path}: the gateway cannot say here where it listens"
@@ -343,13 +344,13 @@ class DataDirectory:
 
     @property
     def has_used_engine(self) -> bool:
-        """Whether an engine may have containers of this directory's gateways."""
+        """Whether an engine may run containers for gateways of this directory."""
         return is_file_or_folder(self.path / "engine")
 
     def engine_key(self) -> bytes:
-        """The key of what containers of an engine are found fit by; made if there is none.
+        """Return the key of the labels on an engine's containers; make a missing one.
 
-        From here on it is remembered that an engine runs containers, until the file is removed.
+        The file also notes that an engine runs containers, until the file is removed.
         """
         file = self.path / "engine"
         try:
@@ -361,7 +362,8 @@ class DataDirectory:
         key = secrets.token_bytes(_KEY_BYTES)
         try:
             replace_file(file, f"{key.hex()}\n".encode(), 0o600)
-        except OSError as error:  # no reason to start nothing: it counts after a kill -9 alone
+        # No reason to refuse a start: the key matters only after a kill -9.
+        except OSError as error:
             log.warning(
                 LogLine(
                     "that an engine is used cannot be noted",
@@ -372,10 +374,10 @@ class DataDirectory:
         return key
 
     def close(self) -> None:
-        """Let another gateway own the directory; remove it if it is a temporary one."""
+        """Release the directory; remove a temporary one."""
         try:
             if self.is_owned:
-                with suppress(OSError):  # what it says holds for nobody, and is asked of nobody
+                with suppress(OSError):  # a file that stays is harmless: its process has ended
                     (self.path / "gateway.json").unlink()
             if not self._keep:
                 shutil.rmtree(self.path)
@@ -392,10 +394,10 @@ class DataDirectory:
 
 
 def _check_private(path: Path) -> None:
-    """Refuse a directory in which others could put files of theirs.
+    """Refuse a directory that other users may write to.
 
     Raises:
-        DataDirectoryError: the directory is such a one.
+        DataDirectoryError: other users may write to the directory.
     """
     found = path.stat()
     if found.st_uid != os.geteuid():
@@ -412,10 +414,10 @@ def _check_private(path: Path) -> None:
 
 
 def _locked(path: Path) -> int:
-    """Lock other gateways out; the kernel frees the lock of a dead one.
+    """Lock other gateways out; the kernel releases the lock of a dead process.
 
     Returns:
-        The descriptor with which the lock goes.
+        The descriptor that holds the lock.
 
     Raises:
         DataDirectoryError: another gateway holds the lock.
@@ -431,9 +433,10 @@ def _locked(path: Path) -> int:
 
 
 def _write_holder(path: Path) -> None:
-    """Write this process's number into the lock, over the one before: a full disk takes that.
+    """Overwrite the lock's content with this process's id, which a full disk accepts.
 
-    By a descriptor of its own: the lock's is for reading where the disk was read-only.
+    The function opens a descriptor of its own. The lock's descriptor is read-only where the disk
+    was read-only.
     """
     file, number = path / "lock", b"%d\n" % os.getpid()
     descriptor = os.open(file, os.O_WRONLY | os.O_NOFOLLOW)
@@ -448,7 +451,7 @@ def _write_holder(path: Path) -> None:
 
 
 def _holder(lock: Path) -> str:
-    """Who has written its number into a lock; for a moment a new holder has written none yet."""
+    """Return the process in a lock file; for a moment a new holder has not written its id."""
     try:
         number = read_bounded(lock, _MAX_FILE).decode(errors="replace").strip()
     except (OSError, ValueError):
@@ -457,14 +460,14 @@ def _holder(lock: Path) -> str:
 
 
 def _id_of(path: Path, new: str) -> str:
-    """The directory's id.
+    """Return the directory's id.
 
     Args:
-        path: the directory's.
-        new: is the directory's from now on, if it has none.
+        path: the path of the directory.
+        new: the id that the directory gets if it has none.
 
     Raises:
-        OSError: the disk does not give it, or does not take the new one.
+        OSError: the disk refuses to read the id, or to write the new one.
         DataDirectoryError: the file holds something else.
     """
     file = path / "id"

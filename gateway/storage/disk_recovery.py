@@ -1,4 +1,4 @@
-"""The parts of a start that the disk refuses: the gateway serves without them, and tries again."""
+"""Recovery from a disk that refuses parts of the start: the gateway serves without them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from partway.log_lines import LogLine
 log = logging.getLogger("partway.disk")
 
 
-#: Refused while the files of asynchronous requests cannot be used.
+#: Refused while the files of asynchronous requests are not usable.
 ASYNCHRONOUS: Final = ("asynchronous requests",)
 
 #: Refused while the store cannot be read.
@@ -27,7 +27,7 @@ CREATED: Final = ("endpoints that were created through the API",)
 #: Refused while the store cannot be written to.
 CHANGES: Final = ("changes through the API, kubectl and partway deploy", *ASYNCHRONOUS)
 
-#: Refused while the data directory takes nothing.
+#: Refused while the data directory is not usable.
 NEEDS_DISK: Final = (*CHANGES, "model data that must be unpacked", "logs of instances")
 
 #: Refused while there is no admin socket.
@@ -42,7 +42,7 @@ class DiskStep:
     """A part of the start that needs the disk.
 
     Attributes:
-        refused: what callers are refused until the step is done.
+        refused: the features that callers are refused until the step is done.
         attempt: does the step; raises DiskRefusal while the disk refuses.
         then: the step that follows this one; its failure does not repeat this one.
     """
@@ -53,7 +53,7 @@ class DiskStep:
 
 
 class DiskRecovery:
-    """Repeats steps that the disk has refused, in their order, until each is done.
+    """Repeats the steps that the disk has refused, in order, until each is done.
 
     Args:
         place: the folder that warnings name.
@@ -67,13 +67,13 @@ class DiskRecovery:
         self._retrying: asyncio.Task[None] | None = None
 
     async def attempt(self, step: DiskStep) -> bool:
-        """Do a step now; if the disk refuses, :meth:`start` repeats it.
+        """Do a step now; if the disk refuses, :meth:`start` repeats the step later.
 
         Returns:
-            Whether the step is done, and the one that follows it.
+            Whether the step and the steps after it are done.
 
         Raises:
-            Exception: what a step raised, other than DiskRefusal.
+            Exception: any error of a step other than DiskRefusal.
         """
         try:
             await step.attempt()
@@ -83,7 +83,7 @@ class DiskRecovery:
         return step.then is None or await self.attempt(step.then)
 
     def start(self) -> None:
-        """Warn of the steps that the disk has refused, and repeat them from now on."""
+        """Warn of the refused steps, and repeat them from now on."""
         if not self._left:
             return
         room = free_room(self._place)
@@ -101,7 +101,7 @@ class DiskRecovery:
         self._retrying = asyncio.create_task(self._retry(), name="recovery of the disk")
 
     async def aclose(self) -> None:
-        """Try nothing more."""
+        """Stop the repetition."""
         if self._retrying is not None:
             self._retrying.cancel()
             await asyncio.wait((self._retrying,))
@@ -111,7 +111,7 @@ class DiskRecovery:
             await pause(self._clock, DISK_RETRY_INTERVAL)
             before = list(self._left)
             for step in before:
-                if step in self._left:  # else it has followed another one, and is done
+                if step in self._left:  # otherwise it followed another step, and is done
                     await self._try_again(step)
             if any(step not in self._left for step in before):
                 still = self._refused() or None
@@ -126,7 +126,8 @@ class DiskRecovery:
             if self._is_news(step, str(error)):
                 line = "the disk refuses still"
                 log.warning(LogLine(line, refused=refused, reason=str(error)))
-        except Exception as error:  # what ends a start does not end a gateway that serves
+        # A failure that would end a start must not end a serving gateway.
+        except Exception as error:
             if self._is_news(step, f"{type(error).__name__}: {error}"):
                 line = "a part of the start failed; it is tried again"
                 log.exception(LogLine(line, refused=refused))
@@ -137,7 +138,7 @@ class DiskRecovery:
                 await self._try_again(step.then)
 
     def _is_news(self, step: DiskStep, reason: str) -> bool:
-        """Note why a step failed; returns whether its last try failed for another reason."""
+        """Note why a step failed; return whether the reason is new."""
         before, self._left[step] = self._left[step], reason
         return reason != before
 

@@ -1,4 +1,4 @@
-"""A disk that takes or gives nothing for now: which errors say so, and how much room it has."""
+"""Errors of a disk that refuses for now, and the free room on a disk."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-#: Full, over a quota, or at the process's limit of file sizes.
+#: The disk is full, a quota is used up, or the process's limit of file sizes is reached.
 FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
-#: Somebody may mend these while the gateway runs.
+#: These may be mended while the gateway runs.
 _REFUSALS: Final = FULL | {errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.ESTALE}
 
 
@@ -20,17 +20,17 @@ class DiskRefusal(Exception):
 
 
 def is_disk_refusal(error: OSError) -> bool:
-    """Whether an error says that the disk refuses for now, and not that a name is wrong."""
+    """Whether the disk refuses for now; False for a wrong name and other lasting errors."""
     return error.errno in _REFUSALS
 
 
 @dataclass(frozen=True, slots=True)
 class FreeRoom:
-    """The room that a file system has left for this user.
+    """The free room of a file system for this user.
 
     Attributes:
-        bytes: for content.
-        files: how many more files and folders; file systems without such a limit say 0.
+        bytes: free bytes.
+        files: how many more files and folders fit; 0 on file systems without such a limit.
     """
 
     bytes: int
@@ -38,7 +38,7 @@ class FreeRoom:
 
 
 def free_room(path: Path) -> FreeRoom | None:
-    """Return what is free on the file system of a path, or of its nearest folder that is there.
+    """Return the free room of a path's file system, or of its nearest existing parent's.
 
     Returns:
         None if the file system does not say.

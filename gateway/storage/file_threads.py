@@ -1,4 +1,4 @@
-"""Work on files, on threads: they are told to stop, and waited for."""
+"""Work on files in threads, which can be told to stop and are waited for."""
 
 from __future__ import annotations
 
@@ -19,41 +19,42 @@ from partway.gateway.timing.deadlines import set_or_over, time_limit
 
 _T = TypeVar("_T")
 
-#: Of all loops of the process; one is taken until its thread has ended, also if it was left behind.
+#: For all event loops of the process. A slot is taken until its thread ends, even if the thread was
+#: left behind.
 _threads: Final = threading.BoundedSemaphore(WORKING_THREADS)
 
 
 class WorkStopped(Exception):
-    """Nobody wants the work any more; raised on its thread, seen by nobody else."""
+    """The work was stopped; raised only on the work's own thread."""
 
 
 class Slots(Protocol):
-    """As many as there may be threads; a semaphore is one."""
+    """A limited number of threads; a semaphore fits."""
 
     def acquire(self, blocking: bool = True) -> bool:
-        """Take one; returns whether there was any."""
+        """Take a slot; return False if none is free."""
 
     def release(self) -> None:
-        """Give one back, on any thread."""
+        """Give a slot back; may be called on any thread."""
 
 
 class Wanted:
-    """Whether work on a thread is still wanted."""
+    """A flag that tells a thread whether its work is still wanted."""
 
     def __init__(self) -> None:
         self._stopped = threading.Event()
 
     def check(self) -> None:
-        """Go on.
+        """Return if the work is wanted.
 
         Raises:
-            WorkStopped: not any more.
+            WorkStopped: the work was stopped.
         """
         if self._stopped.is_set():
             raise WorkStopped
 
     def stop(self) -> None:
-        """Have the next check end the work."""
+        """Make the next check raise WorkStopped."""
         self._stopped.set()
 
 
@@ -63,21 +64,20 @@ async def on_thread(
     slots: Slots | None = None,
     left_behind: Callable[[asyncio.Event], None] | None = None,
 ) -> _T:
-    """Work on a thread of its own.
+    """Run work on a thread of its own.
 
-    Whoever is cancelled meanwhile waits until the thread has seen it, so that nothing is written
-    any more. A thread that hangs in a system call, as on a file system whose server has gone, is
-    left behind after WORK_STOP_TIMEOUT; it holds up neither others nor the process's end.
+    A cancelled caller waits until the thread has stopped, so that nothing is written after the
+    cancellation. A thread that hangs in a system call, as on a file system whose server is gone, is
+    left behind after WORK_STOP_TIMEOUT. It delays neither other callers nor the process's end.
 
     Args:
-        clock: measures that time.
-        work: looks at each of its steps whether it is wanted.
-        slots: one for each thread that there may be, of whoever brings its own; otherwise there
-            are WORKING_THREADS.
-        left_behind: is told of a thread that is, with what is set once that has ended.
+        clock: measures WORK_STOP_TIMEOUT.
+        work: checks at each of its steps whether it is wanted.
+        slots: the caller's own slots for threads; None to use the WORKING_THREADS of the process.
+        left_behind: called if the thread is left behind, with an event that is set when it ends.
 
     Raises:
-        OSError: as many threads as there may be are at work, or the system gives no more.
+        OSError: no slot is free, or the system gives no more threads.
         Exception: what the work raised.
     """
     loop = asyncio.get_running_loop()
@@ -87,11 +87,11 @@ async def on_thread(
     def run() -> None:
         try:
             outcome.set_result(work(wanted))
-        except BaseException as error:  # whatever it is, it is raised where it is waited for
+        except BaseException as error:  # the error is raised to the caller that waits
             outcome.set_exception(error)
         finally:
             taken.release()
-            with suppress(RuntimeError):  # the loop has ended, and nobody waits any more
+            with suppress(RuntimeError):  # the loop has ended, and nobody waits
                 loop.call_soon_threadsafe(over.set)
 
     _start(run, taken)
@@ -101,7 +101,7 @@ async def on_thread(
         wanted.stop()
         try:
             await set_or_over(over, clock, WORK_STOP_TIMEOUT)
-        finally:  # also for whoever is cancelled once more, and does not wait so long
+        finally:  # also for a caller that is cancelled again and does not wait so long
             if left_behind is not None and not over.is_set():
                 left_behind(over)
         raise
@@ -109,12 +109,12 @@ async def on_thread(
 
 
 class WritingThreads:
-    """Threads that write to one place, and those of them that are left behind.
+    """Threads that write to one place, including the threads that were left behind.
 
-    What lies there is not to be touched before these have ended: they may go on writing.
+    The place must not be touched before these have ended: they may go on writing.
 
     Args:
-        clock: measures how long one that is to stop is waited for.
+        clock: measures how long a stopped thread is waited for.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -123,32 +123,32 @@ class WritingThreads:
 
     @property
     def are_at_work(self) -> bool:
-        """Whether one that was left behind has not ended."""
+        """Whether a thread that was left behind still runs."""
         return not all(over.is_set() for over in self._left_behind)
 
     async def work(self, work: Callable[[Wanted], _T]) -> _T:
-        """Work on one of them, as :func:`on_thread`."""
+        """Run work on a thread; see :func:`on_thread`."""
         return await on_thread(self._clock, work, left_behind=self._left_behind.append)
 
     async def ended(self) -> None:
-        """Wait for those that were left behind, which may take for ever."""
+        """Wait for the threads that were left behind, which may take for ever."""
         for over in self._left_behind:
             await over.wait()
 
 
 class NoThreadFree(OSError):
-    """Every thread is taken: the work has not been begun, and may be tried again later."""
+    """Every thread is taken: the work has not begun, and may be tried again later."""
 
 
 class BoundedThreads:
-    """At most so many threads at a time, for work on files that leaves nothing open.
+    """A bounded number of threads, for work on files that leaves nothing open.
 
-    A thread that hangs, as on a mount whose server has gone, is left behind and keeps its slot: no
-    more than these hang, and nobody else's do.
+    A thread that hangs, as on a mount whose server is gone, is left behind and keeps its slot. So
+    only these threads can hang, and no others of the process.
 
     Args:
         clock: measures the times.
-        most: threads at a time.
+        most: the number of threads.
     """
 
     def __init__(self, clock: Clock, most: int) -> None:
@@ -158,15 +158,15 @@ class BoundedThreads:
         self._left_behind: set[_Slot] = set()
 
     async def run(self, seconds: float, work: Callable[[Wanted], _T]) -> _T:
-        """Work on a thread.
+        """Run work on a thread.
 
         Args:
-            seconds: to wait for a free thread, and as many for the work.
-            work: what is to be done; looks at each of its steps whether it is wanted.
+            seconds: the limit for a free thread, and again for the work.
+            work: checks at each of its steps whether it is wanted.
 
         Raises:
-            NoThreadFree: none was free in time, or all of them hang.
-            OSError: no answer in time, or what the work raised.
+            NoThreadFree: no thread was free in time, or all of them hang.
+            OSError: the work took too long, or raised this.
         """
         slot = await self._slot(seconds)
         try:
@@ -174,7 +174,7 @@ class BoundedThreads:
                 return await on_thread(self._clock, work, slot)
         except TimeoutError as error:
             if error.errno is not None:
-                raise  # the system's own
+                raise  # raised by the system
             raise OSError(
                 errno.EIO,
                 f"the file system has not answered for {seconds:g} s; its server must be reached "
@@ -201,13 +201,13 @@ class BoundedThreads:
 
 
 class _Slot:
-    """The slot of one thread, which has been waited for; its end is told to the loop.
+    """The slot of one thread; it tells the event loop when the thread has ended.
 
     Attributes:
-        is_over: whether its thread has ended.
+        is_over: whether the thread has ended.
 
     Args:
-        on_over: called with it then.
+        on_over: called with the slot then, on the event loop.
     """
 
     def __init__(self, on_over: Callable[[_Slot], object]) -> None:
@@ -216,12 +216,12 @@ class _Slot:
         self._loop = asyncio.get_running_loop()
 
     def acquire(self, blocking: bool = True) -> bool:
-        """Take it; it is there."""
+        """Return True: the slot was taken before."""
         return True
 
     def release(self) -> None:
-        """Tell that the thread has ended; called on any thread."""
-        with suppress(RuntimeError):  # the loop has ended, and nobody waits any more
+        """Tell the event loop that the thread has ended; may be called on any thread."""
+        with suppress(RuntimeError):  # the loop has ended, and nobody waits
             self._loop.call_soon_threadsafe(self._over)
 
     def _over(self) -> None:
@@ -230,7 +230,7 @@ class _Slot:
 
 
 def _start(run: Callable[[], None], slots: Slots) -> None:
-    """Start a thread, a daemon: the loop's own are joined when it ends, also those that hang."""
+    """Start a daemon thread: the loop's own threads are joined at its end, even if they hang."""
     if not slots.acquire(blocking=False):
         raise OSError(errno.EAGAIN, "as many threads work on files already as there may be")
     try:
@@ -241,11 +241,11 @@ def _start(run: Callable[[], None], slots: Slots) -> None:
 
 
 def make_read_only(folders: Iterable[Path], wanted: Wanted) -> None:
-    """Take from everybody that may write to folders.
+    """Make folders read-only for all users.
 
     Args:
-        folders: of two, what is in the other comes first.
-        wanted: is asked before each.
+        folders: the inner folders come before the outer ones.
+        wanted: checked before each folder.
     """
     for folder in folders:
         wanted.check()
@@ -253,10 +253,10 @@ def make_read_only(folders: Iterable[Path], wanted: Wanted) -> None:
 
 
 def remove_tree(path: Path) -> None:
-    """Remove a file or a folder, read-only or not; nothing if there is none.
+    """Remove a file or a folder, read-only or not; do nothing if it is missing.
 
     Raises:
-        OSError: something of it cannot be removed.
+        OSError: a part cannot be removed.
     """
     if path.is_symlink() or not path.is_dir():
         path.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Files that somebody else has written, or may read while they are written; and where they lie."""
+"""Safe access to files that others write or read at the same time."""
 
 from __future__ import annotations
 
@@ -21,18 +21,17 @@ _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXE
 
 
 def open_regular(path: Path, *, follows: bool = True, opened: int | None = None) -> BinaryIO:
-    """Open a file to be read: a regular one, for nothing says when another one has its next byte.
+    """Open a file for reading, which must be a regular file.
 
-    A pipe whose writer never comes would hold the process for ever, and a device has no end.
+    A pipe whose writer never comes would block for ever, and a device has no end.
 
     Args:
         path: the file.
-        follows: whether it may be a link, to a regular file.
-        opened: a descriptor of the file, which becomes the returned file's; it is opened by its
-            path if there is none.
+        follows: whether the path may be a link to a regular file.
+        opened: a descriptor of the file, which the returned file takes over; None to open the path.
 
     Raises:
-        OSError: it cannot be opened, or is a pipe, a device or a socket.
+        OSError: the file cannot be opened, or is a pipe, a device or a socket.
     """
     opener = _without_waiting if follows else _the_file_itself
     descriptor = opener(str(path), os.O_RDONLY | os.O_CLOEXEC) if opened is None else opened
@@ -46,21 +45,21 @@ def open_regular(path: Path, *, follows: bool = True, opened: int | None = None)
 
 
 def _without_waiting(path: str, flags: int) -> int:
-    """Open a file, not waiting for the writer of a pipe; for a regular one it is the same."""
+    """Open a file without waiting for the writer of a pipe; regular files are not affected."""
     return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _the_file_itself(path: str, flags: int) -> int:
-    """Open a file likewise, not where a link leads to."""
+    """Open a file likewise, without following a link."""
     return _without_waiting(path, flags | os.O_NOFOLLOW)
 
 
 def read_bounded(path: Path, most: int) -> bytes:
-    """All of a regular file; more than ``most`` bytes are not read.
+    """Read a whole regular file of at most ``most`` bytes.
 
     Raises:
-        OSError: it cannot be read, or is a pipe or a device.
-        ValueError: it has more.
+        OSError: the file cannot be read, or is a pipe or a device.
+        ValueError: the file has more bytes.
     """
     with open_regular(path) as file:
         data = file.read(most + 1)
@@ -70,10 +69,10 @@ def read_bounded(path: Path, most: int) -> bytes:
 
 
 def others_may(mode: int) -> str:
-    """What others than a file's owner may do with it, as a verb; empty for nothing.
+    """Return what other users than the owner may do with a file, as verbs; empty for nothing.
 
     Args:
-        mode: the file's mode, as ``stat`` has it.
+        mode: the mode of the file, as in ``stat``.
     """
     verbs = {
         "read": mode & (stat.S_IRGRP | stat.S_IROTH),
@@ -83,7 +82,7 @@ def others_may(mode: int) -> str:
 
 
 def is_file_or_folder(path: Path) -> bool:
-    """Whether a path leads to something; not so if its name is longer than the system takes."""
+    """Whether a path exists; False if its name is too long for the system."""
     try:
         return path.exists()
     except OSError:
@@ -91,7 +90,7 @@ def is_file_or_folder(path: Path) -> bool:
 
 
 def is_folder(path: Path) -> bool:
-    """Whether a path leads to a folder; not so if its name is longer than the system takes."""
+    """Whether a path is a folder; False if its name is too long for the system."""
     try:
         return path.is_dir()
     except OSError:
@@ -99,20 +98,22 @@ def is_folder(path: Path) -> bool:
 
 
 def locked(path: Path, mode: int = 0o600) -> int:
-    """Lock other processes out by a file, made if it is missing; a dead process's lock is free.
+    """Lock other processes out by a file, which is made if it is missing.
 
-    A file that is there is locked also where it cannot be written to, as on a read-only disk.
+    A dead process's lock is free. An existing file is locked even if it is not writable, as on a
+    read-only disk.
 
     Args:
         path: the file.
-        mode: of one that is made, less what the process's umask takes from it.
+        mode: the mode of a new file, less the process's umask.
 
     Returns:
-        The descriptor with which the lock goes.
+        The descriptor that holds the lock.
 
     Raises:
-        BlockingIOError: another process holds the lock, or this one by another descriptor.
-        OSError: the file cannot be opened, or its file system has no locks; names the file.
+        BlockingIOError: another process, or another descriptor of this process, holds the lock.
+        OSError: the file cannot be opened, or its file system has no locks; the error names the
+            file.
     """
     try:
         lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, mode)
@@ -130,15 +131,15 @@ def locked(path: Path, mode: int = 0o600) -> int:
 
 
 def replace_file(path: Path, data: bytes, mode: int) -> None:
-    """Write a file at once: whoever reads sees the old bytes or the new ones.
+    """Write a file atomically: a reader sees the old bytes or the new ones.
 
     Args:
-        path: the file, whether it is there or not.
-        data: all that it is to hold.
-        mode: what owner, group and others may do with it.
+        path: the file, which need not exist.
+        data: the whole new content.
+        mode: the permissions of the file.
 
     Raises:
-        OSError: it cannot be written; the old one is as it was.
+        OSError: the file cannot be written; the old one is unchanged.
     """
     with replacing(path, mode) as file:
         file.write(data)
@@ -146,21 +147,22 @@ def replace_file(path: Path, data: bytes, mode: int) -> None:
 
 @contextmanager
 def replacing(path: Path, mode: int, folder: int | None = None) -> Iterator[BinaryIO]:
-    """Write a file at once, in pieces: it takes its name when the block ends without an error.
+    """Write a file atomically in pieces; it gets its name if the block ends without an error.
 
     A link of that name is replaced, and not followed.
 
     Args:
-        path: the file, whether it is there or not.
-        mode: what owner, group and others may do with it.
-        folder: a descriptor of the folder that it is in, by which it is written then, whatever is
-            at the folder's path meanwhile.
+        path: the file, which need not exist.
+        mode: the permissions of the file.
+        folder: a descriptor of the file's folder. The file is then written by the descriptor, even
+            if the folder's path changes.
 
     Yields:
-        A file with a ``name`` of its own until then.
+        The open file, with a temporary ``name``.
 
     Raises:
-        OSError: it cannot be written; the old one is as it was. Names the file, if it names any.
+        OSError: the file cannot be written; the old one is unchanged. The error names the file, or
+            no file.
     """
     hidden = path.with_name(f".{secrets.token_hex(8)}.part")
     try:
@@ -175,19 +177,19 @@ def replacing(path: Path, mode: int, folder: int | None = None) -> Iterator[Bina
 
 @contextmanager
 def replacing_alone(path: Path) -> Iterator[BinaryIO]:
-    """Write a file likewise, and lock other processes out that write it in this way.
+    """Write a file likewise, and lock out other processes that write it by this function.
 
-    The file begins empty: what a process that was killed has left is taken over, since its lock is
-    free. Its mode is the process's umask's; the folders are made that it is in.
+    The file begins empty. A killed process's part of it is taken over, since its lock is free. The
+    file has the mode of the process's umask; its missing folders are made.
 
     Args:
-        path: the file, whether it is there or not.
+        path: the file, which need not exist.
 
     Yields:
-        A file with a ``name`` of its own until then.
+        The open file, with a temporary ``name``.
 
     Raises:
-        BlockingIOError: another process writes it.
+        BlockingIOError: another process writes the file.
         OSError: as :func:`replacing`.
     """
     hidden = path.with_name(f".{path.name}.part")
@@ -199,10 +201,10 @@ def replacing_alone(path: Path) -> Iterator[BinaryIO]:
 
 
 def _locked_where_it_is(hidden: Path) -> int:
-    """Open and lock a file that is where its name says: not one that has just been renamed.
+    """Open and lock a file that still has its name, and has not just been renamed.
 
     Raises:
-        OSError: another process writes it, or it cannot be opened.
+        OSError: another process writes the file, or it cannot be opened.
     """
     while True:
         try:
@@ -221,11 +223,11 @@ def _locked_where_it_is(hidden: Path) -> int:
 def _appearing(
     path: Path, hidden: Path, descriptor: int, folder: int | None = None
 ) -> Iterator[BinaryIO]:
-    """Have a hidden file take its name when the block ends without an error, and else go.
+    """Rename a hidden file if the block ends without an error; otherwise remove it.
 
-    Either happens while the file is open: a lock on it is held as long as its hidden name is its.
+    Both happen while the file is open, so that its lock is held as long as it has its hidden name.
     """
-    # Without a folder both are found by their paths, with one by their names in it.
+    # Both files are found by their paths, or by their names in the folder if there is one.
     new, old = (hidden, path) if folder is None else (hidden.name, path.name)
     with open(hidden, "wb", opener=lambda *_: descriptor) as file:
         try:
@@ -242,43 +244,43 @@ def _appearing(
 
 
 def temporary_folder() -> Path:
-    """The folder for temporary files.
+    """Return the folder for temporary files.
 
     Raises:
-        OSError: no such folder takes a file.
+        OSError: no folder for temporary files accepts a file.
     """
     try:
         return Path(tempfile.gettempdir())
-    except FileNotFoundError as error:  # tempfile's, whichever reason each folder has given
+    except FileNotFoundError as error:  # raised by tempfile, whatever the reason of each folder
         raise OSError(
             errno.ENOSPC, f"no folder for temporary files takes one ({error.strerror})"
         ) from None
 
 
 def free_and_reserved(place: Path | int) -> tuple[int, int]:
-    """Bytes that a file system has free, and how many of them others' data must leave free.
+    """Return a file system's free bytes, and the bytes that must stay free for other data.
 
     Args:
-        place: a path of the file system, or the descriptor of a file there.
+        place: a path on the file system, or the descriptor of a file there.
 
     Raises:
-        OSError: it does not say.
+        OSError: the file system gives no answer.
     """
     disk = disk_usage(place)
     return disk.free, int(min(disk.total * DISK_RESERVE, DISK_RESERVE_BYTES))
 
 
 def user_data_folder(environment: Mapping[str, str]) -> Path | None:
-    """Where what this user's gateways keep is, by the XDG Base Directory Specification.
+    """Return the folder of this user's gateways, by the XDG Base Directory Specification.
 
     Args:
-        environment: ``os.environ``, as a rule.
+        environment: usually ``os.environ``.
 
     Returns:
-        The folder, whether it is there or not; None if the user has no home directory.
+        The folder, which need not exist; None if the user has no home directory.
     """
     data = Path(environment.get("XDG_DATA_HOME", ""))
-    if not data.is_absolute():  # the specification has a relative one ignored
+    if not data.is_absolute():  # the specification ignores relative paths
         home = environment.get("HOME")
         if not home:
             return None

@@ -1,1 +1,1 @@
-"""Archives of strangers, read within bounds: what gzip has packed, and the heads of a tar file."""
+"""Untrusted archives, read within bounds: gzip decompression and the headers of a tar file."""

@@ -1,4 +1,4 @@
-"""Reads a file that gzip has packed (RFC 1952), within a bound on its packed bytes too."""
+"""Gzip decompression (RFC 1952) within a bound on the compressed size."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ from typing import Final, Protocol
 
 from partway.protocol.http.content_codings import PACKED_PIECE, PackedDecoder, PackedTooMuch
 
-#: Bytes of the file, unless its reader says otherwise.
+#: Compressed bytes of a file, unless the reader's caller gives another bound.
 MAX_PACKED: Final = 2 << 30
 
 
 class Readable(Protocol):
-    """What is read forward, as a file is."""
+    """A source of bytes that is read forward, such as a file."""
 
     def read(self, size: int, /) -> bytes:
-        """Return so many bytes, or fewer at the end."""
+        """Return ``size`` bytes, or fewer at the end."""
 
 
 class GzipReader:
-    """Reads what is packed in a file.
+    """Decompresses a file while it is read.
 
     Args:
-        file: at its beginning; anything that is read as a file is.
-        most: how many bytes it may have.
+        file: a file or another readable source, at its beginning.
+        most: the bound on its compressed bytes.
     """
 
     def __init__(self, file: Readable, most: int = MAX_PACKED) -> None:
@@ -32,11 +32,11 @@ class GzipReader:
         self._decoder = PackedDecoder(gzip=True)
 
     def read(self, size: int) -> bytes:
-        """Return so many bytes, or fewer at the end.
+        """Return ``size`` bytes, or fewer at the end.
 
         Raises:
             EOFError: the file ends inside a member.
-            PackedTooMuch: the file is beyond the bounds.
+            PackedTooMuch: the file exceeds a bound.
             zlib.error: the file is damaged.
         """
         pieces = []

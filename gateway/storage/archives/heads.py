@@ -1,8 +1,8 @@
-"""The heads of a tar file's members, read forward and within bounds.
+"""The headers of a tar file's members, read forward and within bounds.
 
-Not by ``tarfile``: in the Pythons up to 3.13 a pax header of 200 KB keeps it for minutes, and heads
-that announce one another are a recursion without end. Here a head says a name, a size, a kind and
-what a link leads to; whatever else it says is passed over.
+The module does not use ``tarfile``. In Python versions up to 3.13 a pax header of 200 KB keeps
+``tarfile`` busy for minutes, and headers that announce one another recurse without end. Only a
+name, a size, a kind, a mode and a link's target are read here; all other fields are ignored.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from typing import BinaryIO, Final
 
 from partway.gateway.storage.archives.gzip_reader import Readable
 
-#: Kinds of files, as their heads' ``typeflag`` says (POSIX.1, pax; GNU's manual of tar).
+#: Kinds of members, by their headers' ``typeflag`` (POSIX.1, pax; GNU's manual of tar).
 REGULAR: Final = frozenset(b"0\x007")
 HARD_LINK, SYMBOLIC_LINK, CHARACTER_DEVICE, BLOCK_DEVICE, FOLDER, PIPE = b"123456"
-#: They have no content, whatever size their heads say.
+#: These have no content, whatever size their headers name.
 _WITHOUT_CONTENT: Final = frozenset(b"123456")
 
 _BLOCK: Final = 512
 _PIECE: Final = 1 << 20
 _PAX, _PAX_FOR_ALL, _LONG_NAME, _LONG_LINK, _SPARSE = b"xgLKS"
 _SIZE_IN_OCTAL: Final = re.compile(rb" *([0-7]*)[ \x00]*")
-#: Of what a file may have, as decimal digits: no size has more.
+#: Decimal digits of a member's size; no size has more.
 _SIZE_DIGITS: Final = 19
 
 
 class ArchiveError(Exception):
-    """A file cannot be read as an archive; says why, and what to do."""
+    """A file cannot be read as an archive; the message says why and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +37,9 @@ class HeadBounds:
     """How much an archive's heads may be.
 
     Attributes:
-        files: how many members the archive may have, heads that only announce one counted too.
+        files: how many members the archive may have, including headers that only announce others.
         records: bytes of one long name, or of one member's pax records.
-        records_in_all: bytes of all of them.
+        records_in_all: bytes of all long names and pax records.
     """
 
     files: int
@@ -49,13 +49,13 @@ class HeadBounds:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A file of an archive, as far as its head tells.
+    """A member of an archive, as its header describes it.
 
     Attributes:
-        name: its path in the archive.
-        size: how many bytes the tape has of it.
+        name: the path in the archive.
+        size: the number of content bytes on the tape.
         kind: the head's ``typeflag``.
-        link: what a link leads to; empty for anything else.
+        link: the target of a link; empty for other members.
         mode: its permissions.
     """
 
@@ -68,7 +68,7 @@ class Member:
 
 @dataclass(slots=True)
 class _Announced:
-    """What is said of the next member, since its own head has no room for it."""
+    """Values for the next member that do not fit into its own header."""
 
     name: bytes = b""
     link: bytes = b""
@@ -83,12 +83,12 @@ class _Announced:
 
 
 def members(tape: Tape, bounds: HeadBounds) -> Iterator[Member]:
-    """The files of an archive, in their order; the tape is at the content of each.
+    """Yield the members of an archive in order, with the tape at each member's content.
 
-    Whoever takes one passes the tape to the content's end (:func:`padded`) before the next.
+    The caller moves the tape to the content's end (:func:`padded`) before it takes the next member.
 
     Raises:
-        ArchiveError: the archive is damaged, or beyond the bounds.
+        ArchiveError: the archive is damaged, or exceeds a bound.
         EOFError: the archive ends too early.
     """
     count = in_all = 0
@@ -120,7 +120,7 @@ def members(tape: Tape, bounds: HeadBounds) -> Iterator[Member]:
 
 
 def padded(size: int) -> int:
-    """How much of a tape a content takes: whole blocks."""
+    """Return the bytes that a content takes on the tape: whole blocks."""
     return -(-size // _BLOCK) * _BLOCK
 
 
@@ -129,11 +129,11 @@ def _with_holes() -> ArchiveError:
 
 
 def _head(tape: Tape) -> Member | None:
-    """The next file's head; None at the archive's end."""
+    """Return the next member; None at the archive's end."""
     block = tape.head()
     if not block.strip(b"\0"):
         return None
-    # The sum of all bytes, its own field counted as spaces.
+    # The checksum adds up all bytes, with its own field counted as spaces.
     if _number(block[148:156]) != sum(block) - sum(block[148:156]) + 8 * ord(" "):
         raise ArchiveError("the file is not a tar archive, or is damaged (a head's sum is wrong)")
     name, prefix = _text(block[:100]), _text(block[345:500])
@@ -149,7 +149,7 @@ def _text(field: bytes) -> bytes:
 
 
 def _number(field: bytes) -> int:
-    """A number in a head: octal digits, or with its first bit set a binary number (GNU's)."""
+    """Parse a number of a header: octal digits, or binary if its first bit is set (GNU's)."""
     if field[0] & 0x80:
         value = int.from_bytes(field, "big") - (0x80 << 8 * (len(field) - 1))
     else:
@@ -172,7 +172,7 @@ def _records(tape: Tape, size: int, most: int) -> bytes:
 
 
 def _take_pax(records: bytes, said: _Announced) -> None:
-    """Take what pax records say, each ``LENGTH KEY=VALUE`` and a line's end."""
+    """Parse pax records, each ``LENGTH KEY=VALUE`` and a line ending."""
     at = 0
     while at < len(records):
         digits, _, _ = records[at : at + 6].partition(b" ")
@@ -200,11 +200,11 @@ class Tape:
 
     Args:
         source: the archive's bytes.
-        most: how many of them are read, or passed over.
-        beyond: what is wrong with an archive that has more, and what to do.
+        most: the bound on the bytes that are read or skipped.
+        beyond: the error message for an archive that has more.
 
     Attributes:
-        at: how many bytes have been read, or passed over.
+        at: the number of bytes that have been read or skipped.
     """
 
     def __init__(self, source: Readable, most: int, beyond: str) -> None:
@@ -214,7 +214,7 @@ class Tape:
         self._beyond = beyond
 
     def head(self) -> bytes:
-        """The next block; empty where the archive ends without the two that are to end it."""
+        """Return the next block; empty if the archive ends without the two final blocks."""
         self._bound(self.at + _BLOCK)
         block = self._source.read(_BLOCK)
         if len(block) not in (0, _BLOCK):
@@ -223,11 +223,11 @@ class Tape:
         return block
 
     def read(self, size: int) -> bytes:
-        """So many bytes.
+        """Return ``size`` bytes.
 
         Raises:
-            ArchiveError: the archive is too long.
-            EOFError: the archive ends before.
+            ArchiveError: the archive exceeds the bound.
+            EOFError: the archive ends too early.
         """
         self._bound(self.at + size)
         data = self._source.read(size)
@@ -237,11 +237,11 @@ class Tape:
         return data
 
     def pieces(self, size: int) -> Iterator[bytes]:
-        """So many bytes, in pieces that are held one at a time.
+        """Yield ``size`` bytes in pieces, of which only one is in memory at a time.
 
         Raises:
-            ArchiveError: the archive is too long.
-            EOFError: the archive ends before.
+            ArchiveError: the archive exceeds the bound.
+            EOFError: the archive ends too early.
         """
         self._bound(self.at + size)
         end = self.at + size
@@ -249,11 +249,11 @@ class Tape:
             yield self.read(min(_PIECE, end - self.at))
 
     def pass_to(self, end: int) -> None:
-        """Go forward, by reading what is between.
+        """Move forward by reading the bytes in between.
 
         Raises:
-            ArchiveError: the archive is too long.
-            EOFError: the archive ends before.
+            ArchiveError: the archive exceeds the bound.
+            EOFError: the archive ends too early.
         """
         for _ in self.pieces(end - self.at):
             pass
@@ -264,13 +264,13 @@ class Tape:
 
 
 class SeekableTape(Tape):
-    """A tape of a file that is not packed: what is passed over is not read.
+    """A tape of an uncompressed file, which skips by seeking.
 
     Args:
         file: the archive, at its beginning.
-        size: how many bytes it has.
-        most: how many of them are read, or passed over.
-        beyond: what is wrong with an archive that has more, and what to do.
+        size: the size of the file in bytes.
+        most: the bound on the bytes that are read or skipped.
+        beyond: the error message for an archive that has more.
     """
 
     def __init__(self, file: BinaryIO, size: int, most: int, beyond: str) -> None:
@@ -279,11 +279,11 @@ class SeekableTape(Tape):
         self._size = size
 
     def pass_to(self, end: int) -> None:
-        """Go forward without reading.
+        """Move forward by seeking.
 
         Raises:
-            ArchiveError: the archive is too long.
-            EOFError: the archive ends before.
+            ArchiveError: the archive exceeds the bound.
+            EOFError: the archive ends too early.
         """
         self._bound(end)
         if end > self._size:

@@ -1,4 +1,4 @@
-"""Where the symbolic links of an archive lead, told from its names alone."""
+"""The targets of an archive's symbolic links, resolved by names alone."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from typing import Final
 
 from partway.gateway.storage.archives.heads import ArchiveError
 
-#: As many links Linux follows in one path (``MAXSYMLINKS``, path_resolution(7)).
+#: Linux follows as many links in one path (``MAXSYMLINKS``, path_resolution(7)).
 _MOST_PASSED: Final = 40
 
 
 class LinkedWays:
-    """The ways along an archive's symbolic links, each of which must stay inside at every step.
+    """Resolves an archive's symbolic links, each of which must stay inside at every step.
 
-    By names, since a folder may be had in which 40 links of a thousand steps each lead to one
-    another, and to follow one of them on a disk takes a tenth of a second. A way that leaves the
-    archive's own folder and comes back by that folder's name would lead out once that is another.
+    The links are resolved by name. On a disk, 40 links of a thousand steps each could lead to one
+    another, and to follow one of them takes a tenth of a second. A link that leaves the archive's
+    folder and returns by the folder's name is refused: it leads outside once the folder is renamed.
 
     Args:
-        folders: paths in the archive of its folders, its own left out.
-        files: those of its files.
-        links: what each of its symbolic links leads to, by its path, as the archive words it.
+        folders: the paths of the archive's folders, without its own.
+        files: the paths of the archive's files.
+        links: the paths of the archive's symbolic links, each with its literal target.
     """
 
     def __init__(
@@ -30,17 +30,17 @@ class LinkedWays:
         self._folders = folders
         self._files = files
         self._links = links
-        #: Of each link that has been looked at: where it leads, and how many are passed on the way.
+        #: For each resolved link, its final path and the number of links on the way.
         self._ends: dict[str, tuple[str, int]] = {}
-        #: One text for each path at which links end: many may end at one that is long.
+        #: One string object for each final path, which may be long and shared by many links.
         self._texts: dict[str, str] = {}
 
     def check(self, name: str) -> None:
-        """Look at a link, and at those on its way.
+        """Check a link and the links on its way.
 
         Raises:
-            ArchiveError: one of them leads to nothing in the archive, through too many others, or
-                out of it.
+            ArchiveError: one of them leads to nothing in the archive, passes too many other links,
+                or leads out of the archive.
         """
         self._end(name, 1)
 
@@ -53,7 +53,7 @@ class LinkedWays:
             raise leads_nowhere(name, target)
         at, passed = name.rpartition("/")[0], 1
         for part in target.split("/"):
-            if at and at not in self._folders:  # a file holds nothing
+            if at and at not in self._folders:  # a file holds no other files
                 raise leads_nowhere(name, target)
             if part == "..":
                 if not at:
@@ -74,11 +74,11 @@ class LinkedWays:
 
 
 def leads_out(name: str, target: str) -> ArchiveError:
-    """What is said of a member that lies, or of a link that leads, outside; no link, no target."""
+    """Return the error for a member or a link outside the archive; a member has no target."""
     link = f", a link to {target!r}," if target else ""
     return ArchiveError(f"the archive's {name!r}{link} leads out of it; leave it out")
 
 
 def leads_nowhere(name: str, target: str) -> ArchiveError:
-    """What is said of a link that leads to nothing that the archive holds."""
+    """Return the error for a link to something that the archive does not hold."""
     return ArchiveError(f"the archive's {name!r} links to {target!r}, which leads to nothing in it")

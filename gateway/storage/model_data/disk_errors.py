@@ -1,4 +1,4 @@
-"""What the system says of files and folders, in words: what to do, and whether it may pass."""
+"""Errors of the operating system about model data, in words."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 
 from partway.gateway.storage.disk_refusals import FULL
 
-#: Names, or what the user may do: they stay as they are until somebody changes them.
+#: Wrong names or missing permissions: these errors stay until somebody changes something.
 _NAMED_WRONGLY: Final = (
     errno.ENOENT,
     errno.ENOTDIR,
@@ -18,23 +18,24 @@ _NAMED_WRONGLY: Final = (
     errno.ENAMETOOLONG,
 )
 
-#: A file system that cannot do what is asked of it.
+#: The file system does not support the operation.
 _UNFIT: Final = (errno.EROFS, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 
-#: Of the process or the machine, which has more once others have let go of theirs.
+#: The process or the machine is short of resources; others may release theirs.
 _SCARCE: Final = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN)
 
 
 def disk_error_in_words(source: str, folder: Path, error: OSError) -> tuple[str, bool]:
-    """Say why model data cannot be had.
+    """Return the reason why model data is not available.
 
     Args:
-        source: what was asked for.
-        folder: where what is unpacked lies.
-        error: what the system says.
+        source: the requested source.
+        folder: the folder of unpacked data.
+        error: the error of the operating system.
 
     Returns:
-        The words, and whether trying again may help: so it is but for what somebody has to change.
+        The words, and whether a retry may help. A retry does not help if somebody has to change
+        something first.
     """
     number = error.errno
     if number in FULL:

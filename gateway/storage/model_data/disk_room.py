@@ -1,4 +1,4 @@
-"""How much disk space model data may take, and how much it takes."""
+"""Disk space accounting of model data."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from partway.gateway.storage.limits import MODEL_DATA_BLOCK
 
 
 class NoRoom(Exception):
-    """There is no disk space left for model data; says how much there is, and what to do.
+    """There is no disk space left for model data; the message gives the limit and the remedy.
 
     Args:
-        reason: what it says.
-        passing: whether there may be room once other data has gone.
+        reason: the message.
+        passing: whether a retry may help once other data is removed.
     """
 
     def __init__(self, reason: str, *, passing: bool) -> None:
@@ -22,10 +22,10 @@ class NoRoom(Exception):
 
 
 class DiskRoom:
-    """The disk space for all model data of a gateway. Threads may share it.
+    """The disk space for all model data of a gateway. Threads may share the object.
 
     Args:
-        most: bytes.
+        most: the limit in bytes.
     """
 
     def __init__(self, most: int) -> None:
@@ -35,14 +35,14 @@ class DiskRoom:
 
     @property
     def used(self) -> int:
-        """Bytes that are taken."""
+        """Bytes that are in use."""
         return self._used
 
     def share(self, beside: RoomShare | None = None) -> RoomShare:
-        """Begin to take space for something that goes as a whole.
+        """Begin the share of data that is removed as a whole.
 
         Args:
-            beside: what is there only for its sake.
+            beside: the share of data that exists only to make this data.
         """
         return RoomShare(self._take, self._give, beside)
 
@@ -64,14 +64,14 @@ class DiskRoom:
 
 
 class RoomShare:
-    """What one piece of model data takes of the space; made by :meth:`DiskRoom.share`.
+    """The disk space of one piece of model data; made by :meth:`DiskRoom.share`.
 
-    Of one share, one thread takes at a time.
+    Only one thread at a time takes space in a share.
 
     Args:
-        take: takes so many bytes, for one that has so many already.
-        give: gives so many back.
-        beside: what is there only for its sake.
+        take: takes bytes (first) for a share that has some already (second).
+        give: gives bytes back.
+        beside: the share of data that exists only to make this data.
     """
 
     def __init__(
@@ -87,14 +87,14 @@ class RoomShare:
 
     @property
     def taken(self) -> int:
-        """Bytes that it has."""
+        """Bytes of this share."""
         return self._taken
 
     def take_file(self, size: int) -> None:
-        """Take the space of a file, a folder or a link: its blocks, and one for its entry.
+        """Take the space of a file, a folder or a link: its blocks, and one block for its entry.
 
         Raises:
-            NoRoom: there is not so much.
+            NoRoom: there is not enough space.
         """
         blocks = -(-size // MODEL_DATA_BLOCK) + 1
         beside = 0 if self._beside is None else self._beside.taken
@@ -102,7 +102,7 @@ class RoomShare:
         self._taken += blocks * MODEL_DATA_BLOCK
 
     def give_back(self) -> None:
-        """Give all of it back: what took it has gone."""
+        """Give the whole share back; the data is removed."""
         self._give(self._taken)
         self._taken = 0
 

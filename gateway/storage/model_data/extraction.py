@@ -1,16 +1,17 @@
-"""Model data unpacked: a gzipped tar becomes a folder that nobody may write to (clause 1.1-7).
+"""Model data archives: a gzipped tar becomes a read-only folder (clause 1.1-7).
 
-An archive's author is not trusted. :mod:`partway.gateway.storage.archives` reads its heads within
-bounds. A path that Python's filter of data refuses is refused, by its name alone (PEP 706). The
-rest is written in an order in which nothing can be written through a link. That filter had its
-holes there (CVE-2025-4517 and its kin).
+An archive's author is not trusted. :mod:`partway.gateway.storage.archives` reads the headers within
+bounds. Paths that Python's data filter refuses are refused by name alone (PEP 706). Members are
+written in an order in which nothing can be written through a link. Python's filter had its holes
+there (CVE-2025-4517 and similar).
 
-1. Files come first, and each is a new one.
+1. Files come first, and each is a new file.
 2. Hard links follow. Each leads to a file of the archive.
-3. Symbolic links come last. Each must lead to something inside, by no way that leaves the folder: a
-   way that comes back by the folder's name would lead out once the folder has another name.
+3. Symbolic links come last. Each must lead to something inside, on a path that never leaves the
+   folder. A path that returns by the folder's name would lead outside after a rename.
 
-Tar writes a hard link to a symbolic link for one that has two names. It becomes a symbolic link.
+Tar stores a symbolic link with two names as a hard link to a symbolic link. The hard link is
+unpacked as a symbolic link.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ from partway.protocol.http.content_codings import PackedTooMuch
 
 _PIECE: Final = 1 << 20
 _GZIP: Final = b"\x1f\x8b"
-#: How other files begin that are given in place of a gzipped tar.
+#: First bytes of other formats that are often given instead of a gzipped tar.
 _OTHERS: Final = {
     b"PK\x03\x04": "a zip archive",
     b"PK\x05\x06": "a zip archive",
@@ -67,9 +68,9 @@ _OTHERS: Final = {
 _USTAR_AT: Final = 257
 #: Kinds of members that are unpacked.
 _TAKEN: Final = REGULAR | {HARD_LINK, SYMBOLIC_LINK, FOLDER}
-#: Of one member: its own, GNU tar's for a long name and a long link, and pax's.
+#: Headers of one member: its own, GNU tar's for a long name and a long link, and pax's.
 _HEADS: Final = 4
-#: Bytes of a file's name on Linux's file systems and on others.
+#: Bytes of a file's name on Linux's and other file systems.
 _NAME_MAX: Final = 255
 _HOW: Final = "pack it with: tar -czf MODEL.tar.gz -C FOLDER ."
 _BOMB: Final = (
@@ -80,12 +81,12 @@ _T = TypeVar("_T")
 
 
 def digest_of(archive: Path | PinnedPath, wanted: Wanted) -> str:
-    """SHA-256 of a file.
+    """Return the SHA-256 digest of a file.
 
     Raises:
         PathChanged: another file is at its pinned path.
-        OSError: it cannot be read, or is no regular one.
-        WorkStopped: it is not wanted any more.
+        OSError: the file cannot be read, or is not a regular file.
+        WorkStopped: the work was stopped.
     """
     with _opened(archive) as file:
         hashed = _Hashed(file, wanted)
@@ -97,24 +98,26 @@ def digest_of(archive: Path | PinnedPath, wanted: Wanted) -> str:
 def unpack(archive: Path | PinnedPath, folder: Path, share: RoomShare, wanted: Wanted) -> str:
     """Unpack an archive into a new folder.
 
-    Folders become 0555, files 0444, or 0555 if their owner could execute them; the new folder's own
-    mode is left to whoever moves it. What an archive says of owners and times is passed over.
+    Folders get the mode 0555. Files get 0444, or 0555 if their owner could execute them. The caller
+    sets the mode of the new folder itself. Owners and times in the archive are ignored.
 
     Args:
-        archive: a gzipped tar, at a path whose links are followed, or at a pinned one.
-        folder: is made; its parent must be there. After an error it holds what came before.
-        share: takes the space.
-        wanted: is asked at each step.
+        archive: a gzipped tar, at a path whose links are followed, or at a pinned path.
+        folder: the new folder; its parent must exist. After an error it holds the members up to
+            there.
+        share: takes the disk space.
+        wanted: checked at each step.
 
     Returns:
         The archive's SHA-256.
 
     Raises:
-        ArchiveError: it is anything else, is damaged, beyond the bounds, or would leave the folder.
-        NoRoom: there is no space for it.
+        ArchiveError: the file is no gzipped tar, is damaged, exceeds a bound, or would write
+            outside the folder.
+        NoRoom: there is not enough space.
         PathChanged: another file is at its pinned path.
         OSError: a file cannot be read or written.
-        WorkStopped: it is not wanted any more.
+        WorkStopped: the work was stopped.
     """
     with _opened(archive) as file:
         _check_beginning(file.read(_USTAR_AT + 5))
@@ -143,7 +146,7 @@ def _opened(archive: Path | PinnedPath) -> BinaryIO:
 
 
 class _Hashed:
-    """A file that is read once, and its SHA-256."""
+    """A file that is read once, with its SHA-256 digest."""
 
     def __init__(self, file: BinaryIO, wanted: Wanted) -> None:
         self._file = file
@@ -161,11 +164,13 @@ class _Hashed:
 
 
 class _WhileWanted:
-    """What is inflated, as long as it is wanted: 64 KiB of the file may hold 100,000 heads.
+    """Decompressed bytes that are read only while wanted.
+
+    Without a check at each read, 64 KiB of the file could hold 100,000 headers.
 
     Args:
         source: the bytes.
-        wanted: is asked before each read.
+        wanted: checked before each read.
     """
 
     def __init__(self, source: Readable, wanted: Wanted) -> None:
@@ -178,7 +183,7 @@ class _WhileWanted:
 
 
 def _check_beginning(begins: bytes) -> None:
-    """Refuse what is no gzip, and say what it is."""
+    """Refuse a file that is not gzip, and name its format."""
     if begins.startswith(_GZIP):
         return
     what = next((what for magic, what in _OTHERS.items() if begins.startswith(magic)), "no gzip")
@@ -190,10 +195,10 @@ def _check_beginning(begins: bytes) -> None:
 
 
 def _path_of(name: bytes) -> str:
-    """A member's path in its archive, empty for the archive's own folder.
+    """Return a member's path in the archive; empty for the archive's own folder.
 
     Raises:
-        ArchiveError: it is absolute, goes up, or is too long for a path.
+        ArchiveError: the path is absolute, goes up, or is too long.
     """
     parts = [part for part in name.split(b"/") if part not in (b"", b".")]
     if name.startswith(b"/") or b".." in parts:
@@ -205,7 +210,7 @@ def _path_of(name: bytes) -> str:
 
 
 def _no_path(name: str) -> ArchiveError:
-    """What is said of a member whose name is more than a path can be here."""
+    """Return the error for a member whose name is too long."""
     return ArchiveError(
         f"the archive has a path {name[:100]!r}…; it must have at most {MODEL_DATA_PATH} bytes, "
         f"{MODEL_DATA_DEPTH} folders and {_NAME_MAX} bytes of a name"
@@ -213,10 +218,10 @@ def _no_path(name: str) -> ArchiveError:
 
 
 def _target_of(name: str, link: bytes) -> str:
-    """What a symbolic link leads to, as the archive words it.
+    """Return a symbolic link's target, as the archive has it.
 
     Raises:
-        ArchiveError: it is too long for a path.
+        ArchiveError: the target is too long.
     """
     too_many = link.count(b"/") > 2 * MODEL_DATA_DEPTH  # all the way up, and down again
     if len(link) > MODEL_DATA_PATH or too_many or b"\0" in link:
@@ -225,10 +230,10 @@ def _target_of(name: str, link: bytes) -> str:
 
 
 def _check_target(name: str, target: str) -> None:
-    """Refuse what a symbolic link leads to by its words alone.
+    """Refuse a symbolic link by its target's text alone.
 
     Raises:
-        ArchiveError: it is empty, absolute or up out of the archive.
+        ArchiveError: the target is empty, absolute, or leads up out of the archive.
     """
     if not target:
         raise leads_nowhere(name, target)
@@ -238,10 +243,10 @@ def _check_target(name: str, target: str) -> None:
 
 
 def _new(name: str, make: Callable[[], _T]) -> _T:
-    """Make what must not be there yet.
+    """Make a file or folder that must not exist yet.
 
     Raises:
-        ArchiveError: it is, or what should hold it is a file.
+        ArchiveError: it exists, or its parent is a file.
     """
     try:
         return make()
@@ -250,12 +255,12 @@ def _new(name: str, make: Callable[[], _T]) -> _T:
 
 
 def _twice(name: str) -> ArchiveError:
-    """What is said of a name that several members have."""
+    """Return the error for a name that several members have."""
     return ArchiveError(f"the archive has {name!r} twice; pack it anew")
 
 
 def _pass_end(inflating: Readable) -> None:
-    """Read what stands behind the archive's end: zeros, as tapes have them, and gzip's sum."""
+    """Read the rest of the file: zeros as tape padding, and gzip's checksum."""
     passed = 0
     while piece := inflating.read(_PIECE):
         passed += len(piece)
@@ -264,12 +269,12 @@ def _pass_end(inflating: Readable) -> None:
 
 
 class _Unpacking:
-    """Files, folders and links on their way to a folder.
+    """Unpacks files, folders and links into a folder.
 
     Args:
-        folder: is made.
-        share: takes the space.
-        wanted: is asked at each step.
+        folder: the new folder.
+        share: takes the disk space.
+        wanted: checked at each step.
     """
 
     def __init__(self, folder: Path, share: RoomShare, wanted: Wanted) -> None:
@@ -279,8 +284,7 @@ class _Unpacking:
         self._share = share
         self._made = 0
         self._names_bytes = 0
-        #: Those that have been made, by their paths in the archive; of two folders, what holds the
-        #: other comes first.
+        #: The folders that have been made, by their paths in the archive; outer folders come first.
         self._folders: dict[str, None] = {}
         self._files: set[str] = set()
         self._hard_links: list[tuple[str, str]] = []
@@ -290,9 +294,9 @@ class _Unpacking:
         """Unpack a whole archive.
 
         Raises:
-            ArchiveError: it is beyond the bounds, or would leave the folder.
-            EOFError: it ends too early.
-            NoRoom: there is no space for it.
+            ArchiveError: the archive exceeds a bound, or would write outside the folder.
+            EOFError: the archive ends too early.
+            NoRoom: there is not enough space.
             OSError: something cannot be written.
         """
         bounds = HeadBounds(
@@ -318,7 +322,7 @@ class _Unpacking:
         make_read_only(map(self._at, reversed(self._folders)), self._wanted)
 
     def _take(self, member: Member, tape: Tape) -> None:
-        """Take one member in; the tape is at its content."""
+        """Unpack one member; the tape is at its content."""
         name = _path_of(member.name)
         if member.kind not in _TAKEN:
             what = "is a device, a pipe or of an unknown kind"
@@ -346,7 +350,7 @@ class _Unpacking:
         self._symbolic_links[name] = target
 
     def _make_folder(self, name: str) -> None:
-        """Make a folder and those that hold it, where they are not made yet."""
+        """Make a folder and its parents where they are missing."""
         if not name or name in self._folders:
             return
         if name.count("/") >= MODEL_DATA_DEPTH:

@@ -1,7 +1,7 @@
-"""The folder that model data lies in: one gateway's, with a name for each content.
+"""The folder of unpacked model data: owned by one gateway, with a subfolder for each content.
 
-Whole data is at 64 hexadecimal digits, whatever is made or removed at ``NUMBER.part``; nothing else
-is touched. Its functions work on files: they are called on threads.
+Complete data has a name of 64 hexadecimal digits. Data that is being made or removed is at
+``NUMBER.part``. Nothing else is touched. The functions work on files and are called on threads.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ _WHOLE: Final = re.compile(r"[0-9a-f]{64}")
 
 
 class DataFolderInUse(Exception):
-    """Another gateway has the folder."""
+    """Another gateway owns the folder."""
 
 
 class DataFolder:
-    """The folder, locked for one gateway, and the space in it.
+    """The folder, locked for one gateway, and its disk space.
 
     Args:
-        path: where it is; made when it is taken over.
-        quota: bytes that may lie there.
+        path: the path of the folder, which :meth:`take_over` makes.
+        quota: the limit of its data in bytes.
 
     Attributes:
-        path: where it is.
-        room: the space.
+        path: the absolute path.
+        room: the disk space.
     """
 
     def __init__(self, path: Path, quota: int) -> None:
@@ -48,22 +48,22 @@ class DataFolder:
         self._numbers = count()
 
     def take_over(self, in_use: AbstractSet[Path], wanted: Wanted) -> dict[Path, RoomShare]:
-        """Lock the folder, and remove what a gateway that is gone has left in it.
+        """Lock the folder, and remove an earlier gateway's data in it.
 
         Args:
-            in_use: what is not removed.
-            wanted: is asked before each removal.
+            in_use: the paths that are not removed.
+            wanted: checked before each removal.
 
         Returns:
-            What was not removed, with what it takes of the space.
+            The paths that were not removed, each with its disk space.
 
         Raises:
-            DataFolderInUse: another gateway has it.
-            OSError: it cannot be made, or something in it not be removed.
-            WorkStopped: it is not wanted any more; to be called again.
+            DataFolderInUse: another gateway owns the folder.
+            OSError: the folder cannot be made, or something in it cannot be removed.
+            WorkStopped: the work was stopped; call the method again.
         """
-        # A thread that hung here and was left behind may go on while another one is at it: without
-        # turns it would remove what that one's gateway has made, or lock that one out.
+        # A thread that hung here and was left behind may resume while another one is at work.
+        # Without the lock it would remove the other gateway's data, or lock the other gateway out.
         with self._taking_over:
             wanted.check()
             if self._lock is None:
@@ -78,7 +78,7 @@ class DataFolder:
             return kept
 
     def temporary(self) -> Path:
-        """A name for something under way."""
+        """Return a new name for unfinished data."""
         return self.path / f"{next(self._numbers)}.part"
 
     def remove(self, path: Path) -> None:
@@ -93,7 +93,7 @@ class DataFolder:
         remove_tree(path)
 
     def close(self) -> None:
-        """Let another gateway have the folder."""
+        """Release the folder."""
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
@@ -105,14 +105,14 @@ class DataFolder:
         except BlockingIOError:
             raise DataFolderInUse from None
         try:
-            wanted.check()  # else the folder would stay locked though it has been closed meanwhile
+            wanted.check()  # otherwise the folder would stay locked after it was closed
         except WorkStopped:
             os.close(lock)
             raise
         return lock
 
     def _measured(self, top: Path) -> RoomShare:
-        """What something takes; not more than there is, since a quota may have been lowered."""
+        """Return the disk space of existing data, up to the quota, which may have been lowered."""
         share = self.room.share()
         with suppress(NoRoom):
             share.take_file(0)

@@ -1,13 +1,15 @@
-"""Model data of endpoints, on this machine's disk for as long as instances use it (clause 1.1-6).
+"""Model data of endpoints, kept on this machine's disk while instances use it (clause 1.1-6).
 
-A folder is used where it is. Anything else is unpacked once for each content, into a folder that is
-named by it, and shared: the first that wants it has it made, the last that lets go has it removed.
-Whatever is under way has a name of its own and is moved when it is whole, so nobody ever sees half
-of it. Nobody may write to what was unpacked. For a folder used where it is that is the launcher's
-matter: an engine mounts it read-only; a process may do there what its user may.
+A local folder is used in place. Anything else is unpacked once for each content, and shared. The
+folder of unpacked data is named by the content. The first user has the data made, and the last has
+it removed. Unfinished data has another name and is renamed when it is complete, so no instance sees
+a part.
 
-Nothing is kept from one gateway to the next, but for containers that outlive it: what they use is
-named when the folder is taken over.
+Unpacked data is read-only. For a folder that is used in place the launcher decides: an engine
+mounts it read-only, and a process may write there if its user may.
+
+No data is kept from one gateway to the next, except for containers that outlive a gateway.
+:meth:`ModelData.take_over` is given the data that these containers use.
 """
 
 from __future__ import annotations
@@ -62,26 +64,27 @@ from partway.log_lines import LogLine
 
 log = logging.getLogger("partway.model_data")
 
-#: Files of which leave is asked for in one turn of the loop: a few hundred µs with 128 patterns.
+#: Files whose permission is checked in one turn of the event loop: a few hundred µs with 128
+#: patterns.
 _ASKED_PER_TURN: Final = 32
 
-#: Says why somebody may not read a location; empty if they may. A slash at the location's end
-#: stands for all that is below it.
+#: Returns the reason why a caller may not read a location; empty if the caller may. A location that
+#: ends in a slash stands for everything below it.
 Refusal = Callable[[str], str]
 
 _Unpackable = ArchiveInPlace | ArchiveAfar | FolderAfar
-#: Puts data into a new folder, and takes the space.
+#: Writes data into a new folder, and takes the disk space.
 _Fill = Callable[[Path, RoomShare, WritingThreads], Awaitable[None]]
 
 
 class ModelDataError(Exception):
-    """Model data cannot be had; says which, what was wrong, where, and what to do.
+    """Model data is not available; the message names the data, the fault and the remedy.
 
     Args:
-        reason: what it says.
-        passing: whether trying again may help: the network, or a disk that others have filled, but
-            not an archive that is bad.
-        waits: whether it only waits for the gateway's own disk to take writes, however long.
+        reason: the message.
+        passing: whether a retry may help, as with the network or a full disk, but not with a bad
+            archive.
+        waits: whether the data only waits until the gateway's own disk accepts writes.
     """
 
     def __init__(self, reason: str, *, passing: bool = False, waits: bool = False) -> None:
@@ -91,12 +94,12 @@ class ModelDataError(Exception):
 
 
 class HeldData:
-    """Model data that stays where it is until it is released.
+    """Model data that stays in place until it is released.
 
     Args:
-        path: its folder, absolute: what a container sees as ``/opt/ml/model``.
-        let_go: is called once.
-        opened: that folder, kept open, where a caller of the API has named it.
+        path: the absolute path of the folder that a container sees as ``/opt/ml/model``.
+        let_go: called once, at the release.
+        opened: the same folder, kept open, if a caller of the API has named it.
     """
 
     def __init__(
@@ -107,7 +110,7 @@ class HeldData:
         self._let_go: Callable[[], None] | None = let_go
 
     def release(self) -> None:
-        """Say that no container uses it any more. To say it again changes nothing."""
+        """Note that no container uses the data any longer; further calls do nothing."""
         if self._let_go is not None:
             let_go, self._let_go = self._let_go, None
             let_go()
@@ -115,13 +118,13 @@ class HeldData:
 
 @dataclass(eq=False)
 class _Unpacked:
-    """Model data in a folder of ours.
+    """Model data in a folder that the gateway has made.
 
     Attributes:
-        path: the folder, by the name that it has by now.
-        share: what it takes of the disk.
-        holders: how many use it.
-        identities: of the sources that have brought it.
+        path: the current path of the folder.
+        share: the disk space of the data.
+        holders: the number of users.
+        identities: the identities of the sources that had this content.
     """
 
     path: Path
@@ -131,12 +134,13 @@ class _Unpacked:
 
 
 class ModelData:
-    """All model data of one gateway. Made where a loop runs.
+    """All model data of one gateway. The event loop must run when it is made.
 
     Args:
-        folder: where what is unpacked lies; this gateway's alone, and made when it is needed.
-        quota: bytes that may lie there.
-        clock: measures what takes too long.
+        folder: the folder of unpacked data; only this gateway uses it. It is made when it is
+            needed.
+        quota: the limit of its data in bytes.
+        clock: measures the time limits.
     """
 
     def __init__(
@@ -146,34 +150,34 @@ class ModelData:
         self._clock = clock or LoopClock()
         self._taking_over = asyncio.Lock()
         self._taken_over = False
-        #: Places, waited for without a limit: whoever has one is bounded, and so is how long it
-        #: waits for the removal of what it leaves.
+        #: Slots that are waited for without a limit. The work in each slot has a time limit, and so
+        #: has its wait for the removal of unfinished data.
         self._at_once = asyncio.Semaphore(MODEL_DATA_AT_ONCE)
-        #: One at a time works on what has one path.
+        #: One task at a time works on the data of a path.
         self._turns: WeakValueDictionary[Path, asyncio.Lock] = WeakValueDictionary()
         self._by_path: dict[Path, _Unpacked] = {}
         self._by_identity: dict[str, _Unpacked] = {}
         self._work = SharedWork(self._let_go)
         self._removals: set[asyncio.Task[object]] = set()
-        #: Those that wait for threads that hang.
+        #: The removals that wait for hanging threads.
         self._late_removals: set[asyncio.Task[object]] = set()
         self._closing = False
 
     @property
     def used(self) -> int:
-        """Bytes of the quota that are taken."""
+        """Bytes of the quota that are in use."""
         return self._folder.room.used
 
     async def take_over(self, in_use: Iterable[Path] = ()) -> dict[Path, HeldData]:
-        """Take the folder over from a gateway that is gone, and remove what it has left there.
+        """Take the folder over from an earlier gateway, and remove that gateway's data.
 
-        To be called once, before anything is acquired; else the first :meth:`acquire` does it.
+        Call this once, before :meth:`acquire`; otherwise the first :meth:`acquire` does so.
 
         Args:
-            in_use: what containers of that gateway go on using.
+            in_use: the paths that the earlier gateway's containers still use.
 
         Returns:
-            Those of them that lie in the folder, held.
+            The data of those paths that lie in the folder, held.
 
         Raises:
             ModelDataError: the folder cannot be used, or another gateway uses it.
@@ -204,24 +208,24 @@ class ModelData:
     async def acquire(
         self, source: str, refusal: Refusal = lambda _: "", pinned: PinnedPath | None = None
     ) -> HeldData:
-        """Have model data on disk, and keep it there.
+        """Put model data on disk, and keep it there.
 
-        The source is asked what it has now. So a version of an endpoint is to hold its data for as
-        long as it is there: its instances can then start again while S3 is out of reach, and all of
-        them have the same.
+        The source's current content is used. A version of an endpoint therefore holds its data as
+        long as the version exists. Its instances can then start while S3 is out of reach, and all
+        have the same data.
 
         Args:
             source: a folder, a ``*.tar.gz``, ``s3://BUCKET/KEY.tar.gz`` or ``s3://BUCKET/PREFIX/``.
-            refusal: asked of the source before anything is looked at, and of each file that was
-                found. It is asked of data too that is unpacked already.
-            pinned: the path on this machine that a caller of the API has named by the source. It is
-                opened without following a link. Links of any other path are followed.
+            refusal: called with the source before anything is looked up, and with each file that
+                was found. It is also called for data that is unpacked already.
+            pinned: the path on this machine that a caller of the API has named. It is opened
+                without following a link. Links of any other path are followed.
 
         Returns:
-            Where it is; to be released.
+            The held data; the caller must release it.
 
         Raises:
-            ModelDataError: it cannot be had, or is refused.
+            ModelDataError: the data is not available, or is refused.
         """
         _check(refusal(location_of(source)))
         try:
@@ -252,9 +256,9 @@ class ModelData:
             raise self._in_words(source, error) from error
 
     async def aclose(self) -> None:
-        """Break off what is under way, and remove what nobody holds; what is held stays.
+        """Cancel unfinished work, and remove the data that nobody holds; held data stays.
 
-        What hangs is not removed within MODEL_DATA_CLOSE_TIMEOUT, and left to the next gateway.
+        A removal that hangs longer than MODEL_DATA_CLOSE_TIMEOUT is left to the next gateway.
         """
         self._closing = True
         await self._work.aclose()
@@ -280,7 +284,7 @@ class ModelData:
             _begin(self._remove(data), self._removals)
 
     async def _looked(self, source: str, pinned: PinnedPath | None) -> Found:
-        """What a source is right now."""
+        """Look up the current content of a source."""
         if source.startswith(SCHEME):
             limit, hint = MODEL_DATA_LIST_TIMEOUT, "does it hold so much, or S3 take so long?"
         else:
@@ -290,19 +294,19 @@ class ModelData:
 
     @asynccontextmanager
     async def _within(self, seconds: float, reason: str) -> AsyncIterator[None]:
-        """Raise ModelDataError with the reason for what takes longer; it may pass."""
+        """Raise a passing ModelDataError with the reason if the block takes too long."""
         try:
             async with time_limit(self._clock, seconds):
                 yield
         except TimeoutError as error:
-            if error.errno is not None:  # ETIMEDOUT: the file system's, not the limit's
+            if error.errno is not None:  # ETIMEDOUT of the file system, and not the limit
                 raise
             raise ModelDataError(reason, passing=True) from None
 
     # --- Making and removing ------------------------------------------------------------------
 
     async def _make(self, source: str, found: _Unpackable) -> _Unpacked:
-        """Have something unpacked, and hold it."""
+        """Have data unpacked, and hold it."""
         hint = (
             f"{source}: not downloaded and unpacked within {MODEL_DATA_TIMEOUT:g} s; is the "
             "network or the disk too slow for it?"
@@ -329,7 +333,7 @@ class ModelData:
             try:
                 await self._discard_unfinished(archive, threads)
             except asyncio.CancelledError:
-                if data is not None:  # held for somebody who is not going to hear of it
+                if data is not None:  # the caller that it is held for does not get it
                     self._let_go(data)
                 raise
 
@@ -367,7 +371,7 @@ class ModelData:
         fill: _Fill,
         beside: RoomShare | None = None,
     ) -> _Unpacked:
-        """What has a name, made unless it is there; held."""
+        """Return the data of a name, made if it is missing; held."""
         path = self._folder.path / name
         async with self._turn(path):
             data = self._by_path.get(path)
@@ -394,7 +398,7 @@ class ModelData:
 
         def publish(_: Wanted) -> None:
             data.path = data.path.rename(path)
-            # Only now: some systems move no folder that may not be written to.
+            # Some systems cannot rename a read-only folder.
             data.path.chmod(0o555)
 
         whole = False
@@ -412,7 +416,7 @@ class ModelData:
         return _Unpacked(self._folder.temporary(), self._folder.room.share(beside))
 
     async def _remove(self, data: _Unpacked) -> None:
-        """Remove what nobody holds, unless somebody does by then."""
+        """Remove data that nobody holds, unless somebody holds it by then."""
         async with self._turn(data.path):
             if data.holders or self._by_path.get(data.path) is not data:
                 return
@@ -424,10 +428,10 @@ class ModelData:
                 log.info(LogLine("model data removed", path=str(data.path)))
 
     async def _discard_unfinished(self, data: _Unpacked, threads: WritingThreads) -> None:
-        """Remove what is not whole, or have it removed once nobody writes there any more.
+        """Remove unfinished data now, or once no thread writes there.
 
-        The removal is waited for no longer than WORK_STOP_TIMEOUT, and goes on then, also if
-        whoever waits is cancelled: that one has one of a few places, which others wait for.
+        The caller waits for at most WORK_STOP_TIMEOUT, since it has one of a few slots. The removal
+        goes on afterwards, even if the caller is cancelled.
         """
         if threads.are_at_work:
             reason = "a thread that hangs may still write there; it is removed once that has ended"
@@ -445,7 +449,7 @@ class ModelData:
             log.info(LogLine("model data removed", path=str(data.path)))
 
     async def _discard(self, path: Path, share: RoomShare) -> bool:
-        """Remove what is not wanted; what cannot be goes on counting."""
+        """Remove unwanted data; data that cannot be removed keeps its disk space."""
         try:
             await on_thread(self._clock, lambda _: self._folder.remove(path))
         except OSError as error:
@@ -462,8 +466,8 @@ class ModelData:
         reason, passing = disk_error_in_words(source, folder, error)
         waits = error.errno in FULL
         if error.filename is not None and Path(str(error.filename)).is_relative_to(folder):
-            # The gateway's own folder, which is missing while the disk refuses the data directory:
-            # the next try may find it mended.
+            # The path is in the gateway's own folder, which is missing while the disk refuses the
+            # data directory. The next try may find it.
             waits = waits or is_disk_refusal(error)
             if error.errno == errno.ENOENT:
                 waits, reason = True, f"{source}: {folder} is not there yet; the log says why"
@@ -478,7 +482,7 @@ def _used_in_place(found: FolderInPlace) -> HeldData:
 def _begin(
     removal: Coroutine[Any, Any, object], among: set[asyncio.Task[object]]
 ) -> asyncio.Task[object]:
-    """Have a task, among others that are waited for."""
+    """Start a removal, in a set of tasks that are waited for."""
     task = asyncio.create_task(removal)
     among.add(task)
     task.add_done_callback(among.discard)
@@ -486,7 +490,7 @@ def _begin(
 
 
 def _check(refusal: str) -> None:
-    """Raise ModelDataError if there is a reason to refuse; trying again does not help."""
+    """Raise ModelDataError if there is a reason to refuse; a retry does not help."""
     if refusal:
         raise ModelDataError(refusal)
 

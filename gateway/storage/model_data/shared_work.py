@@ -1,4 +1,4 @@
-"""Work that several may ask for at once, and that is done once."""
+"""Work that is requested by several tasks at once, and done once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _R = TypeVar("_R")
 
 
 class WorkEnded(Exception):
-    """The work was broken off, by :meth:`SharedWork.aclose`."""
+    """The work was cancelled by :meth:`SharedWork.aclose`."""
 
 
 @dataclass(eq=False)
@@ -20,9 +20,9 @@ class _Job(Generic[_T]):
     """One piece of work.
 
     Attributes:
-        task: does it.
-        wanted: how many wait for it.
-        settled: whether its result has been let go.
+        task: does the work.
+        wanted: the number of tasks that wait for the result.
+        settled: whether the result has been passed to ``let_go``.
     """
 
     task: asyncio.Task[_T]
@@ -31,36 +31,37 @@ class _Job(Generic[_T]):
 
 
 class SharedWork(Generic[_T]):
-    """Does each piece of work once, however many ask for it meanwhile.
+    """Does each piece of work once, however many tasks ask for it meanwhile.
 
-    It goes on as long as somebody waits, and is cancelled with the last one that does.
+    The work goes on while a task waits, and is cancelled when the last one stops waiting.
 
     Args:
-        let_go: is called with each result once nobody waits for it any more; whoever has taken it
-            by then holds it for itself.
+        let_go: called with each result once no task waits; a task that has taken the result holds
+            it separately by then.
     """
 
     def __init__(self, let_go: Callable[[_T], None]) -> None:
         self._let_go = let_go
         self._jobs: dict[str, _Job[_T]] = {}
-        #: Those at work, also for nobody: who was the last to wait may not wait for their end.
+        #: All running work. It includes work that nobody waits for: a cancelled task may not wait
+        #: for the end of its work.
         self._tasks: set[asyncio.Task[_T]] = set()
 
     async def done(
         self, key: str, work: Callable[[], Coroutine[Any, Any, _T]], take: Callable[[_T], _R]
     ) -> _R:
-        """Do work, or wait for it where somebody has it done already.
+        """Do the work, or wait for it if it is being done.
 
         Args:
-            key: is the same for the same work.
-            work: begins it.
-            take: makes a result its waiter's own, at once.
+            key: identifies the work.
+            work: begins the work.
+            take: turns the result into the caller's own; it must not wait.
 
         Returns:
-            What ``take`` returns.
+            The result of ``take``.
 
         Raises:
-            WorkEnded: it was broken off.
+            WorkEnded: the work was cancelled.
             Exception: what the work raised.
         """
         job = self._jobs.get(key)
@@ -86,9 +87,9 @@ class SharedWork(Generic[_T]):
                     await asyncio.wait([job.task])
 
     async def aclose(self) -> None:
-        """Break all work off; to be called once nobody begins any more."""
+        """Cancel all work; call this once no task begins any."""
         for task in self._tasks:
-            if not task.cancelling():  # else it is ending, which takes a while
+            if not task.cancelling():  # otherwise it is ending, which takes a while
                 task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks)

@@ -1,8 +1,8 @@
-"""Where model data is: what its text names, as it is right now, and how it comes (clause 1.1-7).
+"""Sources of model data: lookup of the current content, and download (clause 1.1-7).
 
 ======================  ==========================================================
-a local folder          used where it is
-a local ``*.tar.gz``    unpacked from where it is
+a local folder          used in place
+a local ``*.tar.gz``    unpacked from its place
 ``s3://…/KEY.tar.gz``   downloaded, then unpacked
 ``s3://…/PREFIX/``      its files, downloaded one by one (``S3DataSource``, ``S3Prefix``)
 ======================  ==========================================================
@@ -51,7 +51,7 @@ _WRITTEN: Final = 1 << 20
 
 
 class SourceError(Exception):
-    """A text names no model data; says why, and what it must be."""
+    """A text names no model data; the message says why and what it must be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +59,8 @@ class FolderInPlace:
     """A folder of this machine.
 
     Attributes:
-        path: where it is, absolute.
-        opened: the open folder, where a caller of the API has named it.
+        path: the absolute path.
+        opened: the open folder, if a caller of the API has named it.
     """
 
     path: Path
@@ -72,9 +72,9 @@ class ArchiveInPlace:
     """An archive of this machine.
 
     Attributes:
-        path: where it is, absolute.
-        identity: changes with its content, or with the file.
-        pinned: by which it is opened, where a caller of the API has named it.
+        path: the absolute path.
+        identity: changes with the content, or with the file.
+        pinned: the path to open, if a caller of the API has named it.
     """
 
     path: Path
@@ -87,9 +87,9 @@ class ArchiveAfar:
     """An archive in a bucket.
 
     Attributes:
-        files: the bucket's.
+        files: the bucket.
         file: the archive.
-        identity: changes with its content.
+        identity: changes with the content.
     """
 
     files: S3Place
@@ -99,13 +99,13 @@ class ArchiveAfar:
 
 @dataclass(frozen=True, slots=True)
 class FolderAfar:
-    """Files of a bucket whose keys begin alike.
+    """The files of a bucket below one prefix.
 
     Attributes:
-        files: the bucket's.
-        listing: each file's path in the folder, and the file.
-        folders: their paths; of two, what holds the other comes first.
-        identity: changes with the content of any, and is 64 hexadecimal digits.
+        files: the bucket.
+        listing: the files, each with its path in the folder.
+        folders: the paths of the folders; outer folders come first.
+        identity: 64 hexadecimal digits that change with the content of any file.
     """
 
     files: S3Place
@@ -118,9 +118,9 @@ Found = FolderInPlace | ArchiveInPlace | ArchiveAfar | FolderAfar
 
 
 def location_of(source: str) -> str:
-    """The location that a text names, with a slash at its end where that is a folder.
+    """Return the location of a source, with a slash at the end of a folder.
 
-    Looks at no file: of this machine, all but a ``*.tar.gz`` is taken for a folder.
+    No file is looked at: on this machine, everything but a ``*.tar.gz`` counts as a folder.
     """
     if source.startswith(SCHEME) or source.endswith(("/", _SUFFIX)):
         return source
@@ -128,11 +128,11 @@ def location_of(source: str) -> str:
 
 
 def locations_read(source: str, found: Found) -> Iterator[str]:
-    """The locations of all files that are read for a text, as :func:`location_of` has them.
+    """Yield the locations of all files that are read for a source; see :func:`location_of`.
 
     Args:
-        source: the text.
-        found: what it names.
+        source: the source.
+        found: the current content of the source.
     """
     match found:
         case FolderInPlace(path=path):
@@ -146,25 +146,25 @@ def locations_read(source: str, found: Found) -> Iterator[str]:
 
 
 def _object_location(source: str, file: FoundFile) -> str:
-    """Where an object is by the key that S3 has for it."""
+    """Return an object's location, by the key that S3 reports."""
     bucket, _ = split_url(source)
     return f"{SCHEME}{bucket}/{file.key}"
 
 
 async def find(source: str, clock: Clock, pinned: PinnedPath | None = None) -> Found:
-    """What a text names, as it is right now.
+    """Look up the current content of a source.
 
     Args:
-        source: the text.
-        clock: measures how long nothing comes from S3.
-        pinned: the path on this machine that a caller of the API has named by it. Without one, the
-            links of such a path are followed.
+        source: the source.
+        clock: measures the pauses of S3.
+        pinned: the path on this machine that a caller of the API has named. Without a pinned path,
+            links are followed.
 
     Raises:
-        PathChanged: something else is at the path of the caller's now.
-        StorageFailed: it names something in a bucket that cannot be had.
-        OSError: it names something on this machine that cannot be read.
-        SourceError: it names nothing that could be model data.
+        PathChanged: something else is now at the pinned path.
+        StorageFailed: the source is in a bucket, and is not available.
+        OSError: the source is on this machine, and cannot be read.
+        SourceError: the source cannot be model data.
     """
     if not source.startswith(SCHEME):
         if _URL.match(source):
@@ -188,13 +188,14 @@ def _on_this_machine(source: str) -> FolderInPlace | ArchiveInPlace:
     path = Path(source).absolute()
     found = path.stat()
     if stat.S_ISDIR(found.st_mode):
-        os.scandir(path).close()  # else the container would be the one to say that it cannot
+        # Otherwise the container would report that it cannot read the folder.
+        os.scandir(path).close()
         return FolderInPlace(path)
     return ArchiveInPlace(path, _identity(path, found))
 
 
 def _of_caller(pinned: PinnedPath) -> FolderInPlace | ArchiveInPlace:
-    """The same of a path that a caller of the API has named: a folder stays open."""
+    """Look up a path that a caller of the API has named; a folder stays open."""
     path, descriptor = pinned.path, pinned.open()
     found = os.fstat(descriptor)
     if stat.S_ISDIR(found.st_mode):
@@ -204,10 +205,10 @@ def _of_caller(pinned: PinnedPath) -> FolderInPlace | ArchiveInPlace:
 
 
 def _identity(path: Path, found: os.stat_result) -> str:
-    """What changes with an archive's content, or with its file.
+    """Return a text that changes with an archive's content, or with its file.
 
     Raises:
-        SourceError: it can be no archive.
+        SourceError: the path cannot be an archive.
     """
     kind = stat.S_IFMT(found.st_mode)
     if kind != stat.S_IFREG:
@@ -219,14 +220,14 @@ def _identity(path: Path, found: os.stat_result) -> str:
 
 
 async def _under(files: S3Place, source: str, prefix: str) -> FolderAfar:
-    """The files of a prefix; folders' own marks, as consoles make them, are none."""
+    """Return the files of a prefix, without the empty objects that consoles make for folders."""
     found = await files.listing(prefix, MODEL_DATA_FILES)
     listing = [(file.name, file) for file in found if file.key + "/" != prefix]
     folders: set[str] = set()
     for name, _ in listing:
         if name.count("/") > MODEL_DATA_DEPTH:
             raise SourceError(f"{name[:100]!r}… has more than {MODEL_DATA_DEPTH} folders")
-        if name.rpartition("/")[0] not in folders:  # else those of that one are known too
+        if name.rpartition("/")[0] not in folders:  # otherwise the folders above it are known too
             folders.update(_parents(name))
         if len(folders) > MODEL_DATA_FILES:
             raise SourceError(
@@ -254,16 +255,16 @@ async def download(
     """Download a file, read-only.
 
     Args:
-        files: the bucket's.
-        file: which of them.
-        into: is made; its folder must be there.
-        share: takes the space.
-        threads: write it.
+        files: the bucket.
+        file: the file to download.
+        into: the path of the new file; its folder must exist.
+        share: takes the disk space.
+        threads: the threads that write.
 
     Raises:
-        NoRoom: there is no space for it.
-        StorageFailed: it does not come.
-        OSError: it cannot be written.
+        NoRoom: there is not enough space.
+        StorageFailed: the download failed.
+        OSError: the file cannot be written.
     """
     share.take_file(file.size)
     await threads.work(lambda _: into.touch(0o600, exist_ok=False))
@@ -289,17 +290,17 @@ async def _append(path: Path, pieces: list[bytes], threads: WritingThreads) -> N
 async def download_folder(
     found: FolderAfar, into: Path, share: RoomShare, threads: WritingThreads
 ) -> None:
-    """Download the files of a prefix into a new folder, read-only but for the folder itself.
+    """Download the files of a prefix into a new folder, read-only except for the folder itself.
 
     Args:
         found: the files.
-        into: is made; its parent must be there. After an error it holds what came before.
-        share: takes the space.
-        threads: write it.
+        into: the new folder; its parent must exist. After an error it holds the files up to there.
+        share: takes the disk space.
+        threads: the threads that write.
 
     Raises:
-        NoRoom: there is no space for it.
-        StorageFailed: a file does not come.
+        NoRoom: there is not enough space.
+        StorageFailed: the download of a file failed.
         OSError: something cannot be written.
     """
     folders = [into / name for name in found.folders]

@@ -1,4 +1,4 @@
-"""Threads for the files of one folder, and the system's errors in words."""
+"""Threads for the files of one folder, which report the system's errors in words."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from partway.gateway.timing.clock import Clock
 
 _T = TypeVar("_T")
 
-#: Errors of the system's that stay as they are until somebody changes something.
+#: System errors that stay until somebody changes something.
 _LASTING: Final = (
     errno.ENOENT,
     errno.ENOTDIR,
@@ -28,14 +28,14 @@ _LASTING: Final = (
 
 
 class FolderThreads:
-    """Does work on the files of a folder, on a few threads, each within a time.
+    """Runs work on a folder's files, on a few threads and within time limits.
 
-    Each folder of the settings has its own: a mount that is dead takes no other folder's threads.
+    Each folder of the settings has its own threads: a dead mount takes no other folder's threads.
 
     Args:
         clock: measures the times.
-        most: threads at a time.
-        seconds: for a thread, and for its work.
+        most: the number of threads.
+        seconds: the limit for a free thread, and again for its work.
     """
 
     def __init__(self, clock: Clock, most: int, seconds: float) -> None:
@@ -45,20 +45,20 @@ class FolderThreads:
     async def run(
         self, path: Path | str, work: Callable[[Wanted], _T], more_seconds: float = 0
     ) -> _T:
-        """Work on a file.
+        """Run work on a file.
 
         Args:
-            path: names it in an error in which the system does not.
-            work: the work; a ``ValueError`` of it says why it cannot be done.
-            more_seconds: that it may take beyond the usual time.
+            path: names the file in errors in which the system does not.
+            work: the work; its ``ValueError`` says why the work cannot be done.
+            more_seconds: time that is added to the usual limit.
 
         Raises:
-            StorageFailed: the work failed, or not even began, in time.
+            StorageFailed: the work failed, or did not begin or end in time.
         """
         try:
             return await self._threads.run(self._seconds + more_seconds, work)
         except OSError as error:
-            # A file that was opened within its folder has its bare name there.
+            # A file that was opened by its folder's descriptor has its bare name in the error.
             named = str(error.filename or "")
             raise StorageFailed(
                 f"{named if named.startswith('/') else path}: {error.strerror or error}",

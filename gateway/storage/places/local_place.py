@@ -1,7 +1,8 @@
-"""Files of this machine, read and written below some folders alone.
+"""Files of this machine, read and written only below certain folders.
 
-Links of a path are followed once, and the path is held to its folders then. It is opened a folder
-at a time, and never by a link, so that a link that is put in its place meanwhile leads nowhere.
+The links of a path are resolved once, and the result must be below one of the folders. The path is
+then opened folder by folder without following a link. A link that is put there meanwhile has no
+effect.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ from partway.gateway.storage.places.place import Content, FoundFile, StorageFail
 
 
 class LocalPlace:
-    """The files of this machine below some folders; a key is a path, or ``file://`` and one.
+    """The files of this machine below some folders; a key is a path, or ``file://`` and a path.
 
     Args:
         roots: the folders.
-        threads: read and write.
+        threads: the threads that read and write.
         passed_over: a folder whose files are not listed.
     """
 
@@ -48,27 +49,28 @@ class LocalPlace:
         """Look a file up; see :class:`~.place.FilePlace`.
 
         Raises:
-            StorageFailed: there is none, it is no regular file, or it may not be read.
+            StorageFailed: there is no such file, it is not a regular file, or the caller may not
+                read it.
         """
         return await self._threads.run(key, lambda _: self._looked_up(key, ""))
 
     async def listing(self, prefix: str, most: int) -> list[FoundFile]:
-        """All files whose paths begin with a prefix; those of a folder, if it is the path of one.
+        """Return all files whose paths begin with a prefix, or the files of a folder at that path.
 
-        A file is passed over if a part of its name begins with a dot, as a shell does; so are
-        pipes, devices, and folders that a link leads to.
+        A file is skipped if a part of its name begins with a dot, as in a shell. Pipes, devices and
+        linked folders are skipped too.
 
         Raises:
-            StorageFailed: there are more than ``most``, or one may not be read.
+            StorageFailed: there are more than ``most`` files, or one may not be read.
         """
         seconds = most / LISTED_FILES_PER_SECOND
         return await self._threads.run(prefix, partial(self._listed, prefix, most), seconds)
 
     async def pieces(self, file: FoundFile) -> AsyncGenerator[bytes, None]:
-        """The bytes of a file; see :class:`~.place.FilePlace`.
+        """Yield the bytes of a file; see :class:`~.place.FilePlace`.
 
         Raises:
-            StorageFailed: it is another one now, or cannot be read.
+            StorageFailed: the file has changed, or cannot be read.
         """
         at = 0
         while at < file.size:
@@ -79,16 +81,16 @@ class LocalPlace:
     async def put(
         self, key: str, content: Content, size: int, content_type: str = "", coding: str = ""
     ) -> None:
-        """Put a file there, and make the folders that it is in; see :class:`~.place.FilePlace`.
+        """Store a file, and make its missing folders; see :class:`~.place.FilePlace`.
 
         Raises:
-            StorageFailed: it is not there; the file that was there is as it was.
+            StorageFailed: the file is not stored; an existing file is unchanged.
         """
         seconds = size / PUT_BYTES_PER_SECOND
         await self._threads.run(key, partial(self._write, key, content), seconds)
 
     def location(self, key: str) -> str:
-        """The key itself."""
+        """Return the key itself."""
         return key
 
     # --- On threads ------------------------------------------------------------------------------
@@ -112,7 +114,7 @@ class LocalPlace:
         return sorted(found, key=lambda each: each.name)
 
     def _below(self, folder: Path, wanted: Wanted) -> Iterator[tuple[Path, str]]:
-        """The files of a folder and of those in it, with their names."""
+        """Yield the files of a folder and its subfolders, with their relative names."""
 
         def fails(error: OSError) -> None:
             raise error
@@ -159,7 +161,7 @@ def _blocks(content: Content) -> Iterator[bytes]:
             yield from _blocks(file)
     else:
         at = 0
-        # By its descriptor: a thread that hangs holds no lock that close() would wait for.
+        # Read by descriptor: a hanging thread then holds no lock that close() would wait for.
         while block := os.pread(content.fileno(), READ_BYTES, at):
             at += len(block)
             yield block

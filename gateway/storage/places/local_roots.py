@@ -1,4 +1,4 @@
-"""The folders of this machine below which files may be named."""
+"""The folders of this machine that callers may name files in."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from partway.gateway.storage.places.locations import flat_path, path_as_named, p
 
 
 class LocalRoots:
-    """The folders below which a caller may name files: a caller must not read the gateway's own.
+    """The folders below which callers may name files; the gateway's own files are excluded.
 
     Args:
-        roots: the folders; with none of them nothing may be named.
-        kept_out: files and folders that are the gateway's own: neither what is in them may be
-            named, nor a folder that they are in.
-        setting: what the folders are called under ``[api]``.
+        roots: the folders; if there are none, callers may name no file.
+        kept_out: the gateway's own files and folders. Callers may name neither these nor a folder
+            that contains them.
+        setting: the setting under ``[api]`` that lists the folders.
 
     Attributes:
-        setting: the same.
+        setting: the setting.
     """
 
     def __init__(
@@ -33,21 +33,21 @@ class LocalRoots:
 
     @property
     def for_operator(self) -> LocalRoots:
-        """What the gateway's own operator may name: everything but what is the gateway's own."""
+        """The roots for the gateway's operator: everything except the gateway's own files."""
         return LocalRoots((Path("/"),), self._kept_out)
 
     def allow(self, location: str) -> bool:
-        """Whether a location is below a folder as both are written.
+        """Whether a location is below one of the folders, by its text.
 
-        Looks at no file: one on a file system that is away would hold up whoever asks.
-        :meth:`path_of` says where links lead.
+        No file is looked at: a file system that does not answer would block the caller.
+        :meth:`path_of` follows links.
         """
         return self.root_as_written(location) is not None
 
     def root_as_written(self, location: str) -> Path | None:
-        """The innermost folder that a location is below as both are written; None if none is.
+        """Return the innermost folder that contains a location by its text; None if no folder does.
 
-        Looks at no file.
+        No file is looked at.
         """
         named = path_as_named(location)
         if named is None:
@@ -56,14 +56,14 @@ class LocalRoots:
         return max(below, key=lambda root: len(root.parts), default=None)
 
     def path_of(self, location: str) -> Path:
-        """The path that a location names, with every link on the way followed.
+        """Return the path that a location names, with all links followed.
 
         Args:
             location: an absolute path, or ``file:///…``.
 
         Raises:
-            ValueError: it is not below one of the folders, wherever links lead, or is the gateway's
-                own; the message says so, and what it must be.
+            ValueError: the path is not below one of the folders after links are followed, or is the
+                gateway's own. The message says what it must be.
         """
         named = path_of_location(location)
         try:
@@ -86,10 +86,10 @@ class LocalRoots:
         return path
 
     def root_of(self, path: Path) -> Path:
-        """The folder that a path is below which :meth:`path_of` has returned, likewise.
+        """Return the root, with its links followed, that contains a path of :meth:`path_of`.
 
         Raises:
-            ValueError: none is any more.
+            ValueError: no folder contains the path now.
         """
         root = self._root_of(path, path)
         if root is None:
@@ -97,10 +97,10 @@ class LocalRoots:
         return root
 
     def _root_of(self, path: Path, named: Path) -> Path | None:
-        """The folder that a path is below, wherever links lead; None if it is below none.
+        """Return the folder that contains a path, with links followed; None if none does.
 
-        That which the path is below as it was written comes first: one that is on a file system
-        that is away is not looked at where it need not be.
+        Folders that contain the path by its text come first. So a folder on a file system that does
+        not answer is not looked at without need.
         """
         of_others = [not flat_path(named).is_relative_to(flat_path(root)) for root in self._roots]
         for _, root in sorted(zip(of_others, self._roots, strict=True), key=lambda each: each[0]):

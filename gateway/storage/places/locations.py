@@ -1,4 +1,4 @@
-"""Locations of files as texts: ``s3://BUCKET/KEY``, an absolute path, or ``file://`` and one.
+"""Locations of files as text: ``s3://BUCKET/KEY``, an absolute path, or ``file://`` and a path.
 
 No function here looks at a file.
 """
@@ -18,20 +18,20 @@ SCHEME: Final = "s3://"
 
 _FILE: Final = "file:"
 
-#: By S3's rules for names of buckets.
+#: S3's rules for bucket names.
 _BUCKET: Final = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 
 
 def is_local(location: str) -> bool:
-    """Whether a location is meant to be on this machine: an absolute path, or a ``file:`` URL."""
+    """Whether a location is on this machine: an absolute path, or a ``file:`` URL."""
     return location.startswith(("/", _FILE))
 
 
 def split_url(url: str) -> tuple[str, str]:
-    """Bucket and key of ``s3://bucket/key``.
+    """Return bucket and key of ``s3://bucket/key``.
 
     Raises:
-        StorageFailed: it names no bucket.
+        StorageFailed: the URL names no bucket.
     """
     bucket, _, key = url.removeprefix(SCHEME).partition("/")
     if not _BUCKET.fullmatch(bucket):
@@ -43,12 +43,12 @@ def split_url(url: str) -> tuple[str, str]:
 
 
 def plain_path(location: str) -> str:
-    """The path that a location names, if it is written as leave is asked for it.
+    """Return the path of a location that is written in the only form that permissions use.
 
-    A path has many spellings. Leave for one of them must not be leave for another's file.
+    A path has many spellings. A permission for one spelling must not open another path's file.
 
     Raises:
-        ValueError: it is written in another way; the message says what it must be.
+        ValueError: the location is written differently; the message says what it must be.
     """
     named = _written(location)
     parts = [] if named is None else named.split("/")[1:]
@@ -61,42 +61,42 @@ def plain_path(location: str) -> str:
 
 
 def path_as_named(location: str) -> Path | None:
-    """The path that a location names, with ``..`` resolved by its text; None if it names none."""
+    """Return a location's path, with ``..`` resolved in the text; None if it names no path."""
     try:
         named = path_of_location(location)
-    except ValueError:  # a URL that is none
+    except ValueError:  # not a valid URL
         return None
     return None if named is None else flat_path(named)
 
 
 def path_of_location(location: str) -> Path | None:
-    """The path that a location names, percent-encoded or not; None if it names none.
+    """Return a location's path, with percent-encoding decoded; None if it names no path.
 
     Raises:
-        ValueError: it is no URL.
+        ValueError: the location is not a valid URL.
     """
     written = _written(location, decoded=unquote)
     return None if written is None else Path(written)
 
 
 def flat_path(path: Path) -> Path:
-    """A path with ``..`` resolved by its text."""
+    """Return a path with ``..`` resolved in the text."""
     return Path(os.path.normpath(path))
 
 
 def checked_arn(location: str) -> str:
-    """The ARN by which leave is asked for a location.
+    """Return the ARN that permissions use for a location.
 
-    AWS has no ARN for a path of this machine: it is ``arn:partway:files:::`` and the path.
+    AWS has no ARN for a path of this machine. It is ``arn:partway:files:::`` and the path.
 
     Raises:
-        ValueError: a path is written in another way than the one that leave is asked for.
+        ValueError: a path is not written in the form that permissions use.
     """
     return arn_of_location(location if location.startswith(SCHEME) else plain_path(location))
 
 
 def arn_of_location(location: str) -> str:
-    """The same of ``s3://bucket/key``, or of a path that is plain already."""
+    """Return the ARN of ``s3://bucket/key``, or of a path that is in the form of permissions."""
     if location.startswith(SCHEME):
         return f"arn:aws:s3:::{location.removeprefix(SCHEME)}"
     return f"arn:partway:files:::{location}"
@@ -107,7 +107,7 @@ def _encoded_never(path: str) -> str:
 
 
 def _written(location: str, decoded: Callable[[str], str] = _encoded_never) -> str | None:
-    """The path that a location has, letter by letter; None if that is nothing on this machine.
+    """Return the path in a location as it is written; None if it is not on this machine.
 
     Args:
         location: an absolute path, or ``file:///…``.

@@ -1,4 +1,4 @@
-"""Paths opened a folder at a time from ``/`` on, with ``O_NOFOLLOW``: no link is followed."""
+"""Opening paths folder by folder from ``/`` with ``O_NOFOLLOW``, so that no link is followed."""
 
 from __future__ import annotations
 
@@ -10,21 +10,22 @@ from typing import Final
 
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-#: A folder on the way: it need not be readable (Linux; elsewhere it must be).
+#: A folder on the way: it need not be readable on Linux, but must be elsewhere.
 _PASSED: Final = _FOLDER | getattr(os, "O_PATH", 0)
 
 
 def open_without_links(path: Path) -> int:
-    """Open a file or a folder to be read.
+    """Open a file or a folder for reading.
 
     Args:
-        path: absolute, without ``..``.
+        path: an absolute path without ``..``.
 
     Returns:
-        The descriptor, which is the caller's to close.
+        The descriptor, which the caller must close.
 
     Raises:
-        OSError: it cannot be opened: ELOOP for a link at the path, ENOTDIR for one on the way.
+        OSError: the path cannot be opened. ELOOP stands for a link at the path, ENOTDIR for a link
+            on the way.
     """
     if path == path.parent:
         return os.open(path, _READ)
@@ -34,18 +35,18 @@ def open_without_links(path: Path) -> int:
 
 @contextmanager
 def folder_without_links(path: Path, below: Path | None = None) -> Iterator[int]:
-    """Open a folder for as long as the block runs.
+    """Open a folder for the time of the block.
 
     Args:
-        path: absolute, without ``..``.
-        below: the folder below which missing ones are made. It must be there itself: nothing is
-            written beside a mount that is away.
+        path: an absolute path without ``..``.
+        below: missing folders are made below this folder. It must exist itself, so that nothing is
+            written beside a missing mount.
 
     Yields:
-        Its descriptor, for paths relative to it.
+        The descriptor, for relative paths.
 
     Raises:
-        OSError: it cannot be opened, or a missing one cannot be made.
+        OSError: the folder cannot be opened, or a missing folder cannot be made.
     """
     descriptor = os.open("/", _PASSED)
     try:
@@ -55,7 +56,7 @@ def folder_without_links(path: Path, below: Path | None = None) -> Iterator[int]
             except FileNotFoundError:
                 if below is None or number < len(below.parts):
                     raise
-                with suppress(FileExistsError):  # of another answer
+                with suppress(FileExistsError):  # another task has made it
                     os.mkdir(name, 0o700, dir_fd=descriptor)
                 inner = os.open(name, _PASSED, dir_fd=descriptor)
             os.close(descriptor)
@@ -66,10 +67,10 @@ def folder_without_links(path: Path, below: Path | None = None) -> Iterator[int]
 
 
 def synchronise_folder(folder: int) -> None:
-    """Have the disk keep the names in a folder.
+    """Flush the names in a folder to the disk.
 
     Args:
-        folder: its descriptor, which need not be one to read by.
+        folder: the descriptor of the folder, which need not be readable.
     """
     readable = os.open(".", _FOLDER, dir_fd=folder)
     try:

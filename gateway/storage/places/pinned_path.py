@@ -1,7 +1,7 @@
-"""A path of this machine that a caller of the API has named, and what was there at that time.
+"""A path of this machine that a caller of the API has named, with the identity of its file.
 
-Another user of the machine may put a link, or another folder, at such a path at any time. So the
-path is opened without following a link, and the open descriptor is compared with what was there.
+Another user of the machine may put a link or another folder at such a path at any time. So the path
+is opened without following a link, and the open descriptor is compared with the identity.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from partway.gateway.storage.places.nofollow import open_without_links
 
 
 class PathChanged(Exception):
-    """A link or another file or folder is at a path now."""
+    """A link, or another file or folder, is now at a path."""
 
 
 @dataclass(frozen=True, slots=True)
 class PinnedPath:
-    """A path, and what was found there.
+    """A path, and the identity of the file or folder there.
 
     Attributes:
-        path: absolute, with every link on the way followed.
-        identity: device and inode; None if nothing was there.
+        path: an absolute path, with all links followed.
+        identity: device and inode; None if the path did not exist.
     """
 
     path: Path
@@ -34,10 +34,10 @@ class PinnedPath:
 
     @classmethod
     def of(cls, path: Path) -> Self:
-        """Remember what is at a path.
+        """Remember the file or folder at a path.
 
         Args:
-            path: absolute, with every link on the way followed.
+            path: an absolute path, with all links followed.
         """
         try:
             found = path.lstat()
@@ -46,14 +46,14 @@ class PinnedPath:
         return cls(path, (found.st_dev, found.st_ino))
 
     def open(self) -> int:
-        """Open what is at the path, by no link.
+        """Open the path without following a link.
 
         Returns:
-            A descriptor to read by, which is the caller's to close.
+            A readable descriptor, which the caller must close.
 
         Raises:
-            PathChanged: a link leads there, or another thing is there.
-            OSError: it cannot be opened.
+            PathChanged: a link or something else is at the path.
+            OSError: the path cannot be opened.
         """
         try:
             descriptor = open_without_links(self.path)
@@ -68,11 +68,11 @@ class PinnedPath:
         raise self._changed()
 
     def check(self) -> None:
-        """Look whether the same is still there.
+        """Check that the same file or folder is still there.
 
         Raises:
-            PathChanged: a link leads there, or another thing is there.
-            OSError: it cannot be opened.
+            PathChanged: a link or something else is at the path.
+            OSError: the path cannot be opened.
         """
         os.close(self.open())
 
@@ -84,17 +84,17 @@ class PinnedPath:
 
 
 class OpenFolder:
-    """A folder of a caller's that stays open, so that it is the same one whatever its path becomes.
+    """A caller's folder that stays open, so that it stays the same when its path changes.
 
-    It is closed at the latest when nothing refers to it: a thread may open it for a task that is
-    cancelled by then.
+    It is closed at the latest when nothing refers to it. A thread may open it for a task that is
+    cancelled meanwhile.
 
     Args:
-        path: the folder's path.
-        descriptor: of the open folder.
+        path: the path of the folder.
+        descriptor: the descriptor of the open folder.
 
     Attributes:
-        pinned: its path, and which folder it is.
+        pinned: the path and the identity of the folder.
     """
 
     def __init__(self, path: Path, descriptor: int) -> None:
@@ -104,16 +104,16 @@ class OpenFolder:
 
     @property
     def program_path(self) -> Path | None:
-        """A path that leads to this very folder, for programs of the gateway's own user.
+        """A path that leads to the open folder, for programs of the gateway's own user.
 
-        It is ``/proc/PID/fd/N``; None on systems without one.
+        It is ``/proc/PID/fd/N``; None on systems without ``/proc``.
         """
         path = Path(f"/proc/{os.getpid()}/fd/{self._descriptor}")
         # The folder itself is not looked at: its file system may hang.
         return path if path.is_symlink() else None
 
     def close(self) -> None:
-        """Close it; to close it again changes nothing."""
+        """Close the folder; further calls do nothing."""
         self._closing()
 
 

@@ -1,4 +1,4 @@
-"""A place: it alone knows where files are, and it reads and writes them."""
+"""The interface of a place, which stores files and hides where they are."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Protocol
 
-#: All bytes of a file: themselves, or a file that has them, by its path or opened.
+#: The whole content of a file: bytes, a path, or an open file.
 Content = bytes | Path | IO[bytes]
 
 
 class StorageFailed(Exception):
-    """A file cannot be read or written; the message says which, why, and what to do.
+    """A file cannot be read or written; the message names the file, the reason and the remedy.
 
     Args:
         reason: the message.
-        passing: whether trying again may help.
+        passing: whether a retry may help.
         has_waited: whether nothing was tried, since every thread of the place was taken.
     """
 
@@ -31,11 +31,11 @@ class FoundFile:
     """A file as it was when it was looked up.
 
     Attributes:
-        key: names it in its place, with every link on the way followed.
-        name: its path below the folder that was listed; of a file that was asked for by its key,
-            the last part of that.
-        size: bytes.
-        tag: changes with the content, or with the file; empty if the place does not say.
+        key: the name of the file in its place, with all links followed.
+        name: the path below the listed folder; the last part of the key if the file was looked up
+            by key.
+        size: the size in bytes.
+        tag: changes with the content, or with the file; empty if the place has none.
     """
 
     key: str
@@ -45,48 +45,48 @@ class FoundFile:
 
 
 class FilePlace(Protocol):
-    """Has files, each with a key: those of a bucket, or of this machine's folders."""
+    """Stores files by key: in a bucket, or in folders of this machine."""
 
     async def look(self, key: str) -> FoundFile:
-        """Look a file up.
+        """Look up a file.
 
         Raises:
-            StorageFailed: there is none, or it cannot be had.
+            StorageFailed: there is no such file, or it is not available.
         """
 
     async def listing(self, prefix: str, most: int) -> list[FoundFile]:
-        """All files whose keys begin with a prefix, in the order of their names.
+        """Return all files whose keys begin with a prefix, sorted by name.
 
         Args:
-            prefix: with ``/`` at its end, for all that is in a folder.
-            most: how many there may be.
+            prefix: a prefix; one that ends in ``/`` stands for the whole content of a folder.
+            most: the largest number of files.
 
         Raises:
-            StorageFailed: there are more, or they cannot be looked up.
+            StorageFailed: there are more files, or they cannot be looked up.
         """
 
     def pieces(self, file: FoundFile) -> AsyncGenerator[bytes, None]:
-        """The bytes of a file as it was looked up; to be closed (:func:`contextlib.aclosing`).
+        """Yield the bytes of a looked-up file; close the generator (:func:`contextlib.aclosing`).
 
         Raises:
-            StorageFailed: it is another one now, or cannot be read to its end.
+            StorageFailed: the file has changed, or cannot be read to its end.
         """
 
     async def put(
         self, key: str, content: Content, size: int, content_type: str = "", coding: str = ""
     ) -> None:
-        """Put a file there, whole or not at all, in the place of the one that has its key.
+        """Store a file, whole or not at all; it replaces the file that has its key.
 
         Args:
-            key: its key.
-            content: all of it.
-            size: its bytes, by which it has its time.
-            content_type: empty if it is not known. A folder does not keep it.
-            coding: its ``Content-Encoding``; empty if it has none. A folder does not keep it.
+            key: the key of the file.
+            content: the whole content.
+            size: the size in bytes, which determines the time limit.
+            content_type: the media type; empty if unknown. A folder does not keep it.
+            coding: the ``Content-Encoding``; empty for none. A folder does not keep it.
 
         Raises:
-            StorageFailed: it is not there, or that is not known in time.
+            StorageFailed: the file is not stored, or this is unknown at the time limit.
         """
 
     def location(self, key: str) -> str:
-        """The location of a key: ``s3://BUCKET/KEY``, or an absolute path."""
+        """Return the location of a key: ``s3://BUCKET/KEY``, or an absolute path."""

@@ -1,4 +1,4 @@
-"""The place of each location: a folder of this machine below its root, or a bucket."""
+"""The place of each location: a folder of this machine, or a bucket."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class Places:
 
     Args:
         clock: measures the times.
-        roots: below which files of this machine must be, by the settings of the moment.
-        threads: of each root, how many read and write at a time.
-        seconds: for a file system to answer.
+        roots: returns the folders that may hold files of this machine, from the current settings.
+        threads: how many threads read and write below each root.
+        seconds: the time limit of a file system.
     """
 
     def __init__(
@@ -35,15 +35,15 @@ class Places:
         self._roots = roots
         self._most = threads
         self._seconds = seconds
-        # Of the folders in the settings, whose number is the operator's.
+        # The folders come from the settings, so their number is bounded by the operator.
         self._threads: dict[Path | None, FolderThreads] = {}
         self._buckets: dict[str, S3Place] = {}
 
     def at(self, location: str) -> tuple[FilePlace, str]:
-        """The place of a location, and the key that the location has there.
+        """Return the place of a location, and the location's key there.
 
         Raises:
-            StorageFailed: it names no bucket.
+            StorageFailed: the location names no bucket.
         """
         if is_local(location):
             roots = self._roots()
@@ -58,7 +58,7 @@ class Places:
         from partway.gateway.storage.places.s3_place import S3Place
 
         found = self._buckets.pop(name, None) or S3Place(name, self._clock)
-        self._buckets[name] = found  # the last that was asked for is the last to go
+        self._buckets[name] = found  # the bucket that was used last is removed last
         if len(self._buckets) > KNOWN_BUCKETS:
             del self._buckets[next(iter(self._buckets))]
         return found

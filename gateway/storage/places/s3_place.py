@@ -1,10 +1,10 @@
-"""Files at ``s3://bucket/key``: looked up, listed, read and put, on S3 and on what speaks as it.
+"""Files at ``s3://bucket/key``, on S3 and on servers that speak its protocol.
 
-Through obstore: one wheel without dependencies (6 MB packed, 15 MB on disk, 30 ms to import), where
-s3fs pins a botocore older than boto3's, and boto3 is synchronous. It signs, tries again, and goes
-on with a body that was cut where the cut was. Its errors are texts, which become ours here.
+The module uses obstore, one wheel without dependencies (6 MB packed, 15 MB on disk, 30 ms to
+import). s3fs pins a botocore older than boto3's, and boto3 is synchronous. obstore signs requests,
+retries, and resumes a cut body at the cut. This module translates its errors, which are texts.
 
-Who asks, and where, is said by the variables that AWS's own clients know: ``AWS_ACCESS_KEY_ID``,
+Credentials and endpoint come from the variables that AWS's own clients use: ``AWS_ACCESS_KEY_ID``,
 ``AWS_SECRET_ACCESS_KEY``, ``AWS_SESSION_TOKEN``, ``AWS_REGION``, ``AWS_ENDPOINT_URL`` and others.
 """
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from obstore import GetOptions, ObjectMeta
     from obstore.store import S3Store
 
-#: Variables that say where S3 is, the first one that is set (obstore's order).
+#: Variables with the address of S3; the first that is set wins (obstore's order).
 _ENDPOINTS: Final = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 
 _NO_KEY: Final = "no part of a key may be empty, . or .. here; copy it to another key"
@@ -51,8 +51,8 @@ class S3Place:
     """The files of one bucket.
 
     Args:
-        bucket: its name.
-        clock: measures how long nothing comes.
+        bucket: the name of the bucket.
+        clock: measures pauses.
     """
 
     def __init__(self, bucket: str, clock: Clock) -> None:
@@ -64,7 +64,7 @@ class S3Place:
         """Look a file up; see :class:`~.place.FilePlace`.
 
         Raises:
-            StorageFailed: there is none, or it cannot be asked for.
+            StorageFailed: there is no such file, or the request fails.
         """
         import obstore
 
@@ -75,19 +75,20 @@ class S3Place:
         except StorageFailed as error:
             if error.passing:
                 raise
-            # What S3 says to HEAD has no body, so no reason: GET has the same head, and one.
+            # S3's answer to HEAD has no body and so no reason; an answer to GET has the same head
+            # and a body.
             found = (await self._soon(key, lambda: obstore.get_async(store, key))).meta
         return _file(found, key[: key.rfind("/") + 1])
 
     async def listing(self, prefix: str, most: int) -> list[FoundFile]:
-        """All files whose keys begin with a prefix; see :class:`~.place.FilePlace`.
+        """Return all files whose keys begin with a prefix; see :class:`~.place.FilePlace`.
 
         Raises:
-            StorageFailed: there are more than ``most``, or they cannot be asked for.
+            StorageFailed: there are more than ``most`` files, or the request fails.
         """
         import obstore
 
-        # The library takes whole folders alone.
+        # The library lists only whole folders.
         folder = prefix[: prefix.rfind("/") + 1]
         store = await self._store()
 
@@ -105,12 +106,12 @@ class S3Place:
         return sorted(found, key=lambda each: each.key)
 
     async def pieces(self, file: FoundFile) -> AsyncGenerator[bytes, None]:
-        """The content of a file, in pieces; of the content that was looked up, or it fails.
+        """Yield the content of a file in pieces; fail if it is not the content that was looked up.
 
-        Close the iterator (:func:`contextlib.aclosing`): the connection ends with it.
+        Close the generator (:func:`contextlib.aclosing`) to end the connection.
 
         Raises:
-            StorageFailed: it has changed or gone, was cut, or nothing comes any more.
+            StorageFailed: the file has changed or is gone, the body was cut, or no data comes.
         """
         import obstore
 
@@ -135,10 +136,10 @@ class S3Place:
     async def put(
         self, key: str, content: Content, size: int, content_type: str = "", coding: str = ""
     ) -> None:
-        """Put a file there; see :class:`~.place.FilePlace`.
+        """Store a file; see :class:`~.place.FilePlace`.
 
         Raises:
-            StorageFailed: it is not there, or that is not known in time.
+            StorageFailed: the file is not stored, or this is unknown at the time limit.
         """
         import obstore
 
@@ -158,19 +159,19 @@ class S3Place:
         )
 
     def location(self, key: str) -> str:
-        """``s3://BUCKET/KEY``."""
+        """Return ``s3://BUCKET/KEY``."""
         return f"{SCHEME}{self._bucket}/{key}"
 
     async def _store(self) -> S3Store:
         if self._opened is None:
-            # On a thread, with the library's import: the system's roots for TLS are read here.
+            # On a thread, with the library's import: this reads the system's TLS root certificates.
             self._opened = await asyncio.to_thread(_open, self._bucket)
         return self._opened
 
     async def _soon(
         self, key: str, ask: Callable[[], Awaitable[_T]], seconds: float = OBJECT_PAUSE
     ) -> _T:
-        """What comes in time: unless another is given, that in which nothing may come."""
+        """Wait for a result of the library within a time limit, by default that of a pause."""
         from obstore.exceptions import BaseError
 
         try:
@@ -186,16 +187,16 @@ class S3Place:
             raise self._in_words(error, key) from error
 
     def _check_key(self, key: str) -> None:
-        """Refuse a key of which the library leaves a slash out: that is another file's.
+        """Refuse a key with a slash that the library would drop: it would name another file.
 
         Raises:
-            StorageFailed: it is such a key.
+            StorageFailed: the key has such a slash.
         """
         if not key or key.startswith("/") or key.endswith("/"):
             raise StorageFailed(f"{self.location(key)}: {_NO_KEY}")
 
     def _in_words(self, error: Exception, key: str) -> StorageFailed:
-        """What one of the library's errors means."""
+        """Translate an error of the library."""
         from obstore.exceptions import InvalidPathError, PreconditionError
 
         text = str(error)
@@ -241,12 +242,12 @@ def _file(found: ObjectMeta, folder: str) -> FoundFile:
 
 
 def _endpoint() -> str:
-    """Where S3 is, by the variables."""
+    """Return the address of S3 from the variables."""
     return next((os.environ[name] for name in _ENDPOINTS if os.environ.get(name)), "S3")
 
 
 def _open(bucket: str) -> S3Store:
-    """Open a bucket; nothing is sent yet.
+    """Open a bucket; this sends nothing.
 
     Raises:
         StorageFailed: the endpoint's address cannot be used.
@@ -262,7 +263,7 @@ def _open(bucket: str) -> S3Store:
         client_options={
             "allow_http": in_clear,
             "connect_timeout": timedelta(seconds=OBJECT_CONNECT_TIMEOUT),
-            # For the whole of a body, which may be large; how long nothing comes is ours to see.
+            # The limit of a whole body, which may be large; pauses are checked by this module.
             "timeout": timedelta(days=1),
             # No connection is kept: files are few and large.
             "pool_max_idle_per_host": "0",
@@ -275,10 +276,11 @@ def _open(bucket: str) -> S3Store:
 
 
 def _check_endpoint(endpoint: str) -> bool:
-    """Whether an endpoint is asked in clear text.
+    """Return whether an endpoint uses clear text.
 
     Raises:
-        StorageFailed: it has no such address, or would send what is signed over a network.
+        StorageFailed: the endpoint is no valid address, or would send signed requests in clear text
+            over a network.
     """
     try:
         parts = urlsplit(endpoint)

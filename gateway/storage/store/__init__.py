@@ -1,1 +1,1 @@
-"""What was made while the gateway runs, and outlives it."""
+"""The store of records that outlive the gateway, on disk or in memory."""

@@ -1,4 +1,4 @@
-"""Backups of a store: one file, which is a store's file of its own."""
+"""Backups of a store: each is one file, in the format of a store's file."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from partway.gateway.storage.store.record_rows import check_attachments, read_ro
 from partway.gateway.storage.store.sqlite_errors import said_by_sqlite
 from partway.gateway.storage.store.store import BackupError, StoreError
 
-#: Read of a backup at once.
+#: Bytes of a backup that are copied at once.
 _BLOCK: Final = 1 << 20
 
 
 def snapshot(connection: sqlite3.Connection, path: Path) -> bytes:
-    """All of a store as the bytes of a file, as it is at one moment (SQLite's online backup).
+    """Return the whole store as the bytes of a file, as of one moment (SQLite's online backup).
 
     Args:
-        connection: with the store.
-        path: the store's, for messages.
+        connection: the connection to the store.
+        path: the path of the store, for messages.
 
     Raises:
-        StoreError: it cannot be read.
+        StoreError: the store cannot be read.
     """
     try:
         with closing(sqlite3.connect(":memory:")) as copy:
@@ -46,11 +46,11 @@ def snapshot(connection: sqlite3.Connection, path: Path) -> bytes:
 
 
 def snapshot_of_stopped(path: Path) -> bytes:
-    """The same of a store that no gateway has open; nothing of it is changed.
+    """Return the same of a store that no gateway has open; the store is not changed.
 
     Raises:
-        BackupError: nothing is stored.
-        StoreError: it cannot be read.
+        BackupError: the store is empty.
+        StoreError: the store cannot be read.
     """
     connection = open_for_reading(path, takes_older=True)
     if connection is None:
@@ -62,18 +62,18 @@ def snapshot_of_stopped(path: Path) -> bytes:
 
 
 def check_backup(file: Path, shown: Path, steps: Steps = STEPS) -> int:
-    """Check that a file is a whole backup that this version knows.
+    """Check that a file is a complete backup with a schema that this version knows.
 
     Args:
-        file: the file, which nobody changes meanwhile.
-        shown: its name in messages.
-        steps: of the schema that this version knows.
+        file: the file, which must not change meanwhile.
+        shown: the name of the file in messages.
+        steps: the schema steps that this version knows.
 
     Returns:
-        How many records it has.
+        The number of records.
 
     Raises:
-        BackupError: it is not.
+        BackupError: the file is not such a backup.
     """
     try:
         with closing(
@@ -103,13 +103,13 @@ def check_backup(file: Path, shown: Path, steps: Steps = STEPS) -> int:
 
 
 def _schema(connection: sqlite3.Connection) -> list[str]:
-    """All tables, views and triggers of a database, by their statements with single spaces."""
+    """Return the statements of all tables, views and triggers, with single spaces."""
     rows = connection.execute("SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY sql")
     return [" ".join(str(statement).split()) for (statement,) in rows]
 
 
 def _schema_of(steps: Steps) -> list[str]:
-    """The same of a new store."""
+    """Return the same statements of a new store."""
     with closing(sqlite3.connect(":memory:")) as fresh:
         for step in steps:
             for statement in step:
@@ -118,19 +118,19 @@ def _schema_of(steps: Steps) -> list[str]:
 
 
 def restore(path: Path, source: Path) -> tuple[int, Path | None]:
-    """Put a backup in the place of a store, whose file is kept beside it.
+    """Replace a store by a backup; the store's old file is kept beside it.
 
-    The store's folder must be this process's own.
+    This process must own the store's folder.
 
     Args:
-        path: the store's.
-        source: the backup's; a link is not followed.
+        path: the path of the store.
+        source: the path of the backup; a link is not followed.
 
     Returns:
-        How many records it has, and where the store is now that was there; None if none was.
+        The number of records, and the new path of the old store; None if there was none.
 
     Raises:
-        BackupError: nothing is changed, and the message says why.
+        BackupError: nothing is changed; the message says why.
     """
     try:
         with (
@@ -141,7 +141,7 @@ def restore(path: Path, source: Path) -> tuple[int, Path | None]:
             shutil.copyfileobj(given, fresh, _BLOCK)
             fresh.flush()
             records = check_backup(Path(fresh.name), source)
-            os.fsync(fresh.fileno())  # a disk that refuses does so before anything is moved
+            os.fsync(fresh.fileno())  # a refusal of the disk must come before anything is moved
             held.enter_context(_signals_held())
             aside = _put_aside(path)
     except OSError as error:
@@ -152,7 +152,7 @@ def restore(path: Path, source: Path) -> tuple[int, Path | None]:
 
 @contextmanager
 def _signals_held() -> Iterator[None]:
-    """Put Ctrl-C and SIGTERM off until the store and its log have both been moved."""
+    """Block Ctrl-C and SIGTERM until the store and its log are both renamed."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
     try:
         yield
@@ -161,13 +161,13 @@ def _signals_held() -> Iterator[None]:
 
 
 def _put_aside(path: Path) -> Path | None:
-    """Give the store's files other names, under which they can be put back; none is opened.
+    """Give the store's files other names, from which they can be restored; no file is opened.
 
-    The file keeps its own name too until another takes it, so that no moment is without a store.
-    Its log loses its own name before that: SQLite would take it for the other file's.
+    The store keeps its own name too until the backup takes it, so that a store exists at every
+    moment. The log loses its name earlier: SQLite would take it for the backup's log.
 
     Raises:
-        OSError: they cannot be given any.
+        OSError: the files cannot be renamed.
     """
     if not os.path.lexists(path):
         return None

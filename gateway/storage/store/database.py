@@ -1,4 +1,4 @@
-"""The file of a store as a database: private, whole, and of the schema that this version knows."""
+"""The store's database file: private, intact, and with the schema that this version knows."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from partway.log_lines import LogLine
 
 log = logging.getLogger("partway.store")
 
-#: What leads from each version of the schema to the next, as statements; the first makes version 1.
+#: Schema migrations: the statements from each version to the next; the first makes version 1.
 Steps: TypeAlias = Sequence[Sequence[str]]
 
 STEPS: Final[Steps] = (
@@ -55,41 +55,41 @@ STEPS: Final[Steps] = (
     ),
 )
 
-#: Each transaction gives free pages back (SQLite's ``auto_vacuum``): a file that has had many
-#: attachments shrinks, and so do its backups.
+#: Each transaction frees empty pages (SQLite's ``auto_vacuum``), so that the file and its backups
+#: shrink when attachments are removed.
 _FULL: Final = 1
 
-#: Tells such a file from other programs' databases: "Prtw".
+#: Marks the file as a store, among other programs' databases: "Prtw".
 APPLICATION_ID: Final = 0x50727477
 
-#: What SQLite puts beside a database: its log, the log's index, and the journal of the moment in
-#: which it is made.
+#: Suffixes of SQLite's files beside a database: its log, the log's index, and the journal that
+#: exists while the database is made.
 _BESIDE: Final = ("-wal", "-shm", "-journal")
 
 
 def open_database(path: Path, steps: Steps = STEPS) -> sqlite3.Connection:
-    """Open a store's file, which is made if need be, and bring it to the latest schema.
+    """Open a store's file, make it if it is missing, and migrate it to the latest schema.
 
-    Nobody else can open it until the connection is closed. A file that is refused is left where it
-    is.
+    Nobody else can open the file until the connection is closed. A file that is refused is not
+    moved.
 
     Args:
-        path: the file's; its folder is there.
-        steps: of the schema.
+        path: the path of the file, in an existing folder.
+        steps: the schema steps.
 
     Returns:
-        A connection, for this thread alone; statements begin and end its transactions.
+        A connection, for this thread alone; its transactions begin and end by statements.
 
     Raises:
-        StoreError: it is another program's, of a later version, damaged or open elsewhere, or
-            cannot be read and written; the message says what to do.
+        StoreError: the file belongs to another program or a later version, is damaged, is open
+            elsewhere, or cannot be read and written. The message gives the remedy.
     """
     try:
         _make_private(path)
     except OSError as error:
         raise said_by_system(path, error) from None
     try:
-        # Not by its path alone: SQLite would make a file that has gone meanwhile, for all to read.
+        # SQLite would make a file that is missing by now, readable for all, if it had only a path.
         connection = sqlite3.connect(
             f"{path.absolute().as_uri()}?mode=rw", timeout=0, isolation_level=None, uri=True
         )
@@ -103,20 +103,20 @@ def open_database(path: Path, steps: Steps = STEPS) -> sqlite3.Connection:
 def open_for_reading(
     path: Path, steps: Steps = STEPS, *, takes_older: bool = False
 ) -> sqlite3.Connection | None:
-    """Open a store's file on a disk that takes no writes, without a write or a lock.
+    """Open a store's file on a read-only disk, without a write or a lock.
 
-    Only the owner of its folder may: another process that writes meanwhile is not noticed.
+    Only the owner of the folder may call this: writes of other processes are not noticed.
 
     Args:
-        path: the file's.
-        steps: of the schema.
+        path: the path of the file.
+        steps: the schema steps.
         takes_older: whether the file may have an older schema.
 
     Returns:
-        A connection for this thread alone; None if nothing is stored.
+        A connection for this thread alone; None if the store is empty.
 
     Raises:
-        StoreError: as :func:`open_database`, but for what only a write needs.
+        StoreError: as :func:`open_database`, except for faults that only matter to writes.
     """
     try:
         has_content = bool(_size_of(path))
@@ -125,8 +125,8 @@ def open_for_reading(
         raise said_by_system(path, error) from None
     if not has_content:
         return None
-    # SQLite reads a log with a lock, or with an index in memory, as by the VFS without locks. It
-    # makes a log that is missing, unless the file is said not to change.
+    # SQLite reads a log with a lock, or with an index in memory, which the VFS without locks uses.
+    # It makes a missing log, unless the file is declared immutable.
     how = "vfs=unix-none" if has_log else "immutable=1"
     try:
         connection = sqlite3.connect(
@@ -148,12 +148,12 @@ def open_for_reading(
 
 @contextmanager
 def _closed_on_error(connection: sqlite3.Connection, path: Path) -> Iterator[None]:
-    """Begin with a connection, and close it if that fails.
+    """Prepare a connection, and close it if the block fails.
 
     Raises:
-        StoreError: what SQLite says, in words.
+        StoreError: SQLite's error, in words.
     """
-    # What is damaged is no text perhaps, and is seen to be so by its checksum.
+    # A damaged value may not be valid text; the checksum finds it.
     connection.text_factory = lambda data: data.decode(errors="replace")
     try:
         yield
@@ -167,29 +167,29 @@ def _closed_on_error(connection: sqlite3.Connection, path: Path) -> Iterator[Non
 
 @contextmanager
 def transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """Make all changes of the block, or none of them.
+    """Make all changes of the block, or no change.
 
     Raises:
-        sqlite3.Error: none of them is made.
+        sqlite3.Error: no change is made.
     """
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield
         connection.execute("COMMIT")
     except BaseException:
-        with suppress(sqlite3.Error):  # after some errors SQLite has done so itself
+        with suppress(sqlite3.Error):  # after some errors SQLite has already rolled back
             connection.execute("ROLLBACK")
-        # What has not found its way to the disk may lie whole in the log even so, and would be
-        # taken for good after a kill -9: the log begins anew.
+        # A failed commit may be complete in the log, and would take effect after a kill -9. The
+        # checkpoint empties the log.
         with suppress(sqlite3.Error):
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         raise
 
 
 def _make_private(path: Path) -> None:
-    """Make the file if it is missing; see that it and those beside it are its owner's alone.
+    """Make the file if it is missing, and remove other users' access to it and its companions.
 
-    It is never opened here if it is there: to close it would give up this process's locks on it.
+    An existing file is not opened here: closing it would release this process's locks on it.
     """
     content = _seen_to(path)
     log_file, *others = (path.with_name(path.name + suffix) for suffix in _BESIDE)
@@ -200,7 +200,7 @@ def _make_private(path: Path) -> None:
             f"{log_file}: this is the log of a database that is missing; put {path.name} back, or "
             "move the log away too: what was created through the API is gone then"
         )
-    # SQLite would go on reading, and fail at some lock in other words.
+    # SQLite would go on reading, and fail at a lock with other words.
     if content is not None and not os.access(path, os.W_OK):
         raise said(path, sqlite3.SQLITE_READONLY)
     if content is None:
@@ -208,13 +208,13 @@ def _make_private(path: Path) -> None:
 
 
 def _seen_to(path: Path) -> int | None:
-    """Take a file from all but its owner.
+    """Remove other users' access to a file.
 
     Returns:
-        Its size; None if there is none.
+        The size; None if there is no file.
 
     Raises:
-        OSError: it is no regular file.
+        OSError: it is not a regular file.
     """
     found = _status(path)
     if found is None:
@@ -226,10 +226,10 @@ def _seen_to(path: Path) -> int | None:
 
 
 def _size_of(path: Path) -> int:
-    """A file's size; 0 if there is none.
+    """Return a file's size; 0 if there is no file.
 
     Raises:
-        OSError: it is no regular file.
+        OSError: it is not a regular file.
     """
     found = _status(path)
     return 0 if found is None else found.st_size
@@ -246,19 +246,19 @@ def _status(path: Path) -> os.stat_result | None:
 
 
 def _prepare(connection: sqlite3.Connection, path: Path, steps: Steps) -> None:
-    # First of all: the log's index is in memory then, and the first look locks the file.
+    # This comes first: the log's index is in memory then, and the first read locks the file.
     connection.execute("PRAGMA locking_mode = EXCLUSIVE")
     version = _version(connection, path, len(steps))
     _check_whole(connection, path)
-    if not version:  # one that has tables needs VACUUM
+    if not version:  # a database with tables needs VACUUM
         connection.execute(f"PRAGMA auto_vacuum = {_FULL}")
     if (mode := _value(connection, "PRAGMA journal_mode = WAL")) != "wal":
         raise StoreError(f"{path}: SQLite keeps no log here, but a journal of the kind {mode}")
-    # A change is on disk before anybody hears that it is made; on macOS that takes a word more.
+    # A change is on disk before its caller hears of it; macOS needs fullfsync for that.
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA fullfsync = ON")
     connection.execute(f"PRAGMA journal_size_limit = {STORE_LOG_BYTES}")
-    # What is removed may have been a secret: its bytes go too.
+    # Removed data may hold secrets, so its bytes are overwritten.
     connection.execute("PRAGMA secure_delete = ON")
     if version < len(steps):
         with transaction(connection):
@@ -279,7 +279,7 @@ def _check_whole(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def _version(connection: sqlite3.Connection, path: Path, known: int) -> int:
-    """The schema's version; 0 if nothing is in the file yet."""
+    """Return the schema's version; 0 for an empty file."""
     version: int = _value(connection, "PRAGMA user_version")
     application = _value(connection, "PRAGMA application_id")
     is_new = not (

@@ -1,4 +1,4 @@
-"""A thread for work on a disk: one thing after the other, and nobody else waits for it."""
+"""A thread for disk operations, which run one after the other and never block the event loop."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _T = TypeVar("_T")
 
 
 class DiskThread:
-    """Works on a thread of its own, in the order in which it is asked to.
+    """Runs work on a thread of its own, in the order of the calls.
 
-    The thread is a daemon: one that hangs in a system call, as on a file system whose server has
-    gone, keeps no process from ending.
+    The thread is a daemon: a thread that hangs in a system call, as on a file system whose server
+    is gone, does not keep the process from ending.
 
     Args:
-        clock: measures how long work waits to be begun, and how long its end takes.
+        clock: measures how long work waits to begin, and how long the close takes.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -40,20 +40,19 @@ class DiskThread:
         self._last: Future[None] | None = None
 
     async def run(self, work: Callable[[], _T]) -> _T:
-        """Have something done on the thread.
+        """Run work on the thread.
 
-        What has been begun is done to its end, however long the disk takes, also if the caller is
-        cancelled: nobody could say otherwise whether it was done. What has not been begun by then
-        is not done any more.
+        Work that has begun runs to its end, even if the caller is cancelled. Otherwise nobody could
+        say whether it was done. Work that has not begun by the cancellation is dropped.
 
         Args:
-            work: is not interrupted.
+            work: the work, which is not interrupted.
 
         Returns:
-            What it returns.
+            The result of the work.
 
         Raises:
-            StoreError: it is not begun: the disk does not answer, or the thread has ended.
+            StoreError: the work is not begun: the disk does not answer, or the thread has ended.
             Exception: what the work raised.
         """
         if not self._takes_more:
@@ -82,13 +81,14 @@ class DiskThread:
         return outcome.result()
 
     async def aclose(self, last: Callable[[], None]) -> None:
-        """Do what was asked for, then one last thing, and end.
+        """Do the waiting work, then the last work, and end.
 
         Args:
-            last: what that is; not done if nothing was before it, or if this is called again.
+            last: the last work; it is skipped if the thread never worked, or if this is called
+                again.
 
         Raises:
-            TimeoutError: it takes longer than STORE_CLOSE_TIMEOUT; the thread is left behind.
+            TimeoutError: this takes longer than STORE_CLOSE_TIMEOUT; the thread is left behind.
         """
         self._takes_more = False
         if self._thread is None:
@@ -119,18 +119,18 @@ class DiskThread:
                 continue
             try:
                 result = work()
-            except BaseException as error:  # whatever it is, it is raised where it is waited for
+            except BaseException as error:  # the error is raised to the caller that waits
                 outcome.set_exception(error)
             else:
                 outcome.set_result(result)
 
 
 def _over(outcome: Future[Any]) -> asyncio.Event:
-    """An event of the running loop's that is set once there is an outcome."""
+    """Return an event of the running loop that is set once there is an outcome."""
     loop, over = asyncio.get_running_loop(), asyncio.Event()
 
     def tell(_: Future[Any]) -> None:
-        with suppress(RuntimeError):  # the loop has ended, and nobody waits any more
+        with suppress(RuntimeError):  # the loop has ended, and nobody waits
             loop.call_soon_threadsafe(over.set)
 
     outcome.add_done_callback(tell)

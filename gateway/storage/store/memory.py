@@ -1,4 +1,4 @@
-"""A store that keeps everything until the process ends."""
+"""A store in memory, which lasts until the process ends."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from partway.gateway.storage.store.store import Record, Removal, StoreError
 
 
 class MemoryStore:
-    """Keeps records in memory: for a gateway that has no place for them on disk.
+    """Keeps records in memory, for a gateway without a place for them on disk.
 
     Args:
-        limits: how much it takes.
+        limits: the limits of the store.
     """
 
     def __init__(self, limits: RoomLimits = ROOM_LIMITS) -> None:
@@ -26,23 +26,23 @@ class MemoryStore:
         self._kept: dict[tuple[str, str], Written] = {}
 
     async def records(self, kind: str) -> tuple[Record, ...]:
-        """Return all records of a kind, in the order of their names."""
+        """Return all records of a kind, sorted by name."""
         kept = (each for each in self._kept.values() if each.kind == kind)
         return tuple(map(record_of, sorted(kept, key=lambda each: each.name)))
 
     async def attachment(self, kind: str, name: str) -> bytes:
-        """Return the attachment of a record; empty if it has none, or is not there."""
+        """Return the attachment of a record; empty if there is no record or no attachment."""
         kept = self._kept.get((kind, name))
         return b"" if kept is None else kept.attachment
 
     async def open_for_writing(self) -> None:
-        """Memory is always written to."""
+        """Return at once: memory is always writable."""
 
     async def write(self, *changes: Record | Removal) -> None:
-        """Make all these changes.
+        """Make all changes.
 
         Raises:
-            StoreError: there is no room for them; none of them is made.
+            StoreError: there is no room for the changes; none is made.
         """
         made = written(changes)
         self._room.check(made)
@@ -54,7 +54,7 @@ class MemoryStore:
         self._room.note(made)
 
     async def backup(self) -> bytes:
-        """Refuse: there is no file, and none is to be restored.
+        """Refuse, since there is no file to restore.
 
         Raises:
             StoreError: always.

@@ -14,20 +14,20 @@ from zlib import crc32
 from partway.gateway.storage.store.room import Written
 from partway.gateway.storage.store.sqlite_errors import said, said_by_sqlite
 
-#: How many records there are, and the sum of their checksums.
+#: A number of records, and the sum of their checksums.
 Digest: TypeAlias = tuple[int, int]
 
 
 def read_rows(connection: sqlite3.Connection, path: Path, kind: str = "") -> tuple[Written, ...]:
-    """The records of a file, or those of one kind.
+    """Return the records of a file, or those of one kind.
 
     Args:
-        connection: with the file.
-        path: the file's, for messages.
-        kind: of the records; empty for all.
+        connection: the connection to the file.
+        path: the path of the file, for messages.
+        kind: the kind of the records; empty for all.
 
     Raises:
-        StoreError: they cannot be read, or one is not as it was written.
+        StoreError: the records cannot be read, or a checksum is wrong.
     """
     try:
         rows = connection.execute(
@@ -39,16 +39,16 @@ def read_rows(connection: sqlite3.Connection, path: Path, kind: str = "") -> tup
 
 
 def read_attachment(connection: sqlite3.Connection, path: Path, kind: str, name: str) -> bytes:
-    """The attachment of a record; empty if it has none, or is not there.
+    """Return the attachment of a record; empty if there is no record or no attachment.
 
     Args:
-        connection: with the file.
-        path: the file's, for messages.
-        kind: the record's.
-        name: the record's.
+        connection: the connection to the file.
+        path: the path of the file, for messages.
+        kind: the kind of the record.
+        name: the name of the record.
 
     Raises:
-        StoreError: it cannot be read, or is not as it was written.
+        StoreError: the attachment cannot be read, or its checksum is wrong.
     """
     try:
         row = connection.execute(
@@ -60,12 +60,12 @@ def read_attachment(connection: sqlite3.Connection, path: Path, kind: str, name:
 
 
 def check_attachments(connection: sqlite3.Connection, path: Path) -> None:
-    """Go on if all attachments of a file are as they were written; one at a time is in memory.
+    """Check all attachments of a file by their checksums; one at a time is in memory.
 
     A file of schema 1 has no table for them.
 
     Raises:
-        StoreError: they cannot be read, or one is not so.
+        StoreError: the attachments cannot be read, or a checksum is wrong.
     """
     try:
         table = "SELECT 1 FROM sqlite_schema WHERE name = 'attachments'"
@@ -78,10 +78,10 @@ def check_attachments(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def write_rows(connection: sqlite3.Connection, changes: Iterable[Written]) -> None:
-    """Make changes, inside a transaction.
+    """Make changes inside a transaction.
 
     Raises:
-        sqlite3.Error: not all of them are made.
+        sqlite3.Error: not all changes are made.
     """
     for each in changes:
         key = (each.kind, each.name)
@@ -101,7 +101,7 @@ def write_rows(connection: sqlite3.Connection, changes: Iterable[Written]) -> No
 
 
 def digest_of(rows: Sequence[Written]) -> Digest:
-    """A number of records, by which other records are told from these."""
+    """Return a digest of records, to compare with later ones."""
     return len(rows), sum(_checksum(each.kind, each.name, each.text or "") for each in rows)
 
 

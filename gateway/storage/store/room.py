@@ -1,4 +1,4 @@
-"""Records as they are written, and how much of them there may be, in whichever store."""
+"""Changes as a store writes them, and the limits that every store has."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class Written:
     """A change as a store makes it.
 
     Attributes:
-        kind: the record's.
-        name: the record's.
-        text: its body as JSON, of ASCII characters alone; None removes it.
-        attachment: the bytes that go with it; left out where it was read.
+        kind: the kind of the record.
+        name: the name of the record.
+        text: the body as JSON in ASCII; None removes the record.
+        attachment: the record's attachment; empty if this was read from the store.
     """
 
     kind: str
@@ -35,12 +35,12 @@ class Written:
 
     @property
     def size(self) -> int:
-        """Bytes that it takes beside its attachment; 0 if it removes."""
+        """Bytes of the record without its attachment; 0 for a removal."""
         return 0 if self.text is None else len(self.text)
 
 
 def written(changes: Iterable[Record | Removal]) -> tuple[Written, ...]:
-    """Write changes as text: nobody changes what is kept by changing what was given."""
+    """Convert changes to text, so that later changes to the given objects have no effect."""
     return tuple(
         Written(each.kind, each.name, json.dumps(each.body), each.attachment)
         if isinstance(each, Record)
@@ -50,20 +50,20 @@ def written(changes: Iterable[Record | Removal]) -> tuple[Written, ...]:
 
 
 def record_of(kept: Written) -> Record:
-    """Make a record of what was written, and not removed."""
+    """Return the record of a change that is not a removal."""
     assert kept.text is not None, "it is kept"
     return Record(kept.kind, kept.name, json.loads(kept.text))
 
 
 @dataclass(frozen=True, slots=True)
 class RoomLimits:
-    """How much a store takes.
+    """The limits of a store.
 
     Attributes:
         record: bytes of one record.
-        records: of one kind.
+        records: records of one kind.
         stored: bytes of all records.
-        attachment: bytes of one attachment; their number bounds all of them.
+        attachment: bytes of one attachment; the number of records bounds all of them.
     """
 
     record: int = MAX_RECORD_BYTES
@@ -72,28 +72,28 @@ class RoomLimits:
     attachment: int = MAX_ATTACHMENT_BYTES
 
 
-#: Of a store that is told nothing else.
+#: The default limits of a store.
 ROOM_LIMITS: Final = RoomLimits()
 
 
 class Room:
-    """How much is in a store, and what more finds room.
+    """The content of a store, measured against its limits.
 
     Args:
-        limits: how much there may be.
+        limits: the limits.
     """
 
     def __init__(self, limits: RoomLimits) -> None:
         self._limits = limits
-        #: Bytes by name, by kind.
+        #: Bytes by kind and name.
         self._sizes: defaultdict[str, dict[str, int]] = defaultdict(dict)
         self._stored = 0
 
     def check(self, changes: Iterable[Written]) -> None:
-        """Go on if there is room for all these changes; what makes nothing more always has it.
+        """Return if there is room for all changes; changes that add nothing always have room.
 
         Raises:
-            StoreError: there is none; the message says of what there is too much.
+            StoreError: there is no room; the message names the limit.
         """
         last = {(each.kind, each.name): each for each in changes}
         more_records: defaultdict[str, int] = defaultdict(int)
@@ -125,7 +125,7 @@ class Room:
             )
 
     def note(self, changes: Iterable[Written]) -> None:
-        """Take note of changes that have been made."""
+        """Count changes that have been made."""
         for each in changes:
             sizes = self._sizes[each.kind]
             self._stored += each.size - sizes.pop(each.name, 0)

@@ -1,4 +1,4 @@
-"""A store on disk."""
+"""A store on disk, in an SQLite file."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ log = logging.getLogger("partway.store")
 
 
 class SqliteStore:
-    """Keeps records in a file, of which one process at a time is the owner; made by :meth:`opened`.
+    """Keeps records in a file that one process at a time owns; made by :meth:`opened`.
 
     All work on the file is done on one thread. A change is one transaction: it is made whole or not
-    at all, whenever the process ends. It is on disk when :meth:`write` returns.
+    at all, whenever the process ends. The change is on disk when :meth:`write` returns.
 
-    A file that the disk does not let be written is read as it is. Each :meth:`write` tries to open
-    it for writing, as does :meth:`open_for_writing`.
+    A file that the disk does not allow to write is read as it is. Each :meth:`write` tries to open
+    the file for writing, as does :meth:`open_for_writing`.
     """
 
     def __init__(self, path: Path, thread: DiskThread, limits: RoomLimits) -> None:
@@ -50,7 +50,7 @@ class SqliteStore:
         self._thread = thread
         self._room = Room(limits)
         self._connection: sqlite3.Connection | None = None
-        #: Of what was read before the file could be opened for writing; None if nothing was.
+        #: The digest of the records that were read before the file was writable; None if none were.
         self._was_read: Digest | None = None
 
     @classmethod
@@ -63,17 +63,17 @@ class SqliteStore:
     ) -> Self:
         """Open a file, which is made if it is missing.
 
-        Where the disk refuses that, what can be read of the file is read when it is asked for.
+        If the disk refuses, the readable part of the file is read on demand.
 
         Args:
-            path: the file's.
+            path: the path of the file.
             clock: measures how long the disk takes.
-            limits: how much the store takes.
-            thread: that works on the file, for this store alone; a new one by default.
+            limits: the limits of the store.
+            thread: the thread for this store alone; a new one by default.
 
         Raises:
-            StoreError: the file is damaged, open elsewhere, or another program's or a later
-                version's; the message says what to do.
+            StoreError: the file is damaged, is open elsewhere, or belongs to another program or a
+                later version. The message gives the remedy.
         """
         store = cls(path, thread or DiskThread(clock), limits)
         try:
@@ -84,52 +84,51 @@ class SqliteStore:
         return store
 
     async def open_for_writing(self) -> None:
-        """Open the file for writing if it is not; to be called again while the disk refuses that.
+        """Open the file for writing if it is not; call this again while the disk refuses.
 
         Raises:
-            StoreUnavailable: the disk refuses it.
+            StoreUnavailable: the disk refuses.
             StoreError: as :meth:`opened`; or another process has changed the file since it was
                 read.
         """
         await self._thread.run(self._writable)
 
     async def records(self, kind: str) -> tuple[Record, ...]:
-        """Return all records of a kind, in the order of their names.
+        """Return all records of a kind, sorted by name.
 
         Raises:
-            StoreError: they cannot be read.
+            StoreError: the records cannot be read.
         """
         return await self._thread.run(lambda: self._records(kind))
 
     async def attachment(self, kind: str, name: str) -> bytes:
-        """Return the attachment of a record; empty if it has none, or is not there.
+        """Return the attachment of a record; empty if there is no record or no attachment.
 
         Raises:
-            StoreError: it cannot be read.
+            StoreError: the attachment cannot be read.
         """
         return await self._thread.run(lambda: self._attachment(kind, name))
 
     async def write(self, *changes: Record | Removal) -> None:
-        """Make all these changes, or none; they are on disk when this returns.
+        """Make all changes, or none; they are on disk when this returns.
 
         Raises:
-            StoreError: none of them is made: there is no room for them, or the disk does not take
-                them.
+            StoreError: no change is made: there is no room, or the disk refuses.
         """
         made = written(changes)
         await self._thread.run(lambda: self._write(made))
 
     async def backup(self) -> bytes:
-        """All of the store as the bytes of a file of its own, as it is at one moment.
+        """Return the whole store as the bytes of a file, as of one moment.
 
         Raises:
-            StoreError: it cannot be read.
-            BackupError: nothing is stored.
+            StoreError: the store cannot be read.
+            BackupError: the store is empty.
         """
         return await self._thread.run(self._snapshot)
 
     async def aclose(self) -> None:
-        """Let go of the file; what was begun is finished first, within STORE_CLOSE_TIMEOUT."""
+        """Close the file after the operations that were begun, within STORE_CLOSE_TIMEOUT."""
         try:
             await self._thread.aclose(self._close)
         except TimeoutError:
@@ -143,11 +142,11 @@ class SqliteStore:
         try:
             self._writable()
         except StoreUnavailable:
-            with suppress(StoreUnavailable):  # records() raises it where they are asked for
+            with suppress(StoreUnavailable):  # records() raises it when they are asked for
                 self._read_as_it_is()
 
     def _writable(self) -> sqlite3.Connection:
-        """The connection, opened for writing if it is not.
+        """Return the connection, opened for writing if it is not.
 
         Raises:
             StoreError: as :meth:`open_for_writing`.
@@ -165,7 +164,7 @@ class SqliteStore:
         return self._connection
 
     def _check_unchanged(self, rows: Sequence[Written]) -> None:
-        """See that the file has what was read before it could be opened for writing."""
+        """Check that the file still has the records that were read before it was writable."""
         if self._was_read not in (None, digest_of(rows)):
             raise StoreError(
                 f"{self._path}: another process has changed this since the gateway read it; "
@@ -173,10 +172,10 @@ class SqliteStore:
             )
 
     def _read_as_it_is(self) -> tuple[Written, ...]:
-        """All that is in a file that is not open for writing.
+        """Return all records of a file that is not open for writing.
 
         Raises:
-            StoreError: it cannot be read.
+            StoreError: the file cannot be read.
         """
         connection = open_for_reading(self._path)
         if connection is None:
@@ -228,7 +227,7 @@ class SqliteStore:
 
     @contextmanager
     def _told(self) -> Iterator[None]:
-        """Raise errors of SQLite in words."""
+        """Translate errors of SQLite in the block."""
         try:
             yield
         except sqlite3.Error as error:

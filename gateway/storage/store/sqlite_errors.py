@@ -1,4 +1,4 @@
-"""What SQLite and the system say of a store's file, in words: what is wrong, and what to do."""
+"""Errors of SQLite and the system about a store's file, in words: the fault and the remedy."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from partway.gateway.storage.store.store import StoreError, StoreUnavailable
 
 _ELSEWHERE: Final = "name another folder with --data-dir DIR"
 
-#: By SQLite's primary result code.
+#: Messages by SQLite's primary result code.
 _WORDS: Final = {
     sqlite3.SQLITE_FULL: f"the disk is full; make room there, or {_ELSEWHERE}",
     sqlite3.SQLITE_IOERR: (
@@ -41,7 +41,7 @@ _WORDS: Final = {
 }
 
 
-#: By SQLite's primary result code, what the disk may cease to refuse.
+#: Primary result codes of SQLite for refusals that may pass.
 _REFUSALS: Final = frozenset(
     {
         sqlite3.SQLITE_FULL,
@@ -53,36 +53,36 @@ _REFUSALS: Final = frozenset(
 
 
 def said(path: Path, code: int, what: str = "") -> StoreError:
-    """Say in words what is wrong with a store's file.
+    """Return the error for a fault of a store's file.
 
     Args:
-        path: the file's.
-        code: SQLite's primary result code for it, one of those above.
-        what: more of it.
+        path: the path of the file.
+        code: SQLite's primary result code, one of the keys of ``_WORDS``.
+        what: details; empty for none.
     """
     kind = StoreUnavailable if code in _REFUSALS else StoreError
     return kind(f"{path}: {_WORDS[code]}{what and f' ({what})'}")
 
 
 def said_by_sqlite(path: Path, error: sqlite3.Error) -> StoreError:
-    """Say in words what SQLite says in a code.
+    """Translate an error of SQLite.
 
     Args:
-        path: the file's.
-        error: what SQLite says.
+        path: the path of the file.
+        error: the error of SQLite.
     """
-    # What Python's module itself raises has neither code nor name.
+    # An error of Python's own module has neither code nor name.
     code: int = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
     name: str = getattr(error, "sqlite_errorname", type(error).__name__)
     return said(path, code, name) if code in _WORDS else StoreError(f"{path}: {error} ({name})")
 
 
 def said_by_system(path: Path, error: OSError) -> StoreError:
-    """Say what the system says of a store's file.
+    """Translate an error of the system about a store's file.
 
     Args:
-        path: the file's, unless the error names another one.
-        error: what the system says.
+        path: the path of the file, unless the error names another file.
+        error: the error of the system.
     """
     kind = StoreUnavailable if is_disk_refusal(error) or _has_no_folder(path) else StoreError
     return kind(
@@ -92,12 +92,12 @@ def said_by_system(path: Path, error: OSError) -> StoreError:
 
 
 def _has_no_folder(path: Path) -> bool:
-    """Whether a store's folder is missing: a full disk has not taken it."""
+    """Whether a store's folder is missing, as on a full disk."""
     return not is_folder(path.parent)
 
 
 def not_ours(path: Path) -> StoreError:
-    """Say that a store's file is a database of another program's."""
+    """Return the error for a database of another program."""
     return StoreError(
         f"{path}: this must be a database that Partway has made, and it is another program's; move "
         f"it away, or {_ELSEWHERE}"
@@ -105,12 +105,12 @@ def not_ours(path: Path) -> StoreError:
 
 
 def too_new(path: Path, version: int, known: int) -> StoreError:
-    """Say that a store's file is of a later Partway than this one.
+    """Return the error for a file of a later Partway.
 
     Args:
-        path: the file's.
-        version: its schema's.
-        known: the latest that this one knows.
+        path: the path of the file.
+        version: the schema version of the file.
+        known: the latest schema version that is known.
     """
     return StoreError(
         f"{path}: a later version of Partway has written this (schema {version}, and this one "
@@ -119,12 +119,12 @@ def too_new(path: Path, version: int, known: int) -> StoreError:
 
 
 def too_old(path: Path, version: int, known: int) -> StoreUnavailable:
-    """Say that a store's file must be brought up to date, and that the disk takes no writes.
+    """Return the error for a file that must be migrated on a disk that takes no writes.
 
     Args:
-        path: the file's.
-        version: its schema's.
-        known: the one that it must have.
+        path: the path of the file.
+        version: the schema version of the file.
+        known: the schema version that the file must have.
     """
     return StoreUnavailable(
         f"{path}: the disk must take writes, to bring this from schema {version} to {known}; make "

@@ -1,4 +1,4 @@
-"""Where what was made while the gateway runs is written down, so that the next one finds it."""
+"""The interface of stores, which keep what is created while a gateway runs for the next gateway."""
 
 from __future__ import annotations
 
@@ -8,31 +8,31 @@ from typing import Any, Protocol, TypeAlias
 
 from partway.gateway.storage.disk_refusals import DiskRefusal
 
-#: What a record holds: what JSON can, with strings for keys.
+#: The body of a record: a JSON object.
 Body: TypeAlias = Mapping[str, Any]
 
 
 class StoreError(Exception):
-    """What is written down cannot be read, or nothing more can be; the message says why."""
+    """Records cannot be read, or no change can be made; the message says why."""
 
 
 class StoreUnavailable(StoreError, DiskRefusal):
-    """The disk does not take or give the store's file now; a later try may succeed."""
+    """The disk refuses the store's file now; a later try may succeed."""
 
 
 class BackupError(Exception):
-    """A backup cannot be written or restored; the message says which, why, and what to do."""
+    """A backup cannot be written or restored; the message gives the reason and the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One thing that is written down.
+    """One stored object.
 
     Attributes:
-        kind: what it is, such as ``endpoint``.
-        name: which of its kind; a kind has a name once.
-        body: all that is known of it; may hold secrets.
-        attachment: bytes that are written, replaced and removed with it, and stay on disk:
+        kind: the kind, such as ``endpoint``.
+        name: the name, unique within the kind.
+        body: the content, which may hold secrets.
+        attachment: bytes that are written, replaced and removed with the record, and stay on disk.
             :meth:`Store.attachment` reads them, and :meth:`Store.records` leaves them out.
     """
 
@@ -44,11 +44,11 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """That a record is to be there no more.
+    """The removal of a record.
 
     Attributes:
-        kind: the record's.
-        name: the record's.
+        kind: the kind of the record.
+        name: the name of the record.
     """
 
     kind: str
@@ -56,51 +56,51 @@ class Removal:
 
 
 class Store(Protocol):
-    """Keeps records. One process owns it, and one task at a time changes what it owns.
+    """Keeps records. One process owns a store, and one task at a time changes a record.
 
-    Who uses it keeps the records in memory: they are read once, at the start. Attachments are read
-    when they are needed.
+    The users of a store keep the records in memory: they are read once, at the start. Attachments
+    are read when they are needed.
     """
 
     async def records(self, kind: str) -> tuple[Record, ...]:
-        """Return all records of a kind, in the order of their names.
+        """Return all records of a kind, sorted by name.
 
         Raises:
-            StoreError: they cannot be read.
+            StoreError: the records cannot be read.
         """
 
     async def attachment(self, kind: str, name: str) -> bytes:
-        """Return the attachment of a record; empty if it has none, or is not there.
+        """Return the attachment of a record; empty if there is no record or no attachment.
 
         Raises:
-            StoreError: it cannot be read.
+            StoreError: the attachment cannot be read.
         """
 
     async def open_for_writing(self) -> None:
-        """Open what keeps the records for writing, if it is not.
+        """Open the store for writing, if it is not.
 
         Raises:
-            StoreUnavailable: the disk refuses that; a later call may succeed.
-            StoreError: what is there is not what was read from it.
+            StoreUnavailable: the disk refuses; a later call may succeed.
+            StoreError: the content differs from what was read.
         """
 
     async def write(self, *changes: Record | Removal) -> None:
-        """Make all these changes, or none; a record takes the place of one with its name.
+        """Make all changes, or none; a record replaces the one of its kind and name.
 
-        They are on disk, where there is one, when this returns. A caller that is cancelled does not
-        know whether they are.
+        The changes are on disk, where there is one, when this returns. A cancelled caller does not
+        know whether they are made.
 
         Raises:
-            StoreError: none of them is made; the disk is full, say.
+            StoreError: no change is made, for example because the disk is full.
         """
 
     async def backup(self) -> bytes:
-        """All of it as the bytes of a file, as it is at one moment.
+        """Return the whole store as the bytes of a file, as of one moment.
 
         Raises:
-            StoreError: it cannot be read, or is kept in memory alone.
-            BackupError: nothing is stored.
+            StoreError: the store cannot be read, or is only in memory.
+            BackupError: the store is empty.
         """
 
     async def aclose(self) -> None:
-        """Let go of it; what was begun is finished first."""
+        """Close the store, after the operations that were begun."""
