@@ -1,1 +1,1 @@
-"""The APIs of a gateway, a folder each: its manifest is always there, the rest if it is served."""
+"""The APIs of a gateway, one folder each; a switched-off API loads only its manifest."""

@@ -1,4 +1,4 @@
-"""Requests to containers' ``/invocations`` in a gateway, for all APIs that make any."""
+"""The service for requests to containers' ``/invocations``, shared by all APIs that send them."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 
 class RequestsService(Service):
-    """The requests under way, and the connections with containers.
+    """The requests in flight, and the connections to containers.
 
     Attributes:
-        under_way: the requests.
-        invocations: asks instances.
+        under_way: the requests in flight.
+        invocations: calls instances.
     """
 
     def __init__(self, gateway: Gateway) -> None:
@@ -38,7 +38,7 @@ class RequestsService(Service):
         )
 
     def keep_only(self, endpoints: Collection[str]) -> None:
-        """Forget what was counted of other endpoints."""
+        """Remove the metrics of all other endpoints."""
         self._metrics.keep_only(endpoints)
 
     def hasten(self) -> None:
@@ -46,9 +46,9 @@ class RequestsService(Service):
         self.under_way.hasten()
 
     async def drain(self, grace: float) -> None:
-        """Take nothing new, and wait for what is under way."""
+        """Accept no new requests, and wait for requests in flight."""
         await self.under_way.drain(grace)
 
     async def stop(self) -> None:
-        """Close connections that wait for another request, for containers wait for their end."""
+        """Close idle connections: a container that stops waits for their end."""
         self._connections.close()

@@ -1,4 +1,4 @@
-"""Asynchronous requests in a gateway."""
+"""The API of asynchronous requests in a gateway."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class AsynchronousApi(Service):
-    """InvokeEndpointAsync; without a data directory it refuses each request."""
+    """InvokeEndpointAsync; it refuses each request if the gateway has no data directory."""
 
     def __init__(self, gateway: Gateway) -> None:
         control = gateway.service(ControlApi)
@@ -59,17 +59,17 @@ class AsynchronousApi(Service):
         return self._operation.routes
 
     async def start(self) -> None:
-        """Go on with what another gateway has left; the disk may refuse that."""
+        """Resume the requests of an earlier gateway, unless the disk refuses."""
         if self._requests is not None:
             await self._disk_recovery.attempt(DiskStep(ASYNCHRONOUS, self._start))
 
     async def _start(self) -> None:
         assert self._requests is not None, "else there is no such step"
-        self._resources.check_read()  # a request whose endpoint is not known yet would end in vain
+        self._resources.check_read()  # a request would fail if its endpoint were not read yet
         await self._requests.start()
 
     def keep_only(self, endpoints: Collection[str]) -> None:
-        """Forget what was counted of other endpoints."""
+        """Remove the metrics of all other endpoints."""
         if self._requests is not None:
             self._requests.keep_only(endpoints)
 
@@ -79,7 +79,7 @@ class AsynchronousApi(Service):
             self._requests.hasten()
 
     async def drain(self, grace: float) -> None:
-        """Take nothing new; what has not ended in time stays written down."""
+        """Accept no new requests; requests that have not ended in time stay in the store."""
         if self._requests is not None:
             await self._requests.drain(grace)
 

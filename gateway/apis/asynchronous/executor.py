@@ -1,4 +1,4 @@
-"""One try at an asynchronous request: its body to an instance, and the whole answer back."""
+"""One try of an asynchronous request: its body to an instance, and the whole answer back."""
 
 from __future__ import annotations
 
@@ -44,23 +44,23 @@ from partway.protocol.http.content_codings import CONTENT_ENCODING
 
 log = logging.getLogger("partway.async")
 
-#: What a container's answer takes longer by than a try may: so that it is the try's end that ends
-#: both, and is known by it.
+#: Seconds by which the container's time limit exceeds the try's limit. So the try's limit ends
+#: both, and the failure is reported as the try's.
 _BEHIND_THE_TRY = 5.0
 
 
 class RequestExecutor:
-    """Tries requests.
+    """Makes single tries of requests.
 
     Args:
-        invocations: asks instances.
-        locations: has inputs.
-        journal: has bodies.
-        spool: holds answers that are large.
+        invocations: calls instances.
+        locations: reads inputs.
+        journal: reads stored bodies.
+        spool: holds large answers.
         clock: measures the times.
-        taken_away: the action that a request's sender had leave for when it came, and has not now;
-            empty if there is none.
-        leave: says whether answers may be put where they belong.
+        taken_away: returns an action that the request's sender was permitted at the request and is
+            not permitted now; empty if every action is still permitted.
+        leave: tells whether an answer may be stored at its location.
     """
 
     def __init__(
@@ -82,10 +82,10 @@ class RequestExecutor:
         self._leave = leave
 
     async def once(self, request: AsyncRequest) -> AsyncAnswer:
-        """Ask an instance, and return its whole answer.
+        """Call an instance, and return its whole answer.
 
         Raises:
-            NoInstance: none takes it now, or nobody can read its input yet.
+            NoInstance: no instance takes the request now, or no thread can read its input yet.
             AttemptFailed: there is no answer; the message says why.
         """
         action = self._taken_away(request)
@@ -152,7 +152,7 @@ class RequestExecutor:
             return await self._whole(request, invoked)
 
     async def _whole(self, request: AsyncRequest, invoked: Invocation) -> AsyncAnswer:
-        """All of an answer: in memory if it is small, else in the spool."""
+        """Read the whole answer: a small one into memory, a large one into the spool."""
         await self._spool.drop_answer(request.id)
         held, file, size = bytearray(), None, 0
         while more := await invoked.answer.read():
@@ -178,9 +178,9 @@ class RequestExecutor:
 
 
 def _of_the_model(error: ContainerError) -> AttemptFailed:
-    """What a model's failure is, in the words that InvokeEndpoint has for it.
+    """Return a container's failure, in the words of InvokeEndpoint.
 
-    What a client has done wrong, 4xx, is so the next time too.
+    A 4xx status is lasting: the same request would fail again.
     """
     status = error.members["OriginalStatusCode"]
     is_the_clients = isinstance(status, int) and 400 <= status < 500

@@ -1,6 +1,7 @@
-"""What an endpoint's configuration says of its asynchronous requests.
+"""The settings for asynchronous requests in an endpoint configuration.
 
-The control plane imports this alone: these requests may be switched off.
+This module is separate because the control plane imports it even if asynchronous requests are
+switched off.
 """
 
 from __future__ import annotations
@@ -14,16 +15,17 @@ from partway.gateway.apis.asynchronous.limits import PER_INSTANCE
 
 @dataclass(frozen=True, slots=True)
 class AsyncConfig:
-    """``AsyncInferenceConfig``, as it is used.
+    """``AsyncInferenceConfig``, as the gateway uses it.
 
     Attributes:
-        output: where answers belong.
-        failure: where it is said why there is none; empty for nowhere.
-        on_success: the topic that hears of answers; empty for none.
-        on_failure: the topic that hears of failures; empty for none.
-        per_instance: requests that an instance has at a time.
-        maker: the principal that made the configuration; empty if it is unknown.
-        names_containers: whether a request must name its container, which no such request can.
+        output: the location of answers.
+        failure: the location of failure reports; empty for none.
+        on_success: the ARN of the topic for answers; empty for none.
+        on_failure: the ARN of the topic for failures; empty for none.
+        per_instance: the number of requests that an instance has at a time.
+        maker: the principal that made the configuration; empty if unknown.
+        names_containers: whether requests must name their container, which asynchronous ones
+            cannot.
     """
 
     output: str
@@ -38,12 +40,12 @@ class AsyncConfig:
     def of(
         cls, config: Mapping[str, Any], *, maker: str = "", names_containers: bool = False
     ) -> Self | None:
-        """What the members of an endpoint configuration say; None if nothing.
+        """Return the settings in the members of an endpoint configuration; None if there are none.
 
         Args:
             config: the members.
             maker: the principal that made the configuration.
-            names_containers: whether requests of its endpoint must name their container.
+            names_containers: whether requests of the endpoint must name their container.
         """
         members = config.get("AsyncInferenceConfig")
         if members is None:

@@ -1,4 +1,4 @@
-"""InvokeEndpointAsync: a request is written down and answered at once; its answer comes later."""
+"""InvokeEndpointAsync: a request is stored and answered at once; its result comes later."""
 
 from __future__ import annotations
 
@@ -37,20 +37,20 @@ from partway.gateway.storage.places.place import StorageFailed
 from partway.protocol.errors import InputValidationError, ServiceUnavailable, UnknownEndpoint
 from partway.protocol.http.content_codings import CONTENT_ENCODING
 
-#: AWS's name of the operation, by which principals are given leave to call it.
+#: AWS's name of the operation, also in permissions.
 OPERATION: Final = "InvokeEndpointAsync"
 
 #: Clause 2.1-4 holds here too: a base path may stand in front.
 PATH: Final = re.compile(r"(?:/.*)?/endpoints/(?P<endpoint>[^/]+)/async-invocations")
 
-#: What goes along to the container, and what it knows it by.
+#: Request headers that are forwarded, with the names that the container gets.
 _ALONG: Final = {
     PAYLOAD_TYPE: "Content-Type",
     ACCEPT: "Accept",
     CUSTOM_ATTRIBUTES: CUSTOM_ATTRIBUTES,
 }
 
-#: Characters of a location (AWS's service model has it of both that are answered).
+#: Characters of a location (AWS's service model limits both answered locations to this).
 _MOST: Final = 1024
 
 
@@ -58,11 +58,11 @@ class InvokeEndpointAsync:
     """The operation InvokeEndpointAsync.
 
     Args:
-        worker: takes requests; None where the gateway has no place on disk for them.
-        config_of: what an endpoint's configuration says of such requests, if it says anything.
-        has_endpoint: whether there is an endpoint of a name.
-        allows_path: whether a path of this machine may be an input, by what is written.
-        arns: has the account, for AWS's words.
+        worker: accepts requests; None if the gateway has no data directory.
+        config_of: returns an endpoint's settings for asynchronous requests; None if it has none.
+        has_endpoint: whether an endpoint of this name exists.
+        allows_path: whether a path of this machine may be an input, by its text.
+        arns: has the account, which AWS's messages name.
         wall_clock: returns epoch seconds.
     """
 
@@ -96,7 +96,7 @@ class InvokeEndpointAsync:
     async def __call__(
         self, exchange: Exchange, identity: Identity, named: Mapping[str, str]
     ) -> None:
-        """Take one request."""
+        """Accept one request."""
         endpoint = named["endpoint"]
         said = passed_on(exchange.headers, ASYNC_HEADERS)
         body = await exchange.body(INLINE_BYTES)
@@ -135,7 +135,7 @@ class InvokeEndpointAsync:
         )
 
     def _input(self, said: Mapping[str, str], body: bytes, identity: Identity) -> str:
-        """Where the request's body is; empty if it came with it."""
+        """Return the location of the request's body; empty if the request has a body."""
         location = said.get(INPUT_LOCATION, "")
         if bool(location) == bool(body):
             raise InputValidationError(
@@ -197,13 +197,13 @@ class InvokeEndpointAsync:
 
 
 def _of_the_body(said: Mapping[str, str]) -> dict[str, str]:
-    """Headers of a body that came with its request; an object at S3 may be coded otherwise."""
+    """Return the headers of the request's own body; they do not apply to an object at S3."""
     coding = said.get(CONTENT_ENCODING)
     return {} if coding is None else {CONTENT_ENCODING: coding}
 
 
 def _check_names_no_container(endpoint: str, config: AsyncConfig) -> None:
-    """Refuse what would fail later: what an endpoint was made by may be older than that rule.
+    """Refuse a request that would fail later: an endpoint may be older than this rule.
 
     Raises:
         InputValidationError: requests of the endpoint must name a container.
@@ -217,15 +217,15 @@ def _check_names_no_container(endpoint: str, config: AsyncConfig) -> None:
 
 
 def taken_away(authenticator: Authenticator, arns: Arns, request: AsyncRequest) -> str:
-    """The action that a request's sender had leave for when it came, and has not now.
+    """Return an action that the sender was permitted at the request and is not permitted now.
 
     Args:
-        authenticator: knows what who may do.
-        arns: name endpoints.
-        request: one that waits.
+        authenticator: knows the permissions of principals.
+        arns: makes the ARNs of endpoints.
+        request: a waiting request.
 
     Returns:
-        It in IAM's words; empty if there is none.
+        The action in IAM's words; empty if every action is still permitted.
     """
     asked = {f"sagemaker:{OPERATION}": arns.of("endpoint", request.endpoint)}
     if not request.is_inline:
@@ -235,10 +235,10 @@ def taken_away(authenticator: Authenticator, arns: Arns, request: AsyncRequest) 
 
 
 def _check_object(location: str) -> None:
-    """Refuse an input that cannot be an object's address.
+    """Refuse an input location that is not the address of an object.
 
     Raises:
-        InputValidationError: the message says what it must be.
+        InputValidationError: the location is no such address.
     """
     try:
         _, key = split_url(location)
@@ -254,9 +254,9 @@ def _check_object(location: str) -> None:
 
 
 def _locations(config: AsyncConfig, said: Mapping[str, str], request: str) -> tuple[str, str]:
-    """Where the answer belongs, and where it is said why there is none (or empty).
+    """Return the locations of the answer and of the failure report (empty for none).
 
-    A failure's file has ``-error`` in its name: both may have the same folder.
+    The failure report has ``-error`` in its name, since both may have the same folder.
     """
     name = said.get(FILENAME, f"{request}.out")
     stem, dot, suffix = name.partition(".")

@@ -1,4 +1,4 @@
-"""What is written down of asynchronous requests: many changes in one transaction."""
+"""The journal of asynchronous requests, which writes many changes in one transaction."""
 
 from __future__ import annotations
 
@@ -24,20 +24,21 @@ _T = TypeVar("_T")
 
 log = logging.getLogger("partway.async")
 
-#: Kinds of records: a request that has not come to its end, and a notice that is to be delivered.
+#: Kinds of records: a request that has not ended, and a notice that is not delivered.
 REQUEST: Final = "async-request"
 NOTICE: Final = "async-notice"
 
 
 @dataclass(slots=True, eq=False)
 class _Entry:
-    """Changes that are made together.
+    """Changes that are written together.
 
     Attributes:
         changes: the changes.
-        then: called once they are made.
-        outcome: heard by whoever waits for it; None where they are tried until they are made.
-        unwanted: whether whoever waited for it has left.
+        then: called once they are written.
+        outcome: the result for the caller that waits; None for changes that are retried until they
+            are written.
+        unwanted: whether the caller that waited has left.
     """
 
     changes: tuple[Record | Removal, ...]
@@ -47,21 +48,22 @@ class _Entry:
 
     @property
     def is_made(self) -> bool:
-        """Whether it is known to whoever waits that they are made."""
+        """Whether the waiting caller has been told that the changes are written."""
         outcome = self.outcome
         return outcome is not None and outcome.done() and outcome.exception() is None
 
 
 class Journal:
-    """Writes changes in their order, as many as wait in one transaction.
+    """Writes changes in order, with as many waiting changes as possible in one transaction.
 
-    So a hundred requests that come at once cost what one does, and the store, which lets few wait,
-    has one of this at a time, and one read beside it. Changes that must be made and could not be
-    wait apart for their next try, and have transactions of their own: what comes meanwhile is not
-    held up by them, nor fails with them.
+    A hundred requests that come at once cost as much as one. The store takes few concurrent
+    operations, and the journal uses one write and one read at a time.
+
+    Changes that must be written and failed wait separately for a retry, and are retried in
+    transactions of their own. They neither delay later changes nor make them fail.
 
     Args:
-        store: where they are written; its owner closes it behind :meth:`aclose`.
+        store: the store that is written; its owner closes it after :meth:`aclose`.
         clock: measures the times.
     """
 
@@ -69,7 +71,7 @@ class Journal:
         self._store = store
         self._clock = clock
         self._asked: deque[_Entry] = deque()
-        #: Those that must be made, in their order, once one of them was not.
+        #: The changes that must be written and wait for a retry, in order.
         self._again: deque[_Entry] = deque()
         self._under_way: list[_Entry] = []
         self._reading = asyncio.Lock()
@@ -80,37 +82,37 @@ class Journal:
         self._writing: asyncio.Task[None] | None = None
 
     async def records(self, kind: str) -> tuple[Record, ...]:
-        """What is written down.
+        """Return all records of a kind.
 
         Raises:
-            StoreError: it cannot be read.
+            StoreError: the records cannot be read.
         """
         return await self._store.records(kind)
 
     async def attachment(self, kind: str, name: str) -> bytes:
-        """What is written down with a record; one is read at a time.
+        """Return the attachment of a record; only one is read at a time.
 
         Raises:
-            StoreError: it cannot be read.
+            StoreError: the attachment cannot be read.
         """
         async with self._reading:
             return await self._store.attachment(kind, name)
 
     def start(self) -> None:
-        """Write from now on."""
+        """Start to write."""
         self._writing = asyncio.create_task(self._write_all(), name="journal of requests")
 
     async def write(self, *records: Record, then: Callable[[], object]) -> None:
-        """Write down what was not there before; it is on disk when this returns.
+        """Write new records; they are on disk when this returns.
 
-        If the caller is cancelled meanwhile, the records are not there, or are removed again.
+        If the caller is cancelled meanwhile, the records are not written, or are removed again.
 
         Args:
-            records: all of them are written, or none.
-            then: called as soon as they are, unless the caller has been cancelled.
+            records: the records, of which all are written, or none.
+            then: called as soon as they are written, unless the caller has been cancelled.
 
         Raises:
-            StoreError: none of them is written, or not in time: they are removed again then.
+            StoreError: the records are not written, or not in time; late ones are removed again.
         """
         outcome: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         outcome.add_done_callback(_heard)
@@ -132,20 +134,20 @@ class Journal:
             raise
 
     def write_surely(self, *changes: Record | Removal, then: Callable[[], object]) -> None:
-        """Make changes as soon as the store takes them.
+        """Write changes as soon as the store accepts them.
 
         Args:
-            changes: all of them are made together.
-            then: called once they are made.
+            changes: the changes, which are written together.
+            then: called once they are written.
         """
         entry = _Entry(changes, then, None)
-        if self._again:  # behind those before it
+        if self._again:  # the order of changes must hold
             self._again.append(entry)
         else:
             self._ask(entry)
 
     async def aclose(self) -> None:
-        """Write what is left, in time, and nothing more."""
+        """Write the remaining changes within JOURNAL_END_TIMEOUT, and stop."""
         if self._writing is None:
             return
         self._retried()
@@ -167,7 +169,7 @@ class Journal:
         self._news.set()
 
     def _take_back(self, entry: _Entry) -> None:
-        """Have records that nobody waits for not written, or removed once they are."""
+        """Do not write records that nobody waits for, or remove them once they are written."""
         entry.unwanted = True
         if entry in self._asked:
             self._asked.remove(entry)
@@ -209,7 +211,7 @@ class Journal:
                 entry.outcome.set_result(None)
 
     def _not_written(self, batch: list[_Entry], error: StoreError) -> None:
-        """Tell those who wait; what nobody waits for is tried again."""
+        """Report the failure to waiting callers; queue the other changes for a retry."""
         to_retry = []
         for entry in batch:
             if entry.outcome is None:
@@ -232,14 +234,14 @@ class Journal:
 
 
 def value_of(make: Callable[[Body], _T], record: Record) -> _T:
-    """What a record was made of.
+    """Return the object that a record was made from.
 
     Args:
-        make: makes it of the record's body, whose members it takes by their names.
+        make: makes the object from the record's body.
         record: the record.
 
     Raises:
-        StoreError: it has other members than this version of Partway writes.
+        StoreError: the record has other members than this version of Partway writes.
     """
     try:
         return make(record.body)
@@ -252,6 +254,6 @@ def value_of(make: Callable[[Body], _T], record: Record) -> _T:
 
 
 def _heard(outcome: asyncio.Future[None]) -> None:
-    """Take what has gone wrong for heard, where whoever asked has left."""
+    """Mark the exception as retrieved, since the caller may have left."""
     if not outcome.cancelled():
         outcome.exception()

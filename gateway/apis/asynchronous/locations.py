@@ -1,4 +1,4 @@
-"""Where inputs are and where answers belong: ``s3://bucket/key``, or a path of this machine."""
+"""Locations of inputs and answers: ``s3://bucket/key``, or a path of this machine."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class InputFile:
     """An input as it was when it was looked up.
 
     Attributes:
-        file: itself.
-        place: has it.
+        file: the file.
+        place: the place of the file.
     """
 
     file: FoundFile
@@ -27,17 +27,17 @@ class InputFile:
 
     @property
     def size(self) -> int:
-        """Its bytes."""
+        """The size in bytes."""
         return self.file.size
 
 
 class Locations:
-    """Reads inputs and puts answers away.
+    """Reads inputs and stores answers.
 
     Args:
         clock: measures the times.
-        roots: below which inputs of this machine may be, by the settings of the moment.
-        results: below which answers may be put on this machine.
+        roots: returns the folders that may hold inputs on this machine, from the current settings.
+        results: the folders that may hold answers on this machine.
     """
 
     def __init__(self, clock: Clock, roots: Callable[[], LocalRoots], results: LocalRoots) -> None:
@@ -45,10 +45,10 @@ class Locations:
         self._results = Places(clock, lambda: results, FOLDER_THREADS, FILE_TIMEOUT)
 
     async def look(self, location: str) -> InputFile:
-        """Look an input up.
+        """Look up an input.
 
         Raises:
-            StorageFailed: there is none, it is too large, or may not be read.
+            StorageFailed: there is no such file, it is too large, or it may not be read.
         """
         place, key = self._inputs.at(location)
         found = await place.look(key)
@@ -59,18 +59,18 @@ class Locations:
         return InputFile(found, place)
 
     def pieces(self, source: InputFile) -> AsyncGenerator[bytes, None]:
-        """The pieces of an input as it was looked up; to be closed.
+        """Yield the pieces of a looked-up input; close the generator.
 
         Raises:
-            StorageFailed: it is another one now, or cannot be read to its end.
+            StorageFailed: the file has changed, or cannot be read to its end.
         """
         return source.place.pieces(source.file)
 
     async def put(self, location: str, answer: AsyncAnswer) -> None:
-        """Put an answer where it belongs, whole or not at all; in the place of what is there.
+        """Store an answer, whole or not at all; it replaces an existing file.
 
         Raises:
-            StorageFailed: it is not there, or not in time.
+            StorageFailed: the answer is not stored, or not in time.
         """
         place, key = self._results.at(location)
         await place.put(key, answer.content, answer.size, answer.content_type, answer.coding)

@@ -16,8 +16,8 @@ class AsynchronousSettings:
     """The settings of asynchronous requests.
 
     Attributes:
-        max_async_requests: that have not come to their end.
-        async_quota: bytes of their bodies and answers on disk.
+        max_async_requests: the number of requests that have not ended.
+        async_quota: bytes of bodies and answers on disk.
     """
 
     max_async_requests: Annotated[int, whole(1, MOST_WAITING, "requests")] = WAITING_REQUESTS

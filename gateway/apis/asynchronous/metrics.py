@@ -1,4 +1,4 @@
-"""What the gateway counts of asynchronous requests, for Prometheus."""
+"""Prometheus metrics of asynchronous requests."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 from partway.gateway.apis.asynchronous.requests import FailureCause
 from partway.gateway.metrics.endpoint_series import SeriesOfEndpoints
 
-#: The result of a request that has its answer; those of the others are their causes'.
+#: The result of a request with an answer; other results are the causes of failures.
 COMPLETED: Final = "Completed"
 
 
 class AsyncMetrics:
-    """Counters over all asynchronous requests.
+    """The metrics of all asynchronous requests.
 
     Args:
-        registry: where they are exposed.
-        waiting: how many wait for their turn.
-        running: how many are worked on.
-        spooled: bytes of bodies and answers on disk.
+        registry: the registry that exposes them.
+        waiting: returns the number of waiting requests.
+        running: returns the number of requests in progress.
+        spooled: returns the bytes of bodies and answers on disk.
     """
 
     def __init__(
@@ -55,13 +55,13 @@ class AsyncMetrics:
             self._notices.labels(each)
 
     def ended(self, endpoint: str, cause: FailureCause | None) -> None:
-        """Count a request that has come to its end; without a cause it has its answer."""
+        """Count an ended request; ``cause`` is None if the request has an answer."""
         self._ended.of(endpoint, COMPLETED if cause is None else str(cause)).inc()
 
     def noticed(self, *, delivered: bool) -> None:
-        """Count a notice that was delivered, or given up."""
+        """Count a notice that was delivered, or abandoned."""
         self._notices.labels("yes" if delivered else "no").inc()
 
     def keep_only(self, endpoints: Collection[str]) -> None:
-        """Forget what was counted of all other endpoints, which are no more."""
+        """Remove the metrics of all other endpoints, which are deleted."""
         self._ended.keep_only(endpoints)

@@ -1,7 +1,7 @@
-"""Leave to put answers away and to publish notices: asked of the endpoint configuration's maker.
+"""Permissions of an endpoint configuration's maker to store answers and to publish notices.
 
-The gateway does both with its own credentials, long after the configuration was made. So it asks
-for ``s3:PutObject`` before each try and each put, and for ``sns:Publish`` before each delivery.
+The gateway does both with its own credentials, long after the configuration was made. So it checks
+``s3:PutObject`` before each try and each upload, and ``sns:Publish`` before each delivery.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from partway.gateway.storage.places.locations import checked_arn
 
 
 class OutputPermissions:
-    """Says whether the makers of endpoint configurations may write and publish at this moment.
+    """Checks the current permissions of the makers of endpoint configurations.
 
     Args:
-        may: whether a principal may do something: its name, an action, an ARN.
-        arns: makes the principals' names.
+        may: whether a principal (first) has permission for an action (second) on an ARN (third).
+        arns: makes the ARNs of principals.
     """
 
     def __init__(self, may: Callable[[str, str, str], bool], arns: Arns) -> None:
@@ -27,17 +27,17 @@ class OutputPermissions:
         self._leave = MakersLeave(may, arns, made, remedy)
 
     def check_answer(self, request: AsyncRequest) -> None:
-        """Refuse a request whose answer may not be put where it belongs.
+        """Refuse a request whose answer may not be stored at its location.
 
         Raises:
-            AttemptFailed: the message says who lacks leave for what.
+            AttemptFailed: the maker lacks the permission; the message names both.
         """
         if why := self.refusal_to_put(request.maker, request.output):
             words = f"The answer may not be put at {request.output}: {why}."
             raise AttemptFailed(FailureCause.ACCESS, words)
 
     def refusal_to_put(self, maker: str, location: str) -> str:
-        """Why a principal may not put an object or file at a location; empty if it may."""
+        """Return why a principal may not store a file at a location; empty if it may."""
         try:
             resource = checked_arn(location)
         except ValueError as error:
@@ -45,5 +45,5 @@ class OutputPermissions:
         return self._leave.refusal(maker, "s3:PutObject", resource)
 
     def refusal_to_publish(self, maker: str, topic: str) -> str:
-        """Why a principal may not publish to a topic, by its ARN; empty if it may."""
+        """Return why a principal may not publish to a topic's ARN; empty if it may."""
         return self._leave.refusal(maker, "sns:Publish", topic)

@@ -1,4 +1,4 @@
-"""The requests that wait and those that are worked on: how many, of whom, and whose turn it is."""
+"""The queue of asynchronous requests: waiting and running requests, quotas and fair order."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from partway.protocol.errors import ServiceUnavailable
 
 @dataclass(frozen=True, slots=True)
 class WaitingLimits:
-    """How many requests there may be that have not come to their end.
+    """The limits of requests that have not ended.
 
     Attributes:
-        most: of all.
-        of_one: of one endpoint, and of one sender.
+        most: requests of all endpoints.
+        of_one: requests of one endpoint, and of one sender.
     """
 
     most: int
@@ -28,45 +28,46 @@ class WaitingLimits:
 
     @property
     def of_one_at_one(self) -> int:
-        """Of one sender at one endpoint: who may invoke an endpoint must not close it to others."""
+        """Requests of one sender at one endpoint, so that the sender cannot block the others."""
         return (self.of_one + 1) // 2
 
 
 class WaitingRequests:
-    """Requests from their coming to their end.
+    """Requests from their acceptance to their end.
 
-    Endpoints take turns, of one endpoint its senders do, and of one sender the first goes.
+    Endpoints take turns, and the senders of an endpoint take turns. The oldest request of a sender
+    is first.
 
-    A request takes a place before it is written down, and leaves it once its end is.
+    A request takes a place before it is stored, and frees the place once its end is stored.
 
     Args:
-        limits: how many there may be.
+        limits: the limits of the requests.
     """
 
     def __init__(self, limits: WaitingLimits) -> None:
         self._of_endpoints = Quota(QuotaLimits(limits.most, limits.of_one))
         self._of_senders = Quota(QuotaLimits(limits.most, limits.of_one))
         self._of_both = Quota(QuotaLimits(limits.most, limits.of_one_at_one))
-        #: By endpoint and sender, both in the order in which their turns come; none is empty.
+        #: Queues by endpoint and sender, in the order of their turns; no queue is empty.
         self._ready: dict[str, dict[str, deque[AsyncRequest]]] = {}
         self._later: list[tuple[float, int, AsyncRequest]] = []
         self._number = count()
         self._waiting: dict[str, AsyncRequest] = {}
 
     def __len__(self) -> int:
-        """How many wait, those for a further try too."""
+        """Return the number of waiting requests, including those that wait for a retry."""
         return len(self._waiting)
 
     @property
     def places(self) -> int:
-        """How many have not come to their end."""
+        """Return the number of requests that have not ended."""
         return self._of_endpoints.used
 
     def take_place(self, endpoint: str, sender: str) -> None:
-        """Have a place for one more.
+        """Take a place for a new request.
 
         Raises:
-            ServiceUnavailable: there are as many as there may be.
+            ServiceUnavailable: a limit is reached.
         """
         for quota, owner, limit in self._shares(endpoint, sender):
             try:
@@ -76,17 +77,17 @@ class WaitingRequests:
         self.found(endpoint, sender)
 
     def found(self, endpoint: str, sender: str) -> None:
-        """Have a place for one that another gateway has taken already."""
+        """Take a place for a request that an earlier gateway accepted, regardless of limits."""
         for quota, owner, _ in self._shares(endpoint, sender):
             quota.count(1, owner)
 
     def leave_place(self, endpoint: str, sender: str) -> None:
-        """Let another one have the place."""
+        """Free a place."""
         for quota, owner, _ in self._shares(endpoint, sender):
             quota.give_back(1, owner)
 
     def _shares(self, endpoint: str, sender: str) -> Iterator[tuple[Quota, str, str]]:
-        """The quotas in which a request counts, each with its owner and the words of refusals."""
+        """Yield the quotas that count a request, each with its owner and the words of refusals."""
         at, of = f"endpoint {endpoint!r}", repr(sender) if sender else NOBODY
         both = f"{of} of {at}" if sender else NOBODY
         address = "or one address where nobody is asked who they are"
@@ -95,12 +96,12 @@ class WaitingRequests:
         yield self._of_both, both, f"one principal may have at one endpoint, {address}"
 
     def add(self, request: AsyncRequest) -> None:
-        """Have a request wait for its turn."""
+        """Queue a request."""
         self._waiting[request.id] = request
         self._line_of(request).append(request)
 
     def add_later(self, request: AsyncRequest, moment: float) -> None:
-        """Have a request wait for its turn from a moment on, ahead of those that came behind it."""
+        """Queue a request from a moment on, ahead of the sender's later requests."""
         self._waiting[request.id] = request
         heapq.heappush(self._later, (moment, next(self._number), request))
 
@@ -110,12 +111,12 @@ class WaitingRequests:
         may_have: Callable[[str], bool],
         may_send: Callable[[str, str], bool],
     ) -> AsyncRequest | None:
-        """Take the request whose turn it is.
+        """Take the next request out of the queue; None if none may begin.
 
         Args:
-            now: the moment.
-            may_have: whether an endpoint may have one more now.
-            may_send: whether such an endpoint may have it of a sender.
+            now: the time of the clock.
+            may_have: whether an endpoint may begin one more request now.
+            may_send: whether such an endpoint may begin a request of this sender.
         """
         while self._later and self._later[0][0] <= now:
             request = heapq.heappop(self._later)[2]
@@ -132,7 +133,7 @@ class WaitingRequests:
         return self._ready.setdefault(request.endpoint, {}).setdefault(request.sender, deque())
 
     def _taken(self, endpoint: str, sender: str) -> AsyncRequest:
-        """Take a sender's first, and have both go behind all others if they have more."""
+        """Take a sender's first request; endpoint and sender go to the end of the order."""
         lines = self._ready.pop(endpoint)
         line = lines.pop(sender)
         request = line.popleft()
@@ -144,7 +145,7 @@ class WaitingRequests:
         return request
 
     def taken_out(self, which: Callable[[AsyncRequest], bool]) -> list[AsyncRequest]:
-        """Take out all requests of a kind, which wait no more."""
+        """Take all matching requests out of the queue."""
         found = [request for request in self._waiting.values() if which(request)]
         for request in found:
             del self._waiting[request.id]
@@ -158,15 +159,15 @@ class WaitingRequests:
 
     @property
     def endpoints(self) -> Iterable[str]:
-        """The endpoints that have requests waiting."""
+        """The endpoints that have waiting requests."""
         return {request.endpoint for request in self._waiting.values()}
 
 
 class RunningRequests:
-    """Counts requests that are worked on, by endpoint and by sender.
+    """Counts running requests by endpoint and by sender.
 
-    A container may be silent for as long as a try may take, and its sender have many: so neither
-    an endpoint nor a sender has all places, and who has none finds one free.
+    A container may be silent for the whole time of a try, and its sender may have many requests. So
+    no endpoint and no sender can take all slots, and a sender without a running request finds one.
     """
 
     def __init__(self) -> None:
@@ -176,17 +177,15 @@ class RunningRequests:
 
     @property
     def total(self) -> int:
-        """How many there are."""
+        """The number of running requests."""
         return self._total
 
     def begin(self, endpoint: str, sender: str) -> None:
-        """Count one more."""
         self._total += 1
         self._of_endpoints[endpoint] += 1
         self._of_senders[sender] += 1
 
     def end(self, endpoint: str, sender: str) -> None:
-        """Count one less."""
         self._total -= 1
         for counter, key in ((self._of_endpoints, endpoint), (self._of_senders, sender)):
             counter[key] -= 1
@@ -194,21 +193,21 @@ class RunningRequests:
                 del counter[key]
 
     def may_have_one_more(self, endpoint: str, most: int) -> bool:
-        """Whether an endpoint may have one more.
+        """Whether an endpoint may begin one more request.
 
         Args:
-            endpoint: its name.
-            most: how many its instances have at a time.
+            endpoint: the name of the endpoint.
+            most: the number of requests that its instances take at a time.
         """
         of_all, of_it = AT_ONCE + FIRST_AT_ONCE, min(AT_ONCE_OF_ONE, most)
         return self._total < of_all and self._of_endpoints[endpoint] < of_it
 
     def may_send_one_more(self, endpoint: str, sender: str) -> bool:
-        """Whether a sender may have one more at an endpoint that may have one.
+        """Whether a sender may begin a request at an endpoint that may begin one.
 
         Args:
-            endpoint: its name.
-            sender: whose share it counts in; empty for nobody's.
+            endpoint: the name of the endpoint.
+            sender: the name of the sender; empty if senders have no names.
         """
         of_sender = self._of_senders[sender] if sender else 0
         if self._total < AT_ONCE:

@@ -1,4 +1,4 @@
-"""Asynchronous requests as values, and how each of them ends."""
+"""Asynchronous requests as values, and the causes of failures."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ class FailureCause(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class AsyncRequest:
-    """One request, from the moment at which it is taken.
+    """One accepted request.
 
     Attributes:
-        id: the gateway's own: 32 hexadecimal digits.
-        inference_id: by which its client knows it.
-        endpoint: the endpoint's name.
-        sender: whose share it counts in; empty for nobody's.
-        received: when it came, in epoch seconds.
-        expires: until when it may wait, in epoch seconds.
+        id: the gateway's own id: 32 hexadecimal digits.
+        inference_id: the id that the client knows.
+        endpoint: the name of the endpoint.
+        sender: the sender whose share counts the request; empty for none.
+        received: when the request came, in epoch seconds.
+        expires: the end of the time that it may wait, in epoch seconds.
         within: seconds for one try.
-        input: where its body is; empty if it came with it and is in the store.
-        output: where the answer belongs.
-        failure: where it is to be said why there is no answer; empty for nowhere.
-        headers: those that go along to the container, by their names there; may hold secrets.
-        on_success: the topic that hears of its answer; empty for none.
-        on_failure: the topic that hears that it has none; empty for none.
-        maker: the principal that made the endpoint's configuration; empty if it is unknown.
-        length: bytes of the body in the store; 0 if it is at ``input``.
+        input: the location of the body; empty if the body is in the store.
+        output: the location of the answer.
+        failure: the location of the failure report; empty for none.
+        headers: the headers for the container, by their names there; may hold secrets.
+        on_success: the ARN of the topic for answers; empty for none.
+        on_failure: the ARN of the topic for failures; empty for none.
+        maker: the principal that made the endpoint's configuration; empty if unknown.
+        length: bytes of the body in the store; 0 if the body is at ``input``.
     """
 
     id: str
@@ -69,12 +69,12 @@ class AsyncRequest:
         return cls(**body)
 
     def body(self) -> dict[str, Any]:
-        """All of it, as JSON has it."""
+        """Return the record's body: all members, as JSON."""
         return dataclasses.asdict(self)
 
     @property
     def is_inline(self) -> bool:
-        """Whether its body came with it."""
+        """Whether the body came with the request."""
         return not self.input
 
 
@@ -83,10 +83,10 @@ class AsyncAnswer:
     """A container's whole answer.
 
     Attributes:
-        content: all of it, or the file that it is in.
-        size: its bytes.
-        content_type: what the container calls it; empty if it does not say.
-        coding: its ``Content-Encoding``; empty if it has none.
+        content: all bytes, or the path of the file with them.
+        size: the size in bytes.
+        content_type: the container's ``Content-Type``; empty for none.
+        coding: the ``Content-Encoding``; empty for none.
     """
 
     content: bytes | Path
@@ -96,13 +96,13 @@ class AsyncAnswer:
 
 
 class AttemptFailed(Exception):
-    """A request has no answer; the message says why, for its client.
+    """A request has no answer; the message tells its client why.
 
     Args:
-        cause: which of the causes.
-        message: what was wrong, and what to do.
-        passing: whether another try may fare better.
-        members: what else its object says.
+        cause: the cause.
+        message: the fault and the remedy.
+        passing: whether a retry may succeed.
+        members: further members of the failure report.
     """
 
     def __init__(
@@ -121,4 +121,4 @@ class AttemptFailed(Exception):
 
 
 class NoInstance(Exception):
-    """Nothing can take the request now: it waits on, and has not been tried."""
+    """No instance takes the request now: it keeps waiting, and this counts as no try."""

@@ -1,4 +1,4 @@
-"""The end of an asynchronous request: put where it belongs, written down, and told."""
+"""The end of an asynchronous request: its result is stored, recorded and announced."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ log = logging.getLogger("partway.async")
 
 
 class ResultDelivery:
-    """Puts ends away.
+    """Stores the results of requests.
 
-    An end is where it belongs before it is written down: a gateway that is killed between the two
-    has the request run again, which puts another end in the place of the first.
+    A result is stored before the end is recorded. If a gateway is killed between the two, the
+    request runs again, and the new result replaces the first.
 
     Args:
-        locations: where ends belong.
-        journal: where requests are written down until they have ended.
-        notices: tells who wants to hear.
-        leave: says whether an end may be put where it belongs.
-        metrics: counts.
+        locations: stores results.
+        journal: records requests until they have ended.
+        notices: delivers notices.
+        leave: tells whether a result may be stored at its location.
+        metrics: counts ended requests.
         clock: measures pauses.
         wall_clock: returns epoch seconds.
         region: AWS's name of the region.
@@ -77,12 +77,12 @@ class ResultDelivery:
         end: AsyncAnswer | AttemptFailed,
         then: Callable[[], object],
     ) -> None:
-        """Put an end where it belongs, and have it written down.
+        """Store a result at its location, and record the end.
 
         Args:
             request: the request.
-            end: its answer, or why it has none.
-            then: called once the end is written down.
+            end: the answer, or the failure.
+            then: called once the end is recorded.
         """
         if isinstance(end, AsyncAnswer):
             try:
@@ -109,7 +109,7 @@ class ResultDelivery:
         self._journal.write_surely(*changes, then=written)
 
     def notice_is_over(self, notice: Notice, delivered: bool) -> None:
-        """Forget a notice that was delivered, or given up."""
+        """Remove the record of a notice that was delivered, or abandoned."""
         self._metrics.noticed(delivered=delivered)
         self._journal.write_surely(Removal(NOTICE, notice.id), then=lambda: None)
 

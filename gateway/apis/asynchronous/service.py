@@ -1,4 +1,4 @@
-"""All that asynchronous requests take, put together: from the spool to the notices."""
+"""The service of asynchronous requests, which connects all parts from the spool to the notices."""
 
 from __future__ import annotations
 
@@ -30,23 +30,23 @@ class AsyncService:
     """The asynchronous requests of one gateway.
 
     Attributes:
-        worker: takes them.
+        worker: accepts and runs requests.
 
     Args:
-        settings: of the gateway.
-        folder: of answers on their way; nobody else's.
-        store: where requests are written down with their bodies.
-        invocations: asks instances.
-        config_of: what an endpoint's configuration says of such requests; None where there is no
-            such endpoint, or it takes none.
-        instances_of: how many instances of an endpoint take requests now.
-        roots: below which inputs of this machine may be, by the settings of the moment.
-        results: below which answers may be put on this machine.
-        taken_away: the action that a request's sender has no leave for any more; empty if there is
-            none.
-        leave: says whether answers may be put away, and notices published.
-        registry: where metrics are exposed.
-        clock: measures times.
+        settings: the settings of the gateway.
+        folder: the folder of large answers, for this service alone.
+        store: records requests, with their bodies.
+        invocations: calls instances.
+        config_of: returns an endpoint's settings for asynchronous requests; None if there is no
+            such endpoint, or it takes no such requests.
+        instances_of: returns the number of an endpoint's instances that take requests now.
+        roots: returns the folders that may hold inputs on this machine, from the current settings.
+        results: the folders that may hold answers on this machine.
+        taken_away: returns an action that a request's sender is not permitted any longer; empty if
+            every action is still permitted.
+        leave: tells whether answers may be stored, and notices published.
+        registry: the registry that exposes metrics.
+        clock: measures the times.
         wall_clock: returns epoch seconds.
     """
 
@@ -102,11 +102,11 @@ class AsyncService:
         )
 
     async def start(self) -> None:
-        """Go on with what another gateway has left, and take requests from now on.
+        """Resume the requests of an earlier gateway, and accept new requests.
 
         Raises:
-            StoreUnavailable: the disk refuses that now; this may be called again.
-            StoreError: that cannot be read.
+            StoreUnavailable: the disk refuses now; call this again.
+            StoreError: the records cannot be read.
         """
         notices = [value_of(Notice.of, each) for each in await self._journal.records(NOTICE)]
         try:
@@ -126,12 +126,12 @@ class AsyncService:
         self.worker.hasten()
 
     async def drain(self, grace: float) -> None:
-        """Take nothing new; what has not ended after ``grace`` seconds stays written down."""
+        """Accept no new requests; requests that run after ``grace`` seconds stay in the store."""
         await self.worker.drain(grace)
         await self._notices.aclose()
         await self._journal.aclose()
         await self.worker.aclose()
 
     def keep_only(self, endpoints: Collection[str]) -> None:
-        """Forget what was counted of all other endpoints, which are no more."""
+        """Remove the metrics of all other endpoints, which are deleted."""
         self._metrics.keep_only(endpoints)

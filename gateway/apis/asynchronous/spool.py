@@ -1,6 +1,7 @@
-"""Bodies and answers of asynchronous requests on disk, below the data directory, under a quota.
+"""The spool: disk space of requests' bodies and answers, below the data directory, under a quota.
 
-A body is in the store, and is counted here. An answer that is large is a file on its way.
+Bodies are in the store, and only counted here. Large answers are files here until they are
+delivered.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from partway.gateway.timing.clock import Clock
 
 _T = TypeVar("_T")
 
-#: Behind a request's id: its body, and the answer to it, whose file has this name.
+#: Suffixes to a request's id: of its body, which is only counted, and of its answer's file.
 _BODY: Final = ".body"
 _ANSWER: Final = ".answer"
 
@@ -33,11 +34,11 @@ class _Kept:
 
 
 class Spool:
-    """Room for bodies, and the files of answers; whose they are is said by the requests' ids.
+    """Counts bodies and holds the files of answers, by the ids of requests.
 
     Args:
-        folder: where the files lie, on the store's disk; nobody else's.
-        quota: bytes of all bodies and answers.
+        folder: the folder of the files, on the store's disk, for the spool alone.
+        quota: the limit of all bodies and answers in bytes.
         clock: measures how long the disk takes.
     """
 
@@ -53,10 +54,10 @@ class Spool:
         return self._room.used
 
     async def take_over(self, found: Collection[AsyncRequest]) -> None:
-        """Count the bodies that another gateway has taken, and remove its answers.
+        """Count the bodies that an earlier gateway accepted, and remove its answers.
 
         Raises:
-            OSError: the folder cannot be read, or something in it not be removed.
+            OSError: the folder cannot be read, or a file cannot be removed.
         """
         await self._run(lambda _: _clear(self._folder))
         for request in found:
@@ -65,11 +66,11 @@ class Spool:
                 self._count(name, _share(request, name), request.length)
 
     async def take_room(self, request: AsyncRequest) -> None:
-        """Count a body that is about to be written to the store; it counts until it is dropped.
+        """Count a body before it is written to the store; it counts until :meth:`drop`.
 
         Raises:
             SpoolFull: there is no room.
-            OSError: the disk does not say.
+            OSError: the file system gives no answer.
         """
         self._take(request.id + _BODY, request, request.length)
         await self._run(lambda _: _leave_reserve(self._folder, request.length))
@@ -78,11 +79,11 @@ class Spool:
         """Write more of an answer.
 
         Returns:
-            The file that it is in.
+            The path of the answer's file.
 
         Raises:
             SpoolFull: there is no room.
-            OSError: the disk does not take it.
+            OSError: the disk refuses.
         """
         name = request.id + _ANSWER
         self._take(name, request, len(piece))
@@ -91,10 +92,10 @@ class Spool:
         return path
 
     async def drop_answer(self, whose: str) -> None:
-        """Remove an answer, whole or not, if there is one.
+        """Remove an answer, complete or not, if there is one.
 
         Raises:
-            OSError: it cannot be removed; it is counted on.
+            OSError: the answer cannot be removed; it still counts.
         """
         name = whose + _ANSWER
         if name in self._kept:
@@ -102,10 +103,10 @@ class Spool:
             self._give_back(name)
 
     async def drop(self, whose: str) -> None:
-        """Let a request's body count no more, and remove its answer.
+        """Stop counting a request's body, and remove its answer.
 
         Raises:
-            OSError: the answer cannot be removed; it is counted on.
+            OSError: the answer cannot be removed; it still counts.
         """
         self._give_back(whose + _BODY)
         await self.drop_answer(whose)
@@ -133,11 +134,11 @@ def _share(request: AsyncRequest, name: str) -> SpoolShare:
 
 
 def _leave_reserve(folder: Path, size: int) -> None:
-    """Go on if the file system has room for more bytes beside what is kept for all else.
+    """Return if the file system has room for more bytes beside the reserve.
 
     Raises:
-        SpoolFull: it has not.
-        OSError: it does not say.
+        SpoolFull: there is no room.
+        OSError: the file system gives no answer.
     """
     free, reserve = free_and_reserved(folder)
     if free - size < reserve:

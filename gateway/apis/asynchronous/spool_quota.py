@@ -1,4 +1,4 @@
-"""How much bodies and answers may have on disk: all of them, one endpoint's, one sender's."""
+"""Quotas of bodies and answers on disk: in all, by endpoint and by sender."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ _ANSWERS: Final = "answers to asynchronous requests"
 
 
 class SpoolFull(Exception):
-    """The spool has no room for more bytes; says what to do."""
+    """The spool has no room for more bytes; the message gives the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class SpoolShare:
-    """In whose share a file counts.
+    """The shares that a body or an answer counts in.
 
     Attributes:
         endpoint: the name of the request's endpoint.
-        sender: who sent the request; empty for nobody's share.
-        is_answer: whether it is no body.
+        sender: the sender of the request; empty for none.
+        is_answer: whether it is an answer, and not a body.
     """
 
     endpoint: str
@@ -33,10 +33,10 @@ class SpoolShare:
 
 
 class SpoolQuota:
-    """Counts bytes, and refuses those that are too many.
+    """Counts bytes, and refuses bytes beyond a quota.
 
     Args:
-        quota: bytes of all files.
+        quota: the limit of all bytes.
     """
 
     def __init__(self, quota: int) -> None:
@@ -50,10 +50,10 @@ class SpoolQuota:
         return self._files.used
 
     def check(self, share: SpoolShare, size: int) -> None:
-        """Go on if there is room for more bytes.
+        """Return if there is room for more bytes.
 
         Raises:
-            SpoolFull: there is none; the message says of what there is too much.
+            SpoolFull: there is no room; the message names the quota.
         """
         try:
             for quota, owners in self._shares(share):
@@ -67,12 +67,12 @@ class SpoolQuota:
             ) from None
 
     def count(self, share: SpoolShare, size: int) -> None:
-        """Count more bytes, or less where it is negative."""
+        """Count more bytes, or fewer if the size is negative."""
         for quota, owners in self._shares(share):
             quota.count(size, *owners)
 
     def _shares(self, share: SpoolShare) -> Iterator[tuple[Quota, tuple[str, ...]]]:
-        """The quotas in which a file counts, each with its owners as refusals name them."""
+        """Yield the quotas that count the bytes, each with its owners as refusals name them."""
         sender = f"those of {share.sender!r}" if share.sender else NOBODY
         yield self._files, (f"those of endpoint {share.endpoint!r}", sender)
         if share.is_answer:

@@ -1,6 +1,6 @@
-"""Requests to webhooks, over connections that are kept.
+"""An HTTP client for webhooks, with persistent connections.
 
-A module of its own: only a gateway that has a webhook imports aiohttp for it.
+The module is separate so that only a gateway with a webhook imports aiohttp.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from partway.gateway.timing.deadlines import time_limit
 
 
 class WebhookClient:
-    """Posts to webhooks; closed by :meth:`aclose`.
+    """Posts to webhooks, until :meth:`aclose`.
 
     Args:
         clock: measures how long an answer may take.
@@ -26,7 +26,7 @@ class WebhookClient:
         self._client: aiohttp.ClientSession | None = None
 
     async def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> str:
-        """Post a body, by no redirection; returns what was wrong, or nothing."""
+        """Post a body without following redirects; return the error, or an empty text."""
         if self._client is None:
             self._client = aiohttp.ClientSession(
                 timeout=aiohttp.ClientTimeout(total=None), cookie_jar=aiohttp.DummyCookieJar()
@@ -45,6 +45,6 @@ class WebhookClient:
             return f"{type(error).__name__}: {error}"
 
     async def aclose(self) -> None:
-        """Close the connections; nothing is posted any more."""
+        """Close the connections."""
         if self._client is not None:
             await self._client.close()

@@ -1,4 +1,4 @@
-"""Asynchronous requests from the moment they are taken to their end."""
+"""The life of asynchronous requests, from acceptance to their end."""
 
 from __future__ import annotations
 
@@ -43,17 +43,17 @@ log = logging.getLogger("partway.async")
 
 
 class AsyncWorker:
-    """Takes requests, has each tried, and sees to its end.
+    """Accepts requests, has each tried, and ends it.
 
     Args:
-        executor: tries one.
-        delivery: puts ends where they belong.
-        journal: where requests are written down from their coming to their end.
-        spool: has room for bodies, and the files of answers.
-        limits: how many requests there may be.
-        config_of: what an endpoint's configuration says of such requests; None where there is no
-            such endpoint any more, or it takes none.
-        instances_of: how many instances of an endpoint take requests now.
+        executor: makes one try.
+        delivery: stores results.
+        journal: records requests from acceptance to their end.
+        spool: counts bodies, and holds the files of answers.
+        limits: the limits of requests.
+        config_of: returns an endpoint's settings for asynchronous requests; None if there is no
+            such endpoint now, or it takes no such requests.
+        instances_of: returns the number of an endpoint's instances that take requests now.
         clock: measures pauses.
         wall_clock: returns epoch seconds.
     """
@@ -94,22 +94,22 @@ class AsyncWorker:
 
     @property
     def waiting(self) -> int:
-        """How many requests wait for their turn."""
+        """The number of waiting requests."""
         return len(self._waiting)
 
     @property
     def running(self) -> int:
-        """How many requests are worked on."""
+        """The number of running requests."""
         return self._running.total
 
     # --- Coming and going ------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Go on with what another gateway has taken, and work from now on.
+        """Resume the requests that an earlier gateway accepted, and start to work.
 
         Raises:
-            StoreError: what was written down cannot be read.
-            OSError: the folder of bodies and answers cannot be used.
+            StoreError: the records cannot be read.
+            OSError: the folder of answers cannot be used.
         """
         found = [value_of(AsyncRequest.of, each) for each in await self._journal.records(REQUEST)]
         await self._spool.take_over(found)
@@ -122,22 +122,22 @@ class AsyncWorker:
         self._news.set()
 
     async def accept(self, request: AsyncRequest, body: bytes) -> None:
-        """Take a request: once this returns it comes to its end, whatever becomes of the process.
+        """Accept a request, which then comes to its end even if the process is killed.
 
         Args:
             request: the request.
-            body: that came with it, of the request's ``length``.
+            body: the request's own body, of the request's ``length``.
 
         Raises:
-            ServiceUnavailable: the gateway is full, or stops.
-            InternalServerError: the disk does not take it.
+            ServiceUnavailable: a limit is reached, or the gateway stops.
+            InternalServerError: the disk refuses the request.
         """
         if self._draining:
             raise _draining()
         if self._working is None:
             raise NotWritten("the disk has not given yet what was written down before")
         self._waiting.take_place(request.endpoint, request.sender)
-        # Done to its end though its client leaves: half of it would be nobody's.
+        # The task ends even if the client leaves: a half-stored request would have no owner.
         task = self._own(self._write_down(request, body))
         await asyncio.wait((task,))
         if task.cancelled():
@@ -149,11 +149,11 @@ class AsyncWorker:
         self._hastened.set()
 
     async def drain(self, grace: float) -> None:
-        """Take nothing new and begin nothing new; what is worked on may end.
+        """Accept and begin nothing new; running requests may end.
 
         Args:
-            grace: seconds for that. What has not ended by then is written down as it was when it
-                came, and the next gateway begins it anew.
+            grace: seconds for running requests. Requests that have not ended by then stay in the
+                store unchanged, and the next gateway begins them again.
         """
         self._draining = True
         if self._working is not None:
@@ -173,9 +173,9 @@ class AsyncWorker:
             await asyncio.wait(tasks)
 
     async def aclose(self) -> None:
-        """Remove the files of what has come to its end, in time; called behind the journal's end.
+        """Remove the files of ended requests within FILES_END_TIMEOUT.
 
-        Those that are left the next gateway removes.
+        Call this after the journal's end. The next gateway removes the remaining files.
         """
         await set_or_over(self._idle, self._clock, FILES_END_TIMEOUT)
         tasks = set(self._tasks)
@@ -204,7 +204,7 @@ class AsyncWorker:
         self._news.set()
 
     def _leave(self, request: AsyncRequest) -> None:
-        """Forget a request that was not taken, or has come to its end."""
+        """Forget a request that was refused, or has ended."""
         self._waiting.leave_place(request.endpoint, request.sender)
         self._tries.pop(request.id, None)
         self._own(self._drop_files(request))
@@ -234,11 +234,11 @@ class AsyncWorker:
     # --- Whose turn it is ------------------------------------------------------------------------
 
     async def _work(self) -> None:
-        """Begin what may begin, and end what has waited for too long, at each piece of news."""
+        """Begin the requests that may begin, and end expired ones, whenever something changes."""
         while True:
             await self._news.wait()
             self._news.clear()
-            if self._timer is None:  # nothing was looked at for a while
+            if self._timer is None:  # no check has been made for LOOK_INTERVAL
                 self._configs.clear()
                 self._end_hopeless()
             while request := self._whose_turn_it_is():
@@ -256,7 +256,7 @@ class AsyncWorker:
         self._news.set()
 
     def _end_hopeless(self) -> None:
-        """End what has expired, and what has no endpoint any more."""
+        """End expired requests, and requests whose endpoint is gone."""
         now = self._wall_clock()
         for request in self._waiting.taken_out(lambda each: each.expires <= now):
             seconds = request.expires - request.received
@@ -279,7 +279,7 @@ class AsyncWorker:
         return self._running.may_have_one_more(endpoint, most)
 
     def _config(self, endpoint: str) -> AsyncConfig | None:
-        """What an endpoint's configuration says, or has said LOOK_INTERVAL ago at most."""
+        """Return an endpoint's settings, which are at most LOOK_INTERVAL old."""
         if endpoint not in self._configs:
             self._configs[endpoint] = self._config_of(endpoint)
         return self._configs[endpoint]
@@ -287,7 +287,7 @@ class AsyncWorker:
     # --- One request -----------------------------------------------------------------------------
 
     async def _run(self, request: AsyncRequest) -> None:
-        """Try a request; an answer has its turn until it is where it belongs."""
+        """Try a request; it keeps its slot until an answer is stored."""
         try:
             end = await self._tried(request)
             if isinstance(end, AsyncAnswer):
@@ -299,7 +299,7 @@ class AsyncWorker:
             await self._end_in_turn(request, end)
 
     async def _tried(self, request: AsyncRequest) -> AsyncAnswer | AttemptFailed | None:
-        """Try a request; None if it is to be tried again."""
+        """Try a request; return None if it is to be tried again."""
         try:
             return await self._executor.once(request)
         except NoInstance:
@@ -312,7 +312,7 @@ class AsyncWorker:
                 return failure
             self._waiting.add_later(request, self._clock.time() + TRY_PAUSES[tries - 1])
             return None
-        except Exception:  # a fault of ours has a name too
+        except Exception:  # an unexpected exception becomes a failure too
             log.exception(LogLine("an asynchronous request failed", request=request.id))
             words = "The gateway failed; its log has the reason."
             return AttemptFailed(FailureCause.INTERNAL, words)
@@ -330,10 +330,10 @@ def _draining() -> ServiceUnavailable:
 
 
 class NotWritten(InternalServerError):
-    """A request cannot be written down, so it is not taken.
+    """A request cannot be stored, so it is refused.
 
     Args:
-        why: for the operator's log.
+        why: the reason, for the operator's log.
     """
 
     def __init__(self, why: str) -> None:

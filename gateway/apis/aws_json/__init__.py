@@ -1,1 +1,1 @@
-"""AWS's JSON 1.1 protocol, which several APIs speak."""
+"""AWS's JSON 1.1 protocol, which several APIs use."""

@@ -1,7 +1,7 @@
-"""Bodies of JSON requests, bounded before they are parsed: they may be anybody's.
+"""Parsing of JSON request bodies, whose structure is bounded before parsing.
 
-A body of a megabyte that is nothing but brackets would cost its parser fifty times its bytes, and
-one that is deep enough its stack.
+A body of a megabyte that consists of brackets would cost the parser fifty times its bytes, and a
+deeply nested body would exhaust the stack.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Final
 from partway.gateway.apis.control.errors import SerializationException
 from partway.gateway.apis.control.limits import MAX_JSON_DEPTH, MAX_JSON_VALUES
 
-#: A string is one step, also one that has no end; so the whole scan is one pass over the body.
+#: A string is one match, even without a closing quote; so the scan is one pass over the body.
 _MARKS: Final = re.compile(
     rb"""
     " [^"\\]*+ (?: \\ (?: . | \Z ) [^"\\]*+ )*+ (?: " | \Z )
@@ -22,19 +22,19 @@ _MARKS: Final = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 
-#: Half of a pair may be among the escapes; there is no UTF-8 of it.
+#: An escape may be half of a surrogate pair, which has no UTF-8.
 _SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
 def members_of(body: bytes) -> dict[str, Any]:
-    """Return the object that a request's body is; an empty body is an empty object.
+    """Return the object in a request's body; an empty body is an empty object.
 
     Args:
-        body: of the request, whole.
+        body: the whole body of the request.
 
     Raises:
-        SerializationException: the body is not an object in JSON, or larger in its structure than
-            any input is.
+        SerializationException: the body is not a JSON object, or has a larger structure than any
+            input.
     """
     if not body.strip():
         return {}
@@ -43,7 +43,7 @@ def members_of(body: bytes) -> dict[str, Any]:
         members = json.loads(body.decode(), parse_constant=_refuse_constant)
         if _SURROGATE.search(body):
             json.dumps(members, ensure_ascii=False).encode()
-    except (ValueError, RecursionError):  # the former is also that of bytes that are not UTF-8
+    except (ValueError, RecursionError):  # ValueError includes bytes that are not UTF-8
         raise SerializationException("the request's body must be JSON in UTF-8") from None
     if not isinstance(members, dict):
         raise SerializationException("the request's body must be a JSON object")
@@ -70,4 +70,4 @@ def _check_bounds(body: bytes) -> None:
 
 
 def _refuse_constant(name: str) -> None:
-    raise ValueError(name)  # NaN and Infinity are Python's, not JSON's
+    raise ValueError(name)  # Python accepts NaN and Infinity, which are not JSON

@@ -1,4 +1,4 @@
-"""Where a list goes on: what stands in a ``NextToken``."""
+"""Page tokens of lists (``NextToken``)."""
 
 from __future__ import annotations
 
@@ -11,32 +11,32 @@ from typing import Any, Final
 from partway.gateway.apis.control.errors import ValidationException
 from partway.gateway.apis.control.limits import MAX_PAGE_TOKEN
 
-#: Base64's characters for URLs, all of which a token has; Python's decoder takes others too.
+#: Base64's characters for URLs; Python's decoder accepts others too.
 _TOKEN: Final = re.compile("[A-Za-z0-9_-]*")
 
 
 def token_of(list_asked_for: Any, position: Any) -> str:
-    """Return a token: where a list goes on, and a digest by which it is known to be this list's.
+    """Return a token with a list's next position, and a digest that binds it to the list.
 
-    It holds no secret, and gives whoever makes one up nothing but another beginning.
+    A token holds no secret. An invented token only starts the list at another position.
 
     Args:
-        list_asked_for: the operation and its filters, as JSON has them.
-        position: the last place of the page before, likewise.
+        list_asked_for: the operation and its filters, as JSON.
+        position: the last position of the page before, as JSON.
     """
     whole = json.dumps([position, _digest(list_asked_for, position)], separators=(",", ":"))
     return base64.urlsafe_b64encode(whole.encode()).decode().rstrip("=")
 
 
 def position_of(list_asked_for: Any, token: str) -> Any:
-    """Return where a list goes on.
+    """Return the position where a list continues.
 
     Args:
-        list_asked_for: the operation and its filters, as JSON has them.
-        token: as its caller gives it.
+        list_asked_for: the operation and its filters, as JSON.
+        token: the token that the caller gives.
 
     Raises:
-        ValidationException: it is none that this list has answered.
+        ValidationException: the token is not one of this list.
     """
     if len(token) > MAX_PAGE_TOKEN or not _TOKEN.fullmatch(token):
         raise bad_token()
@@ -51,7 +51,7 @@ def position_of(list_asked_for: Any, token: str) -> Any:
 
 
 def bad_token() -> ValidationException:
-    """The error of a token that no such list has answered."""
+    """Return the error for a token that is not one of the list."""
     return ValidationException(
         "The NextToken is not valid; it must be one that the same list has answered, asked for "
         "with the same members."

@@ -1,4 +1,4 @@
-"""AWS's JSON 1.1 protocol: operations that all live at ``POST /``, named by ``X-Amz-Target``."""
+"""AWS's JSON 1.1 protocol: all operations are at ``POST /``, named by ``X-Amz-Target``."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ from partway.protocol.errors import (
 )
 from partway.protocol.signatures.verification import SERVICE
 
-#: What a request of that protocol is.
+#: The content type of requests in AWS's Query protocol.
 FORM: Final = "application/x-www-form-urlencoded"
 
 
 class UnknownQuery(UnknownOperation):
-    """Nothing here answers to an operation of the Query protocol."""
+    """The gateway has no operation of AWS's Query protocol."""
 
 
 def aws_query(error: UnknownQuery) -> ErrorResponse:
-    """The error as that protocol has it."""
+    """Return the error in the format of the Query protocol."""
     body = (
         "<ErrorResponse><Error><Type>Sender</Type>"
         f"<Code>{error.name}</Code><Message>{escape(error.message)}</Message>"
@@ -48,51 +48,51 @@ def aws_query(error: UnknownQuery) -> ErrorResponse:
 
 CONTENT_TYPE: Final = "application/x-amz-json-1.1"
 
-#: What clients send besides: those of the protocol's other version, and people with curl.
+#: Content types that are accepted too: version 1.0 of the protocol, and curl's users.
 _CONTENT_TYPES: Final = frozenset({CONTENT_TYPE, "application/x-amz-json-1.0", "application/json"})
 
-#: What an operation answers; None where AWS's has no output at all.
+#: The output of an operation; None if AWS's operation has no output.
 Answer: TypeAlias = Mapping[str, Any] | None
 
-#: Answers a call, given the members of its input, who sends it, and the request's id.
+#: Answers a call, given the input members, the sender, and the request's id.
 ControlOperation: TypeAlias = Callable[[Mapping[str, Any], Identity, str], Awaitable[Answer]]
 
 _ROOT: Final = re.compile("/")
 _POST: Final = frozenset({"POST"})
-#: How AWS's names of operations begin that change nothing.
+#: First words of operations that change nothing.
 _READING: Final = ("Describe", "List", "Get", "Filter")
 _JSON: Final = {"Content-Type": CONTENT_TYPE}
 
-#: Names of the protocol's own for errors that other operations have by others.
+#: Error names of this protocol that differ from other protocols.
 _NAMES: Final = {
     InternalServerError.name: "InternalFailure",
     ServiceUnavailable.name: "ServiceUnavailable",
 }
 
-#: Characters of a target that nobody knows, when it is named to whoever asked for it.
+#: Characters of an unknown target that an error repeats.
 _SHOWN: Final = 128
 
 
 class InputCheck(Protocol):
-    """What an operation's input must be."""
+    """Checks the input of operations."""
 
     async def checked(self, operation: str, members: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the members of an operation's input as the operation is to see them.
+        """Return the members of an operation's input, as the operation gets them.
 
         Raises:
-            ApiError: they are not what the operation takes.
+            ApiError: the members are not valid for the operation.
         """
 
 
 def changes_something(operation: str) -> bool:
-    """Whether an operation does more than answer."""
+    """Whether an operation changes something."""
     return not operation.startswith(_READING)
 
 
 def aws_json(error: ApiError) -> ErrorResponse:
-    """AWS's JSON 1.1 protocol: name and message in the body, 400 for all but faults (clause 5).
+    """Return an error of AWS's JSON 1.1 protocol (clause 5).
 
-    A content coding that is not known here keeps HTTP's own status (RFC 9110 §15.5.16).
+    Name and message are in the body; the status is 400 for all but faults. An unknown content coding keeps HTTP's own status (RFC 9110 §15.5.16).
     """
     if isinstance(error, UnknownQuery):
         return aws_query(error)
@@ -110,13 +110,13 @@ def operation_routes(
     inputs: InputCheck,
     service: str = SERVICE,
 ) -> tuple[Route, ...]:
-    """The routes of a service's operations, each of which checks itself what its sender may do.
+    """Return the routes of a service's operations, each of which checks permissions itself.
 
     Args:
-        prefix: of the service's targets, such as ``SageMaker``.
-        operations: by AWS's names of them.
-        inputs: what each of them takes.
-        service: whose they are, as signatures and actions say.
+        prefix: the prefix of the service's targets, such as ``SageMaker``.
+        operations: the operations by AWS's names.
+        inputs: checks the input of each operation.
+        service: the service in signatures and actions.
     """
     return tuple(
         Route(
@@ -138,12 +138,12 @@ def operation_routes(
 
 
 def unknown_operation_route(known: Iterable[Route]) -> Route:
-    """The route of all targets that no other route of ``POST /`` answers; to go behind them.
+    """Return the route of all unknown targets of ``POST /``; it must follow all other routes.
 
-    Whoever asks need not say who they are: AWS, too, first looks whether there is the operation.
+    The sender need not authenticate: AWS, too, first checks whether the operation exists.
 
     Args:
-        known: the others, which are named to whoever asks.
+        known: the other routes, which the error names.
     """
     targets = ", ".join(sorted(route.target for route in known))
 
@@ -161,13 +161,13 @@ def unknown_operation_route(known: Iterable[Route]) -> Route:
 
 
 def _is(exchange: Exchange, *content_types: str) -> bool:
-    """Whether a request's body says that it is of one of these types."""
+    """Whether a request's Content-Type is one of these types."""
     said = exchange.headers.get("content-type", "")
     return said.partition(";")[0].strip().lower() in content_types
 
 
 class _Call:
-    """One operation, as the dispatcher calls it."""
+    """The handler of one operation's route."""
 
     def __init__(self, name: str, operation: ControlOperation, inputs: InputCheck) -> None:
         self._name = name
@@ -184,10 +184,10 @@ class _Call:
 
 
 def _check_content_type(exchange: Exchange) -> None:
-    """Refuse what is not JSON: any web page can have text sent, without asking for leave.
+    """Refuse other types than JSON: any web page can make a browser send text without a preflight.
 
     Raises:
-        UnknownOperation: AWS's error for it.
+        UnknownOperation: AWS's error for a wrong type.
     """
     if not _is(exchange, *_CONTENT_TYPES):
         value = exchange.headers.get("content-type", "")
@@ -196,17 +196,16 @@ def _check_content_type(exchange: Exchange) -> None:
 
 
 class TargetRoutes(Service):
-    """The routes of several AWS services, and behind them that of unknown operations."""
+    """The routes of several AWS services, followed by the route of unknown operations."""
 
     def __init__(self, _: object = None) -> None:
         self._sources: list[Callable[[], tuple[Route, ...]]] = []
 
     def add(self, source: Callable[[], tuple[Route, ...]]) -> None:
-        """Add a service's operations: what returns their routes, once all of them are there."""
+        """Add a service, by a function that returns its routes once all operations are added."""
         self._sources.append(source)
 
     @property
     def routes(self) -> tuple[Route, ...]:
-        """All of them."""
         known = tuple(route for source in self._sources for route in source())
         return (*known, unknown_operation_route(known))

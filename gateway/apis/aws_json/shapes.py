@@ -1,4 +1,4 @@
-"""What inputs of AWS's operations are made of, as botocore's files say it."""
+"""The shapes of AWS operations' inputs, read from botocore's files."""
 
 from __future__ import annotations
 
@@ -8,28 +8,29 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
 
-#: All characters of the category Z, which Python's patterns cannot name: in a class.
+#: All characters of the category Z, for a character class: Python's patterns cannot name the
+#: category.
 _SEPARATORS: Final = "\x20\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
 
-#: Letters, separators, numbers and ``_``: Python's ``\w`` is the first, third and fourth.
+#: Letters, separators, numbers and ``_``; Python's ``\w`` is all of them but separators.
 _TEXT: Final = (r"\p{L}\p{Z}\p{N}_", rf"\w{_SEPARATORS}")
 
-#: What Java's full stop matches: all that ends no line.
+#: Java's full stop matches everything except line terminators.
 _ANY: Final = "[^\n\r\x85\u2028\u2029]"
 
 
 def compiled(pattern: str) -> re.Pattern[str]:
-    r"""Return a pattern that matches what Java's does, to be used by ``fullmatch``.
+    """Return a pattern that matches as Java does, for use with ``fullmatch``.
 
     Args:
-        pattern: of AWS's; of the categories of Unicode it may name only letters, separators and
-            numbers, and these together.
+        pattern: a pattern of AWS's. Of Unicode's categories it may name only the combination of
+            letters, separators and numbers.
 
     Raises:
-        ValueError: it uses what has no equal here.
+        ValueError: the pattern uses a feature that has no equal in Python.
     """
     translated = pattern.replace(*_TEXT)
-    # Java's \d, \s and \w are those of ASCII; only a pattern that names categories means more.
+    # Java's \d, \s and \w are ASCII; only a pattern that names categories means more.
     flags = re.NOFLAG if translated != pattern else re.ASCII
     if r"\p" in translated or "&&" in translated:
         raise ValueError(f"a pattern of AWS's has no equal here: {pattern}")
@@ -40,7 +41,7 @@ def compiled(pattern: str) -> re.Pattern[str]:
 
 
 def _dots_replaced(pattern: str) -> str:
-    """A pattern whose full stops match what Java's match; those in classes are characters."""
+    """Replace full stops, which match as Java's do; a full stop in a class stays."""
     pieces = []
     in_class = False
     for piece in re.findall(r"\\.|.", pattern, re.DOTALL):
@@ -52,7 +53,7 @@ def _dots_replaced(pattern: str) -> str:
     return "".join(pieces)
 
 
-#: How a shape is written in JSON.
+#: The JSON form of a shape.
 Form: TypeAlias = Literal[
     "structure", "list", "map", "string", "integer", "number", "boolean", "timestamp"
 ]
@@ -70,31 +71,31 @@ _FORMS: Final[Mapping[str, Form]] = {
     "timestamp": "timestamp",
 }
 
-#: How patterns of places in S3 begin, of which a path of this machine may be one.
+#: Prefixes of patterns for places in S3, where a path of this machine may be allowed.
 _OF_LOCATIONS: Final = ("(https|s3)://", "^(https|s3)://")
 
-#: Numbers of 32 and of 64 bits.
+#: Bounds of 32-bit and 64-bit numbers.
 _RANGES: Final = {"integer": 2**31, "long": 2**63}
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What one value of an input must be.
+    """The constraints of one input value.
 
     Attributes:
-        form: how it is written in JSON.
-        least: the smallest value of a number, the smallest length of anything else.
-        most: the largest.
-        pattern: what a string must match as a whole.
+        form: the JSON form.
+        least: the smallest value of a number, or the smallest length of anything else.
+        most: the largest value or length.
+        pattern: the pattern that a whole string must match.
         written: the pattern as AWS writes it.
-        values: what a string must be one of; empty for any.
-        members: of a structure, by their names.
-        required: those of them that must be there.
-        item: of a list, or a map's value.
-        key: of a map.
+        values: the allowed values of a string; empty for any.
+        members: the members of a structure, by name.
+        required: the members that must be present.
+        item: the shape of a list's items, or of a map's values.
+        key: the shape of a map's keys.
         is_union: whether a structure must have exactly one of its members.
         is_location: whether a string is a place in S3.
-        bound: what an integer must be below, whichever its sign; 0 for none.
+        bound: the bound of an integer's absolute value; 0 for none.
     """
 
     form: Form
@@ -115,12 +116,12 @@ class Shape:
 class ServiceShapes:
     """The inputs of some operations of one service, read at the first call.
 
-    botocore's whole model of SageMaker takes 80 ms and 41 MB; only what is asked for is kept of it.
+    botocore's whole model of SageMaker takes 80 ms and 41 MB; only the needed shapes are kept.
 
     Args:
-        service: botocore's name of it, such as ``sagemaker``.
-        version: of its API, such as ``2017-07-24``.
-        operations: AWS's names of those whose inputs are to be known.
+        service: botocore's name of the service, such as ``sagemaker``.
+        version: the version of the service's API, such as ``2017-07-24``.
+        operations: AWS's names of the operations whose inputs are needed.
     """
 
     def __init__(self, service: str, version: str, operations: Collection[str]) -> None:
@@ -131,7 +132,7 @@ class ServiceShapes:
         self._reading = asyncio.Lock()
 
     async def input_of(self, operation: str) -> Shape:
-        """The shape of an operation's input; read on a thread, once."""
+        """Return the shape of an operation's input; all shapes are read once, on a thread."""
         async with self._reading:
             if not self._inputs:
                 self._inputs = await asyncio.to_thread(
@@ -143,9 +144,9 @@ class ServiceShapes:
 def read_inputs(service: str, version: str, operations: Iterable[str]) -> Mapping[str, Shape]:
     """Read the inputs of operations, by the operations' names.
 
-    Only the files that botocore brings are looked at, and none of the user's.
+    Only botocore's own files are read, and no files of the user.
     """
-    from botocore.loaders import Loader  # whoever does not use the control plane does not pay
+    from botocore.loaders import Loader  # imported only if the control plane is used
     from botocore.model import ServiceModel
 
     loader = Loader(
@@ -157,7 +158,7 @@ def read_inputs(service: str, version: str, operations: Iterable[str]) -> Mappin
 
 
 def _shape_of(source: Any, known: dict[str, Shape]) -> Shape:
-    """A shape of botocore's as one of ours; none of those that are read contains itself."""
+    """Convert a shape of botocore's; none of the shapes that are read contains itself."""
     if source is None:
         return Shape("structure")
     if source.name not in known:

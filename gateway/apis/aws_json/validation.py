@@ -1,4 +1,4 @@
-"""Inputs of operations checked by their shapes, in the words of AWS's ``ValidationException``."""
+"""Validation of inputs against shapes, in the words of AWS's ``ValidationException``."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from partway.gateway.plain_text import cut, safe
 _SHOWN: Final = 1024
 _FAULTS: Final = 100
 
-#: Values of those that a member may have, some hundreds, that an error names.
+#: Values of a large enumeration that an error names.
 _VALUES_SHOWN: Final = 8
 
-#: Members whose places are written to.
+#: Members that name places to write to.
 _WRITTEN: Final = frozenset({"s3OutputPath", "s3FailurePath"})
 
-#: Epoch seconds of the years 1 to 9999, as Python and botocore have times.
+#: Epoch seconds of the years 1 to 9999, the range of Python and botocore.
 _EARLIEST: Final = -62_135_596_800
 _LATEST: Final = 253_402_300_800
 
 _LARGEST: Final = sys.float_info.max
 
-#: What a value must be, as AWS names it.
+#: AWS's names of types.
 _TYPES: Final[Mapping[Form, str]] = {
     "structure": "Structure",
     "list": "List",
@@ -40,20 +40,20 @@ _TYPES: Final[Mapping[Form, str]] = {
     "timestamp": "Timestamp",
 }
 
-#: Whether a path of this machine may stand where a place in S3 is asked for.
+#: Whether a path of this machine is allowed where a place in S3 is expected.
 LocalRule = Callable[[str], bool]
 
 
 def no_local_paths(_: str) -> bool:
-    """The rule of a gateway whose callers name no files of its own."""
+    """Allow no path of this machine."""
     return False
 
 
 class CheckedInputs:
-    """What the operations of a service take.
+    """Checks the inputs of a service's operations.
 
     Args:
-        shapes: of the service.
+        shapes: the shapes of the service.
         is_local: whether a path, or a ``file://`` URL, may stand for a place in S3.
     """
 
@@ -62,11 +62,11 @@ class CheckedInputs:
         self._is_local = is_local
 
     async def checked(self, operation: str, members: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the members of an operation's input, those left out that are null.
+        """Return the members of an operation's input, without members that are null.
 
         Raises:
-            SerializationException: a value is of another type than the operation's.
-            ValidationException: a value is not allowed; the message says which, and why.
+            SerializationException: a value has another type than its shape.
+            ValidationException: a value is not allowed; the message names it and the constraint.
         """
         shape = await self._shapes.input_of(operation)
         return checked_by(shape, members, self._is_local)
@@ -75,16 +75,16 @@ class CheckedInputs:
 def checked_by(
     shape: Shape, members: Mapping[str, Any], is_local: LocalRule = no_local_paths
 ) -> dict[str, Any]:
-    """Return the members of a structure as its shape has them, those left out that are null.
+    """Return the members of a structure by its shape, without members that are null.
 
     Args:
-        shape: the structure's.
-        members: as JSON has them.
+        shape: the shape of the structure.
+        members: the members in JSON.
         is_local: whether a path may stand for a place in S3.
 
     Raises:
-        SerializationException: a value is of another type than its shape.
-        ValidationException: a value is not allowed; the message says which, and why.
+        SerializationException: a value has another type than its shape.
+        ValidationException: a value is not allowed; the message names it and the constraint.
     """
     walk = _Walk(is_local)
     checked = walk.structure(shape, members, "")
@@ -97,17 +97,17 @@ def checked_by(
 
 
 class _Walk:
-    """One pass over an input, which collects what is wrong with it."""
+    """One pass over an input, which collects all faults."""
 
     def __init__(self, is_local: LocalRule) -> None:
         self._is_local = is_local
         self.faults: list[str] = []
 
     def structure(self, shape: Shape, given: Mapping[str, Any], path: str) -> dict[str, Any]:
-        """The members that are there, each checked."""
+        """Return the present members, each checked."""
         members = {name: value for name, value in given.items() if value is not None}
         for name in members.keys() - shape.members.keys():
-            # AWS ignores it. Here it is one that came with a newer SDK, and asks for something.
+            # AWS ignores an unknown member. Here it comes from a newer SDK, and asks for something.
             self._fault(_below(path, name), "Member must be one that is known here")
         for name in shape.required:
             if name not in members:
@@ -152,7 +152,7 @@ class _Walk:
             return present
         assert shape.key is not None
         assert shape.item is not None
-        # Values are not repeated: those of an environment may be secrets.
+        # Errors repeat no values: those of an environment may be secrets.
         if not self._all_hold(shape.key, present, path):
             self._fault(path, f"Map keys must satisfy constraint: {_constraints(shape.key)}")
         if shape.item.form in ("structure", "list", "map"):
@@ -165,20 +165,20 @@ class _Walk:
         return present
 
     def _all_hold(self, shape: Shape, values: Any, path: str) -> bool:
-        """Whether values that contain no others are all allowed."""
+        """Whether all of these values, which contain no others, are allowed."""
         for value in values:
             _check_type(shape, value, path)
         return not any(broken for value in values for broken in self._broken(shape, value))
 
     def _has_length(self, shape: Shape, values: Any, path: str) -> bool:
-        """Whether there are as many values as there may be; what is in more is not looked at."""
+        """Whether the number of values is allowed; if there are too many, they are not checked."""
         wrong = list(_out_of_range(shape, len(values), "length"))
         for broken in wrong:
             self._fault(path, broken)
         return not wrong
 
     def _broken(self, shape: Shape, value: Any) -> Iterator[str]:
-        """The constraints that a value breaks which contains no others."""
+        """Yield the constraints that a value without inner values breaks."""
         if shape.form == "string":
             yield from _out_of_range(shape, len(value), "length")
             if shape.values and value not in shape.values:
@@ -189,7 +189,7 @@ class _Walk:
             yield from _out_of_range(shape, value, "value")
 
     def _matches(self, shape: Shape, value: str) -> bool:
-        """Whether a string has its pattern; one that is far too long is not tried."""
+        """Whether a string matches its pattern; a far too long string is not tried."""
         assert shape.pattern is not None
         if shape.is_location and value.startswith(("/", "file:")) and self._is_local(value):
             return True
@@ -202,13 +202,13 @@ class _Walk:
 
 
 def _check_type(shape: Shape, value: Any, path: str) -> None:
-    """Refuse a value of a type that its shape is not written in.
+    """Refuse a value whose JSON type does not fit its shape.
 
     Raises:
-        SerializationException: it is.
+        SerializationException: the type does not fit.
     """
     number = isinstance(value, int | float) and not isinstance(value, bool)
-    # Of an integer that is larger Python makes no float, not even to look whether it is finite.
+    # Python cannot convert a larger integer to float, not even to check that it is finite.
     finite = number and -_LARGEST <= value <= _LARGEST
     match shape.form:
         case "structure" | "map":
@@ -233,7 +233,7 @@ def _check_type(shape: Shape, value: Any, path: str) -> None:
 
 
 def _found(value: Any) -> str:
-    """A value's type, in AWS's words."""
+    """Return a value's type, in AWS's words."""
     match value:
         case None:
             return "NULL_VALUE"
@@ -257,7 +257,7 @@ def _out_of_range(shape: Shape, measured: float, what: str) -> Iterator[str]:
 
 
 def _constraints(shape: Shape) -> str:
-    """All that a value which contains no others must satisfy, as AWS lists it."""
+    """Return all constraints of a value without inner values, as AWS lists them."""
     what = "length" if shape.form == "string" else "value"
     listed = []
     if shape.most is not None:
@@ -280,7 +280,7 @@ def _at_most(most: float, what: str) -> str:
 
 
 def _one_of(shape: Shape, value: str = "") -> str:
-    """What a value must be one of; of very many those that begin most like it."""
+    """Return an enumeration's constraint; a long one names the values most like the given one."""
     shown = list(shape.values)
     more = len(shown) - _VALUES_SHOWN
     if more > 0:
@@ -290,12 +290,12 @@ def _one_of(shape: Shape, value: str = "") -> str:
 
 
 def _common(one: str, other: str) -> int:
-    """How many characters two texts begin with alike."""
+    """Return the length of two texts' common prefix."""
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
 
 
 def _hint(shape: Shape, value: Any, path: str) -> str:
-    """What a path of this machine must be, if one was given where a place in S3 is asked for."""
+    """Return the rule for paths of this machine, if a path was given for a place in S3."""
     if not shape.is_location or ("://" in value and not value.startswith("file:")):
         return ""
     name = path.rpartition(".")[2]
@@ -311,7 +311,7 @@ def _as_written(shape: Shape) -> str:
 
 
 def _below(path: str, name: str) -> str:
-    """A member's place, as AWS writes it: its name begins with a small letter."""
+    """Return the path of a member as AWS writes it, with a small first letter."""
     own = cut(safe(name[:1].lower() + name[1:]), _SHOWN)
     return f"{path}.{own}" if path else own
 

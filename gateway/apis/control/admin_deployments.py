@@ -1,4 +1,4 @@
-"""Deployments for whoever asks the admin socket: one is asked for, described, or to go."""
+"""Deployments for clients of the admin socket: described, deployed and deleted."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ _JSON: Final = {"Content-Type": "application/json"}
 
 
 class AdministeredDeployments(Protocol):
-    """What of deployments can be asked by the admin socket."""
+    """The operations on deployments that the admin socket offers."""
 
     async def describe(self, name: str) -> Mapping[str, Any] | None:
-        """What DescribeEndpoint says of an endpoint; None if there is none."""
+        """Return DescribeEndpoint's answer for an endpoint; None if there is none."""
 
     async def deploy(self, name: str, asked: DeploymentAsked) -> Mapping[str, Any]:
-        """Have an endpoint be what is asked for."""
+        """Create or update an endpoint to match a deployment."""
 
     async def delete(self, name: str) -> Mapping[str, Any]:
-        """Delete an endpoint, with what was deployed for it."""
+        """Delete an endpoint, with everything that was deployed for it."""
 
 
 async def answer_of_deployments(
@@ -35,13 +35,13 @@ async def answer_of_deployments(
     """Answer ``GET``, ``PUT`` and ``DELETE /deployments/NAME``.
 
     Args:
-        deployments: those of the gateway's operator.
-        exchange: the request, and the way to answer it.
-        name: the endpoint's.
+        deployments: the deployments of the gateway's operator.
+        exchange: the request, which is answered here.
+        name: the name of the endpoint.
 
     Raises:
-        ApiError: it is refused.
-        ClientLeft: whoever has asked left in the middle of the body.
+        ApiError: the request is refused.
+        ClientLeft: the client left in the middle of the body.
     """
     match exchange.method:
         case "GET":

@@ -1,4 +1,4 @@
-"""All endpoints for the gateway's user: also those of which the fleet runs nothing."""
+"""All endpoints for the gateway's user, including endpoints that the fleet does not run."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from partway.protocol.errors import InputValidationError
 class KnownEndpoints:
     """The endpoints of a gateway.
 
-    The fleet has no instances of an endpoint of the API that failed under an earlier gateway, or
-    that cannot be run now. Such an endpoint is there all the same, and the store says how it is.
+    The fleet has no instances of an API endpoint that failed under an earlier gateway, or that
+    cannot run now. Such an endpoint exists all the same, and the store has its state.
 
     Args:
-        fleet: what runs.
+        fleet: the running endpoints.
         keeper: knows the endpoints of the API.
     """
 
@@ -25,7 +25,7 @@ class KnownEndpoints:
         self._keeper = keeper
 
     def describe(self) -> tuple[EndpointStatus, ...]:
-        """How all endpoints are, in the order of their names."""
+        """Return the status of all endpoints, sorted by name."""
         found = {each.name: each for each in self._fleet.describe()}
         for resource in self._keeper.all():
             if resource.name not in found:
@@ -33,7 +33,7 @@ class KnownEndpoints:
         return tuple(found[name] for name in sorted(found))
 
     async def restart(self, name: str) -> None:
-        """Have new instances of an endpoint take over; see :meth:`~.fleet.Fleet.restart`.
+        """Replace an endpoint's instances by new ones; see :meth:`~.fleet.Fleet.restart`.
 
         Raises:
             InputValidationError: the fleet does not run the endpoint; the message says why.

@@ -1,4 +1,4 @@
-"""The control plane in a gateway."""
+"""The API of the control plane in a gateway."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ if TYPE_CHECKING:
 
 
 class ControlApi(Service):
-    """The operations on what callers make, and the endpoints that they have made.
+    """The operations on callers' resources, and the endpoints that callers have created.
 
     Attributes:
-        resources: what was made.
-        catalogue: the same, for operations.
-        endpoint_keeper: has the fleet run the endpoints that were made.
+        resources: the resources.
+        catalogue: the same resources, for operations.
+        endpoint_keeper: runs the created endpoints in the fleet.
         plane: the operations.
-        async_rules: what configurations may say of asynchronous requests.
+        async_rules: the rules for asynchronous requests in endpoint configurations.
         model_data_leave: whether a model's maker may read its model data.
-        results: below which folders callers may have answers put.
-        at_read: called once the resources have been read, before any endpoint of theirs runs.
-        at_run: called once the gateway listens and the resources have been read.
+        results: the folders that callers may have answers stored in.
+        at_read: called once the resources are read, before their endpoints run.
+        at_run: called once the gateway listens and the resources are read.
     """
 
     def __init__(self, gateway: Gateway) -> None:
@@ -76,7 +76,7 @@ class ControlApi(Service):
         gateway.service(TargetRoutes).add(lambda: self.plane.routes)
 
     def disk_steps(self) -> Iterable[DiskStep]:
-        """Write to the store, and read it."""
+        """Yield the steps that open the store for writing and read the resources."""
         yield DiskStep(CHANGES, self._gateway.store.open_for_writing)
         yield DiskStep(CREATED, self._read)
 
@@ -85,7 +85,7 @@ class ControlApi(Service):
         for each in self.at_read:
             await each()
         self._has_read = True
-        if self._is_up:  # the disk has refused it at the start
+        if self._is_up:  # the disk refused the step at the start
             await self.endpoint_keeper.start()
             self._run()
 
@@ -97,7 +97,7 @@ class ControlApi(Service):
                 self._gateway.fleet.is_ready = False
 
     def on_listening(self) -> None:
-        """Run them, unless the disk has refused to say which they are."""
+        """Run the endpoints that were found, unless the disk has refused to read them."""
         self._is_up = True
         if self._has_read:
             self._run()
@@ -111,25 +111,25 @@ class ControlApi(Service):
     async def pending_names(self) -> Collection[str]:
         """Return the names of endpoints that are to run and are not found yet.
 
-        The disk may keep the answer for long.
+        This waits until the disk gives the resources, which may take long.
         """
         await self._runs.wait()
         return self.endpoint_keeper.sought
 
     async def has_found(self, seconds: float) -> None:
-        """Wait until all are found, but only so long."""
+        """Wait until all endpoints are found, at most this many seconds."""
         await self.endpoint_keeper.has_found(seconds)
 
     def take_settings(self, settings: Settings) -> None:
-        """Leave to the settings' endpoints the names that they have."""
+        """Give way to the settings' endpoints where names collide."""
         self.endpoint_keeper.give_way(settings)
 
     async def settings_taken(self) -> None:
-        """Run what other settings have kept from running."""
+        """Run endpoints that earlier settings kept from running."""
         await self.endpoint_keeper.run_again()
 
     async def aclose(self) -> None:
-        """Note nothing more of endpoints, and wait for changes whose callers have left."""
+        """Stop recording the state of endpoints, and wait for changes whose callers have left."""
         await self.endpoint_keeper.aclose()
         await self.plane.aclose()
 

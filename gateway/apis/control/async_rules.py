@@ -1,4 +1,4 @@
-"""What an endpoint configuration may say of asynchronous requests here."""
+"""The rules for asynchronous requests in endpoint configurations."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from partway.gateway.apis.control.named_locations import checked_place
 from partway.gateway.storage.places.local_roots import LocalRoots
 from partway.gateway.storage.places.locations import checked_arn
 
-#: Of the output's configuration: where something is put.
+#: Members of the output's configuration that name a place.
 _PLACES: Final = ("S3OutputPath", "S3FailurePath")
 _TOPICS: Final = ("SuccessTopic", "ErrorTopic")
 
 
 class AsyncRules:
-    """Refuses what cannot be done, and what its caller may not have done.
+    """Refuses settings that the gateway cannot honour, or that the caller may not ask for.
 
-    The gateway puts answers away with its own credentials, and long behind the call: so the leave
-    of whoever says where they belong is asked for when that is said.
+    The gateway stores answers with its own credentials, long after the call. So the permission of
+    the caller who names a place is checked at the call.
 
     Args:
-        results: below which answers may be put on this machine.
-        topics: ARNs that have a webhook.
+        results: the folders that may hold answers on this machine.
+        topics: the ARNs of topics that have a webhook.
     """
 
     def __init__(self, results: LocalRoots | None = None, topics: Container[str] = ()) -> None:
@@ -33,19 +33,19 @@ class AsyncRules:
         self._topics = topics
 
     def allows_path(self, location: str) -> bool:
-        """Whether answers may be put at a path of this machine, by what is written."""
+        """Whether answers may be stored at a path of this machine, by its text."""
         return self._results.allow(location)
 
     def check(self, members: Mapping[str, Any], identity: Identity) -> None:
-        """Go on if a configuration's members can be done, for who asks.
+        """Return if a configuration can be honoured, and the caller has the permissions for it.
 
         Args:
-            members: of CreateEndpointConfig, checked by their shape.
-            identity: who asks.
+            members: the input of CreateEndpointConfig, checked by its shape.
+            identity: the caller.
 
         Raises:
-            ValidationException: something cannot be done; the message names it.
-            AccessDenied: they may not write there, or publish there.
+            ValidationException: a member cannot be honoured; the message names it.
+            AccessDenied: the caller may not write or publish there.
         """
         config = members.get("AsyncInferenceConfig")
         if config is None:
@@ -56,7 +56,7 @@ class AsyncRules:
         for name in _PLACES:
             if output.get(name):
                 self.check_place(name, output[name])
-                # Of all that is below it.
+                # The permission covers everything below the place.
                 folder = checked_arn(output[name].removesuffix("/"))
                 identity.check("s3:PutObject", f"{folder}/*")
         for name in _TOPICS:
@@ -70,14 +70,14 @@ class AsyncRules:
                 identity.check("sns:Publish", topic)
 
     def check_place(self, name: str, location: str) -> None:
-        """Go on if answers can be put at a place.
+        """Return if answers can be stored at a place.
 
         Args:
-            name: of the member that names it.
+            name: the member that names the place.
             location: the place.
 
         Raises:
-            ValidationException: they cannot; the message says why.
+            ValidationException: answers cannot be stored there; the message says why.
         """
         if not location.isascii() or not location.isprintable():
             raise ValidationException(f"The {name} must be of visible ASCII: clients are told it.")
@@ -94,7 +94,7 @@ class AsyncRules:
 
 
 def check_names_no_containers(plan: DeploymentPlan) -> None:
-    """Refuse asynchronous requests where each must name its container, which these cannot.
+    """Refuse asynchronous requests for models whose requests must name their container.
 
     Raises:
         ValidationException: the plan has both.

@@ -1,4 +1,4 @@
-"""Resources as operations handle them: found, made and deleted, with AWS's errors (clause 5)."""
+"""The catalogue of resources, with AWS's errors (clause 5)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from partway.gateway.apis.control.resources import Kind, Resource, Resources
 from partway.gateway.arns import Arns
 from partway.gateway.storage.store.store import StoreError
 
-#: Each kind as AWS's messages have it, and as actions do.
+#: The names of kinds in AWS's messages and actions.
 NOUNS: Final[Mapping[Kind, str]] = {
     "model": "model",
     "endpoint-config": "endpoint configuration",
@@ -35,8 +35,8 @@ class Catalogue:
     """The resources of a gateway, for the operations on them.
 
     Args:
-        resources: what there is.
-        arns: makes their names.
+        resources: the resources.
+        arns: makes ARNs.
         wall_clock: returns epoch seconds.
     """
 
@@ -46,15 +46,15 @@ class Catalogue:
         self._wall_clock = wall_clock
 
     def arn(self, kind: Kind, name: str) -> str:
-        """The ARN of a resource, be it there or not."""
+        """Return the ARN of a resource, which need not exist."""
         return self._arns.of(kind, name)
 
     def listed(self, kind: Kind, prefix: str) -> Iterator[Listed]:
-        """All resources of a kind as a list has them that says their names and times alone.
+        """Yield all resources of a kind for a list of names and times.
 
         Args:
-            kind: of the resources.
-            prefix: what the names of members begin with, such as ``Model``.
+            kind: the kind of the resources.
+            prefix: the prefix of members' names, such as ``Model``.
         """
         for each in self._resources.all(kind):
             summary = {
@@ -65,10 +65,10 @@ class Catalogue:
             yield Listed(each.name, each.created, each.modified, summary)
 
     def existing(self, kind: Kind, name: str) -> Resource:
-        """The resource of that kind and name, whatever its case.
+        """Return the resource of a kind and name, regardless of case.
 
         Raises:
-            ValidationException: there is none.
+            ValidationException: there is no such resource.
         """
         resource = self._resources.find(kind, name)
         if resource is None:
@@ -76,40 +76,40 @@ class Catalogue:
         return resource
 
     def allowed(self, identity: Identity, action: str, kind: Kind, name: str) -> str:
-        """Return a resource's ARN, for who may do something with it.
+        """Return a resource's ARN, if the caller has a permission for the resource.
 
         Args:
-            identity: who asks.
-            action: without its service, such as ``CreateModel``.
-            kind: the resource's.
-            name: the resource's.
+            identity: the caller.
+            action: the action without its service, such as ``CreateModel``.
+            kind: the kind of the resource.
+            name: the name of the resource.
 
         Raises:
-            AccessDenied: they may not.
+            AccessDenied: the caller lacks the permission.
         """
         arn = self.arn(kind, name)
         identity.check(f"sagemaker:{action}", arn)
         return arn
 
     def existing_model(self, identity: Identity, name: str) -> Resource:
-        """The model that a request has run, for a sender who may describe it.
+        """Return the model that a request wants to run, if the sender may describe it.
 
-        A model that runs shows its secrets to those who invoke it. AWS has the condition
-        ``sagemaker:ModelArn`` for such requests; there are no conditions here.
+        A running model shows its secrets to those who invoke it. AWS has the condition
+        ``sagemaker:ModelArn`` for such requests; this gateway has no conditions.
 
         Raises:
-            AccessDenied: the sender may not describe it, be it there or not.
-            ValidationException: the model is not there.
+            AccessDenied: the sender may not describe the model, which need not exist.
+            ValidationException: the model does not exist.
         """
         self.allowed(identity, "DescribeModel", "model", name)
         return self.existing("model", name)
 
     @asynccontextmanager
     async def changing(self) -> AsyncIterator[None]:
-        """Change what there is, alone.
+        """Hold the lock for changes during the block.
 
         Raises:
-            NotWrittenDown: the change cannot be written down; nothing is changed.
+            NotWrittenDown: the change cannot be stored; nothing is changed.
         """
         try:
             async with self._resources.changing():
@@ -118,16 +118,16 @@ class Catalogue:
             raise NotWrittenDown(str(error)) from error
 
     def check_can_be_made(self, kind: Kind, name: str, *, is_taken: bool = False) -> None:
-        """Refuse one resource too many, and a second one of its name.
+        """Refuse a resource beyond the limit, or with a name that is taken.
 
         Args:
-            kind: the resource's.
-            name: the resource's.
-            is_taken: whether something has the name that the API has not made.
+            kind: the kind of the resource.
+            name: the name of the resource.
+            is_taken: whether something outside the API has the name.
 
         Raises:
             ValidationException: the name is taken.
-            ResourceLimitExceeded: there are as many as there may be.
+            ResourceLimitExceeded: the limit of resources is reached.
         """
         if is_taken or self._resources.find(kind, name) is not None:
             raise ValidationException(
@@ -151,16 +151,16 @@ class Catalogue:
         """Make a resource.
 
         Args:
-            kind: the resource's.
-            name: the resource's.
-            members: what was asked for.
-            tags: the resource's.
-            kept: what no caller of the API is told of it.
+            kind: the kind of the resource.
+            name: the name of the resource.
+            members: the members that the caller asked for.
+            tags: the tags of the resource.
+            kept: notes that no caller of the API sees.
 
         Raises:
-            ValidationException: there is one of its name, or it is too large.
-            ResourceLimitExceeded: there are as many as there may be.
-            NotWrittenDown: it cannot be written down.
+            ValidationException: the name is taken, or the resource is too large.
+            ResourceLimitExceeded: the limit of resources is reached.
+            NotWrittenDown: the resource cannot be stored.
         """
         size = len(json.dumps([members, tags, kept]))
         if size > MAX_RESOURCE_BYTES:
@@ -169,22 +169,22 @@ class Catalogue:
             )
         async with self.changing():
             self.check_can_be_made(kind, name)
-            now = round(self._wall_clock(), 3)  # as AWS's: milliseconds
+            now = round(self._wall_clock(), 3)  # AWS's times are milliseconds too
             await self._resources.put(Resource(kind, name, now, now, members, tags, kept))
 
     async def tag(
         self, kind: Kind, name: str, change: Callable[[Mapping[str, str]], Mapping[str, str]]
     ) -> Mapping[str, str]:
-        """Give a resource other tags, and return these.
+        """Change the tags of a resource, and return them.
 
         Args:
-            kind: the resource's.
-            name: the resource's.
-            change: makes its tags of those that it has.
+            kind: the kind of the resource.
+            name: the name of the resource.
+            change: makes the new tags from the old ones.
 
         Raises:
-            ValidationException: there is no such resource, or its tags are not to be changed so.
-            NotWrittenDown: they cannot be written down.
+            ValidationException: there is no such resource, or the change of tags is refused.
+            NotWrittenDown: the tags cannot be stored.
         """
         async with self.changing():
             resource = self.existing(kind, name)
@@ -193,11 +193,11 @@ class Catalogue:
         return tags
 
     async def delete(self, kind: Kind, name: str) -> None:
-        """Remove a resource; what was made from it has copies.
+        """Remove a resource; endpoints that were made from it have copies.
 
         Raises:
             ValidationException: there is no such resource.
-            NotWrittenDown: that cannot be written down; it is still there.
+            NotWrittenDown: the removal cannot be stored; the resource still exists.
         """
         async with self.changing():
             await self._resources.delete(self.existing(kind, name))

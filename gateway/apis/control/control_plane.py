@@ -31,7 +31,7 @@ from partway.gateway.storage.places import locations
 from partway.gateway.storage.store.store import StoreUnavailable
 from partway.gateway.timing.clock import Clock
 
-#: SageMaker's API, as targets and as botocore's files have it.
+#: SageMaker's API, as in targets and in botocore's files.
 _TARGETS: Final = "SageMaker"
 _SERVICE: Final = "sagemaker"
 _VERSION: Final = "2017-07-24"
@@ -42,16 +42,16 @@ _NO_OPERATIONS: Final[Mapping[str, ControlOperation]] = MappingProxyType({})
 
 
 class ControlPlane:
-    """The operations on models, endpoint configurations and tags, and those that are added.
+    """The operations on models, endpoint configurations and tags, and all that are added.
 
     Args:
-        resources: what there is; operations are refused while it has not been read.
-        arns: makes their names.
+        resources: the resources; operations are refused until they have been read.
+        arns: makes ARNs.
         wall_clock: returns epoch seconds.
-        clock: measures what is left of work when the gateway stops.
+        clock: measures how long the close waits for running changes.
         is_local: whether a path of this machine may stand for a place in S3 that is read.
-        async_rules: what configurations may say of asynchronous requests; by default nothing that
-            names this machine, or a topic.
+        async_rules: the rules for asynchronous requests; by default they allow no path of this
+            machine, and no topic.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class ControlPlane:
         catalogue = Catalogue(resources, arns, wall_clock)
         self._models = ModelOperations(catalogue)
         self._configs = EndpointConfigOperations(catalogue, rules)
-        #: By AWS's names of them; they expect inputs that have been checked.
+        #: The operations by AWS's names; they expect inputs that have been checked.
         self._operations: dict[str, ControlOperation] = {
             **self._models.operations,
             **self._configs.operations,
@@ -92,15 +92,15 @@ class ControlPlane:
         """Add operations, before the first is called.
 
         Args:
-            operations: by AWS's names of them.
-            of_operator: those of them that do more where the gateway's operator asks.
+            operations: the operations by AWS's names.
+            of_operator: variants of some operations that allow the gateway's operator more.
         """
         self._operations.update(operations)
         self._of_operator.update(of_operator)
 
     @property
     def operations(self) -> Mapping[str, ControlOperation]:
-        """All of them, as callers have them called."""
+        """All operations, as callers reach them."""
         return {
             name: partial(self._when_read, self._whole_of(name, operation))
             for name, operation in self._operations.items()
@@ -112,12 +112,12 @@ class ControlPlane:
         return operation_routes(_TARGETS, self.operations, self)
 
     async def checked(self, operation: str, members: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the members of an operation's input, those left out that are null.
+        """Return the members of an operation's input, without members that are null.
 
         Raises:
-            SerializationException: a value is of another type than the operation's.
-            ValidationException: a value is not allowed, or cannot be honoured; the message says
-                which, and why.
+            SerializationException: a value has another type than its shape.
+            ValidationException: a value is not allowed, or cannot be honoured; the message names it
+                and says why.
         """
         checked = await self._inputs.checked(operation, members)
         check_covered(operation, checked)
@@ -130,18 +130,18 @@ class ControlPlane:
         identity: Identity,
         kept: Mapping[str, Any],
     ) -> Answer:
-        """Answer a call of the gateway's operator's: the API's operations, with more that is meant.
+        """Answer a call of the gateway's operator, which may use members beyond the API.
 
-        Called inside of what :meth:`whole` runs.
+        Call this inside work that :meth:`whole` runs.
 
         Args:
-            operation: AWS's name of it.
-            members: of its input, which may name any path of this machine.
+            operation: AWS's name of the operation.
+            members: the input, which may name any path of this machine.
             identity: the operator.
-            kept: what is kept of a model or a configuration that is made, beside its members.
+            kept: notes on the new model or configuration, beside its members.
 
         Raises:
-            ApiError: as where the API is asked.
+            ApiError: as for a call of the API.
         """
         checked = await self._inputs_of_operator.checked(operation, members)
         check_covered(operation, checked)
@@ -154,18 +154,18 @@ class ControlPlane:
         identity: Identity,
         kept: Mapping[str, Any],
     ) -> Answer:
-        """Answer a call of the gateway's own, for what callers have asked for in another way.
+        """Answer a call that the gateway makes for callers of another API.
 
-        Its input may say what theirs may. Called inside of what :meth:`whole` runs.
+        The same inputs are allowed as in the API. Call this inside work that :meth:`whole` runs.
 
         Args:
-            operation: as of :meth:`ask_as_operator`.
-            members: likewise.
-            identity: likewise.
-            kept: likewise.
+            operation: as in :meth:`ask_as_operator`.
+            members: as in :meth:`ask_as_operator`.
+            identity: as in :meth:`ask_as_operator`.
+            kept: as in :meth:`ask_as_operator`.
 
         Raises:
-            ApiError: as where the API is asked.
+            ApiError: as for a call of the API.
         """
         return await self._ask(operation, await self.checked(operation, members), identity, kept)
 
@@ -187,10 +187,10 @@ class ControlPlane:
                 return await answer(checked, identity, "")
 
     async def whole(self, work: Coroutine[Any, Any, _T]) -> _T:
-        """Return what the work returns; it goes on where its caller is cancelled.
+        """Run work to its end, even if the caller is cancelled, and return its result.
 
         Raises:
-            ServiceUnavailable: as many changes as may be are under way; it is not begun.
+            ServiceUnavailable: too many changes are running; the work is not begun.
         """
         return await self._work.run(work)
 
@@ -208,10 +208,10 @@ class ControlPlane:
         return await operation(members, identity, request_id)
 
     def check_read(self) -> None:
-        """Say nothing of resources while it is not known which there are.
+        """Refuse operations until the resources have been read.
 
         Raises:
-            NotReadYet: the disk has not given them yet.
+            NotReadYet: the disk has not given the resources yet.
         """
         try:
             self._resources.check_read()

@@ -1,7 +1,7 @@
-"""What becomes of each member of each operation's input: the table of the reference, as data.
+"""Coverage of the operations' inputs: the reference's table of members, as data.
 
-A member that is not in it came with a botocore that is newer than the table. It is refused like one
-that is in it and refused: nothing that is asked for is ignored in silence.
+A member that is not in the table comes from a newer botocore. It is refused like a member that the
+table refuses: no request is ignored silently.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from partway.gateway.apis.control.errors import ValidationException
 
 
 class Handling(Enum):
-    """What is done with a member."""
+    """The handling of a member."""
 
     DONE = "done"
     NO_EFFECT = "accepted without effect"
@@ -25,14 +25,14 @@ class Handling(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Covered:
-    """What is done with one member, and with all below it that have no row of their own.
+    """The handling of one member, and of all members below it that have no row of their own.
 
     Attributes:
-        handling: what.
-        why: why it has no effect or is refused, and what to do.
-        accepts: says of a value that fits the member's shape whether it is accepted. Of a refused
-            member those values are that ask for nothing.
-        accepted: the same in words; empty where all values are accepted, or none.
+        handling: the handling.
+        why: why the member has no effect or is refused, and the remedy.
+        accepts: whether a value that fits the member's shape is accepted. A refused member accepts
+            the values that ask for nothing.
+        accepted: the accepted values in words; empty if all values are accepted, or none.
     """
 
     handling: Handling
@@ -42,7 +42,7 @@ class Covered:
 
     @property
     def reason(self) -> str:
-        """Why, and which values are accepted."""
+        """The explanation and the accepted values, in words."""
         return "; ".join(filter(None, (self.why, self.accepted and f"accepted: {self.accepted}")))
 
 
@@ -54,17 +54,17 @@ def _no_effect(why: str) -> Covered:
 
 
 def _done_for(why: str, *values: Any) -> Covered:
-    """A member of which some values are done, and others refused."""
+    """Return a row for a member that honours some values and refuses all others."""
     return Covered(Handling.DONE, why, lambda value: value in values, _in_words(values))
 
 
 def _refused(why: str, *nothing: Any) -> Covered:
-    """A refused member, with the values of it that ask for nothing."""
+    """Return a row for a refused member, which accepts the values that ask for nothing."""
     return Covered(Handling.REFUSED, why, lambda value: value in nothing, _in_words(nothing))
 
 
 def _refused_unless(why: str, asks_nothing: Callable[[Any], bool], words: str) -> Covered:
-    """A refused member, with a rule for the values of it that ask for nothing."""
+    """Return a row for a refused member, with a rule for the values that ask for nothing."""
     return Covered(Handling.REFUSED, why, asks_nothing, words)
 
 
@@ -74,7 +74,7 @@ def _in_words(values: Iterable[Any]) -> str:
 
 
 def _below(prefix: str, rows: Mapping[str, Covered]) -> dict[str, Covered]:
-    """Rows of a structure's members as those of what the structure is in."""
+    """Prefix the rows of a structure's members with the structure's name."""
     return {prefix: _DONE, **{f"{prefix}.{name}": row for name, row in rows.items()}}
 
 
@@ -248,7 +248,7 @@ _LIST: Final = dict.fromkeys(
     _DONE,
 )  # fmt: skip
 
-#: By operation and member, whose path has a full stop for each level; lists have no level.
+#: Rows by operation and member. A member's path has a full stop for each level; lists add no level.
 COVERAGE: Final[Mapping[str, Mapping[str, Covered]]] = {
     "CreateModel": {
         "ModelName": _DONE,
@@ -364,14 +364,14 @@ COVERAGE: Final[Mapping[str, Mapping[str, Covered]]] = {
 
 
 def check_covered(operation: str, members: Mapping[str, Any]) -> None:
-    """Refuse what would have to be ignored.
+    """Refuse members that the gateway cannot honour.
 
     Args:
-        operation: AWS's name of it.
-        members: of its input, checked by its shape.
+        operation: AWS's name of the operation.
+        members: the input, checked by its shape.
 
     Raises:
-        ValidationException: the message names every member that cannot be honoured, and says why.
+        ValidationException: the message names every such member, with the reason.
     """
     refused = list(_refusals(COVERAGE[operation], members, ""))
     if refused:
@@ -385,7 +385,7 @@ def _refusals(rows: Mapping[str, Covered], members: Mapping[str, Any], path: str
         if row is None:
             yield f"{place} (it is newer than this gateway)"
         elif value == []:
-            continue  # an empty list asks for nothing; some must not be empty, as their shapes say
+            continue  # an empty list asks for nothing; shapes refuse lists that must not be empty
         elif not row.accepts(value):
             yield f"{place} ({row.reason})"
         elif row.handling is not Handling.REFUSED and any(

@@ -1,6 +1,6 @@
-"""What is alike of models and endpoint configurations: both are made, described, listed, deleted.
+"""The operations that models and endpoint configurations share: create, describe, list and delete.
 
-Neither runs: it is written down as it was asked for, and endpoints that are made of it have copies.
+Neither runs. A definition is stored as it was requested, and endpoints keep copies.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ class DefinitionOperations(ABC):
     """The operations on the resources of a kind that is defined and does not run.
 
     Attributes:
-        kind: of the resources.
-        noun: as AWS's names of operations and members have it, such as ``Model``.
+        kind: the kind of the resources.
+        noun: the noun in AWS's names of operations and members, such as ``Model``.
 
     Args:
-        catalogue: where they are.
+        catalogue: the resources.
     """
 
     kind: ClassVar[Kind]
@@ -36,7 +36,7 @@ class DefinitionOperations(ABC):
 
     @property
     def operations(self) -> Mapping[str, ControlOperation]:
-        """The operations, by AWS's names of them."""
+        """The operations by AWS's names."""
         return {
             f"Create{self.noun}": self.create,
             f"Describe{self.noun}": self.describe,
@@ -46,27 +46,27 @@ class DefinitionOperations(ABC):
 
     @abstractmethod
     def _defined(self, members: Mapping[str, Any], identity: Identity) -> Mapping[str, Any]:
-        """What is kept of what is asked for.
+        """Return the members to store.
 
         Args:
-            members: of the input, but for the tags.
-            identity: who asks.
+            members: the input, without tags.
+            identity: the caller.
 
         Raises:
-            AccessDenied: they may not ask for all of it.
-            ValidationException: it cannot be honoured, or does not fit together.
+            AccessDenied: the caller lacks a permission.
+            ValidationException: a member cannot be honoured, or members conflict.
         """
 
     def _kept(self, identity: Identity) -> Mapping[str, Any]:
-        """Notes that the gateway keeps of one that a caller of the API makes."""
+        """Return the gateway's notes on a definition that a caller of the API makes."""
         return {}
 
     @abstractmethod
     def _described(self, members: Mapping[str, Any]) -> Mapping[str, Any]:
-        """What is said of what is kept, by the API's names of members."""
+        """Return the described members, by the API's names, from the stored ones."""
 
     async def create(self, members: Mapping[str, Any], identity: Identity, _: str) -> Answer:
-        """Write a definition down; nothing is looked at or started before an endpoint needs it."""
+        """Store a definition; nothing is looked up or started before an endpoint needs it."""
         return await self.make(members, identity, self._kept(identity))
 
     async def make(
@@ -75,9 +75,9 @@ class DefinitionOperations(ABC):
         """Make a definition.
 
         Args:
-            members: of the input of the operation that creates one.
-            identity: who asks.
-            kept: what no caller of the API says of it, nor is told.
+            members: the input of the operation that creates it.
+            identity: the caller.
+            kept: notes that no caller of the API sets or sees.
         """
         name, arn = self._allowed(f"Create{self.noun}", members, identity)
         tags = new_tags(members, identity, arn)
@@ -87,14 +87,14 @@ class DefinitionOperations(ABC):
         return {f"{self.noun}Arn": arn}
 
     async def describe(self, members: Mapping[str, Any], identity: Identity, _: str) -> Answer:
-        """Say what it was made of; a model's environment too, as AWS does."""
+        """Describe a definition, including a model's environment, as AWS does."""
         name, arn = self._allowed(f"Describe{self.noun}", members, identity)
         found = self._catalogue.existing(self.kind, name)
         described = {"EnableNetworkIsolation": False, **self._described(found.members)}
         return {**described, f"{self.noun}Arn": arn, "CreationTime": found.created}
 
     async def list(self, members: Mapping[str, Any], identity: Identity, _: str) -> Answer:
-        """Say which there are."""
+        """List the definitions."""
         operation = f"List{self.noun}s"
         identity.check(f"sagemaker:{operation}", "*")
         return page_of(
@@ -102,7 +102,7 @@ class DefinitionOperations(ABC):
         )
 
     async def delete(self, members: Mapping[str, Any], identity: Identity, _: str) -> Answer:
-        """Remove one, also where another resource names it."""
+        """Remove a definition, even if another resource names it."""
         name, _arn = self._allowed(f"Delete{self.noun}", members, identity)
         await self._catalogue.delete(self.kind, name)
         return None
@@ -110,10 +110,10 @@ class DefinitionOperations(ABC):
     def _allowed(
         self, operation: str, members: Mapping[str, Any], identity: Identity
     ) -> tuple[str, str]:
-        """Name and ARN of the one that is meant, for who may do that with it.
+        """Return the name and the ARN of a definition, if the caller has the permission.
 
         Raises:
-            AccessDenied: they may not.
+            AccessDenied: the caller lacks the permission.
         """
         name: str = members[f"{self.noun}Name"]
         return name, self._catalogue.allowed(identity, operation, self.kind, name)

@@ -1,7 +1,7 @@
-"""Deployments: a model, a configuration and an endpoint at once, for the gateway's own operator.
+"""Deployments: a model, a configuration and an endpoint at once, for the gateway's operator.
 
-They are made by the operations of the API and are resources of it; what is more is that all three
-come and go together, and that the operator may name a command and any path of this machine.
+The operations of the API make them, and they are resources of the API. In addition, all three are
+created and deleted together, and the operator may name a command and any path of this machine.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ from partway.log_lines import LogLine
 from partway.protocol.errors import ApiError, InternalServerError
 from partway.protocol.limits import MAX_ENDPOINT_NAME
 
-#: Of a variant: what is kept, made anew, or of no effect where there is one variant alone.
+#: Members of a variant that are kept, replaced, or without effect on a single variant.
 _OF_VARIANT: Final = frozenset(
     {"InitialInstanceCount", "InitialVariantWeight", "InstanceType", "ModelName", "VariantName"}
 )
 
-#: Of a configuration: what is made anew.
+#: Members of a configuration that are replaced.
 _OF_CONFIG: Final = frozenset({"EndpointConfigName", "ProductionVariants"})
 
 
 def kept_of_variant(before: DeploymentPlan | None) -> dict[str, Any]:
-    """What the one variant has from before: number and type of its instances.
+    """Return the members that the new variant takes over: the number and the type of its instances.
 
     Args:
-        before: what the endpoint was made of; None if there is none.
+        before: the endpoint's earlier plan; None if there is no endpoint.
     """
     variant = None if before is None else _taken_over(before)
     if before is None or variant is None:
@@ -57,10 +57,10 @@ def kept_of_variant(before: DeploymentPlan | None) -> dict[str, Any]:
 
 
 def gone_with(before: DeploymentPlan | None) -> list[str]:
-    """What of a configuration no deployment of the operator's has, in words.
+    """Name the parts of an endpoint that the operator's deployment drops.
 
     Args:
-        before: what the endpoint was made of; None if there is none.
+        before: the endpoint's earlier plan; None if there is no endpoint.
     """
     if before is None:
         return []
@@ -75,23 +75,23 @@ def gone_with(before: DeploymentPlan | None) -> list[str]:
 
 
 def _taken_over(before: DeploymentPlan) -> Members | None:
-    """The variant in whose place the new one is: that of its name, or the only one."""
+    """Return the variant that the new one replaces: the one of its name, or the only one."""
     variants = before.variants
     of_its_name = [each for each in variants if each["VariantName"] == DEFAULT_VARIANT]
     found = of_its_name or (variants if len(variants) == 1 else ())
     return found[0] if found else None
 
 
-#: Where all changes are told, whoever asks for them.
+#: The log of all changes, of every caller.
 log = logging.getLogger("partway.audit")
 
-#: Who asks, in the log.
+#: The operator's name in the log.
 _OPERATOR: Final = "operator"
 
-#: Characters of an endpoint's name: behind it stands a number in its model's, of nine digits.
+#: Characters of an endpoint's name; its model's name adds a number of up to nine digits.
 _LONGEST_NAME: Final = MAX_ENDPOINT_NAME - len("-v123456789")
 
-#: In the order in which they are deleted, with the operations that do it.
+#: The order of deletion, with the operations that delete.
 _DELETING: Final[Mapping[Kind, tuple[str, str]]] = {
     "endpoint-config": ("DeleteEndpointConfig", "EndpointConfigName"),
     "model": ("DeleteModel", "ModelName"),
@@ -100,12 +100,12 @@ _DELETING: Final[Mapping[Kind, tuple[str, str]]] = {
 
 @dataclass(frozen=True, slots=True)
 class DeploymentAsked:
-    """What is to be deployed.
+    """A requested deployment.
 
     Attributes:
-        container: members of the model's container; without an Image where there is a command.
-        variant: members of the configuration's variant, but for its name and its model's.
-        command: runs in the place of an image; None if there is one.
+        container: members of the model's container; without an Image if there is a command.
+        variant: members of the configuration's variant, without its name and its model's name.
+        command: runs instead of an image; None if there is an image.
     """
 
     container: Members = field(repr=False)  # may hold secrets
@@ -114,10 +114,10 @@ class DeploymentAsked:
 
     @classmethod
     def read(cls, members: Members) -> DeploymentAsked:
-        """Take what was sent: ``container``, ``variant``, ``command``, ``folder``.
+        """Parse the members ``container``, ``variant``, ``command`` and ``folder``.
 
         Raises:
-            ValidationException: it is something else; the message says what it must be.
+            ValidationException: a member is not valid; the message says what it must be.
         """
         found = {name: members.get(name, {}) for name in ("container", "variant")}
         for name, value in found.items():
@@ -132,21 +132,21 @@ class DeploymentAsked:
 
 
 class _Operator:
-    """The operator in one change, with what the change has asked leave for: who may do anything."""
+    """The operator in one change, who has every permission; the checked actions are recorded."""
 
     def __init__(self, plane: ControlPlane) -> None:
         self._plane = plane
-        self._asked: dict[tuple[str, str], None] = {}  # in their order, each once
+        self._asked: dict[tuple[str, str], None] = {}  # in order, each once
         self._identity = Identity(_OPERATOR, may=self._may)
 
     async def __call__(
         self, operation: str, members: Members, kept: Mapping[str, Any] | None = None
     ) -> Answer:
-        """Have the control plane answer a call."""
+        """Call an operation of the control plane."""
         return await self._plane.ask_as_operator(operation, members, self._identity, kept or {})
 
     def tell(self, outcome: str) -> None:
-        """Log the change, as those of the API's callers are."""
+        """Log the change, in the format of the API's changes."""
         log.info(
             LogLine(
                 "change asked for",
@@ -167,8 +167,8 @@ class Deployments:
 
     Args:
         plane: makes and deletes resources.
-        resources: what there is.
-        keeper: says how endpoints are.
+        resources: the resources.
+        keeper: knows the state of endpoints.
     """
 
     def __init__(self, plane: ControlPlane, resources: Resources, keeper: EndpointKeeper) -> None:
@@ -178,7 +178,7 @@ class Deployments:
         self._changing: set[str] = set()
 
     async def describe(self, name: str) -> Members | None:
-        """What DescribeEndpoint says of an endpoint; None if there is none of this name."""
+        """Return DescribeEndpoint's answer for an endpoint; None if there is none of this name."""
         try:
             return await _Operator(self._plane)("DescribeEndpoint", {"EndpointName": name})
         except ValidationException:
@@ -187,17 +187,17 @@ class Deployments:
             return None
 
     async def deploy(self, name: str, asked: DeploymentAsked) -> Members:
-        """Have an endpoint be what is asked for: a new one, or what there is of this name updated.
+        """Create an endpoint, or update the existing one of this name.
 
-        It is begun also where the caller is cancelled. Where something is refused, what was made
-        until then is gone again.
+        The deployment begins even if the caller is cancelled. If a step is refused, the resources
+        that were made before it are removed.
 
         Returns:
-            ``ModelName``, ``EndpointConfigName``, ``Operation``: what the endpoint is begun by; and
-            ``Gone``: what it had, and has no more.
+            ``ModelName``, ``EndpointConfigName`` and ``Operation`` of the change, and ``Gone``: the
+            parts of the endpoint that the change drops.
 
         Raises:
-            ApiError: it cannot be begun; the message says why.
+            ApiError: the deployment cannot begin; the message says why.
         """
         return await self._plane.whole(
             self._change(name, lambda operator: self._deploy(operator, name, asked))
@@ -206,21 +206,21 @@ class Deployments:
     async def delete(self, name: str) -> Members:
         """Delete an endpoint, with the models and configurations that were deployed for it.
 
-        In the midst of a change too, however long that may take; one that goes already goes on.
-        It is done also where the caller is cancelled.
+        An endpoint can be deleted during a change, however long that takes; a running deletion
+        continues. The deletion is done even if the caller is cancelled.
 
         Returns:
-            ``Deleted``: what goes, as ARNs have it; the endpoint drains, and is gone later.
+            ``Deleted``: the deleted resources, as in ARNs. The endpoint drains, and is gone later.
 
         Raises:
-            ApiError: it cannot be deleted; the message says why.
+            ApiError: the endpoint cannot be deleted; the message says why.
         """
         return await self._plane.whole(
             self._change(name, lambda operator: self._delete(operator, name))
         )
 
     async def _change(self, name: str, work: Callable[[_Operator], Awaitable[Members]]) -> Members:
-        """Do one change, and tell what came of it."""
+        """Make one change, and log its outcome."""
         operator = _Operator(self._plane)
         try:
             with self._alone(name):
@@ -313,10 +313,10 @@ class Deployments:
         return self._resources.find("endpoint", name) is not None
 
     def _check_deployable(self, name: str) -> bool:
-        """Whether an endpoint is there already.
+        """Return whether the endpoint exists already.
 
         Raises:
-            ValidationException: it cannot be deployed, or not by this name.
+            ValidationException: the endpoint cannot be deployed now, or not under this name.
         """
         if len(name) > _LONGEST_NAME:
             raise ValidationException(
@@ -338,12 +338,12 @@ class Deployments:
         return self._is_there(name)
 
     def _plan_of(self, name: str) -> DeploymentPlan | None:
-        """What an endpoint is made of; None if there is none."""
+        """Return an endpoint's plan; None if there is no endpoint."""
         found = self._keeper.find(name)
         return None if found is None else self._keeper.record_of(found).plan
 
     def _in_use(self, name: str) -> set[str]:
-        """The names, in lower case, of the configurations that an endpoint serves by, or is to."""
+        """Return the names, in lower case, of an endpoint's current and next configuration."""
         found = self._keeper.find(name)
         if found is None:
             return set()
@@ -352,14 +352,14 @@ class Deployments:
         return {plan.config_name.lower() for plan in plans if plan is not None}
 
     def _made_for(self, name: str) -> Iterator[tuple[Kind, str]]:
-        """Kind and name of what was made for an endpoint, in the order in which it is deleted."""
+        """Yield kind and name of an endpoint's deployed resources, in the order of deletion."""
         for kind in _DELETING:
             for each in self._resources.all(kind):
                 if is_made_for(each.kept, name):
                     yield kind, each.name
 
     def _new_name(self, name: str, in_use: Collection[str]) -> str:
-        """A name for a model and its configuration that neither of any has, the next by number."""
+        """Return a numbered name that no model and no configuration has."""
         numbers = [made.rpartition("-v")[2] for _, made in self._made_for(name)]
         next_number = 1 + max(map(int, numbers), default=0)
         for number in count(next_number):
@@ -370,12 +370,12 @@ class Deployments:
         raise AssertionError("there are only so many resources")
 
     async def _sweep(self, operator: _Operator, name: str, but: Collection[str] = ()) -> list[str]:
-        """Delete what was made for an endpoint, and return it.
+        """Delete the resources that were made for an endpoint, and return them.
 
         Args:
-            operator: who asks.
-            name: the endpoint's.
-            but: names of configurations, in lower case, that stay with their models.
+            operator: the operator of the change.
+            name: the name of the endpoint.
+            but: lower-case names of the configurations that stay, with their models.
         """
         deleted = []
         for kind, made in list(self._made_for(name)):

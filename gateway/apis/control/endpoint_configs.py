@@ -1,4 +1,4 @@
-"""The operations on endpoint configurations, CreateEndpointConfig and its neighbours (clause 5)."""
+"""The operations on endpoint configurations: CreateEndpointConfig and its neighbours (clause 5)."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from partway.gateway.apis.control.resources import kept_of_maker
 
 
 class EndpointConfigOperations(DefinitionOperations):
-    """The operations on endpoint configurations; the models that one names must be there.
+    """The operations on endpoint configurations; a configuration's models must exist.
 
     Args:
-        catalogue: where they are, and the models that they name.
-        async_rules: what they may say of asynchronous requests.
+        catalogue: the configurations, and their models.
+        async_rules: the rules for asynchronous requests.
     """
 
     kind = "endpoint-config"
@@ -42,11 +42,11 @@ class EndpointConfigOperations(DefinitionOperations):
         return kept_of_maker(identity.principal)
 
     def _variant(self, variant: Mapping[str, Any], identity: Identity) -> Mapping[str, Any]:
-        """A variant as it is kept: with the weight that AWS gives one that asks for none.
+        """Return a variant with AWS's default weight, if it has none.
 
         Raises:
-            AccessDenied: who asks may not describe the model that it names.
-            ValidationException: it lacks something, or names a model that is not there.
+            AccessDenied: the caller may not describe the variant's model.
+            ValidationException: a member is missing, or the model does not exist.
         """
         for needed in ("ModelName", "InitialInstanceCount"):
             if needed not in variant:

@@ -1,4 +1,4 @@
-"""What is said of endpoints, in the shapes of the API's outputs."""
+"""Descriptions of endpoints, in the shapes of the API's outputs."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from partway.gateway.apis.control.endpoint_records import CHANGING, EndpointReco
 from partway.gateway.apis.control.resources import Resource
 from partway.gateway.fleet.status import EndpointState, EndpointStatus, VariantStatus
 
-#: The configuration that endpoints of the gateway's settings are said to have; there is none.
+#: The configuration's name in descriptions of the settings' endpoints; there is no such resource.
 OF_SETTINGS: Final = "partway-settings"
 
-#: Characters of a reason, as botocore's shape has it.
+#: Characters of a reason, from botocore's shape.
 _REASON: Final = 1024
 
 
@@ -24,14 +24,14 @@ def described(
     status: EndpointStatus | None,
     arn: str,
 ) -> dict[str, Any]:
-    """What DescribeEndpoint answers of an endpoint of the API.
+    """Return DescribeEndpoint's answer for an endpoint of the API.
 
     Args:
         resource: the endpoint.
-        record: how far it has come.
-        state: how it is, and why.
-        status: the fleet's; None if the fleet has nothing of it.
-        arn: its ARN.
+        record: the recorded state.
+        state: the current state, with its reason.
+        status: the fleet's status; None if the fleet does not run the endpoint.
+        arn: the ARN of the endpoint.
     """
     plan = record.plan
     serving = {} if status is None else {each.name: each for each in status.variants}
@@ -59,12 +59,12 @@ def described(
 
 
 def described_of_settings(status: EndpointStatus, arn: str, created: float) -> dict[str, Any]:
-    """What DescribeEndpoint answers of an endpoint of the gateway's settings.
+    """Return DescribeEndpoint's answer for an endpoint of the gateway's settings.
 
     Args:
-        status: the fleet's.
-        arn: its ARN.
-        created: when the gateway began with it, in epoch seconds.
+        status: the fleet's status.
+        arn: the ARN of the endpoint.
+        created: when the gateway created it, in epoch seconds.
     """
     return {
         "EndpointName": status.name,
@@ -89,16 +89,16 @@ def described_of_settings(status: EndpointStatus, arn: str, created: float) -> d
 def with_slow_starts(
     answer: Mapping[str, Any], status: EndpointStatus | None, now: float, instead: str = ""
 ) -> dict[str, Any]:
-    """Add to an answer of DescribeEndpoint why instances that start are not ready.
+    """Add to a DescribeEndpoint answer why starting instances are not ready.
 
-    The reason is the ``StatusMessage`` of a variant's ``VariantStatus``, also of the variants of a
+    The reason is the ``StatusMessage`` of a variant's ``VariantStatus``, also for the variants of a
     pending deployment.
 
     Args:
-        answer: without them.
-        status: the fleet's; None if the fleet does not have the endpoint.
-        now: epoch seconds.
-        instead: replaces each reason; empty for the reasons themselves.
+        answer: the answer without reasons.
+        status: the fleet's status; None if the fleet does not run the endpoint.
+        now: the time in epoch seconds.
+        instead: replaces each reason; empty to show the reasons themselves.
     """
     reasons = {
         each.name: instead or reason
@@ -132,7 +132,7 @@ def _of_state(state: tuple[EndpointState, str]) -> dict[str, str]:
 def _variants(
     plan: DeploymentPlan, serving: Mapping[str, VariantStatus], since: float
 ) -> list[Any]:
-    """The variants of a plan, with how many instances of each serve."""
+    """Return the variants of a plan, with the numbers of their instances."""
     summaries = []
     for variant in plan.variants:
         name, weight = variant["VariantName"], plan.weight_of(variant)

@@ -1,7 +1,8 @@
-"""From an endpoint configuration and its models to what the fleet runs.
+"""Plans of endpoints: from an endpoint configuration and its models to the fleet's endpoint.
 
-What cannot be honoured is refused by name. The operations that create models and configurations
-refuse what they can see by themselves; here is refused what takes both, or this machine.
+A request that cannot be honoured is refused by name. The operations that create models and
+configurations refuse what they can check alone. This module makes the checks that need both, or
+this machine.
 """
 
 from __future__ import annotations
@@ -36,27 +37,27 @@ from partway.gateway.storage.places.local_roots import LocalRoots
 from partway.gateway.storage.places.locations import is_local
 from partway.gateway.storage.places.pinned_path import PinnedPath
 
-#: Members of the API's inputs and outputs, by their names.
+#: Members of the API's inputs and outputs, by name.
 Members = Mapping[str, Any]
 
-#: Types of instances that have GPUs, but for those that have the makers' own accelerators.
+#: Prefixes of instance types with GPUs; types with other accelerators begin differently.
 _WITH_GPUS: Final = ("ml.g", "ml.p")
 
 
 @dataclass(frozen=True, slots=True)
 class DeploymentPlan:
-    """What an endpoint is made of: copies, so that what they were made from may be deleted.
+    """Copies of an endpoint's configuration and models, so that the originals may be deleted.
 
     Attributes:
-        config: the members of its configuration.
-        models: those of the models that the configuration names, by the models' names.
-        instances: by variant, how many there are to be where the configuration says otherwise.
-        weights: likewise the weights.
-        deployment: how it was asked to be deployed, in the API's words.
-        of_operator: what the gateway's operator says of models beside that, by the models' names;
-            those of the API's callers are not in it.
+        config: the members of the configuration.
+        models: the members of the configuration's models, by the models' names.
+        instances: numbers of instances by variant, where they differ from the configuration.
+        weights: weights by variant, where they differ from the configuration.
+        deployment: the requested ``DeploymentConfig``.
+        of_operator: the operator's notes on models, by the models' names; models of the API's
+            callers have none.
         makers: the principals that made the models of callers, by the models' names.
-        config_maker: the principal that made the configuration; empty if it is unknown.
+        config_maker: the principal that made the configuration; empty if unknown.
     """
 
     config: Members = field(repr=False)
@@ -70,13 +71,13 @@ class DeploymentPlan:
 
     @property
     def config_name(self) -> str:
-        """The configuration's name."""
+        """The name of the configuration."""
         name: str = self.config["EndpointConfigName"]
         return name
 
     @property
     def variants(self) -> tuple[Members, ...]:
-        """The configuration's variants."""
+        """The variants of the configuration."""
         return tuple(self.config["ProductionVariants"])
 
     @property
@@ -86,39 +87,39 @@ class DeploymentPlan:
 
     @property
     def asks_for_gpus(self) -> bool:
-        """Whether any variant's instances are of a type that has GPUs."""
+        """Whether a variant's instance type has GPUs."""
         return any(_has_gpu(each) for each in self.variants)
 
     @property
     def names_files(self) -> bool:
-        """Whether model data are on this machine: :func:`planned` looks at its file systems."""
+        """Whether model data is on this machine; :func:`planned` then looks at the file systems."""
         containers = (one for each in self.variants for one in self.containers_of(each))
         return any(is_local(place) for one in containers for place in named_places(one))
 
     @property
     def names_containers(self) -> bool:
-        """Whether any variant's requests must each name the container that they are for."""
+        """Whether a variant's requests must name their container."""
         return any(self.execution_of(each) == "direct" for each in self.variants)
 
     @property
     def containers(self) -> int:
-        """How many containers the instances of all variants have."""
+        """The number of containers of all instances of all variants."""
         variants = self.variants
         return sum(self.instances_of(each) * len(self.containers_of(each)) for each in variants)
 
     def instances_of(self, variant: Members) -> int:
-        """How many instances a variant is to have."""
+        """Return the wanted number of a variant's instances."""
         return self.instances.get(variant["VariantName"], variant.get("InitialInstanceCount", 1))
 
     def weight_of(self, variant: Members) -> float:
-        """A variant's weight."""
+        """Return a variant's weight."""
         return self.weights.get(variant["VariantName"], variant.get("InitialVariantWeight", 1.0))
 
     def containers_of(self, variant: Members) -> tuple[Members, ...]:
-        """The definitions of the containers that each of a variant's instances has.
+        """Return the definitions of the containers that each of a variant's instances has.
 
         Raises:
-            ValidationException: its model has none.
+            ValidationException: the variant's model has no container.
         """
         model = self.models[variant["ModelName"]]
         containers = [model["PrimaryContainer"]] if "PrimaryContainer" in model else []
@@ -130,11 +131,11 @@ class DeploymentPlan:
         return tuple(containers)
 
     def maker_of(self, model: str) -> str | None:
-        """The principal that made a model; empty if that is unknown, None for the operator's."""
+        """Return the principal that made a model; empty if unknown, None for the operator."""
         return None if model in self.of_operator else self.makers.get(model, "")
 
     def execution_of(self, variant: Members) -> Execution:
-        """How several containers of an instance of a variant are asked."""
+        """Return how requests reach the containers of an instance: serially or directly."""
         model = self.models[variant["ModelName"]]
         mode: str = model.get("InferenceExecutionConfig", {}).get("Mode", "Serial")
         return "direct" if mode == "Direct" else "serial"
@@ -142,14 +143,14 @@ class DeploymentPlan:
 
 @dataclass(frozen=True, slots=True)
 class ApiSurroundings:
-    """What endpoints of the API have from outside of their configurations.
+    """The circumstances of the API's endpoints, apart from their configurations.
 
     Attributes:
-        policy: of their streams.
-        times: of their instances, where a configuration says nothing.
-        images: commands, or running containers, that stand for images.
-        roots: below which model data of this machine may be.
-        gpus: how many there are on this machine.
+        policy: the policy of their streams.
+        times: the default times of their instances.
+        images: the commands or running containers that replace images.
+        roots: the folders that may hold model data of this machine.
+        gpus: the number of GPUs of this machine.
         environment: patterns of the variables that programs may be given.
     """
 
@@ -162,17 +163,17 @@ class ApiSurroundings:
 
 
 def planned(name: str, plan: DeploymentPlan, around: ApiSurroundings) -> Endpoint:
-    """What the fleet is to run for an endpoint.
+    """Return the endpoint that the fleet is to run.
 
-    Looks at the file system where model data are on this machine.
+    This looks at the file system if model data is on this machine.
 
     Args:
-        name: the endpoint's.
-        plan: what it is made of.
-        around: what it has from elsewhere.
+        name: the name of the endpoint.
+        plan: the endpoint's configuration and models.
+        around: the circumstances.
 
     Raises:
-        ValidationException: something of it cannot be honoured; the message names it.
+        ValidationException: a part cannot be honoured; the message names it.
     """
     if not any(plan.weight_of(each) for each in plan.variants):
         raise ValidationException(
@@ -229,12 +230,12 @@ def _container_of(
 
 
 def _for_operator(around: ApiSurroundings) -> ApiSurroundings:
-    """What models of the gateway's operator have: who runs it may run everything as it does."""
+    """Allow the operator's models every path and variable: the operator may run anything."""
     return dataclasses.replace(around, roots=around.roots.for_operator, environment=EVERY_VARIABLE)
 
 
 def _check_containers(plan: DeploymentPlan) -> None:
-    """Refuse more programs than one call may start."""
+    """Refuse a plan with more containers than one call may start."""
     if plan.containers > MAX_ENDPOINT_CONTAINERS:
         raise ValidationException(
             f"The instances of all variants have {plan.containers} containers; there must be "

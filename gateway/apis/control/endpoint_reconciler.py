@@ -1,4 +1,4 @@
-"""Endpoints of the API and the fleet: what is written down is run, and what became of it noted."""
+"""The reconciler, which has the fleet run the API's stored endpoints and records their states."""
 
 from __future__ import annotations
 
@@ -32,24 +32,24 @@ _KIND: Final = "endpoint"
 
 
 class EndpointKeeper:
-    """Has the fleet run the endpoints of the API, and writes down what becomes of them.
+    """Runs the endpoints of the API in the fleet, and records their state.
 
-    An endpoint of the settings goes before one of the API that has its name, which stays written
-    down and is run again when the settings have the name no more.
+    An endpoint of the settings takes precedence over an API endpoint of its name. The API endpoint
+    stays stored, and runs again when the settings drop the name.
 
     Attributes:
-        planning: says what the fleet is to run, by the settings of now.
+        planning: makes the fleet's endpoints from plans, by the current settings.
         room: whether more containers may be launched.
-        on_change: told the name of an endpoint when it has changed, or what is known of it.
-        on_other_settings: called when other settings are taken, behind what they have changed.
+        on_change: called with an endpoint's name when its state or its record has changed.
+        on_other_settings: called after new settings have taken effect.
 
     Args:
-        resources: where they are written down.
-        fleet: runs them; it also has the endpoints of the settings.
-        settings: of the gateway.
-        clock: measures the time until a store that is full is tried again.
+        resources: the stored endpoints.
+        fleet: runs them; it also runs the endpoints of the settings.
+        settings: the settings of the gateway.
+        clock: measures the time until a full store is tried again.
         wall_clock: returns epoch seconds.
-        kept_out: files and folders that no caller may name, below a root or not.
+        kept_out: files and folders that no caller may name, even below a root.
     """
 
     def __init__(
@@ -69,14 +69,14 @@ class EndpointKeeper:
         self._clock = clock
         self._wall_clock = wall_clock
         self._of_settings = _names(settings)
-        #: Updates that go on when what served before does again, or cannot.
+        #: Updates that continue once the earlier version serves again, or cannot serve.
         self._to_go_on: set[str] = set()
         self._to_run_again: set[str] = set()
         self._found: list[Endpoint] = []
         self._sought: set[str] = set()
         self._runs_found = False
         self._restoring: asyncio.Task[None] | None = None
-        #: Why endpoints of another gateway's cannot be run; other settings may change that.
+        #: Why endpoints of an earlier gateway cannot run; other settings may change that.
         self._not_planned: dict[str, str] = {}
         self.on_change: Callable[[str], object] = lambda _: None
         self.on_other_settings: Callable[[], object] = lambda: None
@@ -87,31 +87,31 @@ class EndpointKeeper:
 
     @property
     def of_settings(self) -> Mapping[str, str]:
-        """The names of the endpoints of the settings, by the same in lower case."""
+        """The names of the settings' endpoints, by their lower-case names."""
         return self._of_settings
 
     def find(self, name: str) -> Resource | None:
-        """The endpoint of the API that has a name, unless the settings have it too."""
+        """Return the API endpoint of a name, unless the settings have the name."""
         return None if self._is_set_aside(name) else self._resources.find(_KIND, name)
 
     def all(self) -> list[Resource]:
-        """All endpoints of the API whose names the settings do not have."""
+        """Return all API endpoints whose names the settings do not have."""
         found = self._resources.all(_KIND)
         return [each for each in found if not self._is_set_aside(each.name)]
 
     def status(self, name: str) -> EndpointStatus | None:
-        """How the fleet says that an endpoint is; None if the fleet does not have it."""
+        """Return the fleet's status of an endpoint; None if the fleet does not run it."""
         return self._fleet.status(name)
 
     def slow_start_reason(self, name: str) -> str:
-        """Why an instance of an endpoint that starts slowly is not ready; empty if none is so."""
+        """Return why a slowly starting instance is not ready; empty if no instance is slow."""
         status = self._fleet.status(name)
         variants = () if status is None else status.variants
         reasons = (each.slow_start_reason(self._wall_clock()) for each in variants)
         return next(filter(None, reasons), "")
 
     def record_of(self, resource: Resource) -> EndpointRecord:
-        """How far an endpoint has come, also where that is not written down yet."""
+        """Return the current record of an endpoint, which may not be stored yet."""
         record = EndpointRecord.of(resource)
         why = self._not_planned.get(resource.name)
         if record.state is EndpointState.CREATING and why is not None:
@@ -124,24 +124,24 @@ class EndpointKeeper:
         return record.settled(status)
 
     def state_of(self, resource: Resource) -> tuple[EndpointState, str]:
-        """How an endpoint is, and why, if it or its last change has failed."""
+        """Return an endpoint's state, and why the endpoint or its last change has failed."""
         record = self.record_of(resource)
         if record.state is not EndpointState.IN_SERVICE:
             return record.state, record.reason
         if resource.name in self._not_planned:
             return EndpointState.FAILED, self._not_planned[resource.name]
         status = self._fleet.status(resource.name)
-        if status is None:  # the fleet is about to have it
+        if status is None:  # the fleet is about to run it
             return EndpointState.CREATING, record.reason
         if status.state is EndpointState.FAILED:
             return status.state, status.reason
         return status.state, record.reason
 
     def may_be_updated(self, resource: Resource) -> bool:
-        """Whether an endpoint is in the midst of nothing, and has come into service before.
+        """Whether an endpoint has been in service, and no change is in progress.
 
-        One that has, and whose instances are started no more, is as failed as one that never came
-        up, but what it served by is known: another configuration may do.
+        An endpoint that was in service and whose instances are given up counts as failed. Its
+        earlier version is known, and another configuration may work.
         """
         state, _ = self.state_of(resource)
         if state is EndpointState.FAILED:
@@ -149,10 +149,11 @@ class EndpointKeeper:
         return state is EndpointState.IN_SERVICE
 
     def async_config_of(self, name: str) -> AsyncConfig | None:
-        """What an endpoint of the API says of asynchronous requests.
+        """Return an API endpoint's settings for asynchronous requests.
 
         Returns:
-            None if there is no such endpoint, or it is set aside or being deleted, or it says
+            None if there is no such endpoint, the endpoint is set aside or being deleted, or it has
+            no such settings.
             nothing of them.
         """
         resource = self.find(name)
@@ -169,25 +170,25 @@ class EndpointKeeper:
     # --- What there is to be ---------------------------------------------------------------------
 
     def check_takes_changes(self) -> None:
-        """Refuse changes when the gateway stops.
+        """Refuse changes while the gateway stops.
 
         Raises:
-            FleetStopping: it does.
+            FleetStopping: the gateway stops.
         """
         self._fleet.check_takes_changes()
 
     async def begin(
         self, resource: Resource, record: EndpointRecord, endpoint: Endpoint, *, anew: bool
     ) -> None:
-        """Write down what an endpoint is to be, and have the fleet run it.
+        """Record an endpoint's new version, and have the fleet run it.
 
-        Called inside ``Resources.changing()``.
+        Call this inside ``Resources.changing()``.
 
         Args:
-            resource: the endpoint as it was.
-            record: how far it has come with that.
-            endpoint: what the fleet is to run.
-            anew: whether its instances are all to be new ones.
+            resource: the endpoint before the change.
+            record: the new record.
+            endpoint: the version that the fleet is to run.
+            anew: whether all instances must be new ones.
 
         Raises:
             StoreError: nothing has changed.
@@ -197,9 +198,9 @@ class EndpointKeeper:
         self._run(endpoint, anew=anew)
 
     async def end(self, resource: Resource) -> None:
-        """Write down that an endpoint is to go, and have the fleet stop it.
+        """Record that an endpoint is being deleted, and have the fleet stop it.
 
-        Called inside ``Resources.changing()``.
+        Call this inside ``Resources.changing()``.
 
         Raises:
             StoreError: nothing has changed.
@@ -210,7 +211,7 @@ class EndpointKeeper:
         await self._resources.put(leaving.in_place_of(resource, now))
         self._not_planned.pop(resource.name, None)
         if not self._is_set_aside(resource.name) and self.status(resource.name) is not None:
-            with suppress(FleetStopping):  # the next gateway goes on with it
+            with suppress(FleetStopping):  # the next gateway continues the deletion
                 self._fleet.remove(resource.name)
         self._note_later(resource.name)
 
@@ -218,22 +219,24 @@ class EndpointKeeper:
         return name.lower() in self._of_settings
 
     def _run(self, endpoint: Endpoint, *, anew: bool, awaited: bool = True) -> None:
-        if self._is_set_aside(endpoint.name):  # by settings that came meanwhile
+        if self._is_set_aside(endpoint.name):  # by settings that were loaded meanwhile
             self._say_set_aside(endpoint.name)
             return
         try:
             self._fleet.apply(endpoint, anew=anew, awaited=awaited)
         except FleetStopping:
-            self._to_go_on.add(endpoint.name)  # the next gateway does, and this one not again
+            # The next gateway continues it, and this one does not retry.
+            self._to_go_on.add(endpoint.name)
         else:
             self._note_later(endpoint.name)
 
     # --- The gateway's start and its settings ----------------------------------------------------
 
     async def start(self) -> None:
-        """Find out what is to run, and note what becomes of the endpoints from now on.
+        """Find out which endpoints are to run, and start to record their state.
 
-        What is not found in RESTORE_TIMEOUT, as on a file system that is away, is run later.
+        Endpoints that are not found within RESTORE_TIMEOUT, as on a file system that does not
+        answer, run later.
         """
         self._notes.start()
         for resource in self._resources.all(_KIND):
@@ -248,7 +251,7 @@ class EndpointKeeper:
 
     @property
     def found(self) -> list[Endpoint]:
-        """What the fleet is to begin with: what :meth:`start` has found, and nobody has deleted."""
+        """The endpoints that :meth:`start` has found and that are not being deleted."""
         wanted = {
             each.name
             for each in self.all()
@@ -258,27 +261,28 @@ class EndpointKeeper:
 
     @property
     def sought(self) -> frozenset[str]:
-        """Names of which :meth:`start` has not found out yet what is to run."""
+        """The names of endpoints that :meth:`start` has not found yet."""
         return frozenset(self._sought)
 
     async def has_found(self, seconds: float) -> None:
-        """Wait until all is found out that :meth:`start` has begun with, but only so long."""
+        """Wait until all endpoints of :meth:`start` are found, at most this many seconds."""
         if self._restoring is not None:
             with suppress(TimeoutError):
                 async with time_limit(self._clock, seconds):
                     await asyncio.wait((self._restoring,))
 
     def run_found(self) -> None:
-        """Have the fleet begin with what has been found, and run at once what is found later."""
+        """Have the fleet start the found endpoints; those that are found later start at once."""
         awaited = {each.name for each in self.all() if _is_new(each)}
         self._fleet.start(self.found, awaited)
         self._runs_found = True
 
     def give_way(self, settings: Settings) -> None:
-        """Make endpoints by other settings from now on, and leave to these what they name.
+        """Plan endpoints by new settings, and give way to the endpoints that these name.
 
         Args:
-            settings: what the fleet is about to follow; :meth:`run_again` comes behind that.
+            settings: the settings that the fleet is about to follow; call :meth:`run_again` after
+                that.
         """
         before, self._of_settings = self._of_settings, _names(settings)
         self.planning.settings = settings
@@ -292,10 +296,10 @@ class EndpointKeeper:
                 self._to_run_again.add(resource.name)
 
     async def run_again(self) -> None:
-        """Run what other settings let be: names that they have no more, and what could not be.
+        """Run endpoints that earlier settings set aside or kept from running.
 
-        What has served and was given up since is tried again too: the settings are read anew by
-        whoever has mended something.
+        Endpoints that served and were given up are tried again too: settings are often reloaded
+        after a repair.
         """
         if self._restoring is not None:
             await asyncio.wait((self._restoring,))
@@ -305,14 +309,14 @@ class EndpointKeeper:
         self.on_other_settings()
 
     async def aclose(self) -> None:
-        """Note nothing more; to be called once the fleet has stopped."""
+        """Stop recording; call this once the fleet has stopped."""
         await self._notes.aclose()
         if self._restoring is not None:
             self._restoring.cancel()
             await asyncio.wait((self._restoring,))
 
     def _given_up(self) -> set[str]:
-        """The names of endpoints that have served, and whose instances are started no more."""
+        """Return the names of endpoints that have served, and whose instances are given up."""
         return {
             each.name
             for each in self.all()
@@ -322,7 +326,7 @@ class EndpointKeeper:
         }
 
     async def _restore(self, names: Iterable[str]) -> None:
-        """Run endpoints of another gateway's: none waits for one whose file system is away."""
+        """Run an earlier gateway's endpoints in parallel; a hanging file system delays no other."""
         turns = asyncio.Semaphore(PLANS_AT_ONCE)
 
         async def in_turn(name: str) -> None:
@@ -346,11 +350,11 @@ class EndpointKeeper:
             endpoint, why = await self.planning.endpoint_of(name, record.plan), ""
         except ApiError as error:
             endpoint, why = None, error.message
-        # From here on nothing is waited for, so that it is run as it is written. A change that is
-        # being written now replaces or removes, behind that, what runs then.
+        # There is no await from here on, so that the version that is run matches the record. A
+        # change that is being stored now replaces or removes the version afterwards.
         now = self.find(name)
         if now is None or now.kept != resource.kept:
-            return  # whoever has changed it has seen to what runs
+            return  # the change has already started or removed instances
         if record.state is EndpointState.UPDATING:
             self._to_go_on.add(name)
         if endpoint is None:
@@ -379,7 +383,7 @@ class EndpointKeeper:
         self.on_change(name)
 
     async def _note(self, name: str) -> None:
-        """Write down what has come of a change."""
+        """Record the outcome of a change."""
         await self._note_change(name)
         self.on_change(name)
 
@@ -402,12 +406,12 @@ class EndpointKeeper:
                 await self._resources.delete(resource)
                 self._to_go_on.discard(resource.name)
         elif resource.name in self._not_planned:
-            return  # other settings may have it run yet
+            return  # other settings may still run it
         elif (record := self.record_of(resource)) != written:
             await self._put(resource, record)
 
     async def _go_on(self, resource: Resource) -> None:
-        """Go on with an update that another gateway began, once what served before does again."""
+        """Continue an earlier gateway's update, once the version before it serves again."""
         name, record = resource.name, EndpointRecord.of(resource)
         status = self._fleet.status(name)
         is_back = status is not None and status.state in SETTLED
@@ -419,7 +423,7 @@ class EndpointKeeper:
         except ApiError as error:
             endpoint, why = None, error.message
         async with self._resources.changing():
-            if self.find(name) is not resource:  # somebody has changed it, its tags perhaps
+            if self.find(name) is not resource:  # somebody has changed it, for example its tags
                 self._note_later(name)
                 return
             if endpoint is None:
@@ -433,11 +437,11 @@ class EndpointKeeper:
         await self._resources.put(record.in_place_of(resource, self._now()))
 
     def _now(self) -> float:
-        return round(self._wall_clock(), 3)  # as AWS's: milliseconds
+        return round(self._wall_clock(), 3)  # AWS's times are milliseconds too
 
 
 def _is_new(resource: Resource) -> bool:
-    """Whether an endpoint has never come into service, so that its creator waits to hear of it."""
+    """Whether an endpoint has never been in service, so that its creator waits for the outcome."""
     return EndpointRecord.of(resource).serving is None
 
 

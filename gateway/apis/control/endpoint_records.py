@@ -1,4 +1,4 @@
-"""What is written down of an endpoint of the API: what serves, what is to, and how far that is."""
+"""The record of an API endpoint: its serving and its next version, and its change's state."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from partway.gateway.fleet.status import EndpointState, EndpointStatus
 #: States in which a change waits for instances.
 CHANGING: Final = frozenset({EndpointState.CREATING, EndpointState.UPDATING})
 
-#: States of a fleet's endpoint that has done with its last change.
+#: States of a fleet's endpoint whose last change has ended.
 SETTLED: Final = frozenset({EndpointState.IN_SERVICE, EndpointState.FAILED})
 
 
 @dataclass(frozen=True, slots=True)
 class EndpointRecord:
-    """How far an endpoint has come.
+    """The recorded state of an endpoint.
 
     Attributes:
-        state: of its last change; ``Failed`` where it never came into service.
-        serving: what it serves by; None as long as it has never come into service.
-        coming: what it is to serve by next, or what has failed to come into service; else None.
-        reason: why its last change has failed; empty otherwise.
-        began: when its last change did, in epoch seconds.
-        of_operator: whether a change that was given up was to something of the operator's.
+        state: the state of its last change; ``Failed`` if it has never been in service.
+        serving: the plan that serves; None until it has been in service.
+        coming: the plan that comes next, or that failed to come into service; otherwise None.
+        reason: why the last change failed; empty otherwise.
+        began: when the last change began, in epoch seconds.
+        of_operator: whether an abandoned change belonged to the operator.
     """
 
     state: EndpointState
@@ -40,7 +40,7 @@ class EndpointRecord:
 
     @classmethod
     def of(cls, resource: Resource) -> EndpointRecord:
-        """What a resource keeps."""
+        """Return the record that a resource keeps."""
         kept = resource.kept
         return cls(
             EndpointState(kept["state"]),
@@ -53,29 +53,29 @@ class EndpointRecord:
 
     @property
     def plan(self) -> DeploymentPlan:
-        """What is in force; of an endpoint that has never been in service, what was to be."""
+        """The plan that serves, or the next one if the endpoint has never been in service."""
         plan = self.serving or self.coming
         assert plan is not None, "it was created by one"
         return plan
 
     @property
     def is_reason_operators(self) -> bool:
-        """Whether the reason may have words that are for the gateway's operator alone.
+        """Whether the reason may contain words that only the gateway's operator may see.
 
-        It says what the operator's command is, where it is looked for, and what it has said.
+        Such a reason may contain the operator's command, its path and its output.
         """
         plans = (self.serving, self.coming)
         return self.of_operator or any(each is not None and each.of_operator for each in plans)
 
     def changing_to(self, plan: DeploymentPlan, now: float) -> EndpointRecord:
-        """The record when an update to something else begins."""
+        """Return the record at the begin of an update."""
         return EndpointRecord(EndpointState.UPDATING, self.serving, plan, "", now)
 
     def settled(self, status: EndpointStatus) -> EndpointRecord:
-        """The record when the fleet has done with a change, or given it up.
+        """Return the record after the fleet has made or abandoned a change.
 
         Args:
-            status: the fleet's.
+            status: the fleet's status.
         """
         if status.is_latest:
             state = EndpointState.IN_SERVICE
@@ -85,18 +85,18 @@ class EndpointRecord:
         return self.rolled_back(status.reason)
 
     def rolled_back(self, reason: str) -> EndpointRecord:
-        """The record when an update has failed: what was before serves on."""
+        """Return the record after a failed update: the earlier plan keeps serving."""
         return EndpointRecord(
             *(EndpointState.IN_SERVICE, self.serving, None, reason, self.began),
             of_operator=self.is_reason_operators,
         )
 
     def in_place_of(self, resource: Resource, now: float) -> Resource:
-        """The resource with this record in the place of the one it has.
+        """Return the resource with this record.
 
         Args:
-            resource: the endpoint as it was.
-            now: when it becomes so, in epoch seconds.
+            resource: the endpoint before the change.
+            now: the time of the change, in epoch seconds.
         """
         members = {**resource.members, "EndpointConfigName": self.plan.config_name}
         kept = {

@@ -1,4 +1,4 @@
-"""Notes of endpoints whose state is to be written down, however long the store takes for it."""
+"""The writer of endpoints' states, which retries while the store refuses."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ log = logging.getLogger("partway.control")
 
 
 class Notes:
-    """Endpoints' names, each there once; a task of its own takes them up, one after the other.
+    """A set of endpoints' names; a task writes the states of these endpoints one after the other.
 
     Args:
-        write: writes down how an endpoint of that name is, if that has changed.
-        clock: measures the time until a store that takes nothing is tried again.
+        write: writes the state of the endpoint of a name, if the state has changed.
+        clock: measures the time until a store that refuses is tried again.
     """
 
     def __init__(self, write: Callable[[str], Awaitable[None]], clock: Clock) -> None:
@@ -31,16 +31,16 @@ class Notes:
         self._writing: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin with what there is to write."""
+        """Start to write."""
         self._writing = asyncio.create_task(self._write_all(), name="records of endpoints")
 
     def add(self, name: str) -> None:
-        """Have an endpoint's state written down, once those before it are."""
+        """Have an endpoint's state written."""
         self._names.add(name)
         self._news.set()
 
     async def aclose(self) -> None:
-        """Write nothing more."""
+        """Stop writing."""
         if self._retry is not None:
             self._retry.cancel()
         if self._writing is not None:
@@ -58,7 +58,7 @@ class Notes:
                 except StoreError as error:
                     self._names.add(name)
                     self._try_again(name, str(error))
-                except Exception:  # a fault of ours is not the end of all notes
+                except Exception:  # an unexpected exception must not end the writer
                     log.exception(LogLine("an endpoint's state is not noted", endpoint=name))
 
     def _try_again(self, name: str, reason: str) -> None:
