@@ -1,4 +1,4 @@
-"""The description of an API, which is imported whether the API is served or not."""
+"""The manifest of an API, which is imported even if the API is not served."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ class Manifest:
     """One API.
 
     Attributes:
-        name: by which ``apis`` names it.
+        name: the name in the setting ``apis``.
         module: imported if the API is served; its ``install(gateway)`` adds the API's services.
-        paths: the requests' paths.
-        targets: the beginnings of ``X-Amz-Target`` at ``POST /``.
+        paths: the paths of requests.
+        targets: the prefixes of ``X-Amz-Target`` at ``POST /``.
         grpc_services: the full names of gRPC services.
-        needs: names of the APIs that it cannot be without.
+        needs: the names of the APIs that this one needs.
         settings: a dataclass of the API's own settings, from which
             :class:`~partway.gateway.settings.settings.Settings` is derived; None for an API
             without any.

@@ -1,4 +1,4 @@
-"""All APIs that there are."""
+"""The manifests of all APIs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from partway.gateway.apis.prediction import manifest as prediction
 from partway.gateway.apis.runtime import manifest as runtime
 from partway.gateway.apis.transform_jobs import manifest as transform_jobs
 
-#: In the order in which they are installed: each behind those that it needs.
+#: The order of installation: each API comes after those that it needs.
 MANIFESTS: Final[tuple[Manifest, ...]] = (
     runtime.MANIFEST,
     control.MANIFEST,
@@ -35,7 +35,7 @@ NAMES: Final = frozenset(each.name for each in MANIFESTS)
 
 
 def missing(names: Collection[str]) -> Iterator[tuple[str, str]]:
-    """Yield each API of these that needs one which is not among them, with that one."""
+    """Yield each of the APIs that needs one which is missing, together with the missing one."""
     for each in MANIFESTS:
         if each.name in names:
             yield from ((each.name, needed) for needed in each.needs if needed not in names)

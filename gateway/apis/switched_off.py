@@ -18,7 +18,7 @@ _ROOT: Final = re.compile("/")
 
 
 def routes_of_switched_off(manifest: Manifest) -> Iterator[Route]:
-    """Yield the routes of an API that is not served; callers need not say who they are."""
+    """Yield the routes of an API that is not served; callers need not authenticate."""
 
     async def refuse(*_: object) -> None:
         raise NotFound(

@@ -92,7 +92,8 @@ def changes_something(operation: str) -> bool:
 def aws_json(error: ApiError) -> ErrorResponse:
     """Return an error of AWS's JSON 1.1 protocol (clause 5).
 
-    Name and message are in the body; the status is 400 for all but faults. An unknown content coding keeps HTTP's own status (RFC 9110 §15.5.16).
+    Name and message are in the body; the status is 400 for all but faults. An unknown content
+    coding keeps HTTP's own status (RFC 9110 §15.5.16).
     """
     if isinstance(error, UnknownQuery):
         return aws_query(error)

@@ -29,7 +29,7 @@ from partway.gateway.fleet.status import EndpointState
 
 _KIND: Final[Kind] = "endpoint"
 
-#: Why what the operator has deployed is not in service, for others than them.
+#: Reason for callers when an operator's deployment is not in service.
 _FOR_OPERATOR: Final = (
     "What the gateway's operator has deployed cannot be started; the gateway's log says why."
 )
@@ -38,7 +38,7 @@ _SLOW_FOR_OPERATOR: Final = (
     "says why."
 )
 
-#: What of a variant an update may retain, and where a plan has it.
+#: Properties of a variant that an update may retain, and their fields in a plan.
 _RETAINED: Final = {"DesiredInstanceCount": "instances", "DesiredWeight": "weights"}
 
 
@@ -46,10 +46,10 @@ class EndpointOperations:
     """The operations on endpoints.
 
     Args:
-        resources: models, configurations and endpoints.
-        catalogue: finds them, in AWS's words.
-        keeper: has the fleet run what they say.
-        leave: says whether the makers of models may read the model data.
+        resources: the models, configurations and endpoints.
+        catalogue: the same resources, with AWS's errors.
+        keeper: runs the endpoints in the fleet.
+        leave: tells whether the makers of models may read the model data.
         wall_clock: returns epoch seconds.
     """
 
@@ -70,7 +70,7 @@ class EndpointOperations:
 
     @property
     def operations(self) -> Mapping[str, ControlOperation]:
-        """The operations, by AWS's names of them."""
+        """The operations by AWS's names."""
         return {
             "CreateEndpoint": self.create,
             "DescribeEndpoint": self.describe,
@@ -82,7 +82,7 @@ class EndpointOperations:
 
     @property
     def operations_of_operator(self) -> Mapping[str, ControlOperation]:
-        """Those that do more where the gateway's operator asks, by the same names."""
+        """The variants of operations that allow the gateway's operator more, by the same names."""
         return {
             "DescribeEndpoint": self.describe_to_operator,
             "DeleteEndpoint": self.delete_whatever_comes,
@@ -91,7 +91,7 @@ class EndpointOperations:
     # --- Asking ----------------------------------------------------------------------------------
 
     async def describe(self, members: Members, identity: Identity, _: str) -> Answer:
-        """How an endpoint is; the reasons of the operator's are for the operator alone."""
+        """Describe an endpoint; the reasons of the operator's endpoints are replaced."""
         answer = self._describe(members, identity)
         if not self._is_of_operator(answer["EndpointName"]):
             return self._with_slow_starts(answer)
@@ -102,7 +102,7 @@ class EndpointOperations:
     async def describe_to_operator(
         self, members: Members, identity: Identity, _: str
     ) -> dict[str, Any]:
-        """How an endpoint is, and all that is known of why."""
+        """Describe an endpoint, with all reasons."""
         return self._with_slow_starts(self._describe(members, identity))
 
     def _describe(self, members: Members, identity: Identity) -> dict[str, Any]:
@@ -133,14 +133,14 @@ class EndpointOperations:
         )
 
     def _described_of_settings(self, name: str) -> dict[str, Any] | None:
-        """An endpoint of the settings; None if the fleet does not have it yet."""
+        """Return the description of a settings' endpoint; None if the fleet does not run it yet."""
         status = self._keeper.status(name)
         if status is None:
             return None
         return described_of_settings(status, self._catalogue.arn(_KIND, name), self._began)
 
     async def list(self, members: Members, identity: Identity, _: str) -> Answer:
-        """Which endpoints there are, those of the settings too."""
+        """List the endpoints, including those of the settings."""
         identity.check("sagemaker:ListEndpoints", "*")
         return page_of("ListEndpoints", "Endpoints", self._listed(), members)
 
@@ -168,13 +168,13 @@ class EndpointOperations:
     # --- Changing --------------------------------------------------------------------------------
 
     async def create(self, members: Members, identity: Identity, _: str) -> Answer:
-        """Create an endpoint by a configuration."""
+        """Create an endpoint from a configuration."""
         name = members["EndpointName"]
         arn = self._allowed(identity, "CreateEndpoint", members)
         tags = new_tags(members, identity, arn)
         self._check_can_be_made(name)
         plan = self._plan_of(members, identity)
-        # Which may look at a file system that is away: nobody else's change waits for it.
+        # This may look at a file system that does not answer; no other change waits for it.
         endpoint = await self._keeper.planning.endpoint_of(name, plan)
         self._leave.check_endpoint(endpoint)
         async with self._changing():
@@ -187,7 +187,7 @@ class EndpointOperations:
         return {"EndpointArn": arn}
 
     async def update(self, members: Members, identity: Identity, _: str) -> Answer:
-        """Have an endpoint be what another configuration says."""
+        """Update an endpoint to another configuration."""
         arn = self._allowed(identity, "UpdateEndpoint", members)
         excluded = members.get("ExcludeRetainedVariantProperties", ())
         but = {each["VariantPropertyType"] for each in excluded}
@@ -203,7 +203,7 @@ class EndpointOperations:
     async def update_weights_and_capacities(
         self, members: Members, identity: Identity, _: str
     ) -> Answer:
-        """Have other numbers of instances, or other weights."""
+        """Change numbers of instances, or weights."""
         name, action = members["EndpointName"], "UpdateEndpointWeightsAndCapacities"
         arn = self._catalogue.allowed(identity, action, _KIND, name)
         desired = members["DesiredWeightsAndCapacities"]
@@ -213,24 +213,24 @@ class EndpointOperations:
     async def _change(
         self, name: str, change: Callable[[DeploymentPlan], DeploymentPlan], *, anew: bool
     ) -> None:
-        """Have an endpoint be something else.
+        """Change an endpoint's plan.
 
         Args:
-            name: the endpoint's.
-            change: makes what it is to be of what it is.
-            anew: whether its instances are all to be new ones.
+            name: the name of the endpoint.
+            change: makes the new plan from the current one.
+            anew: whether all instances must be new ones.
         """
         resource = self._changeable(name)
         plan = change(self._keeper.record_of(resource).plan)
         endpoint = await self._keeper.planning.endpoint_of(
             resource.name, plan
         )  # nobody else waits for it
-        if anew:  # else instances go on with the model data that are here
+        if anew:  # otherwise instances keep their model data
             self._leave.check_endpoint(endpoint)
         async with self._changing():
             resource = self._changeable(name)
             record = self._keeper.record_of(resource)
-            if change(record.plan) != plan:  # another change was begun meanwhile, and is done
+            if change(record.plan) != plan:  # another change was begun and finished meanwhile
                 raise self._in_progress(name)
             self._keeper.room.check_endpoint(endpoint, anew=anew)
             changed = record.changing_to(plan, self._now())
@@ -242,15 +242,15 @@ class EndpointOperations:
         self._catalogue.allowed(identity, "DeleteEndpoint", _KIND, name)
         async with self._changing():
             resource = self._own(name)
-            # AWS deletes nothing in the midst of a change, and says so in these words. One that is
-            # only coming up again, behind a restart of the gateway's, is in the midst of none.
+            # AWS deletes no endpoint during a change, and says so in these words. An endpoint that
+            # only starts again after the gateway's restart is not in a change.
             if self._keeper.record_of(resource).state in CHANGING | {EndpointState.DELETING}:
                 raise self._in_progress(name)
             await self._keeper.end(resource)
         return None
 
     async def delete_whatever_comes(self, members: Members, identity: Identity, _: str) -> Answer:
-        """Delete an endpoint in the midst of a change too; one that goes already goes on."""
+        """Delete an endpoint, even during a change; a running deletion continues."""
         name = members["EndpointName"]
         self._catalogue.allowed(identity, "DeleteEndpoint", _KIND, name)
         async with self._changing():
@@ -263,25 +263,25 @@ class EndpointOperations:
 
     @asynccontextmanager
     async def _changing(self) -> AsyncIterator[None]:
-        """Change what there is, alone.
+        """Hold the lock for changes during the block.
 
         Raises:
             FleetStopping: the gateway stops.
-            NotWrittenDown: the change cannot be written down; nothing is changed.
+            NotWrittenDown: the change cannot be stored; nothing is changed.
         """
         async with self._catalogue.changing():
             self._keeper.check_takes_changes()
             yield
 
     def _now(self) -> float:
-        return round(self._wall_clock(), 3)  # as AWS's: milliseconds
+        return round(self._wall_clock(), 3)  # AWS's times are milliseconds too
 
     def _check_can_be_made(self, name: str) -> None:
         is_taken = name.lower() in self._keeper.of_settings
         self._catalogue.check_can_be_made(_KIND, name, is_taken=is_taken)
 
     def _own(self, name: str) -> Resource:
-        """An endpoint that is the API's to change."""
+        """Return an endpoint that the API may change."""
         if name.lower() in self._keeper.of_settings:
             raise ValidationException(
                 f'Cannot change endpoint "{self._catalogue.arn(_KIND, name)}": it is of the '
@@ -290,7 +290,7 @@ class EndpointOperations:
         return self._catalogue.existing(_KIND, name)
 
     def _changeable(self, name: str) -> Resource:
-        """An endpoint that can be updated now."""
+        """Return an endpoint that can be updated now."""
         resource = self._own(name)
         if self._keeper.may_be_updated(resource):
             return resource
@@ -304,16 +304,16 @@ class EndpointOperations:
         return ValidationException(f'Cannot update in-progress endpoint "{arn}".')
 
     def _allowed(self, identity: Identity, action: str, members: Members) -> str:
-        """An endpoint's ARN, for who may do something with it and with the configuration."""
+        """Return an endpoint's ARN, if the caller may use endpoint and configuration."""
         arn = self._catalogue.allowed(identity, action, _KIND, members["EndpointName"])
         config = members["EndpointConfigName"]
         self._catalogue.allowed(identity, action, "endpoint-config", config)
         return arn
 
     def _plan_of(self, members: Members, identity: Identity) -> DeploymentPlan:
-        """Copies of a configuration and of its models, with how it is to be deployed.
+        """Return the plan of a request: copies of a configuration and its models.
 
-        Leave on the models is asked for again: one of the same name may be another by now.
+        Permissions on the models are checked again: a model of the same name may be another by now.
         """
         kept_config = self._catalogue.existing("endpoint-config", members["EndpointConfigName"])
         config = kept_config.members
@@ -334,12 +334,12 @@ class EndpointOperations:
 
 
 def _retaining(plan: DeploymentPlan, before: DeploymentPlan, but: set[str]) -> DeploymentPlan:
-    """A plan with the weights and numbers of instances that its variants have had.
+    """Return a plan with the earlier weights and numbers of instances of its variants.
 
     Args:
-        plan: what is to be.
-        before: what has been.
-        but: properties that the new configuration decides.
+        plan: the new plan.
+        before: the earlier plan.
+        but: the properties that the new configuration decides.
     """
     kept: dict[str, dict[str, Any]] = {"instances": {}, "weights": {}}
     for variant in before.variants:
@@ -354,10 +354,10 @@ def _retaining(plan: DeploymentPlan, before: DeploymentPlan, but: set[str]) -> D
 
 
 def _weighed(before: DeploymentPlan, desired: list[Members], arn: str) -> DeploymentPlan:
-    """A plan with other numbers of instances, or other weights.
+    """Return a plan with other numbers of instances, or other weights.
 
     Raises:
-        ValidationException: one of them is of no variant.
+        ValidationException: a variant does not exist.
     """
     instances, weights = dict(before.instances), dict(before.weights)
     for each in desired:

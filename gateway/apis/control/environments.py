@@ -1,9 +1,9 @@
-"""Environments that callers of the API give: all of it to a container, to a program what is listed.
+"""Environments that callers of the API give to containers and programs.
 
-A program runs as the gateway's own user, and a variable can be a command: ``LD_PRELOAD``,
-``PYTHONWARNINGS`` with ``BROWSER``, ``BASH_ENV``, ``PARTWAY_SCRIPT``. Which of them are harmless
-nobody can list but who knows the program, so a program is given none but those that the operator
-has listed.
+A container gets every variable, and a program only those that the operator has listed. A program
+runs as the gateway's own user, and a variable can be a command: ``LD_PRELOAD``, ``PYTHONWARNINGS``
+with ``BROWSER``, ``BASH_ENV``, ``PARTWAY_SCRIPT``. Only somebody who knows the program can tell
+which variables are harmless.
 """
 
 from __future__ import annotations
@@ -16,30 +16,30 @@ from partway.gateway.fleet.endpoint import OneSource, Program
 from partway.gateway.fleet.launchers.programs import OF_THE_GATEWAY
 from partway.gateway.fleet.platform_interface import PORT_VARIABLE
 
-#: The list that lets every variable through, for what the gateway's operator asks for.
+#: The list that allows every variable, for the gateway's operator.
 EVERY_VARIABLE: Final = ("*",)
 
-#: What the platform itself says to a container beside the port (clause 1.1-2).
+#: A variable that the platform sets beside the port (clause 1.1-2).
 _PORT_RANGE: Final = "SAGEMAKER_SAFE_PORT_RANGE"
 
-#: What no list lets through: the gateway sets it, and nobody else.
+#: Variables that no list allows: only the gateway sets them.
 _NEVER: Final = OF_THE_GATEWAY | {_PORT_RANGE}
 
 
 def environment_of(
     model: str, container: Mapping[str, Any], source: OneSource, listed: Iterable[str]
 ) -> tuple[tuple[str, str], ...]:
-    """The variables that a container's definition gives to what runs it.
+    """Return the variables of a container's definition.
 
     Args:
-        model: whose definition it is.
+        model: the name of the model.
         container: the definition.
-        source: what runs it.
-        listed: patterns of the variables that a program may be given: a name, or how names begin,
-            with a ``*`` at its end.
+        source: the image or program that runs it.
+        listed: patterns of the variables that a program may get: a name, or a prefix with a ``*``
+            at its end.
 
     Raises:
-        ValidationException: it has one that may not be given; the message has no value.
+        ValidationException: a variable is not allowed; the message contains no value.
     """
     environment: Mapping[str, str] = container.get("Environment", {})
     of_the_gateway = _NEVER if isinstance(source, Program) else {PORT_VARIABLE}

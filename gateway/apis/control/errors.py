@@ -6,45 +6,45 @@ from partway.protocol.errors import ApiError, InternalServerError, ServiceUnavai
 
 
 class ValidationException(ApiError):
-    """What is asked for is not allowed, or conflicts with what there is."""
+    """The request is not allowed, or conflicts with existing resources."""
 
     name = "ValidationException"
     status = 400
 
 
 class SerializationException(ApiError):
-    """The request's body is not what the operation's input is made of."""
+    """The request's body does not fit the operation's input."""
 
     name = "SerializationException"
     status = 400
 
 
 class UnknownOperation(ApiError):
-    """Nothing here answers to this ``X-Amz-Target``."""
+    """The gateway has no operation for this ``X-Amz-Target``."""
 
     name = "UnknownOperationException"
     status = 400
 
 
 class ResourceLimitExceeded(ApiError):
-    """There are as many resources of a kind as there may be."""
+    """The limit of resources of a kind is reached."""
 
     name = "ResourceLimitExceeded"
     status = 400
 
 
 class ResourceInUse(ApiError):
-    """There is one of its name already, of a kind whose names are never used again."""
+    """The name is taken, in a kind whose names are never used again."""
 
     name = "ResourceInUse"
     status = 400
 
 
 class NotWrittenDown(InternalServerError):
-    """What is asked for cannot be written down, so it is not done.
+    """The change cannot be stored, so it is not made.
 
     Args:
-        why: for the operator's log.
+        why: the reason, for the operator's log.
     """
 
     def __init__(self, why: str) -> None:
@@ -57,10 +57,10 @@ class NotWrittenDown(InternalServerError):
 
 
 class NotReadYet(ServiceUnavailable):
-    """The disk has not given what was created through the gateway, so nothing is said of it.
+    """The disk has not given the stored resources yet, so requests about them are refused.
 
     Args:
-        why: for the operator's log.
+        why: the reason, for the operator's log.
     """
 
     def __init__(self, why: str) -> None:

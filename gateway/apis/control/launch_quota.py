@@ -1,4 +1,4 @@
-"""How many containers a gateway launches for its callers: as many as ``max_containers``."""
+"""The quota of containers that a gateway launches for its callers (``max_containers``)."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from partway.gateway.fleet.endpoint import Endpoint
 from partway.gateway.fleet.fleet import Fleet
 from partway.gateway.fleet.status import EndpointState
 
-#: States of an endpoint for which nothing is launched any more.
+#: States of an endpoint for which no container is launched.
 _OVER = frozenset({EndpointState.DELETING, EndpointState.FAILED})
 
 
 class ContainerRoom:
-    """Says whether there is room for more containers.
+    """Checks whether more containers may be launched.
 
-    1. An endpoint has those that live and those that it is to have. While it changes beside what
-       serves, there are both; what drains counts until it is gone.
-    2. One that is written down and does not run yet, as behind a restart, has those of its plan.
-    3. Transform jobs have those of as many of the largest as run at a time.
-    4. Endpoints of the settings are the operator's, and are never refused here: they have at least
-       what the settings say, whether it runs or not.
+    1. An endpoint counts its living containers and those of its plan. During a change it counts
+    both versions, and draining containers count until they are gone. 2. A stored endpoint that does
+    not run yet, as after a restart, counts the containers of its plan. 3. Transform jobs count the
+    largest jobs that may run at a time. 4. Endpoints of the settings belong to the operator and are
+    never refused here. They count at least the containers of the settings, whether these run or
+    not.
 
     Args:
-        resources: endpoints and transform jobs that are written down.
-        fleet: says what runs.
-        planning: has the settings of now.
-        jobs_at_once: transform jobs that run at a time, whatever the settings of now say: that is
-            taken at a start only.
+        resources: the stored endpoints and transform jobs.
+        fleet: knows the running containers.
+        planning: has the current settings.
+        jobs_at_once: the number of transform jobs that run at a time. It is set at the gateway's
+            start, whatever the current settings are.
     """
 
     def __init__(
@@ -46,30 +46,30 @@ class ContainerRoom:
         self._jobs_at_once = jobs_at_once
 
     def check_endpoint(self, endpoint: Endpoint, *, anew: bool) -> None:
-        """Go on if there is room for what an endpoint is to be, beside what it is.
+        """Return if there is room for an endpoint's change.
 
-        Called inside ``Resources.changing()``.
+        Call this inside ``Resources.changing()``.
 
         Args:
-            endpoint: as the fleet is about to run it.
-            anew: whether its instances are all to be new ones.
+            endpoint: the endpoint that the fleet is about to run.
+            anew: whether all instances must be new ones.
 
         Raises:
-            ResourceLimitExceeded: there is none.
+            ResourceLimitExceeded: there is no room.
         """
         self._check(self._fleet.further_containers(endpoint, anew=anew))
 
     def check_job(self, members: Members, record: TransformRecord) -> None:
-        """Go on if there is room for one more transform job.
+        """Return if there is room for one more transform job.
 
-        Called inside ``Resources.changing()``.
+        Call this inside ``Resources.changing()``.
 
         Args:
-            members: of CreateTransformJob's input.
-            record: with the job's model.
+            members: the input of CreateTransformJob.
+            record: the job's record, with its model.
 
         Raises:
-            ResourceLimitExceeded: there is none.
+            ResourceLimitExceeded: there is no room.
         """
         there = list(self._of_jobs())
         further = self._at_once([*there, plan_of(members, record).containers])
@@ -86,7 +86,7 @@ class ContainerRoom:
             )
 
     def _there(self) -> int:
-        """How many there are, or are to be."""
+        """Return the number of containers that exist, or are planned."""
         counted = dict(self._fleet.containers())
         for each in self._planning.settings.endpoints:
             counted[each.name] = max(counted.get(each.name, 0), each.launched)
@@ -99,7 +99,7 @@ class ContainerRoom:
         return sum(counted.values()) + self._at_once(list(self._of_jobs()))
 
     def _of_jobs(self) -> Iterator[int]:
-        """How many containers each transform job has that waits or runs."""
+        """Yield the number of containers of each transform job that waits or runs."""
         for job in self._resources.all("transform-job"):
             record = TransformRecord.of(job)
             if record.status in UNDER_WAY:

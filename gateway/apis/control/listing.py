@@ -10,20 +10,20 @@ from typing import Any, TypeAlias
 from partway.gateway.apis.aws_json.page_tokens import bad_token, position_of, token_of
 from partway.gateway.apis.control.limits import LIST_PAGE
 
-#: A place in a list: what it is sorted by, and the name, which no two have.
+#: A position in a list: the sort value, and the name, which is unique.
 _Place: TypeAlias = tuple[float | str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """One resource as a list has it.
+    """One resource in a list.
 
     Attributes:
-        name: the resource's.
-        created: when it was made, in epoch seconds.
-        modified: when it was last changed, in epoch seconds.
-        summary: what the list says of it.
-        status: as the API has it; empty for what has none.
+        name: the name of the resource.
+        created: the time of the creation, in epoch seconds.
+        modified: the time of the last change, in epoch seconds.
+        summary: the members that the list shows.
+        status: the status in the API's words; empty for resources without one.
     """
 
     name: str
@@ -36,19 +36,19 @@ class Listed:
 def page_of(
     operation: str, output: str, listed: Iterable[Listed], members: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return what a list operation answers.
+    """Return the answer of a list operation.
 
-    A page goes on behind the last place of the one before, wherever that resource is by then; so
-    what is made or deleted meanwhile neither repeats others nor leaves them out.
+    A page continues after the last position of the page before, even if that resource is gone. So
+    changes between two pages neither repeat nor omit other resources.
 
     Args:
-        operation: AWS's name of it.
-        output: the member of its output that has the resources.
+        operation: AWS's name of the operation.
+        output: the member of the answer that holds the resources.
         listed: all resources of the kind.
-        members: of its input, checked.
+        members: the input, checked.
 
     Raises:
-        ValidationException: the NextToken is not this list's.
+        ValidationException: the NextToken does not belong to this list.
     """
     order = members.get("SortBy", "CreationTime")
     descending = members.get("SortOrder", "Descending") == "Descending"
@@ -81,10 +81,10 @@ def _place(each: Listed, order: str) -> _Place:
 
 
 def _known_place(position: Any, order: str) -> _Place:
-    """The place that a token says; the digest in it keeps nobody from making one up.
+    """Return the position in a token; it is checked, since the digest does not prevent forgery.
 
     Raises:
-        ValidationException: it is no place in such a list.
+        ValidationException: it is no position in such a list.
     """
     kind = str if order in ("Name", "Status") else int | float
     match position:
@@ -94,7 +94,7 @@ def _known_place(position: Any, order: str) -> _Place:
 
 
 def _fitting(listed: Iterable[Listed], members: Mapping[str, Any]) -> Iterator[Listed]:
-    """Those that pass all filters; names, which are the same in any case, are searched so too."""
+    """Yield the resources that pass all filters; names are matched regardless of case."""
     part = members.get("NameContains", "").lower()
     status = members.get("StatusEquals")
     for each in listed:

@@ -16,10 +16,11 @@ class ControlSettings:
     """The table ``[api]``: the parts of this machine that callers of the API may name.
 
     Attributes:
-        local_roots: folders below which callers may name files.
-        local_results: folders below which they may have answers put.
-        topics: webhooks of topics, which hear of asynchronous requests' ends, by the topics' ARNs.
-        inclusive_slices: whether the ranges of transform jobs' filters have their ends.
+        local_roots: the folders below which callers may name files.
+        local_results: the folders below which callers may have answers stored.
+        topics: the webhooks of topics, which get notices of asynchronous requests, by the topics'
+            ARNs.
+        inclusive_slices: whether slices in filters of transform jobs include their ends.
         api_environment: patterns of the variables that callers may give to programs.
     """
 

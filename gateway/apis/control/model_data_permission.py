@@ -1,8 +1,8 @@
-"""Leave to read model data: asked of the principal that made the model, whoever deploys it.
+"""Permission to read model data, checked for the principal that made the model.
 
 The gateway reads model data with its own credentials, which may read more than a caller may. So it
-asks for ``s3:GetObject`` of the model's maker: when the model is created, when it is deployed, and
-before each download. Models of the gateway's operator are read unasked.
+checks ``s3:GetObject`` for the model's maker: when the model is created, when it is deployed, and
+before each download. Models of the gateway's operator are not checked.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from partway.gateway.storage.places.locations import (
 
 
 def model_data_of(container: Mapping[str, Any], roots: LocalRoots) -> str | None:
-    """The location of the model data in a container's definition, as the fleet takes it.
+    """Return the location of the model data in a container's definition, for the fleet.
 
     Args:
         container: the definition.
-        roots: below which a path of this machine may be.
+        roots: the folders that may hold paths of this machine.
 
     Raises:
-        ValidationException: they cannot be had from there.
+        ValidationException: the location cannot be used.
     """
     url = container.get("ModelDataUrl")
     source = container.get("ModelDataSource", {}).get("S3DataSource")
@@ -47,15 +47,15 @@ def model_data_of(container: Mapping[str, Any], roots: LocalRoots) -> str | None
 
 
 def named_places(container: Mapping[str, Any]) -> tuple[str, ...]:
-    """All that a container's definition says of where its model data are."""
+    """Return all locations of model data in a container's definition, unchecked."""
     source = container.get("ModelDataSource", {}).get("S3DataSource", {})
     return container.get("ModelDataUrl", ""), source.get("S3Uri", "")
 
 
 def named_locations(container: Mapping[str, Any]) -> Iterator[str]:
-    """The locations that a definition has the gateway read, as ``location_of()`` has them.
+    """Yield the locations that the gateway would read for a definition; see :func:`~.location_of`.
 
-    Looks at no file: the ``..`` of a local path are resolved by its text alone.
+    No file is looked at: the ``..`` of a local path are resolved in the text.
     """
     source = container.get("ModelDataSource", {}).get("S3DataSource", {})
     places = [container.get("ModelDataUrl", "")]
@@ -107,42 +107,42 @@ _ACTION: Final = "s3:GetObject"
 
 
 def check_may_read(identity: Identity, container: Mapping[str, Any]) -> None:
-    """Refuse a container's definition whose model data its sender may not read.
+    """Refuse a container's definition whose model data the sender may not read.
 
     Raises:
-        AccessDenied: they may not.
+        AccessDenied: the sender lacks the permission.
     """
     for location in named_locations(container):
         identity.check(_ACTION, _resource(location))
 
 
 class ModelDataLeave:
-    """Says whether the makers of models may read the model data at this moment.
+    """Checks the current permissions of models' makers to read the model data.
 
     Args:
-        may: whether a principal may do something: its name, an action, an ARN.
-        arns: makes the principals' names.
+        may: whether a principal (first) has permission for an action (second) on an ARN (third).
+        arns: makes the ARNs of principals.
     """
 
     def __init__(self, may: Callable[[str, str, str], bool], arns: Arns) -> None:
         self._leave = MakersLeave(may, arns, "the model", "create the model anew")
 
     def refusal(self, maker: str, location: str) -> str:
-        """Why a principal may not read a location; empty if it may.
+        """Return why a principal may not read a location; empty if it may.
 
         Args:
-            maker: the principal's name; empty if it is unknown.
-            location: ``s3://BUCKET/KEY`` or an absolute path, with a slash at its end for all that
-                is below it.
+            maker: the name of the principal; empty if unknown.
+            location: ``s3://BUCKET/KEY`` or an absolute path; with a slash at its end, everything
+                below it.
         """
         why = self._leave.refusal(maker, _ACTION, _resource(location))
         return why and f"Could not access model data at {location}: {why}"
 
     def check_endpoint(self, endpoint: Endpoint) -> None:
-        """Refuse to deploy what the makers of its models may not read.
+        """Refuse an endpoint whose models' makers may not read the model data.
 
         Raises:
-            ValidationException: the message says who lacks leave for what.
+            ValidationException: a maker lacks the permission; the message names both.
         """
         for variant in endpoint.variants:
             for each in variant.containers or (variant,):
@@ -153,5 +153,5 @@ class ModelDataLeave:
 
 
 def _resource(location: str) -> str:
-    """The ARN of the object or folder at a location."""
+    """Return the ARN of the object or folder at a location."""
     return arn_of_location(location) + ("*" if location.endswith("/") else "")

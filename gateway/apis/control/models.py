@@ -14,7 +14,7 @@ from partway.gateway.apis.control.resources import kept_of_maker
 
 
 class ModelOperations(DefinitionOperations):
-    """The operations on models, of which configurations may name any."""
+    """The operations on models."""
 
     kind = "model"
     noun = "Model"
@@ -41,13 +41,13 @@ def _container_described(container: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _check_containers(members: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    """Refuse what each member may be, and not all together.
+    """Refuse containers whose members are allowed alone, and not together.
 
     Returns:
         The containers.
 
     Raises:
-        ValidationException: the message says what.
+        ValidationException: the message names the conflict.
     """
     containers = list(members.get("Containers", ()))
     if ("PrimaryContainer" in members) == bool(containers):
@@ -81,10 +81,10 @@ def _check_containers(members: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]
 
 
 def _check_hostnames(hostnames: Sequence[str | None]) -> None:
-    """Refuse names by which containers could not be told apart.
+    """Refuse hostnames that do not identify containers.
 
     Raises:
-        ValidationException: some have none though others have; or two have the same.
+        ValidationException: only some containers have a hostname, or two have the same.
     """
     named = [each for each in hostnames if each]
     if named and len(named) < len(hostnames):

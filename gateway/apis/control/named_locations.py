@@ -1,4 +1,4 @@
-"""Places of files that a request names: on S3, or on this machine where its operator allows it."""
+"""Checks of locations in requests: on S3, or on this machine where the operator allows it."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from partway.gateway.storage.places.place import StorageFailed
 def checked_place(
     name: str, location: str, roots: LocalRoots, cannot: str, otherwise: str = ""
 ) -> tuple[str, str] | None:
-    """The bucket and the key of a place; None for one on this machine.
+    """No file is looked at.
 
     Looks at no file.
 
     Args:
-        name: of the member that names the place.
-        location: the place.
-        roots: below which it may be on this machine.
-        cannot: what cannot be done with a wrong one, for the message.
-        otherwise: what it must be, if not on S3, for the message.
+        name: the member that names the location.
+        location: the location.
+        roots: the folders that may hold it on this machine.
+        cannot: the words for the refused action, for the message.
+        otherwise: the words for what is allowed beside S3, for the message.
 
     Raises:
-        ValidationException: it cannot be used; the message says why.
+        ValidationException: the location cannot be used; the message says why.
     """
     if is_local(location):
         if not roots.allow(location):

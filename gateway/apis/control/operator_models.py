@@ -1,8 +1,8 @@
-"""Models that the gateway's own operator has made, over the admin socket and not by the API.
+"""Models of the gateway's operator, which are made over the admin socket and not by the API.
 
-Of them more is kept than the API has members for: above all a command. It is kept beside the
-members (``Resource.kept``), where no input of the API gets to, and from where no answer of it
-comes. So nobody becomes the operator by what they write, and nobody reads the command.
+Such a model can hold more than the API's members, above all a command. The command is kept beside
+the members (``Resource.kept``), which no input of the API sets and no answer shows. So no caller
+can pose as the operator by an input, and no caller reads the command.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from partway.gateway.apis.control.errors import ValidationException
 from partway.gateway.fleet.endpoint import Program
 from partway.gateway.fleet.processes.commands import check_words, program_of
 
-#: What stands where the API asks for an Image. It is no image's name, so whoever copies it into a
-#: model of their own is refused, and no registry is asked for it.
+#: Stands for the Image of a model with a command. It is not a valid image name: a copy of it in a
+#: caller's model is refused, and no registry is asked for it.
 INSTEAD_OF_IMAGE: Final = "partway://command"
 
 _ENDPOINT: Final = "deployed_for"
@@ -27,11 +27,11 @@ _FOLDER: Final = "folder"
 
 @dataclass(frozen=True, slots=True)
 class OperatorCommand:
-    """A command of the operator's.
+    """A command of the operator.
 
     Attributes:
-        words: program and arguments.
-        folder: where it runs; absolute.
+        words: the program and its arguments.
+        folder: the absolute path of its working folder.
     """
 
     words: tuple[str, ...]
@@ -39,7 +39,7 @@ class OperatorCommand:
 
     @classmethod
     def read(cls, words: object, folder: object) -> Self:
-        """Take a command as it was sent.
+        """Parse a command.
 
         Raises:
             ValidationException: it is not a command; the message says what it must be.
@@ -56,11 +56,11 @@ class OperatorCommand:
 
 
 def kept_of(endpoint: str, command: OperatorCommand | None = None) -> dict[str, Any]:
-    """What is kept of a model or a configuration that the operator has made.
+    """Return the notes on a model or a configuration that the operator makes.
 
     Args:
-        endpoint: the endpoint that it was made for.
-        command: what runs in the place of an image; None if an image does.
+        endpoint: the endpoint that it is made for.
+        command: runs instead of an image; None if there is an image.
     """
     kept: dict[str, Any] = {_ENDPOINT: endpoint}
     if command is not None:
@@ -69,18 +69,18 @@ def kept_of(endpoint: str, command: OperatorCommand | None = None) -> dict[str, 
 
 
 def is_of_operator(kept: Mapping[str, Any]) -> bool:
-    """Whether the operator has made it."""
+    """Whether the operator has made the resource."""
     return _ENDPOINT in kept
 
 
 def is_made_for(kept: Mapping[str, Any], endpoint: str) -> bool:
-    """Whether the operator has made it for that endpoint, whatever the name's case."""
+    """Whether the operator has made the resource for an endpoint, regardless of the name's case."""
     made_for: str = kept.get(_ENDPOINT, "")
     return made_for.lower() == endpoint.lower()
 
 
 def command_of(kept: Mapping[str, Any]) -> Program | None:
-    """The program that runs in the place of an image; None if an image does."""
+    """Return the program that runs instead of an image; None if there is an image."""
     if _COMMAND not in kept:
         return None
     return program_of(kept[_COMMAND], Path(kept[_FOLDER]))

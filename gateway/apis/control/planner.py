@@ -1,4 +1,4 @@
-"""Planning with what a gateway has: its settings, its GPUs, and its file systems on threads."""
+"""The planner, which combines plans with the gateway's settings, GPUs and file systems."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from partway.protocol.errors import ServiceUnavailable
 
 
 class Planning:
-    """Says what the fleet is to run for endpoints of the API.
+    """Makes the fleet's endpoints for the API's endpoints.
 
     Attributes:
-        settings: by which that is said from now on.
+        settings: the current settings.
 
     Args:
-        settings: of the gateway.
-        clock: measures how long a file system has for its answer.
-        kept_out: files and folders that no caller may name, below a root or not.
+        settings: the settings of the gateway.
+        clock: measures how long a file system takes.
+        kept_out: files and folders that no caller may name, even below a root.
     """
 
     def __init__(self, settings: Settings, clock: Clock, kept_out: Iterable[Path] = ()) -> None:
@@ -39,11 +39,11 @@ class Planning:
         self._counting = asyncio.Lock()
 
     async def endpoint_of(self, name: str, plan: DeploymentPlan) -> Endpoint:
-        """What the fleet is to run.
+        """Return the endpoint that the fleet is to run.
 
         Raises:
-            ValidationException: something of the plan cannot be honoured.
-            ServiceUnavailable: as many file systems as may be are looked at already.
+            ValidationException: a part of the plan cannot be honoured.
+            ServiceUnavailable: no thread is free to look at file systems.
         """
         if plan.asks_for_gpus:
             async with self._counting:
@@ -63,21 +63,21 @@ class Planning:
         try:
             async with time_limit(self._clock, MODEL_DATA_LOOK_TIMEOUT):
                 return await on_thread(self._clock, lambda _: planned(name, plan, around))
-        except TimeoutError:  # model data of this machine, on a file system that is away
+        except TimeoutError:  # local model data, on a file system that does not answer
             raise ValidationException(
                 f"Where the model data are is not known after {MODEL_DATA_LOOK_TIMEOUT:g} s; their "
                 "file system must be mounted anew, or they copied elsewhere."
             ) from None
-        except OSError as error:  # no thread for it
+        except OSError as error:  # no thread is free
             raise ServiceUnavailable(
                 f"Where the model data are cannot be looked at: {error}; try again later."
             ) from error
 
     def allows_path(self, location: str) -> bool:
-        """Whether callers may name a path of this machine, by what is written."""
+        """Whether callers may name a path of this machine, by its text."""
         return self.local_roots.allow(location)
 
     @property
     def local_roots(self) -> LocalRoots:
-        """Below which callers may name what is read, by the settings of now."""
+        """The folders that callers may name for reading, from the current settings."""
         return LocalRoots(self.settings.local_roots, self._kept_out)

@@ -1,4 +1,4 @@
-"""Models, endpoint configurations, endpoints and jobs as values, kept in memory and in a store."""
+"""Resources of the API as values, kept in memory and in a store."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from partway.gateway.storage.store.store import Record, Removal, Store, StoreErr
 from partway.gateway.timing.clock import Clock
 from partway.gateway.timing.deadlines import held_in_time
 
-#: The member that keeps the principal's name.
+#: The member that holds the principal's name.
 _MAKER: Final = "made_by"
 
 
 def kept_of_maker(principal: str | None) -> Mapping[str, Any]:
-    """The kept members of what is new; a principal of None, without authentication, adds none."""
+    """Return the kept members of a new resource; without authentication there are none."""
     return {} if principal is None else {_MAKER: principal}
 
 
 def maker_of(kept: Mapping[str, Any]) -> str:
-    """The principal's name; empty if it is not written down."""
+    """Return the name of the principal that made a resource; empty if unknown."""
     maker: str = kept.get(_MAKER, "")
     return maker
 
 
-#: What there is of resources, as it is in their ARNs.
+#: The kinds of resources, as in their ARNs.
 Kind: TypeAlias = Literal["model", "endpoint-config", "endpoint", "transform-job"]
 
 KINDS: tuple[Kind, ...] = ("model", "endpoint-config", "endpoint", "transform-job")
@@ -36,16 +36,16 @@ KINDS: tuple[Kind, ...] = ("model", "endpoint-config", "endpoint", "transform-jo
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """One resource that the API has made.
+    """One resource of the API.
 
     Attributes:
-        kind: what it is.
-        name: as its creator wrote it; a kind has a name once, whatever its case.
-        created: when it was made, in epoch seconds.
-        modified: when it was last changed, in epoch seconds.
-        members: what was asked for, by the API's names of members; may hold secrets.
-        tags: its tags.
-        kept: what the gateway needs to know of it besides; may hold secrets.
+        kind: the kind.
+        name: the name as its creator wrote it; unique within the kind, regardless of case.
+        created: the time of the creation, in epoch seconds.
+        modified: the time of the last change, in epoch seconds.
+        members: the members that were asked for, by the API's names; may hold secrets.
+        tags: the tags.
+        kept: the gateway's own notes; may hold secrets.
     """
 
     kind: Kind
@@ -57,18 +57,18 @@ class Resource:
     kept: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
 
-#: Of a resource, what a record's body has.
+#: The fields of a resource that a record's body holds.
 _MEMBERS: Final = frozenset({each.name for each in fields(Resource)} - {"kind", "name"})
 
 
 class Resources:
     """All resources of a gateway.
 
-    What it says is what the store has: a change is written down before it is seen.
+    The resources in memory match the store: a change is stored before it is visible.
 
     Args:
-        store: where they are written down.
-        clock: measures how long a change waits for those before it.
+        store: keeps the records.
+        clock: measures how long a change waits for earlier changes.
     """
 
     def __init__(self, store: Store, clock: Clock) -> None:
@@ -79,11 +79,12 @@ class Resources:
         self._changing = asyncio.Lock()
 
     async def load(self) -> None:
-        """Read what the store has; called before anything else, and again if the disk refuses.
+        """Read the stored resources; call this first, and again if the disk refuses.
 
         Raises:
-            StoreUnavailable: the disk does not give it now; :meth:`check_read` refuses until then.
-            StoreError: it cannot be read, or a newer version of the gateway has written to it.
+            StoreUnavailable: the disk refuses now; :meth:`check_read` refuses until then.
+            StoreError: the store cannot be read, or a newer version of the gateway has written to
+                it.
         """
         try:
             for kind in KINDS:
@@ -95,37 +96,37 @@ class Resources:
         self._unread = ""
 
     def check_read(self) -> None:
-        """Go on if it is known what the store has.
+        """Return if the stored resources have been read.
 
         Raises:
-            StoreUnavailable: the disk has not given it yet.
+            StoreUnavailable: the disk has not given them yet.
         """
         if self._unread:
             raise StoreUnavailable(self._unread)
 
     def find(self, kind: Kind, name: str) -> Resource | None:
-        """The resource of that kind and name, if there is one."""
+        """Return the resource of a kind and name, regardless of case; None if there is none."""
         return self._known[kind].get(name.lower())
 
     def all(self, kind: Kind) -> Iterable[Resource]:
-        """All resources of a kind, in no particular order."""
+        """Return all resources of a kind, in no particular order."""
         return self._known[kind].values()
 
     def changing(self) -> AbstractAsyncContextManager[None]:
-        """Keep others from changing anything meanwhile: what was looked at still holds then.
+        """Hold the lock for changes during the block, so that earlier checks still hold.
 
         Raises:
-            StoreError: it is not its turn in time: a disk hangs, on which others write.
+            StoreError: earlier changes take too long, as on a disk that hangs.
         """
         return held_in_time(self._changing, self._clock, CHANGE_WAIT_TIMEOUT, _not_written)
 
     async def put(self, resource: Resource) -> None:
-        """Write a resource down, in the place of the one with its name, if there is one.
+        """Store a resource; it replaces the one of its name.
 
-        Called inside :meth:`changing`.
+        Call this inside :meth:`changing`.
 
         Raises:
-            StoreError: it cannot be written; what was there before is still there.
+            StoreError: the resource cannot be stored; the earlier one still exists.
         """
         await self._store.write(_record_of(resource))
         self._known[resource.kind][resource.name.lower()] = resource
@@ -133,10 +134,10 @@ class Resources:
     async def delete(self, resource: Resource) -> None:
         """Remove a resource.
 
-        Called inside :meth:`changing`.
+        Call this inside :meth:`changing`.
 
         Raises:
-            StoreError: that cannot be written; it is still there.
+            StoreError: the removal cannot be stored; the resource still exists.
         """
         await self._store.write(Removal(resource.kind, resource.name))
         self._known[resource.kind].pop(resource.name.lower(), None)

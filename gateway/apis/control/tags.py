@@ -15,10 +15,10 @@ from partway.gateway.apis.control.resources import KINDS, Kind
 
 
 def tags_of(listed: Iterable[Mapping[str, str]]) -> dict[str, str]:
-    """Return tags by their keys, as they are in an input.
+    """Return the tags of an input, by their keys.
 
     Raises:
-        ValidationException: a key is there twice, or one of AWS's own.
+        ValidationException: a key appears twice, or is one of AWS's own.
     """
     tags: dict[str, str] = {}
     for each in listed:
@@ -34,16 +34,16 @@ def tags_of(listed: Iterable[Mapping[str, str]]) -> dict[str, str]:
 
 
 def new_tags(members: Mapping[str, Any], identity: Identity, arn: str) -> dict[str, str]:
-    """Return the tags that a resource is to be made with, for who may give it any.
+    """Return the tags of a new resource, if the caller may add tags.
 
     Args:
-        members: of the input that asks for the resource.
-        identity: who asks.
-        arn: the resource's.
+        members: the input of the operation that makes the resource.
+        identity: the caller.
+        arn: the ARN of the resource.
 
     Raises:
-        AccessDenied: there are tags, and they may not.
-        ValidationException: the tags are not as tags must be.
+        AccessDenied: there are tags, and the caller may not add any.
+        ValidationException: the tags are not valid.
     """
     tags = tags_of(members.get("Tags", ()))
     if tags:
@@ -52,7 +52,7 @@ def new_tags(members: Mapping[str, Any], identity: Identity, arn: str) -> dict[s
 
 
 def listed_tags(tags: Mapping[str, str]) -> list[dict[str, str]]:
-    """Return tags as outputs have them, in the order of their keys."""
+    """Return tags in the form of outputs, sorted by key."""
     return [{"Key": key, "Value": value} for key, value in sorted(tags.items())]
 
 
@@ -60,7 +60,7 @@ class TagOperations:
     """The operations on tags.
 
     Args:
-        catalogue: what has tags.
+        catalogue: the resources.
     """
 
     def __init__(self, catalogue: Catalogue) -> None:
@@ -68,11 +68,11 @@ class TagOperations:
 
     @property
     def operations(self) -> Mapping[str, ControlOperation]:
-        """The operations, by AWS's names of them."""
+        """The operations by AWS's names."""
         return {"AddTags": self.add, "ListTags": self.list, "DeleteTags": self.delete}
 
     async def add(self, members: Mapping[str, Any], identity: Identity, _: str) -> Answer:
-        """Add tags; those of the same keys are replaced."""
+        """Add tags; a tag replaces the one of the same key."""
         kind, name = self._allowed(identity, "AddTags", members)
         new = tags_of(members["Tags"])
 
@@ -88,15 +88,15 @@ class TagOperations:
         return {"Tags": listed_tags(await self._catalogue.tag(kind, name, added))}
 
     async def list(self, members: Mapping[str, Any], identity: Identity, _: str) -> Answer:
-        """Say which tags a resource has; one page has room for all of them."""
+        """List a resource's tags; one page has room for all."""
         kind, name = self._allowed(identity, "ListTags", members)
         resource = self._catalogue.existing(kind, name)
         if token := members.get("NextToken"):
-            position_of(["ListTags"], token)  # no list of tags has ever answered one
+            position_of(["ListTags"], token)  # no list of tags has more than one page
         return {"Tags": listed_tags(resource.tags)}
 
     async def delete(self, members: Mapping[str, Any], identity: Identity, _: str) -> Answer:
-        """Take tags away; those that are not there are passed over."""
+        """Remove tags; missing ones are ignored."""
         kind, name = self._allowed(identity, "DeleteTags", members)
         keys = frozenset(members["TagKeys"])
 
@@ -109,7 +109,7 @@ class TagOperations:
     def _allowed(
         self, identity: Identity, action: str, members: Mapping[str, Any]
     ) -> tuple[Kind, str]:
-        """Kind and name of a resource that is named by its ARN, in whatever case."""
+        """Return kind and name of a resource by its ARN, regardless of case."""
         arn: str = members["ResourceArn"]
         _, _, resource = arn.rpartition(":")
         before, _, name = resource.partition("/")
@@ -117,7 +117,7 @@ class TagOperations:
             if before.lower() == kind and name and self._catalogue.arn(kind, name) == arn.lower():
                 self._catalogue.allowed(identity, action, kind, name)
                 return kind, name
-        identity.check(f"sagemaker:{action}", arn)  # who may do nothing learns nothing
+        identity.check(f"sagemaker:{action}", arn)  # a caller without permission learns nothing
         kinds = ", ".join(KINDS)
         raise ValidationException(
             f'Could not find resource "{arn}"; it must be of this account and region, and one of: '

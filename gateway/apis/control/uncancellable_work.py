@@ -1,4 +1,4 @@
-"""Work that is done to its end, also where whoever has asked for it leaves."""
+"""Work that runs to its end even if its caller is cancelled."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ log = logging.getLogger("partway.gateway")
 
 
 class UnbrokenWork:
-    """Work of the control plane: half of a change would be nobody's.
+    """Changes of the control plane: a half-made change would have no owner.
 
     Args:
-        clock: measures the time that what is under way has at the end.
+        clock: measures how long the close waits.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -31,11 +31,11 @@ class UnbrokenWork:
         self._under_way: set[asyncio.Task[Any]] = set()
 
     async def run(self, work: Coroutine[Any, Any, _T]) -> _T:
-        """Return what the work returns; it goes on where its caller is cancelled.
+        """Run work to its end, even if the caller is cancelled, and return its result.
 
         Raises:
-            ChangeGoesOn: the caller is cancelled; with the work's task.
-            ServiceUnavailable: MAX_CHANGES are under way; the work is not begun.
+            ChangeGoesOn: the caller is cancelled; the exception has the work's task.
+            ServiceUnavailable: MAX_CHANGES are in progress; the work is not begun.
         """
         if len(self._under_way) >= MAX_CHANGES:
             work.close()
@@ -46,7 +46,8 @@ class UnbrokenWork:
         self._under_way.add(task)
         task.add_done_callback(self._over)
         try:
-            await asyncio.wait((task,))  # which, unlike an await of the task, does not cancel it
+            # Unlike an await of the task, this does not cancel the task.
+            await asyncio.wait((task,))
         except asyncio.CancelledError:
             task.add_done_callback(_log_failure)
             raise ChangeGoesOn(task) from None
@@ -56,7 +57,7 @@ class UnbrokenWork:
         self._under_way.discard(task)
 
     async def aclose(self) -> None:
-        """Wait for what is under way; what is not over in time is cancelled."""
+        """Wait for running work; cancel it after CHANGE_END_TIMEOUT."""
         left = set(self._under_way)
         if not left:
             return
@@ -70,7 +71,7 @@ class UnbrokenWork:
 
 
 def _log_failure(task: asyncio.Task[Any]) -> None:
-    """Say what has failed where nobody waits for it any more; a refusal is its caller's alone."""
+    """Log a failure that no caller waits for; refusals concern only the caller."""
     error = None if task.cancelled() else task.exception()
     if error is not None and (
         not isinstance(error, ApiError) or isinstance(error, InternalServerError)

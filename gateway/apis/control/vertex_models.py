@@ -1,8 +1,8 @@
-"""Models of the API that are written for Vertex AI, as their Environment says.
+"""Models of the API that are written for Vertex AI, as their Environment shows.
 
-``AIP_PREDICT_ROUTE`` or ``AIP_HEALTH_ROUTE`` says that a container is one, and ``AIP_HTTP_PORT``
-where its image listens. Callers name paths and a port that way, and nothing else: what a container
-is told by these variables is the gateway's.
+``AIP_PREDICT_ROUTE`` or ``AIP_HEALTH_ROUTE`` marks such a container, and ``AIP_HTTP_PORT`` is the
+port of its image. Callers set only paths and a port in this way. The gateway sets the other
+variables of Vertex AI itself.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _PORTS: Final = range(1, 65_536)
 
 
 def vertex_of(container: Mapping[str, Any]) -> VertexContainer | None:
-    """What is asked of a container that is written for Vertex AI; None for any other.
+    """Return the settings of a Vertex AI container; None for any other container.
 
     Args:
-        container: the definition of it.
+        container: the container's definition.
 
     Raises:
-        ValidationException: a path or the port cannot be one, or a variable is there that is the
-            gateway's to set.
+        ValidationException: a path or the port is not valid, or a variable is present that only the
+            gateway sets.
     """
     environment: Mapping[str, str] = container.get("Environment", {})
     if not environment.keys() & {HEALTH_ROUTE, PREDICT_ROUTE}:
@@ -57,7 +57,7 @@ def vertex_of(container: Mapping[str, Any]) -> VertexContainer | None:
 
 
 def without_what_it_says(container: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The same definition, whose Environment has no more what :func:`vertex_of` has read."""
+    """Return the definition without the variables that :func:`vertex_of` has read."""
     environment = {
         name: value for name, value in container.get("Environment", {}).items() if name not in _SAID
     }

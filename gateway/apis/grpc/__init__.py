@@ -1,1 +1,1 @@
-"""Predictions by gRPC: Google's services and the Open Inference Protocol's."""
+"""Predictions over gRPC: Google's services and the Open Inference Protocol's."""

@@ -1,4 +1,4 @@
-"""gRPC's services in a gateway."""
+"""The API of gRPC services in a gateway."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from partway.gateway.apis.grpc.predictions import (
 def grpc_routes(
     predictions: PredictionService, inference: InferenceService, is_ready: Callable[[], bool]
 ) -> tuple[Route, ...]:
-    """The routes of all services, and behind them that of every other call.
+    """Return the routes of all services, followed by the route of all unknown calls.
 
     Args:
-        predictions: Google's.
-        inference: the Open Inference Protocol's.
-        is_ready: whether the gateway takes requests.
+        predictions: Google's services.
+        inference: the Open Inference Protocol's service.
+        is_ready: whether the gateway accepts requests.
     """
     services = (PREDICTION_SERVICE, ENDPOINT_SERVICE, INFERENCE_SERVICE)
     return (
@@ -48,7 +48,7 @@ def grpc_routes(
 
 
 class GrpcApi(Service):
-    """The services of predictions, and that of health checks."""
+    """The services of predictions, and the service of health checks."""
 
     def __init__(self, gateway: Gateway) -> None:
         prediction = gateway.service(PredictionApi)

@@ -1,4 +1,4 @@
-"""A gRPC call as an exchange: its message, its deadline, its answer and the status behind it."""
+"""A gRPC call as an exchange: message, deadline, answer and trailing status."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ _T = TypeVar("_T")
 
 
 class CallAnswer(NamedTuple):
-    """What a call is answered with.
+    """The answer to a call.
 
     Attributes:
-        message: the message's bytes.
+        message: the bytes of the message.
         metadata: further headers.
     """
 
@@ -46,10 +46,10 @@ class CallAnswer(NamedTuple):
     metadata: Mapping[str, str] = NO_HEADERS
 
 
-#: Answers a call, given who asks and the bytes of its message.
+#: Answers a call, given the caller and the bytes of its message.
 Unary = Callable[[TrailingExchange, Identity, bytes], Awaitable[CallAnswer]]
 
-#: The same, by a response in pieces, which it ends.
+#: Answers a call with a response in pieces, and ends the response.
 Streaming = Callable[[TrailingExchange, Identity, bytes], Awaitable[None]]
 
 
@@ -64,17 +64,17 @@ def unary(
     reserved: bool = False,
     workers: PredictionWorkers | None = None,
 ) -> Route:
-    """The route of a method that answers one message with one.
+    """Return the route of a method that answers one message with one message.
 
     Args:
-        service: the service's full name.
-        method: the method's name.
+        service: the full name of the service.
+        method: the name of the method.
         answer: the operation.
-        most_bytes: of the call's message.
-        access: how a call says who sends it.
-        granted_with: the operation that a sender must have leave for.
-        reserved: whether it is answered in the reserve too.
-        workers: unpack messages; None where messages are short.
+        most_bytes: the limit of the call's message in bytes.
+        access: how a call authenticates.
+        granted_with: the operation that the caller needs permission for.
+        reserved: whether calls may use the reserve of connections.
+        workers: unpack messages; None if messages are short.
     """
 
     async def called(exchange: Exchange, identity: Identity, _named: Mapping[str, str]) -> None:
@@ -98,7 +98,7 @@ def streaming(
     granted_with: str,
     workers: PredictionWorkers,
 ) -> Route:
-    """The route of a method that answers one message with many; see :func:`unary`."""
+    """Return the route of a method that answers one message with many; see :func:`unary`."""
 
     async def called(exchange: Exchange, identity: Identity, _named: Mapping[str, str]) -> None:
         call = _call(exchange)
@@ -115,7 +115,7 @@ def streaming(
 
 
 def every_other_call() -> Route:
-    """The route of all calls that no other route answers."""
+    """Return the route of all calls that no other route answers."""
 
     async def called(exchange: Exchange, *_: object) -> None:
         raise NotFound(f"no operation answers {exchange.path[1:]}")
@@ -128,10 +128,10 @@ def every_other_call() -> Route:
 
 
 class LoadedLater:
-    """A module that the first call imports that needs it: protobuf and numpy take their time.
+    """A module that is imported at the first call that needs it: protobuf and numpy take time.
 
     Args:
-        load: imports it.
+        load: imports the module.
     """
 
     def __init__(self, load: Callable[[], ModuleType]) -> None:
@@ -139,24 +139,24 @@ class LoadedLater:
         self._found: Any = None
 
     async def get(self) -> Any:
-        """The module."""
+        """Return the module."""
         if self._found is None:
             self._found = await asyncio.to_thread(self._load)
         return self._found
 
 
 def parsed(message: bytes, kind: Callable[[], Any], read: Callable[[Any], _T]) -> _T:
-    """Read a message.
+    """Parse a message.
 
     Args:
-        message: its bytes.
-        kind: its class.
-        read: what is made of it.
+        message: the bytes of the message.
+        kind: the message's class.
+        read: converts the parsed message to the result.
 
     Raises:
-        InputValidationError: it is no such message.
+        InputValidationError: the bytes are no such message.
     """
-    from google.protobuf.message import DecodeError  # it is imported by now
+    from google.protobuf.message import DecodeError  # the module is imported by now
 
     found = kind()
     try:
@@ -195,11 +195,11 @@ def _route(
 
 
 def _check_call(exchange: Exchange) -> None:
-    """Refuse what no client of gRPC's sends; others read HTTP's own errors.
+    """Refuse requests that are no gRPC calls; their clients get HTTP's own errors.
 
     Raises:
-        UnsupportedMediaType: the request is no gRPC.
-        UnsupportedHttpVersion: it has not come over HTTP/2.
+        UnsupportedMediaType: the content type is not gRPC's.
+        UnsupportedHttpVersion: the request did not come over HTTP/2.
     """
     media = exchange.headers.get("content-type", "")
     if not is_grpc(media):

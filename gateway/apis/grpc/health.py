@@ -1,4 +1,4 @@
-"""``grpc.health.v1.Health``: what ``/readyz`` says, to clients that ask by gRPC."""
+"""``grpc.health.v1.Health``: the result of ``/readyz``, over gRPC."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class HealthService:
     """The call Check.
 
     Args:
-        is_ready: whether new requests are taken.
-        services: those that are here, by their full names; all are as ready as the gateway.
+        is_ready: whether the gateway accepts requests.
+        services: the full names of the gateway's services; all are as ready as the gateway.
     """
 
     def __init__(self, is_ready: Callable[[], bool], services: Collection[str]) -> None:

@@ -1,4 +1,4 @@
-"""The Open Inference Protocol's GRPCInferenceService: what its HTTP operations do, by gRPC."""
+"""The Open Inference Protocol's GRPCInferenceService: the operations of its HTTP API, over gRPC."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 INFERENCE_SERVICE: Final = "inference.GRPCInferenceService"
 
-#: Of a message that names a model and nothing else.
+#: Bytes of a message that only names a model.
 _NAME_BYTES: Final = 4 * KIB
 
 
@@ -37,7 +37,7 @@ def _messages() -> ModuleType:
 
 
 def _inferring() -> ModuleType:
-    # numpy: a tenth of a second, for those alone who are asked with tensors
+    # The import of numpy takes 0.1 s, so only requests with tensors cause it.
     from partway.gateway.apis.grpc import model_infer
 
     return model_infer
@@ -47,12 +47,12 @@ class InferenceService:
     """The calls of the protocol.
 
     Args:
-        invocations: asks instances.
-        policy_of: how an endpoint's containers are asked.
-        resources: what is said of server and models.
-        arns: makes the names of what leave is asked for.
-        workers: read and write long messages.
-        most_bytes: of a call's message, and of a container's answer.
+        invocations: calls instances.
+        policy_of: returns the policy for calls to an endpoint's containers.
+        resources: describes the server and the models.
+        arns: makes the ARNs that permissions name.
+        workers: parse and serialise long messages.
+        most_bytes: the limit of a call's message, and of a container's answer, in bytes.
     """
 
     def __init__(
@@ -97,13 +97,13 @@ class InferenceService:
         return CallAnswer(schema.ServerLiveResponse(live=True).SerializeToString())
 
     async def ready(self, *_: object) -> CallAnswer:
-        """Answer whether the gateway takes requests, and its endpoints have come up."""
+        """Answer whether the gateway accepts requests and its endpoints have started."""
         schema = await self._schema.get()
         found = schema.ServerReadyResponse(ready=self._resources.is_ready())
         return CallAnswer(found.SerializeToString())
 
     async def server(self, *_: object) -> CallAnswer:
-        """Answer with what the gateway is."""
+        """Answer with the gateway's name and version."""
         schema = await self._schema.get()
         return CallAnswer(schema.ServerMetadataResponse(**SERVER).SerializeToString())
 
@@ -128,7 +128,7 @@ class InferenceService:
         return CallAnswer(schema.ModelMetadataResponse(**found).SerializeToString())
 
     async def infer(self, call: TrailingExchange, identity: Identity, message: bytes) -> CallAnswer:
-        """Ask a model with tensors."""
+        """Call a model with tensors."""
         schema = await self._schema.get()
         cost = message_cost(len(message))
         asked = await self._workers.share_of(call, identity).run(
@@ -141,7 +141,7 @@ class InferenceService:
         return await self._infer(call, identity, name, self._policy_of(name), asked)
 
     def _model(self, identity: Identity, name: str, version: str) -> str:
-        """The endpoint that a message names, if its sender may ask it."""
+        """Return the endpoint that a message names, if the sender may call it."""
         resource = self._arns.of("endpoint", name[: MAX_ENDPOINT_NAME + 1])
         identity.check(f"sagemaker:{GRANTED_WITH}", resource)
         check_version({"version": version})

@@ -1,4 +1,4 @@
-"""The manifest of gRPC's services."""
+"""The manifest of the gRPC services."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ModelInfer over gRPC, to a container of either kind; numpy and protobuf come with it."""
+"""ModelInfer over gRPC, for both kinds of containers; it imports numpy and protobuf."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from partway.protocol.prediction.work_cost import message_cost
 
 
 class ModelInfer:
-    """Asks containers with the tensors of a message.
+    """Calls containers with the tensors of a message.
 
     Args:
-        invocations: asks instances.
-        workers: read and write long bodies.
-        most_bytes: of a container's answer.
+        invocations: calls instances.
+        workers: parse and serialise long bodies.
+        most_bytes: the limit of a container's answer in bytes.
     """
 
     def __init__(
@@ -46,15 +46,15 @@ class ModelInfer:
         """Answer a call.
 
         Args:
-            call: the client's.
-            identity: who asks, and may.
-            endpoint: the endpoint's name.
-            policy: how its containers are asked.
+            call: the client's call.
+            identity: the caller, whose permission has been checked.
+            endpoint: the name of the endpoint.
+            policy: the policy for calls to the containers.
             message: a ModelInferRequest.
 
         Raises:
-            InputValidationError: the message is no request.
-            ApiError: as of the operation over HTTP.
+            InputValidationError: the message is not a valid request.
+            ApiError: as in the operation over HTTP.
         """
         run = self._workers.share_of(call, identity).run
         try:

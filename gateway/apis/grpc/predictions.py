@@ -1,4 +1,4 @@
-"""Google's PredictionService over gRPC, and the endpoint that its clients read first."""
+"""Google's PredictionService over gRPC, and the endpoint resource that its clients read first."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ ENDPOINT_SERVICE: Final = "google.cloud.aiplatform.v1.EndpointService"
 
 _T = TypeVar("_T")
 
-#: Of a message that names an endpoint and nothing else.
+#: Bytes of a message that only names an endpoint.
 _NAME_BYTES: Final = 4 * KIB
 
 
@@ -73,12 +73,12 @@ class PredictionService:
     """The calls Predict, RawPredict, StreamRawPredict and GetEndpoint.
 
     Args:
-        predict: asks for predictions.
-        raw_predict: asks with any bytes.
+        predict: makes predictions.
+        raw_predict: makes raw predictions.
         resources: describes endpoints.
-        arns: makes the names of what leave is asked for.
-        workers: read and write long messages.
-        most_bytes: of a call's message.
+        arns: makes the ARNs that permissions name.
+        workers: parse and serialise long messages.
+        most_bytes: the limit of a call's message in bytes.
     """
 
     def __init__(
@@ -131,7 +131,7 @@ class PredictionService:
     async def predict(
         self, call: TrailingExchange, identity: Identity, message: bytes
     ) -> CallAnswer:
-        """Ask for one prediction for each instance."""
+        """Answer with one prediction for each instance."""
         schema = await self._schema.get()
         name, body = await self._parsed(
             call,
@@ -148,14 +148,14 @@ class PredictionService:
             deployed_model_id=found.invoked.lease.variant,
             model=model_name(named.parent, named.endpoint),
         )
-        # A message is what its fields are, one behind the other; the first are the predictions.
+        # A message is the concatenation of its fields; the predictions are the first.
         message = found.predictions + answer.SerializeToString()
         return CallAnswer(message, answer_headers(named.parent, found.invoked))
 
     async def raw_predict(
         self, call: TrailingExchange, identity: Identity, message: bytes
     ) -> CallAnswer:
-        """Ask with any bytes, and answer with the container's."""
+        """Send any bytes to the container, and answer with the container's bytes."""
         schema = await self._schema.get()
         name, body = await self._parsed(
             call, identity, message, schema.RawPredictRequest, _http_body
@@ -171,7 +171,7 @@ class PredictionService:
     async def stream_raw_predict(
         self, call: TrailingExchange, identity: Identity, message: bytes
     ) -> None:
-        """Ask with any bytes, and answer with the container's chunks, each at once."""
+        """Send any bytes to the container, and answer with its chunks as they come."""
         schema = await self._schema.get()
         name, body = await self._parsed(
             call, identity, message, schema.RawPredictRequest, _http_body
@@ -186,8 +186,8 @@ class PredictionService:
             head = {**HEAD, **answer_headers(named.parent, invoked)}
             return head, BodyMessages(schema.HttpBody, content_type)
 
-        # What the stream is of has come in its message: the dispatcher cannot look whether its
-        # sender may have it any longer.
+        # The endpoint is named in the message, so the dispatcher cannot watch whether the sender
+        # keeps the permission.
         watched = replace(
             identity,
             stands=lambda chain: identity.stands(chain) and identity.may(action, resource),
@@ -199,7 +199,7 @@ class PredictionService:
         self, call: TrailingExchange, identity: Identity, message: bytes
     ) -> CallAnswer:
         """Answer with an endpoint as a resource, as REST does."""
-        from google.protobuf import json_format  # who uses no gRPC does not pay for it
+        from google.protobuf import json_format  # imported only by calls of gRPC
 
         schema = await self._schema.get()
         name = parsed(message, schema.GetEndpointRequest, lambda asked: asked.name)
@@ -222,11 +222,11 @@ class PredictionService:
     # --- The endpoint ----------------------------------------------------------------------------
 
     def _named(self, identity: Identity, name: str, *, stream: bool = False) -> _Named:
-        """The endpoint that a message names, if its sender may ask it.
+        """Return the endpoint that a message names, if the sender may call it.
 
         Raises:
-            InputValidationError: it names none.
-            AccessDenied: they may not.
+            InputValidationError: the message names no endpoint.
+            AccessDenied: the sender lacks the permission.
         """
         found = ENDPOINT.fullmatch(f"/v1/{name}")
         if found is None:
@@ -245,11 +245,11 @@ class PredictionService:
 
 
 class BodyMessages:
-    """A container's chunks as messages; what has gone wrong is in the trailers.
+    """A container's chunks as messages; an error is reported in the trailers.
 
     Args:
         kind: the class of ``google.api.HttpBody``.
-        content_type: the answer's.
+        content_type: the type of the answer.
     """
 
     def __init__(self, kind: Any, content_type: str) -> None:
@@ -257,7 +257,7 @@ class BodyMessages:
         self._content_type = content_type
 
     def chunk(self, data: bytes) -> bytes:
-        """A message; a chunk that clients would not take in one becomes several."""
+        """Return a chunk as messages: as several if clients would not accept it as one."""
         return b"".join(
             framed(
                 self._kind(
@@ -274,12 +274,12 @@ class BodyMessages:
 
 
 def _ended(error: StreamError | None) -> dict[str, str]:
-    """How a stream has ended."""
+    """Return the status of an ended stream."""
     match error:
         case None:
             return status(Code.OK)
         case ModelStreamError(code=code) if code == INVALID_SIGNATURE:
-            # Its key or token, or its leave, has been taken away meanwhile.
+            # The key, the token or the permission was revoked during the stream.
             return status(Code.PERMISSION_DENIED, error.message)
         case ModelStreamError():
             return status(Code.INTERNAL, error.message)
@@ -291,7 +291,7 @@ def _ended(error: StreamError | None) -> dict[str, str]:
 
 
 def _body(asked: Any) -> bytes:
-    """A request for predictions as REST has it.
+    """Return a request for predictions in REST's form.
 
     Raises:
         InputValidationError: a value has no form in JSON.

@@ -1,1 +1,1 @@
-"""The part of Kubernetes' API by which kubectl makes endpoints."""
+"""The part of Kubernetes' API that lets kubectl make endpoints."""

@@ -1,4 +1,4 @@
-"""From what a client sends to an object: read, and refused where it cannot be honoured."""
+"""Admission of objects: clients' objects are parsed, and refused if they cannot be honoured."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _PREFIX: Final = r"(?:[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?/)?"
 _QUALIFIED: Final = re.compile(_PREFIX + r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 _LABEL_VALUE: Final = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?")
 
-#: Of ``metadata``: what is read; what the server says itself, whatever a client sends; and what
-#: would have to be honoured.
+#: Members of ``metadata`` that are read; that the server sets itself, whatever a client sends; and
+#: that are refused because they would have to be honoured.
 _READ: Final = frozenset({"name", "namespace", "labels", "annotations", "uid", "resourceVersion"})
 _OF_SERVER: Final = frozenset(
     {"creationTimestamp", "generation", "selfLink", "deletionTimestamp"}
@@ -37,7 +37,7 @@ _REFUSED: Final[Mapping[str, str]] = {
 
 _TOP: Final = frozenset({"apiVersion", "kind", "metadata", "spec", "status"})
 
-#: Faults of one object that are said at once.
+#: Faults of one object that one error names.
 _SAID: Final = 16
 
 _SHOWN: Final = 64
@@ -45,15 +45,15 @@ _SHOWN: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class AskedObject:
-    """What a client says that an object is to be.
+    """An object as a client asks for it.
 
     Attributes:
-        name: the object's.
-        spec: what is to be.
-        labels: its labels.
-        annotations: what else is noted of it.
-        uid: that it must have, if it is there; empty for any.
-        version: that it must have, if it is there; empty for any.
+        name: the name of the object.
+        spec: the wanted state.
+        labels: the labels.
+        annotations: the annotations.
+        uid: the uid that an existing object must have; empty for any.
+        version: the resourceVersion that an existing object must have; empty for any.
     """
 
     name: str
@@ -64,10 +64,10 @@ class AskedObject:
     version: str = ""
 
     def check_is_of(self, found: CustomObject) -> None:
-        """Refuse what is meant for an object as it is no more.
+        """Refuse a change that was meant for an earlier state of the object.
 
         Raises:
-            ObjectConflict: another uid or resourceVersion is named than the object's.
+            ObjectConflict: the change names another uid or resourceVersion than the object's.
         """
         what = f"{found.kind.plural}.{found.kind.group} {found.name!r}"
         if self.uid and self.uid != found.uid:
@@ -85,24 +85,24 @@ class AskedObject:
 
 
 def details_of(kind: CustomKind, name: str) -> dict[str, str]:
-    """Which object a Status is about."""
+    """Return the details of a Status about an object."""
     return {"name": name, "group": kind.group, "kind": kind.plural}
 
 
 def asked_object(
     kind: CustomKind, namespace: str, body: Mapping[str, Any], name: str | None = None
 ) -> AskedObject:
-    """Read what a client sends.
+    """Parse a client's object.
 
     Args:
-        kind: the object's, by the path.
-        namespace: the object's, by the path.
-        body: what was sent.
-        name: the object's, by the path; None where the body alone says it.
+        kind: the kind in the path.
+        namespace: the namespace in the path.
+        body: the body of the request.
+        name: the name in the path; None if only the body has it.
 
     Raises:
-        BadKubernetesRequest: the body is of another object than the path.
-        InvalidObject: it cannot be honoured; the causes name the members.
+        BadKubernetesRequest: path and body name different objects.
+        InvalidObject: the object cannot be honoured; the causes name the members.
     """
     for member, must in (("apiVersion", kind.api_version), ("kind", kind.kind)):
         if body.get(member) != must:
@@ -137,7 +137,7 @@ def asked_object(
 
 
 def invalid(kind: CustomKind, name: str, causes: list[Cause]) -> InvalidObject:
-    """The refusal of an object, in Kubernetes' own words."""
+    """Return the refusal of an object, in Kubernetes' own words."""
     said = [f"{each['field']}: {each['message']}" for each in causes]
     together = said[0] if len(said) == 1 else f"[{', '.join(said)}]"
     details = {"name": cut(safe(name), _SHOWN), "group": kind.group, "kind": kind.kind}
@@ -190,7 +190,7 @@ def _texts(texts: object, path: str, value: re.Pattern[str] | None) -> Iterator[
 
 
 def _without_nulls(value: Any) -> Any:
-    """A value without the members that are null: those that are not there."""
+    """Return a value without null members, which count as missing."""
     if isinstance(value, dict):
         return {key: _without_nulls(each) for key, each in value.items() if each is not None}
     if isinstance(value, list):

@@ -45,7 +45,7 @@ class KubernetesApi(Service):
         return self._objects.routes
 
     async def close_to_new(self) -> None:
-        """End all watches, and stop following objects."""
+        """End all watches, and stop the controller."""
         await self._objects.aclose()
 
 

@@ -1,4 +1,4 @@
-"""The last changes of all objects, in their order: what watches tell from."""
+"""The history of recent changes of all objects, which watches read."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from partway.gateway.apis.kubernetes.custom_object import CustomObject
 from partway.gateway.apis.kubernetes.errors import VersionExpired
 from partway.gateway.apis.kubernetes.limits import HISTORY_BYTES, HISTORY_CHANGES
 
-#: What has become of an object.
+#: The type of a change.
 ChangeType: TypeAlias = Literal["ADDED", "MODIFIED", "DELETED"]
 
 
@@ -20,9 +20,9 @@ class ObjectChange(NamedTuple):
     """One change.
 
     Attributes:
-        type: what has become of the object.
-        changed: the object, as it is since then.
-        before: as it was before; None if it was not there.
+        type: the type of the change.
+        changed: the object after the change.
+        before: the object before the change; None if it did not exist.
     """
 
     type: ChangeType
@@ -36,13 +36,13 @@ class ObjectChange(NamedTuple):
 
 
 class History:
-    """The last changes, so many and so large together as the limits say.
+    """The latest changes, within the limits of number and size.
 
     Attributes:
         latest: the version of the last change.
 
     Args:
-        latest: the version that the first change comes behind.
+        latest: the version before the first change.
     """
 
     def __init__(self, latest: int) -> None:
@@ -53,11 +53,11 @@ class History:
         self._waiting: set[asyncio.Event] = set()
 
     def begin(self, latest: int) -> None:
-        """Go on behind a version; what was before it is not known."""
+        """Continue after a version; earlier changes are unknown."""
         self.latest = self._forgotten = latest
 
     def add(self, kind: ChangeType, changed: CustomObject, before: CustomObject | None) -> None:
-        """Note a change, and wake who waits for one."""
+        """Add a change, and wake all waiters."""
         size = len(json.dumps(changed.shown()))
         self._kept.append((ObjectChange(kind, changed, before), size))
         self._bytes += size
@@ -70,10 +70,10 @@ class History:
             each.set()
 
     def since(self, version: int) -> list[ObjectChange]:
-        """The changes behind a version, in their order.
+        """Return the changes after a version, in order.
 
         Raises:
-            VersionExpired: not all of them are known any more, or the version is yet to come.
+            VersionExpired: some of the changes are forgotten, or the version is in the future.
         """
         if not self._forgotten <= version <= self.latest:
             raise VersionExpired(
@@ -83,16 +83,16 @@ class History:
         return [each for each, _ in behind][::-1]
 
     def waiter(self) -> asyncio.Event:
-        """An event that each change sets; :meth:`forget` it."""
+        """Return an event that each change sets; pass it to :meth:`forget` at the end."""
         event = asyncio.Event()
         self._waiting.add(event)
         return event
 
     def forget(self, waiter: asyncio.Event) -> None:
-        """Wake somebody no more."""
+        """Stop waking a waiter."""
         self._waiting.discard(waiter)
 
     def wake_all(self) -> None:
-        """Wake all who wait, though nothing has changed."""
+        """Wake all waiters without a change."""
         for each in self._waiting:
             each.set()

@@ -1,4 +1,4 @@
-"""What is said of objects: ``status``, in the documented words, of what the fleet knows."""
+"""The ``status`` of objects: conditions in the documented words, from the fleet's state."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any, Final
 from partway.gateway.apis.kubernetes.custom_object import DEPLOYED_MODEL, CustomObject
 from partway.gateway.plain_text import cut
 
-#: The documented words of what is ready.
+#: The documented words for objects that are ready.
 READY_REASON: Final = "Ready"
 READY_MESSAGE: Final = "DeployedModel is ready"
 ENDPOINT_READY: Final = "EndpointReady"
 RESOURCE_READY: Final = "ResourceReady"
 ENDPOINT_MESSAGE: Final = "Endpoint Ready"
 
-#: Ours, of what is not.
+#: Our word for endpoints that are not ready.
 RESOURCE_NOT_READY: Final = "ResourceNotReady"
 
 #: Characters of a message (``metav1.Condition``: 32,768; AWS's FailureReason: 1,024).
@@ -25,12 +25,12 @@ _MESSAGE: Final = 1024
 
 @dataclass(frozen=True, slots=True)
 class Readiness:
-    """How something is.
+    """The readiness of an object.
 
     Attributes:
-        reason: in one word; that of what is ready if it is.
-        message: for people.
-        is_ready: whether it is.
+        reason: the reason, in one word.
+        message: the message for people.
+        is_ready: whether the object is ready.
     """
 
     reason: str
@@ -42,12 +42,12 @@ MODEL_READY: Final = Readiness(READY_REASON, READY_MESSAGE, is_ready=True)
 
 
 def model_status(custom: CustomObject, how: Readiness, now: str) -> Mapping[str, Any]:
-    """A DeployedModel's status: ``primaryCondition``.
+    """Return a DeployedModel's status: ``primaryCondition``.
 
     Args:
-        custom: the object, with the status that it has had.
-        how: how it is.
-        now: the time, as RFC 3339 has it.
+        custom: the object, with its earlier status.
+        how: the readiness.
+        now: the time in RFC 3339 format.
     """
     before: Mapping[str, Any] = custom.status.get("primaryCondition", {})
     condition = {
@@ -65,13 +65,13 @@ def model_status(custom: CustomObject, how: Readiness, now: str) -> Mapping[str,
 def endpoint_status(
     custom: CustomObject, how: Readiness, domain_name: str, now: str
 ) -> Mapping[str, Any]:
-    """An Endpoint's status: its one condition, and the name by which it is asked.
+    """Return an Endpoint's status: its one condition, and its domain name.
 
     Args:
-        custom: the object, with the status that it has had.
-        how: how it is.
-        domain_name: the name.
-        now: the time, as RFC 3339 has it.
+        custom: the object, with its earlier status.
+        how: the readiness.
+        domain_name: the domain name.
+        now: the time in RFC 3339 format.
     """
     (before,) = custom.status.get("conditions", [{}])
     condition = {
@@ -90,7 +90,7 @@ def endpoint_status(
 def _kept_if_same(
     before: Mapping[str, Any], condition: Mapping[str, Any], time: str
 ) -> Mapping[str, Any]:
-    """A condition with the time at which it was what it is."""
+    """Return a condition, with its earlier time if nothing else has changed."""
     if before and {**condition, time: before[time]} == before:
         return before
     return condition
@@ -104,6 +104,6 @@ def is_ready(custom: CustomObject) -> bool:
 
 
 def reason_of(custom: CustomObject) -> str:
-    """The reason of an object's one condition."""
+    """Return the reason of an object's one condition; empty if there is none."""
     conditions = (custom.status.get("primaryCondition"), *custom.status.get("conditions", ()))
     return next((each["reason"] for each in conditions if each), "")

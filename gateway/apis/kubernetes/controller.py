@@ -1,4 +1,4 @@
-"""From objects to what runs: each endpoint is made what its objects say, and they what it is."""
+"""The controller, which changes endpoints to match their objects and writes their state back."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ from partway.protocol.errors import ApiError
 
 log = logging.getLogger("partway.kubernetes")
 
-#: What is kept of models and configurations that custom resources have made.
+#: Marks the models and configurations that custom resources have made.
 _MARK: Final = "custom_resource"
 
-#: Who asks the control plane; leave was asked for when the object was changed.
+#: The caller in the control plane; permissions were checked when the object was changed.
 _IDENTITY: Final = Identity("custom resources")
 
 _MODEL: Final[Kind] = "model"
@@ -47,25 +47,25 @@ _CONFIG: Final[Kind] = "endpoint-config"
 
 
 def rfc3339(seconds: float) -> str:
-    """A time as Kubernetes writes it: to the second, in UTC."""
+    """Return a time in Kubernetes' format: to the second, in UTC."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 class EndpointController:
-    """Makes and changes endpoints of the API as objects say, and says in the objects how they are.
+    """Changes endpoints of the API to match objects, and writes their states to the objects.
 
-    Where it is in the midst of something when the gateway is killed, the next one goes on: what is
-    to be is in the objects, and what is, in the API's resources.
+    If the gateway is killed during a change, the next gateway continues: the wanted state is in the
+    objects, and the actual state in the API's resources.
 
     Args:
-        objects: what is to be.
+        objects: the wanted states.
         plane: makes and deletes resources.
-        resources: what there is.
-        keeper: says how endpoints are.
+        resources: the existing resources.
+        keeper: knows the states of endpoints.
         router: knows which instances take streams and requests.
-        clock: measures the time until something is tried again.
+        clock: measures the time until a retry.
         wall_clock: returns epoch seconds.
-        domain: behind the name of each endpoint, what it is asked by.
+        domain: the suffix of each endpoint's domain name.
     """
 
     def __init__(
@@ -88,19 +88,19 @@ class EndpointController:
         self._domain = domain
         self._queue = WorkQueue(self._work, ENDPOINTS_AT_ONCE, clock)
         self._troubles: dict[str, str] = {}
-        #: What was last asked for, so that what has failed is not tried without end.
+        #: The last request for each endpoint, so that a failed one is not repeated for ever.
         self._tried: dict[str, WantedEndpoint] = {}
         self._known: set[str] = set()
 
     def start(self) -> None:
-        """Look at all objects, and from now on at those that change."""
+        """Check all objects now, and each changed object from now on."""
         self._objects.on_change = self._object_changed
         self._keeper.on_change = self._endpoint_changed
         self._keeper.on_other_settings = self.look_at_all
         self.look_at_all()
 
     def look_at_all(self) -> None:
-        """Look at all endpoints again, as where other settings may let be what could not be."""
+        """Check all endpoints again; new settings may allow what failed before."""
         self._tried.clear()
         for kind in (ENDPOINT, DEPLOYED_MODEL):
             for each in self._objects.all(kind):
@@ -111,23 +111,23 @@ class EndpointController:
                     self._queue.add(resource.kept[_MARK])
 
     async def aclose(self) -> None:
-        """Change nothing more."""
+        """Stop all changes."""
         await self._queue.aclose()
 
     def owns(self, kind: Kind, name: str) -> bool:
-        """Whether a resource is there that custom resources have made, and nobody else."""
+        """Whether a resource exists and was made by custom resources."""
         found = self._resources.find(kind, name)
         return found is not None and _MARK in found.kept
 
     def endpoint_object(self, name: str) -> CustomObject | None:
-        """The Endpoint that says what an endpoint is to be; None if there is none."""
+        """Return the Endpoint object for an endpoint; None if there is none."""
         return next(iter(self._objects.of_endpoint(ENDPOINT, name)), None)
 
     # --- What changes ----------------------------------------------------------------------------
 
     def _object_changed(self, changed: CustomObject, before: CustomObject | None) -> None:
         if before is not None and before.status != changed.status:
-            return  # which is said here, and asks for nothing
+            return  # a change of the status alone, which the controller itself has made
         for each in (changed, *([before] if before else [])):
             self._queue.add(endpoint_of(each))
 
@@ -138,7 +138,7 @@ class EndpointController:
     # --- One endpoint ----------------------------------------------------------------------------
 
     async def _work(self, name: str) -> None:
-        """Have an endpoint be what its objects say, and note in them how it is."""
+        """Change an endpoint to match its objects, and write its state to them."""
         owner = self.endpoint_object(name)
         wanted = None
         if owner is not None and not owner.deleting:
@@ -172,7 +172,7 @@ class EndpointController:
                 f"The endpoint {name} was created by the API; it must be deleted there first"
             )
         if seen is not None and seen.state is EndpointState.DELETING:
-            return  # it is looked at again when it is gone
+            return  # its end causes another check
         await self._have_definitions(wanted)
         if seen is None:
             await self._ask("CreateEndpoint", EndpointName=name, EndpointConfigName=name)
@@ -190,7 +190,7 @@ class EndpointController:
             await self._ask("DeleteEndpoint", EndpointName=name)
 
     async def _have_definitions(self, wanted: WantedEndpoint) -> None:
-        """Have models and a configuration that say what is wanted; endpoints have copies."""
+        """Make the wanted models and configuration; endpoints keep copies of them."""
         mark = {_MARK: wanted.name}
         for name, members in wanted.models.items():
             kept = {**mark, **kept_of_maker(wanted.makers[name])}
@@ -226,7 +226,7 @@ class EndpointController:
         if seen.state is EndpointState.CREATING or (
             seen.state is EndpointState.FAILED and seen.serving is None
         ):
-            await self._ask("DeleteEndpoint", EndpointName=name)  # and it is created again
+            await self._ask("DeleteEndpoint", EndpointName=name)  # the next check creates it again
             return
         if seen.is_changing or self._tried.get(name) == wanted:
             return
@@ -266,7 +266,7 @@ class EndpointController:
     async def _note(
         self, name: str, owner: CustomObject | None, wanted: WantedEndpoint | None
     ) -> None:
-        """Write into the objects of an endpoint how it is, and remove those that are gone."""
+        """Write an endpoint's state to its objects, and remove objects that are gone."""
         seen, trouble = self._seen(name), self._troubles.get(name, "")
         now = rfc3339(self._wall_clock())
         try:
@@ -316,14 +316,14 @@ class EndpointController:
                 await self._objects.remove(model)
             return
         if wanted is not None and model.name not in wanted.models:
-            return  # it is of another namespace
+            return  # it belongs to another namespace
         how = model_readiness(model.name, wanted, seen, trouble)
         status = model_status(model, how, now)
         if status != model.status:
             await self._objects.put(dataclasses.replace(model, status=status))
 
     def _is_run(self, model: CustomObject, seen: ObservedEndpoint | None) -> bool:
-        """Whether its endpoint still has instances of a DeployedModel, and will lose them."""
+        """Whether an endpoint still has instances of a DeployedModel that it is going to lose."""
         if seen is None or not seen.runs(model.name):
             return False
         tried = self._tried.get(endpoint_of(model))

@@ -1,4 +1,4 @@
-"""What objects must be beside one another, and beside what there is of the API and the settings."""
+"""Checks of objects against other objects, the API's resources and the settings."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ _WHOLE: Final = 100
 
 
 class ObjectRules:
-    """Refuses objects that could not become what they say.
+    """Refuses objects that cannot be honoured.
 
     Args:
-        objects: those that there are.
-        plane: says what models may be.
-        resources: what there is of the API.
-        keeper: says which endpoints there are, and what of a model can be honoured.
-        controller: knows what custom resources have made.
+        objects: the existing objects.
+        plane: checks models.
+        resources: the resources of the API.
+        keeper: knows the endpoints, and checks whether a model can be honoured.
+        controller: knows the resources that custom resources have made.
     """
 
     def __init__(
@@ -57,12 +57,12 @@ class ObjectRules:
         self._controller = controller
 
     async def check_spec(self, kind: CustomKind, namespace: str, asked: AskedObject) -> None:
-        """Refuse a spec that cannot be honoured, whatever else there is.
+        """Refuse a spec that cannot be honoured by itself.
 
-        Looks at the file system where model data are on this machine.
+        This looks at the file system if model data is on this machine.
 
         Raises:
-            InvalidObject: the causes say what.
+            InvalidObject: the causes name the members.
         """
         if kind is DEPLOYED_MODEL:
             await self._check_model(kind, asked)
@@ -85,17 +85,17 @@ class ObjectRules:
             raise invalid(kind, asked.name, [cause]) from None
 
     def check_place(self, made: CustomObject, before: CustomObject | None) -> None:
-        """Refuse an object whose name, or whose endpoint's, is another's.
+        """Refuse an object if its name or its endpoint's name is taken.
 
-        Called inside of ``CustomObjects.changing()``.
+        Call this inside ``CustomObjects.changing()``.
 
         Args:
-            made: the object as it is to be.
-            before: as it is; None if there is none.
+            made: the new object.
+            before: the existing object; None if there is none.
 
         Raises:
-            ObjectConflict: somebody else has it; or the object is being deleted.
-            InvalidObject: the object is about another endpoint than it was.
+            ObjectConflict: a name is taken, or the object is being deleted.
+            InvalidObject: the change names another endpoint than before.
         """
         details = details_of(made.kind, made.name)
         what = f'{made.kind.plural}.{made.kind.group} "{made.name}"'
@@ -115,7 +115,7 @@ class ObjectRules:
             raise ObjectConflict(f"{what} cannot be made: {taken}", **details)
 
     def _taken_by(self, made: CustomObject) -> str:
-        """Who has the name that an object would give to something; empty if nobody has."""
+        """Return the current owner of the object's names, in words; empty if they are free."""
         name = endpoint_of(made)
         if made.kind is DEPLOYED_MODEL:
             for each in self._objects.all(DEPLOYED_MODEL):
@@ -138,7 +138,7 @@ class ObjectRules:
 
 
 def _traffic_faults(namespace: str, spec: Any) -> Iterator[Cause]:
-    """What is wrong with an Endpoint's destinations beside each other."""
+    """Yield the faults of an Endpoint's destinations in relation to each other."""
     destinations = spec["destinations"]
     names = [each["serviceRef"]["name"] for each in destinations]
     for number, each in enumerate(destinations):

@@ -1,4 +1,4 @@
-"""An object as a value: what is to be, what is, and what is noted of it."""
+"""Custom objects as values: metadata, spec and status."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-#: Where the API is on the gateway's port: a kubeconfig's ``server`` ends with it.
+#: The path of the API on the gateway's port: a kubeconfig's ``server`` ends with it.
 PREFIX: Final = "/kubernetes"
 
-#: The one version that each group has.
+#: The only version of each group.
 VERSION: Final = "v1"
 
 
@@ -18,11 +18,11 @@ class CustomKind:
     """One kind of custom resource.
 
     Attributes:
-        group: its API group.
-        kind: as objects name it.
-        plural: as paths name it.
-        singular: as people name one.
-        short_names: as people name it in a hurry.
+        group: the API group.
+        kind: the kind in objects.
+        plural: the name in paths.
+        singular: the name of one object on the command line.
+        short_names: the short names on the command line.
     """
 
     group: str
@@ -33,7 +33,7 @@ class CustomKind:
 
     @property
     def api_version(self) -> str:
-        """Group and version, as objects name them."""
+        """The group and the version, as objects name them."""
         return f"{self.group}/{VERSION}"
 
 
@@ -46,7 +46,7 @@ KINDS: Final = (DEPLOYED_MODEL, ENDPOINT)
 
 
 def kind_of(group: str, plural: str) -> CustomKind | None:
-    """The kind that a path names; None if there is none."""
+    """Return the kind that a path names; None if there is none."""
     for each in KINDS:
         if (each.group, each.plural) == (group, plural):
             return each
@@ -58,19 +58,19 @@ class CustomObject:
     """One object.
 
     Attributes:
-        kind: its kind.
-        namespace: where it is.
-        name: a kind and a namespace have it once.
-        uid: of this object, and of no other of its name.
-        version: of the last change of all that there were when it was last changed itself.
-        generation: how often its spec has been changed, from 1 on.
-        created: when, as RFC 3339 has it.
-        spec: what is to be.
-        labels: its labels.
-        annotations: what else is noted of it.
-        status: what is.
-        deleting: since when it goes; empty as long as it does not.
-        maker: the principal that has set the spec; empty if that is unknown.
+        kind: the kind.
+        namespace: the namespace.
+        name: the name, unique within kind and namespace.
+        uid: identifies this object among all that ever had its name.
+        version: the version of its last change; all objects share one sequence of versions.
+        generation: the number of its specs, from 1 on.
+        created: the time of its creation, in RFC 3339 format.
+        spec: the wanted state.
+        labels: the labels.
+        annotations: the annotations.
+        status: the actual state.
+        deleting: the time when its deletion began; empty if it is not being deleted.
+        maker: the principal that has set the spec; empty if unknown.
     """
 
     kind: CustomKind
@@ -89,11 +89,11 @@ class CustomObject:
 
     @property
     def key(self) -> tuple[str, str]:
-        """Its namespace and its name."""
+        """The namespace and the name."""
         return self.namespace, self.name
 
     def metadata(self) -> dict[str, Any]:
-        """Its metadata, members in the order of the alphabet as Kubernetes has them."""
+        """Return the metadata, sorted alphabetically as Kubernetes does."""
         return {
             **({"annotations": dict(self.annotations)} if self.annotations else {}),
             "creationTimestamp": self.created,
@@ -111,7 +111,7 @@ class CustomObject:
         }
 
     def shown(self) -> dict[str, Any]:
-        """The whole object, as JSON has it."""
+        """Return the whole object as JSON."""
         return {
             "apiVersion": self.kind.api_version,
             "kind": self.kind.kind,

@@ -1,4 +1,4 @@
-"""From the specs of objects to models and configurations of the API."""
+"""Conversion of objects' specs to models and configurations of the API."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ARCHIVE: Final = ".tar.gz"
 
 
 def endpoint_of(custom: CustomObject) -> str:
-    """The name of the endpoint that a DeployedModel or an Endpoint is about."""
+    """Return the name of the endpoint that a DeployedModel or an Endpoint belongs to."""
     if "endpointPath" in custom.spec:
         match = ENDPOINT_PATH.fullmatch(custom.spec["endpointPath"])
         assert match is not None, "it has been checked"
@@ -24,11 +24,11 @@ def endpoint_of(custom: CustomObject) -> str:
 
 
 def model_members(name: str, spec: Mapping[str, Any]) -> dict[str, Any]:
-    """What CreateModel takes for a DeployedModel.
+    """Return the input of CreateModel for a DeployedModel.
 
     Args:
-        name: the object's.
-        spec: the object's, checked.
+        name: the name of the object.
+        spec: the spec of the object, checked.
     """
     model = spec["modelSpec"]
     container = model["modelContainerSpec"]
@@ -49,13 +49,13 @@ def _model_data(place: str) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class WantedEndpoint:
-    """What an endpoint is to be.
+    """The wanted state of an endpoint.
 
     Attributes:
-        name: the endpoint's.
-        models: what CreateModel takes for each of its DeployedModels, by their names.
-        shares: of the traffic, in percent, by the same names.
-        missing: names of destinations that are not there.
+        name: the name of the endpoint.
+        models: the inputs of CreateModel for its DeployedModels, by their names.
+        shares: the shares of the traffic in percent, by the same names.
+        missing: the names of destinations that do not exist.
         makers: the principals that made the DeployedModels, by the same names.
     """
 
@@ -67,12 +67,12 @@ class WantedEndpoint:
 
     @property
     def takes_traffic(self) -> bool:
-        """Whether anything is there that gets traffic: else there is nothing to run."""
+        """Whether any model gets traffic; otherwise there is nothing to run."""
         return any(self.shares.values())
 
     @property
     def config(self) -> Members:
-        """What CreateEndpointConfig takes for it."""
+        """The input of CreateEndpointConfig for it."""
         return {
             "EndpointConfigName": self.name,
             "ProductionVariants": [
@@ -87,7 +87,7 @@ class WantedEndpoint:
         }
 
     def has_models_of(self, plan: DeploymentPlan) -> bool:
-        """Whether a plan has the same containers, whatever their weights and numbers."""
+        """Whether a plan has the same models, whatever the weights and numbers."""
         return dict(plan.models) == dict(self.models)
 
     def has_shares_of(self, plan: DeploymentPlan) -> bool:
@@ -97,14 +97,14 @@ class WantedEndpoint:
 
 
 def wanted_endpoint(endpoint: CustomObject, models: Iterable[CustomObject]) -> WantedEndpoint:
-    """What an Endpoint, with the DeployedModels that there are, asks for.
+    """Return the wanted state of an Endpoint with its DeployedModels.
 
-    Those that it sends nothing run too if their ``endpointPath`` leads to it: so a model is up
-    before it gets traffic. Those whose path leads elsewhere are not its own.
+    A model without traffic runs too if its ``endpointPath`` names the Endpoint, so that it is up
+    before it gets traffic. A model with another ``endpointPath`` does not belong to the Endpoint.
 
     Args:
         endpoint: the Endpoint.
-        models: DeployedModels, those whose path leads to it among them.
+        models: DeployedModels, including all whose path names the Endpoint.
     """
     name = endpoint_of(endpoint)
     own = {
@@ -125,7 +125,7 @@ def wanted_endpoint(endpoint: CustomObject, models: Iterable[CustomObject]) -> W
 
 
 def shares_of(spec: Mapping[str, Any]) -> dict[str, int]:
-    """The names of an Endpoint's destinations, with their shares of the traffic in percent."""
+    """Return an Endpoint's destinations, with their shares of the traffic in percent."""
     destinations = spec["destinations"]
     only = 100 if len(destinations) == 1 else 0
     return {

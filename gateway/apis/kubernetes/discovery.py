@@ -1,4 +1,4 @@
-"""What a client asks first: which groups, versions and resources there are."""
+"""Discovery of groups, versions and resources, which clients ask for first."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from partway import __version__
 from partway.gateway.apis.kubernetes.custom_object import KINDS, PREFIX, VERSION, CustomKind
 from partway.gateway.apis.kubernetes.schemas import SPECS, JsonType, SpecMember
 
-#: The version of Kubernetes whose API this is a part of, as ``kubectl version`` compares it.
+#: The version of Kubernetes that this API is a part of, for ``kubectl version``.
 _MAJOR, _MINOR = "1", "32"
 
 _VERBS: Final = ("create", "delete", "get", "list", "patch", "update", "watch")
@@ -20,7 +20,7 @@ _METADATA: Final = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 
 
 def documents() -> dict[str, bytes]:
-    """All that discovery answers, by the paths behind PREFIX."""
+    """Return the answers of discovery, by the paths below PREFIX."""
     found: dict[str, Any] = {
         "/api": {"kind": "APIVersions", "versions": [], "serverAddressByClientCIDRs": []},
         "/apis": {
@@ -85,7 +85,7 @@ def _resources(kind: CustomKind) -> dict[str, Any]:
 
 
 def _openapi(kind: CustomKind) -> dict[str, Any]:
-    """A group's schema and the operations that take it, as ``kubectl explain`` reads them."""
+    """Return a group's schema and operations, for ``kubectl explain``."""
     name = ".".join([*reversed(kind.group.split(".")), VERSION, kind.kind])
     of_kind = {"group": kind.group, "kind": kind.kind, "version": VERSION}
     schema = {

@@ -1,4 +1,4 @@
-"""Errors as Kubernetes' clients read them: a Status object with a reason, a code and details."""
+"""Errors in Kubernetes' form: a Status object with a reason, a code and details."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from partway.protocol.errors import ApiError
 
 
 class KubernetesError(ApiError):
-    """A refusal that has a reason of Kubernetes' own (``metav1.StatusReason``).
+    """A refusal with a reason of Kubernetes' own (``metav1.StatusReason``).
 
     Args:
         message: what was wrong, where, and what to do.
-        details: of the Status, such as ``name``, ``group`` and ``kind``.
+        details: the details of the Status, such as ``name``, ``group`` and ``kind``.
     """
 
     reason: ClassVar[str]
@@ -24,19 +24,19 @@ class KubernetesError(ApiError):
     def __init__(self, message: str, **details: Any) -> None:
         super().__init__(message)
         self.details = details
-        #: The Status' own, as a list's.
+        #: The metadata of the Status, in the form of a list's.
         self.metadata: Mapping[str, str] = {}
 
 
 class ObjectNotFound(KubernetesError):
-    """There is no such object, or no such resource."""
+    """There is no such object or resource."""
 
     name = reason = "NotFound"
     status = 404
 
 
 class ObjectExists(KubernetesError):
-    """An object of this name is there already."""
+    """An object of this name exists already."""
 
     name = reason = "AlreadyExists"
     status = 409
@@ -55,7 +55,7 @@ class InvalidObject(KubernetesError):
     Args:
         message: what is wrong.
         causes: ``reason``, ``message`` and ``field`` of each fault.
-        details: as of :class:`KubernetesError`.
+        details: as in :class:`KubernetesError`.
     """
 
     name = reason = "Invalid"
@@ -68,19 +68,19 @@ class InvalidObject(KubernetesError):
 
 
 class BadKubernetesRequest(KubernetesError):
-    """The request is not one that can be read."""
+    """The request cannot be parsed."""
 
     name = reason = "BadRequest"
     status = 400
 
 
 class VersionExpired(KubernetesError):
-    """What has changed since this resourceVersion is not known any more: list again.
+    """The changes since this resourceVersion are forgotten: the client must list again.
 
     Args:
-        message: what is known no more.
-        again: what the rest of the list can be had by, as it is now; empty for nothing.
-        details: as of :class:`KubernetesError`.
+        message: the versions that are forgotten.
+        again: a token for the rest of the list in its current state; empty for none.
+        details: as in :class:`KubernetesError`.
     """
 
     name = reason = "Expired"
@@ -93,34 +93,35 @@ class VersionExpired(KubernetesError):
 
 
 class VersionAhead(KubernetesError):
-    """This resourceVersion is yet to come: it is another gateway's."""
+    """This resourceVersion is in the future: it comes from another gateway."""
 
     name = reason = "Timeout"
     status = 504
 
 
 class PatchTypeUnsupported(KubernetesError):
-    """A body of this type is not read here."""
+    """Bodies of this type are not supported."""
 
     name = reason = "UnsupportedMediaType"
     status = 415
 
 
 class FormNotAcceptable(KubernetesError):
-    """None of the forms that the client accepts is there."""
+    """The server has none of the formats that the client accepts."""
 
     name = reason = "NotAcceptable"
     status = 406
 
 
 class TooManyRequests(KubernetesError):
-    """As many watches as may be are open, or as many objects as may be there."""
+    """The limit of open watches, or of objects, is reached."""
 
     name = reason = "TooManyRequests"
     status = 429
 
 
-#: Errors of the control plane and of who asks, whose status or reason is another one here.
+#: Status and reason of errors that have others here, by the names of authentication's and the
+#: control plane's errors.
 _REASONS: Final[Mapping[str, tuple[int, str]]] = {
     "AccessDeniedException": (403, "Forbidden"),
     "ExpiredTokenException": (401, "Unauthorized"),
@@ -132,7 +133,7 @@ _REASONS: Final[Mapping[str, tuple[int, str]]] = {
     "ValidationException": (422, "Invalid"),
 }
 
-#: And by their status, all others.
+#: Reasons of all other errors, by their status.
 _BY_STATUS: Final[Mapping[int, str]] = {
     400: "BadRequest",
     404: "NotFound",
@@ -145,7 +146,7 @@ _BY_STATUS: Final[Mapping[int, str]] = {
 
 
 def status_of(error: ApiError) -> dict[str, Any]:
-    """An error as a Status object (``metav1.Status``)."""
+    """Return an error as a Status object (``metav1.Status``)."""
     if isinstance(error, KubernetesError):
         code, reason, details = error.status, error.reason, error.details
         metadata = error.metadata
@@ -166,7 +167,7 @@ def status_of(error: ApiError) -> dict[str, Any]:
 
 
 def kubernetes_status(error: ApiError) -> ErrorResponse:
-    """The dialect of Kubernetes' clients."""
+    """Return an error in the form of Kubernetes' clients."""
     said = status_of(error)
     headers = {"Content-Type": "application/json", **error.headers}
     if said["code"] == HTTPStatus.UNAUTHORIZED:

@@ -1,4 +1,4 @@
-"""The routes of the custom resources: HTTP to operations, and objects to answers."""
+"""The routes of the custom resources, between HTTP and the operations."""
 
 from __future__ import annotations
 
@@ -65,22 +65,23 @@ _METHODS: Final = READING | {"POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 
 _JSON: Final[Mapping[str, str]] = {"Content-Type": "application/json"}
 
-#: What a client of 1.20 takes for a schema, which is none: an empty message of its protobuf.
+#: The content type of an empty protobuf message, which clients of Kubernetes 1.20 accept as a
+#: schema.
 _OPENAPI_V2: Final = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 
 _PARAMETERS: Final = 32
 
 
 class KubernetesService:
-    """The API that kubectl speaks, for the kinds that there are.
+    """The API that kubectl uses, for the gateway's custom kinds.
 
     Args:
-        objects: those that there are.
-        operations: what is done with them.
-        controller: makes endpoints what they say.
-        leave: who may do what.
-        check_read: raises ApiError while it is not known which objects there are.
-        clock: measures watches.
+        objects: the existing objects.
+        operations: the operations on objects.
+        controller: changes endpoints to match objects.
+        leave: checks permissions.
+        check_read: raises ApiError until the objects have been read.
+        clock: measures the times of watches.
         wall_clock: returns epoch seconds.
     """
 
@@ -105,7 +106,7 @@ class KubernetesService:
 
     @property
     def routes(self) -> tuple[Route, ...]:
-        """The routes, the last of which answers whatever is asked for and is not there."""
+        """The routes; the last one refuses all other paths."""
         anyone = Access.ANYONE
         asked_first = tuple(
             Route(
@@ -164,19 +165,19 @@ class KubernetesService:
         return answer
 
     async def load(self) -> None:
-        """Read what the store has; called before anything else.
+        """Read the stored objects; call this first.
 
         Raises:
-            StoreError: it cannot be read; this may be called again.
+            StoreError: the objects cannot be read; this may be called again.
         """
         await self._objects.load()
 
     def start(self) -> None:
-        """Begin to make endpoints what objects say."""
+        """Start the controller."""
         self._controller.start()
 
     async def aclose(self) -> None:
-        """End all watches, and change nothing more."""
+        """End all watches, and stop the controller."""
         self._watches.close()
         await self._controller.aclose()
 
@@ -338,11 +339,11 @@ async def _body(exchange: Exchange) -> tuple[str, bytes]:
 
 
 def _place(named: Mapping[str, str], *, allow_all: bool = False) -> ObjectPlace:
-    """Which object, or which objects, a path is about.
+    """Return the object, or the objects, that a path names.
 
     Raises:
         ObjectNotFound: there is no such resource.
-        BadKubernetesRequest: the namespace could not be one.
+        BadKubernetesRequest: the namespace is not a valid name.
     """
     kind = kind_of(named["group"], named["plural"])
     if kind is None:
@@ -379,7 +380,7 @@ def _included(parameters: Mapping[str, str]) -> IncludeObject:
 
 
 def _version(text: str) -> int | None:
-    """The version that a client has seen; None if it has seen none, and gets all objects."""
+    """Return the version that a client has seen; None if it wants all objects first."""
     if text in ("", "0"):
         return None
     if not text.isascii() or not text.isdecimal() or len(text) > 18:

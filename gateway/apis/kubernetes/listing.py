@@ -1,7 +1,7 @@
-"""Lists of objects: all of them, or some at a time, each chunk as of the first one's version.
+"""Lists of objects, whole or in chunks, each chunk as of the first one's version.
 
-What has changed since is undone in the answer, as long as it is remembered. So who follows a list
-to its end has seen each object once, and can watch from the list's version on.
+Later changes are undone in the answer, as long as they are remembered. So a client that follows a
+list to its end has seen each object once, and can watch from the list's version on.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ _PLACE: Final = re.compile(
     rf"(?P<version>{_VERSION.pattern})/(?P<namespace>{LABEL.pattern})/(?P<name>{LABEL.pattern})"
 )
 
-#: In a token: as the objects are when it is used, whatever the chunks before were of.
+#: The version in a token that continues with the current objects.
 _ANY_VERSION: Final = 0
 
 
 class ListPage(NamedTuple):
-    """A list, or one chunk of it.
+    """A list, or one chunk of a list.
 
     Attributes:
-        found: the objects, in the order of their namespaces and names.
-        metadata: the list's own.
+        found: the objects, sorted by namespace and name.
+        metadata: the metadata of the list.
     """
 
     found: list[CustomObject]
@@ -52,13 +52,14 @@ class ListPage(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ListAsked:
-    """What of a list is asked for.
+    """A request for a list.
 
     Attributes:
-        limit: objects at most; 0 for all.
-        version: as of which; None for as they are.
-        least: a version that the answer must not be older than.
-        after: namespace and name of the object that the answer comes behind; None for the first.
+        limit: the largest number of objects; 0 for all.
+        version: the version to list; None for the current one.
+        least: the oldest version that the answer may have.
+        after: the namespace and the name of the last object before the answer; None for the first
+            chunk.
     """
 
     limit: int = 0
@@ -69,18 +70,17 @@ class ListAsked:
     def page(
         self, objects: CustomObjects, kind: CustomKind, selects: Selector, *, counts: bool
     ) -> ListPage:
-        """What is asked for.
+        """Return the requested page.
 
         Args:
-            objects: all that there are.
-            kind: of the objects.
-            selects: which of them.
-            counts: whether to say how many are left: not where selectors are given, as Kubernetes
-                has it.
+            objects: all objects.
+            kind: the kind of the objects.
+            selects: whether an object is selected.
+            counts: whether to count the remaining objects; False with selectors, as in Kubernetes.
 
         Raises:
-            VersionExpired: what has changed since the version is not known any more.
-            VersionAhead: the version is yet to come.
+            VersionExpired: the changes since the version are forgotten.
+            VersionAhead: the version is in the future.
         """
         latest = objects.history.latest
         version = self.version or latest
@@ -127,10 +127,10 @@ class ListAsked:
 
 
 def list_asked(parameters: Mapping[str, str]) -> ListAsked:
-    """What the query's ``limit``, ``continue`` and ``resourceVersion`` ask for.
+    """Parse the query's ``limit``, ``continue`` and ``resourceVersion``.
 
     Raises:
-        BadKubernetesRequest: they cannot be read, or not all be so.
+        BadKubernetesRequest: a parameter cannot be parsed, or they conflict.
     """
     limit = parameters.get("limit") or "0"
     if not _WHOLE.fullmatch(limit):
@@ -147,7 +147,7 @@ def list_asked(parameters: Mapping[str, str]) -> ListAsked:
         return ListAsked(most)
     if not _VERSION.fullmatch(version):
         raise BadKubernetesRequest("resourceVersion: it must be one that a list has answered")
-    # As Kubernetes has it, also for who names a limit and does not say what the version is for.
+    # As in Kubernetes, a version with a limit and without a match is exact.
     is_exact = match == "Exact" or (not match and most and int(version))
     if is_exact and not int(version):
         raise BadKubernetesRequest("resourceVersion: it must not be 0 where it is to be Exact")
@@ -173,7 +173,7 @@ def _continued(token: str, limit: int) -> ListAsked:
         try:
             found = _PLACE.fullmatch(base64.urlsafe_b64decode(token).decode("ascii"))
         except ValueError:
-            found = None  # it is no base64, or of something else
+            found = None  # it is not base64 of ASCII
     if found is None:
         raise BadKubernetesRequest("continue: it must be one that a list has answered")
     version = int(found["version"])
@@ -194,13 +194,13 @@ async def say(
     """Answer with an object whose last member is an array, which may be long.
 
     Args:
-        exchange: the client's.
-        head: the object's other members.
-        member: the name of the last.
-        each: the array's elements, made as the client takes them.
+        exchange: the client's exchange.
+        head: the other members of the object.
+        member: the name of the last member.
+        each: the elements of the array, made while the client reads.
 
     Raises:
-        ClientLeft: the client has left, or takes nothing.
+        ClientLeft: the client has left, or does not read.
     """
     pieces = _pieces(head, member, each)
     first, second = next(pieces), next(pieces, None)
@@ -211,14 +211,14 @@ async def say(
     await exchange.begin(200, headers)
     for piece in chain((first, second), pieces):
         await exchange.write(piece)
-        await asyncio.sleep(0)  # others have their turns, however fast the client reads
+        await asyncio.sleep(0)  # other tasks get their turn, however fast the client reads
     await exchange.end()
 
 
 def _pieces(
     head: Mapping[str, Any], member: str, each: Iterable[Mapping[str, Any]]
 ) -> Iterator[bytes]:
-    """The object's text, a few elements at a time: all of a list may be 256 MiB."""
+    """Yield the object's text, a few elements at a time: a whole list may be 256 MiB."""
     written = [json.dumps(head)[:-1], f", {json.dumps(member)}: ["]
     size, between = 0, ""
     for element in each:

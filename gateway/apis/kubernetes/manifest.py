@@ -16,7 +16,7 @@ class KubernetesSettings:
     """The settings of Kubernetes' API.
 
     Attributes:
-        endpoint_domain: behind an endpoint's name, what kubectl is told that it is asked by.
+        endpoint_domain: the suffix of the domain names of endpoints that kubectl shows.
     """
 
     endpoint_domain: Annotated[

@@ -1,4 +1,4 @@
-"""How objects are: what is wanted, beside what the fleet says and what has been refused."""
+"""The readiness of objects, from the wanted state, the fleet's state and refusals."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from partway.gateway.fleet.status import EndpointState
 
 @dataclass(frozen=True, slots=True)
 class ObservedEndpoint:
-    """An endpoint of the API, as it is just now.
+    """The current state of an endpoint of the API.
 
     Attributes:
-        serving: what it serves by; None as long as it has never come into service.
-        coming: what it is to serve by next, or what has failed; else None.
-        state: how it is.
-        reason: why it, or its last change, has failed; empty otherwise.
-        instances: by the names of variants, how many take streams and requests.
-        troubles: by the same names, why there are none.
-        slow_start: why an instance that has been starting for seconds is not ready; empty if none
-            is so.
+        serving: the plan that serves; None until the endpoint has been in service.
+        coming: the plan that comes next, or that failed; otherwise None.
+        state: the state.
+        reason: why the endpoint or its last change has failed; empty otherwise.
+        instances: the numbers of instances that take streams and requests, by variant.
+        troubles: why a variant has no instance, by variant.
+        slow_start: why an instance that has been starting for seconds is not ready; empty if there
+            is no such instance.
     """
 
     serving: DeploymentPlan | None
@@ -45,11 +45,11 @@ class ObservedEndpoint:
 
     @classmethod
     def of(cls, resource: Resource, keeper: EndpointKeeper, router: Router) -> ObservedEndpoint:
-        """What is known of an endpoint.
+        """Return the current state of an endpoint.
 
         Args:
             resource: the endpoint.
-            keeper: says how it is.
+            keeper: knows the endpoint's state.
             router: knows which of its instances take streams and requests.
         """
         record = keeper.record_of(resource)
@@ -73,7 +73,7 @@ class ObservedEndpoint:
         return plan
 
     def progress(self, begun: str) -> str:
-        """The message of a change under way, with the reason for which it takes long."""
+        """Return the message of a running change, with the reason of a slow start."""
         return f"{begun}: {self.slow_start}" if self.slow_start else begun
 
     @property
@@ -82,20 +82,20 @@ class ObservedEndpoint:
         return self.state in CHANGING
 
     def runs(self, model: str) -> bool:
-        """Whether it has instances of a DeployedModel, or is to have."""
+        """Whether the endpoint has instances of a DeployedModel, or is to have."""
         return any(plan and model in plan.models for plan in (self.serving, self.coming))
 
 
 def model_readiness(
     model: str, wanted: WantedEndpoint | None, seen: ObservedEndpoint | None, trouble: str
 ) -> Readiness:
-    """How a DeployedModel is at the endpoint that it is deployed to.
+    """Return the readiness of a DeployedModel at its endpoint.
 
     Args:
-        model: its name.
-        wanted: what the endpoint is to be; None if no Endpoint says so.
-        seen: the endpoint as it is; None if there is none.
-        trouble: why the endpoint cannot be what is wanted; empty if it can.
+        model: the name of the model.
+        wanted: the endpoint's wanted state; None if there is no Endpoint.
+        seen: the endpoint's current state; None if there is no endpoint.
+        trouble: why the wanted state cannot be reached; empty if it can.
     """
     if wanted is None:
         return Readiness("NoEndpoint", "No Endpoint sends it traffic yet: apply one with its id")
@@ -124,12 +124,12 @@ def model_readiness(
 def endpoint_readiness(
     wanted: WantedEndpoint, seen: ObservedEndpoint | None, trouble: str
 ) -> Readiness:
-    """How an Endpoint is.
+    """Return the readiness of an Endpoint.
 
     Args:
-        wanted: what it is to be.
-        seen: the endpoint as it is; None if there is none.
-        trouble: why the endpoint cannot be what is wanted; empty if it can.
+        wanted: the wanted state.
+        seen: the current state; None if there is no endpoint.
+        trouble: why the wanted state cannot be reached; empty if it can.
     """
     missing = ", ".join(wanted.missing)
     absent = (

@@ -1,4 +1,4 @@
-"""All objects, kept in memory and in the store, and the order of all changes of them."""
+"""All objects, in memory and in the store, with one sequence of versions for all changes."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from partway.gateway.storage.store.store import Record, Removal, Store, StoreErr
 from partway.gateway.timing.clock import Clock
 from partway.gateway.timing.deadlines import held_in_time
 
-#: What a record's kind begins with.
+#: Prefix of the kinds of records.
 _RECORDS: Final = "kubernetes-"
 
 
 class CustomObjects:
     """All objects of a gateway.
 
-    What it says is what the store has: a change is written down before it is seen.
+    The objects in memory match the store: a change is stored before it is visible.
 
     Attributes:
-        history: the last changes, in their order.
-        on_change: told each object that has been changed or is gone, and what it was before.
+        history: the latest changes, in order.
+        on_change: called with each changed or deleted object, and the object before the change.
 
     Args:
-        store: where they are written down.
-        clock: measures how long a change waits for those before it.
-        wall_clock: returns epoch seconds: versions go on from there, so that none comes twice.
+        store: keeps the records.
+        clock: measures how long a change waits for earlier changes.
+        wall_clock: returns epoch seconds; versions start from there, so that none is used twice.
     """
 
     def __init__(self, store: Store, clock: Clock, wall_clock: Callable[[], float]) -> None:
@@ -47,17 +47,18 @@ class CustomObjects:
         self._known: dict[CustomKind, dict[tuple[str, str], CustomObject]] = {
             kind: {} for kind in KINDS
         }
-        #: The same by their endpoints' names: each has a few, and there are thousands of both.
+        #: The same objects by the names of their endpoints, for fast lookup: each endpoint has a
+        #: few of thousands.
         self._of_endpoints: dict[CustomKind, dict[str, dict[tuple[str, str], CustomObject]]] = {
             kind: {} for kind in KINDS
         }
         self._changing = asyncio.Lock()
 
     async def load(self) -> None:
-        """Read what the store has; called before anything else.
+        """Read the stored objects; call this first.
 
         Raises:
-            StoreError: it cannot be read; this may be called again.
+            StoreError: the objects cannot be read; this may be called again.
         """
         latest = self.history.latest
         for kind in KINDS:
@@ -68,45 +69,45 @@ class CustomObjects:
         self.history.begin(latest)
 
     def find(self, kind: CustomKind, namespace: str, name: str) -> CustomObject | None:
-        """The object of that kind and name, if there is one."""
+        """Return the object of a kind, namespace and name; None if there is none."""
         return self._known[kind].get((namespace, name))
 
     def all(self, kind: CustomKind) -> Iterable[CustomObject]:
-        """All objects of a kind, in no particular order."""
+        """Return all objects of a kind, in no particular order."""
         return self._known[kind].values()
 
     def of_endpoint(self, kind: CustomKind, name: str) -> Collection[CustomObject]:
-        """The objects of a kind that are about an endpoint, in no particular order."""
+        """Return the objects of a kind that belong to an endpoint, in no particular order."""
         return self._of_endpoints[kind].get(name, {}).values()
 
     def at(self, kind: CustomKind, version: int) -> Collection[CustomObject]:
-        """All objects of a kind as they were at a version, in no particular order.
+        """Return all objects of a kind as of a version, in no particular order.
 
         Raises:
-            VersionExpired: what has changed since then is not known any more.
+            VersionExpired: the changes since the version are forgotten.
         """
         now = self._known[kind]
         behind = [each for each in self.history.since(version) if each.changed.kind is kind]
         if not behind:
             return now.values()
-        # What an object was before the first of its changes is what it was then.
+        # An object's state at the version is its state before its first later change.
         before = {each.changed.key: each.before for each in reversed(behind)}
         return [each for each in {**now, **before}.values() if each is not None]
 
     def changing(self) -> AbstractAsyncContextManager[None]:
-        """Keep others from changing anything meanwhile.
+        """Hold the lock for changes during the block.
 
         Raises:
-            NotWrittenDown: it is not its turn in time: a disk hangs, on which others write.
+            NotWrittenDown: earlier changes take too long, as on a disk that hangs.
         """
         return held_in_time(self._changing, self._clock, CHANGE_WAIT_TIMEOUT, _not_written)
 
     def check_room(self, made: CustomObject) -> None:
-        """Refuse an object that is too large, or one too many.
+        """Refuse an object that is too large, or exceeds the number of objects.
 
         Raises:
             InvalidObject: it is too large.
-            TooManyRequests: there are as many as there may be.
+            TooManyRequests: the limit of objects is reached.
         """
         size = len(json.dumps(made.shown()))
         if size > MAX_OBJECT_BYTES:
@@ -122,12 +123,12 @@ class CustomObjects:
             )
 
     async def put(self, changed: CustomObject) -> CustomObject:
-        """Write an object down, with the version of this change, and return it.
+        """Store an object with the version of this change, and return it.
 
-        Called inside :meth:`changing`.
+        Call this inside :meth:`changing`.
 
         Raises:
-            NotWrittenDown: it cannot be written; what was there before is still there.
+            NotWrittenDown: the object cannot be stored; the earlier one still exists.
         """
         before = self.find(changed.kind, *changed.key)
         made = dataclasses.replace(changed, version=self.history.latest + 1)
@@ -142,10 +143,10 @@ class CustomObjects:
     async def remove(self, gone: CustomObject) -> CustomObject:
         """Remove an object, and return it with the version of this change.
 
-        Called inside :meth:`changing`.
+        Call this inside :meth:`changing`.
 
         Raises:
-            NotWrittenDown: that cannot be written; it is still there.
+            NotWrittenDown: the removal cannot be stored; the object still exists.
         """
         await self._write(Removal(_RECORDS + gone.kind.kind, "/".join(gone.key)))
         self._drop(gone)

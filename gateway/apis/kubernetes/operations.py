@@ -1,4 +1,4 @@
-"""What is done with objects, whatever HTTP it is asked by: get, list, create, change, delete."""
+"""The operations on objects, independent of HTTP: get, list, create, change, delete."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ from partway.gateway.apis.kubernetes.objects import CustomObjects
 from partway.gateway.apis.kubernetes.permissions import ObjectLeave, Verb
 from partway.gateway.apis.kubernetes.request_bodies import merged
 
-#: Does a change to its end, also where its caller is cancelled.
+#: Runs a change to its end, even if its caller is cancelled.
 Unbroken: TypeAlias = Callable[[Coroutine[Any, Any, CustomObject]], Awaitable[CustomObject]]
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectPlace:
-    """Which object a request is about.
+    """The place of the object that a request names.
 
     Attributes:
-        kind: its kind.
-        namespace: where it is.
-        name: its name; empty where the body says it.
+        kind: the kind.
+        namespace: the namespace.
+        name: the name; empty if only the body has it.
     """
 
     kind: CustomKind
@@ -50,11 +50,11 @@ class ObjectPlace:
 
 @dataclass(frozen=True, slots=True)
 class Asker:
-    """Who asks for a change, and how.
+    """The caller of a change.
 
     Attributes:
-        identity: who.
-        is_dry_run: whether nothing is to be written.
+        identity: the identity of the caller.
+        is_dry_run: whether nothing is stored.
     """
 
     identity: Identity
@@ -65,11 +65,12 @@ class ObjectOperations:
     """The operations on objects.
 
     Args:
-        objects: those that there are.
-        rules: what they must be beside one another.
-        leave: who may do what.
+        objects: the existing objects.
+        rules: checks objects against each other.
+        leave: checks permissions.
         wall_clock: returns epoch seconds.
-        unbroken: has what is written down seen too, though its client has left meanwhile.
+        unbroken: runs a change to its end, so that a stored change becomes visible though its
+            client has left.
     """
 
     def __init__(
@@ -87,17 +88,17 @@ class ObjectOperations:
         self._unbroken = unbroken
 
     def get(self, place: ObjectPlace, identity: Identity) -> CustomObject:
-        """An object.
+        """Return an object.
 
         Raises:
-            AccessDenied: who asks may not see it.
-            ObjectNotFound: there is none.
+            AccessDenied: the caller may not see the object.
+            ObjectNotFound: there is no such object.
         """
         self._leave.check(identity, "get", place.kind, place.name)
         return self._existing(place)
 
     async def create(self, place: ObjectPlace, body: Mapping[str, Any], who: Asker) -> CustomObject:
-        """Make an object."""
+        """Create an object."""
         asked = asked_object(place.kind, place.namespace, body)
         named = dataclasses.replace(place, name=asked.name)
         return await self._write(named, asked, who, None)
@@ -105,7 +106,7 @@ class ObjectOperations:
     async def replace(
         self, place: ObjectPlace, body: Mapping[str, Any], who: Asker
     ) -> CustomObject:
-        """Have an object be what the body says."""
+        """Replace an object by the body."""
         return await self._update(place, self.get(place, who.identity), body, who)
 
     async def patch(self, place: ObjectPlace, patch: Mapping[str, Any], who: Asker) -> CustomObject:
@@ -123,7 +124,7 @@ class ObjectOperations:
     async def delete(
         self, place: ObjectPlace, preconditions: Mapping[str, Any], who: Asker
     ) -> CustomObject:
-        """Have an object go; it is gone once what it stands for is."""
+        """Begin the deletion of an object, which is gone once its endpoint or model is."""
         live = self.get(place, who.identity)
         self._leave.check(who.identity, "delete", place.kind, place.name, endpoint_of(live))
         AskedObject(
@@ -137,7 +138,7 @@ class ObjectOperations:
         return await self._unbroken(self._let_go(place))
 
     async def _let_go(self, place: ObjectPlace) -> CustomObject:
-        """Note that an object goes."""
+        """Store the beginning of an object's deletion."""
         async with self._objects.changing():
             live = self._existing(place)
             if live.deleting:
@@ -163,16 +164,16 @@ class ObjectOperations:
         who: Asker,
         live: CustomObject | None,
     ) -> CustomObject:
-        """Make an object what is asked for.
+        """Create or change an object.
 
         Args:
-            place: the object's.
-            asked: what it is to be.
-            who: asks.
-            live: what that was made of; None if there was none.
+            place: the place of the object.
+            asked: the wanted object.
+            who: the caller.
+            live: the object that the change is based on; None for a new object.
 
         Raises:
-            ApiError: it cannot be so, or was changed meanwhile.
+            ApiError: the object cannot be honoured, or was changed meanwhile.
         """
         made = self._made(place, asked, live, who.identity)
         verb: Verb = "create" if live is None else "update"
@@ -186,7 +187,7 @@ class ObjectOperations:
         return await self._unbroken(self._put(place, made, live, is_dry_run=who.is_dry_run))
 
     def _models_of(self, made: CustomObject) -> Iterable[str]:
-        """The names of the DeployedModels that an Endpoint has run."""
+        """Return the names of the DeployedModels that an Endpoint runs."""
         if made.kind is not ENDPOINT:
             return ()
         own = self._objects.of_endpoint(DEPLOYED_MODEL, endpoint_of(made))
@@ -195,7 +196,7 @@ class ObjectOperations:
     async def _put(
         self, place: ObjectPlace, made: CustomObject, live: CustomObject | None, *, is_dry_run: bool
     ) -> CustomObject:
-        """Put an object in the place of what it was made of, if that is still there."""
+        """Store an object, unless the object that it is based on has changed meanwhile."""
         async with self._objects.changing():
             now = self._objects.find(place.kind, place.namespace, place.name)
             if now is not None and live is None:
@@ -241,7 +242,7 @@ class ObjectOperations:
 
     @staticmethod
     def _check_unchanged(place: ObjectPlace, live: CustomObject, now: CustomObject | None) -> None:
-        """Refuse what was made of an object that is another one now, but for its status."""
+        """Refuse a change if the object that it is based on has changed, except for its status."""
         if (
             now is None
             or dataclasses.replace(now, status=live.status, version=live.version) != live

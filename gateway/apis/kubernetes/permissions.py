@@ -1,4 +1,4 @@
-"""What it takes to do something with an object: the operations underneath, in IAM's words."""
+"""Permissions for objects: the IAM actions of the underlying operations."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from partway.gateway.access.authentication import Identity
 from partway.gateway.apis.kubernetes.custom_object import DEPLOYED_MODEL, CustomKind
 from partway.gateway.arns import Arns
 
-#: What is done with objects; ``list`` is also to watch them.
+#: Operations on objects; ``list`` includes watches.
 Verb: TypeAlias = Literal["get", "list", "create", "update", "delete"]
 
 _SERVICE: Final = "sagemaker"
 
 
 class ObjectLeave:
-    """Says what may be done with objects.
+    """Checks permissions for objects.
 
     Args:
-        arns: makes the names of what leave is asked for.
-        is_there: whether an endpoint of that name is there, which then is updated.
+        arns: makes the ARNs that permissions name.
+        is_there: whether an endpoint exists, which is then updated.
     """
 
     def __init__(self, arns: Arns, is_there: Callable[[str], bool]) -> None:
@@ -36,18 +36,18 @@ class ObjectLeave:
         endpoint: str = "",
         models: Iterable[str] = (),
     ) -> None:
-        """Refuse who may not do something.
+        """Refuse a caller without the permissions.
 
         Args:
-            identity: who asks.
-            verb: what they ask for.
-            kind: of the objects.
-            name: the object's; empty for all.
-            endpoint: the name of the endpoint that it is about.
-            models: the names of models of others that it has run.
+            identity: the caller.
+            verb: the operation.
+            kind: the kind of the objects.
+            name: the name of the object; empty for all.
+            endpoint: the name of the object's endpoint.
+            models: the names of other models that the object runs.
 
         Raises:
-            AccessDenied: they may not.
+            AccessDenied: the caller lacks a permission.
         """
         for action, resource in self._needed(verb, kind, name, endpoint):
             identity.check(f"{_SERVICE}:{action}", resource)
@@ -55,7 +55,7 @@ class ObjectLeave:
             identity.check(f"{_SERVICE}:DescribeModel", self._arns.of("model", each))
 
     def may_list(self, identity: Identity, kind: CustomKind) -> bool:
-        """Whether somebody may see all objects of a kind at this moment."""
+        """Whether the caller may see all objects of a kind now."""
         needed = self._needed("list", kind, "", "")
         return all(identity.may(f"{_SERVICE}:{action}", each) for action, each in needed)
 
@@ -66,7 +66,7 @@ class ObjectLeave:
         noun = "Model" if is_model else "Endpoint"
         if verb == "list":
             yield f"List{noun}s", "*"
-            # A list has whole objects, with the environments of models.
+            # A list shows whole objects, including the environments of models.
             yield f"Describe{noun}", self._arns.of(noun.lower(), "*")
         elif verb == "get":
             yield f"Describe{noun}", self._arns.of(noun.lower(), name)

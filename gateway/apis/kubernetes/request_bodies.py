@@ -1,4 +1,4 @@
-"""Bodies of changes: whole objects and JSON merge patches (RFC 7386)."""
+"""Parsing of request bodies: whole objects and JSON merge patches (RFC 7386)."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _SHOWN: Final = 64
 
 
 def read_object(content_type: str, body: bytes) -> dict[str, Any]:
-    """The object that a request's body is.
+    """Return the object in a request's body.
 
     Raises:
-        PatchTypeUnsupported: it is not JSON, such as YAML, or Kubernetes' protobuf.
-        SerializationException: it cannot be read.
+        PatchTypeUnsupported: the body is not JSON, but for example YAML or Kubernetes' protobuf.
+        SerializationException: the body cannot be parsed.
     """
     if _media_type(content_type) not in ("", _JSON):
         raise _unsupported(content_type, _JSON)
@@ -27,11 +27,11 @@ def read_object(content_type: str, body: bytes) -> dict[str, Any]:
 
 
 def read_merge_patch(content_type: str, body: bytes) -> dict[str, Any]:
-    """The merge patch that a request's body is.
+    """Return the merge patch in a request's body.
 
     Raises:
-        PatchTypeUnsupported: it is a patch of another type.
-        SerializationException: it cannot be read.
+        PatchTypeUnsupported: the body is a patch of another type.
+        SerializationException: the body cannot be parsed.
     """
     kind = _media_type(content_type)
     match kind:
@@ -52,7 +52,7 @@ def read_merge_patch(content_type: str, body: bytes) -> dict[str, Any]:
 
 
 def merged(live: Any, patch: Any) -> Any:
-    """What RFC 7386 makes of a value; both have a bounded depth."""
+    """Apply a merge patch to a value (RFC 7386); both have a bounded depth."""
     if not isinstance(patch, dict):
         return patch
     result = dict(live) if isinstance(live, Mapping) else {}
@@ -65,7 +65,7 @@ def merged(live: Any, patch: Any) -> Any:
 
 
 def _media_type(content_type: str) -> str:
-    """A media type without its parameters."""
+    """Return a media type without its parameters."""
     return content_type.partition(";")[0].strip().lower()
 
 

@@ -1,7 +1,7 @@
-"""What the specs of objects are made of, as data: checked by it, explained by it, and documented.
+"""The schemas of objects' specs, as data, for validation, ``kubectl explain`` and the reference.
 
-Members that are not in it are refused like those that are in it and refused: nothing that is asked
-for is ignored in silence.
+A member that is not in a schema is refused like a member that the schema refuses: no request is
+ignored silently.
 """
 
 from __future__ import annotations
@@ -29,10 +29,11 @@ _PYTHON: Final[Mapping[JsonType, type]] = {
     "object": dict,
 }
 
-#: Characters of a value that is shown to whoever sent it.
+#: Characters of a value that an error repeats.
 _SHOWN: Final = 64
 
-#: RFC 1123: what names a thing of Kubernetes, and can name an endpoint, a model and a variant too.
+#: A DNS label of RFC 1123: valid as a name in Kubernetes, and of an endpoint, a model and a
+#: variant.
 LABEL: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 LABEL_WORDS: Final = "1 to 63 characters of a-z, 0-9 and -, with a letter or digit first and last"
 
@@ -42,18 +43,18 @@ class SpecMember:
     """One member of a spec.
 
     Attributes:
-        type: what its value must be.
-        what: what it says, for people.
-        handling: what is done with it.
-        why: why it has no effect or is refused, and what to do.
-        needed: whether it must be given.
-        members: of an object.
-        items: of an array.
-        pattern: what a string must fit whole.
-        words: the same for people.
-        least: of a number; of an array's items.
-        most: likewise.
-        harmless: values that ask for nothing, so that they are not refused.
+        type: the JSON type of the value.
+        what: the description for people.
+        handling: the handling of the member.
+        why: why the member has no effect or is refused, and the remedy.
+        needed: whether the member is required.
+        members: the members of an object.
+        items: the items of an array.
+        pattern: the pattern that a whole string must match.
+        words: the pattern in words.
+        least: the smallest number, or the smallest number of items.
+        most: the largest number, or the largest number of items.
+        harmless: values of a refused member that ask for nothing, and are accepted.
     """
 
     type: JsonType
@@ -80,7 +81,7 @@ def _refused(kind: JsonType, what: str, why: str, *harmless: Any) -> SpecMember:
 
 _NAME: Final = SpecMember("string", "Its name.", needed=True, pattern=LABEL, words=LABEL_WORDS)
 
-#: What an ``endpointPath`` may be; the platform's documents have both.
+#: The forms of an ``endpointPath``; the platform's documents use both.
 ENDPOINT_PATH: Final = re.compile(
     rf"(?:projects/[^/]{{1,128}}/locations/[^/]{{1,64}}/)?endpoints/(?P<endpoint>{LABEL.pattern})"
 )
@@ -243,7 +244,7 @@ SPECS: Final[Mapping[CustomKind, SpecMember]] = {
 
 
 def rows(kind: CustomKind) -> Iterator[tuple[str, SpecMember]]:
-    """Every member of a kind's spec, by its path, such as ``spec.destinations[].httpPort``."""
+    """Yield a kind's members with their paths, such as ``spec.destinations[].httpPort``."""
     yield from _rows("spec", SPECS[kind])
 
 
@@ -256,12 +257,12 @@ def _rows(path: str, member: SpecMember) -> Iterator[tuple[str, SpecMember]]:
 
 
 def faults(member: SpecMember, value: object, path: str) -> Iterator[Cause]:
-    """What is wrong with a value, each fault by its path.
+    """Yield the faults of a value, with their paths.
 
     Args:
-        member: what the value must be.
-        value: as JSON has it.
-        path: of the value, such as ``spec``.
+        member: the schema of the value.
+        value: the value in JSON.
+        path: the path of the value, such as ``spec``.
     """
     if type(value) is not _PYTHON[member.type]:
         found = "null" if value is None else type(value).__name__

@@ -1,4 +1,4 @@
-"""Which objects a request means: label selectors and field selectors, as Kubernetes writes them."""
+"""Label selectors and field selectors, in Kubernetes' syntax."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from partway.gateway.apis.kubernetes.errors import BadKubernetesRequest
 from partway.gateway.apis.kubernetes.limits import MAX_SELECTOR, MAX_SELECTOR_TERMS
 from partway.gateway.plain_text import cut, safe
 
-#: Says whether an object is meant.
+#: Whether an object is selected.
 Selector: TypeAlias = Callable[[CustomObject], bool]
 
 _KEY: Final = r"[A-Za-z0-9./_-]{1,317}"
@@ -27,10 +27,10 @@ _SHOWN: Final = 64
 
 
 def selector_of(parameters: Mapping[str, str]) -> Selector:
-    """What the query's ``labelSelector`` and ``fieldSelector`` mean.
+    """Return the selector of the query's ``labelSelector`` and ``fieldSelector``.
 
     Raises:
-        BadKubernetesRequest: one cannot be read, or they ask too much.
+        BadKubernetesRequest: a selector cannot be parsed, or they have too many terms.
     """
     tests = [
         *_label_tests(_bounded(parameters, "labelSelector")),

@@ -1,4 +1,4 @@
-"""Objects as ``kubectl get`` shows them: a Table, whose columns the server chooses."""
+"""Tables for ``kubectl get``, whose columns the server chooses."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ _SHOWN: Final = 128
 
 
 class AcceptedForm(NamedTuple):
-    """What a client gets.
+    """The format of an answer.
 
     Attributes:
-        table: the version of the Tables that it gets; empty for objects as they are.
+        table: the version of a Table; empty for plain objects.
     """
 
     table: str = ""
 
 
 def accepted_form(accept: str) -> AcceptedForm:
-    """The first form of an ``Accept`` header that there is.
+    """Return the first supported format of an ``Accept`` header.
 
     Raises:
-        FormNotAcceptable: there is none of them.
+        FormNotAcceptable: none is supported.
     """
     if not accept.strip():
         return AcceptedForm()
@@ -49,7 +49,7 @@ def accepted_form(accept: str) -> AcceptedForm:
     )
 
 
-#: What of an object goes with its row.
+#: The part of an object that a table's row includes.
 IncludeObject: TypeAlias = Literal["None", "Metadata", "Object"]
 
 _COLUMNS: Final[tuple[tuple[str, str, int, str], ...]] = (
@@ -70,15 +70,15 @@ def table(
     *,
     with_columns: bool = True,
 ) -> dict[str, Any]:
-    """Objects as a Table (``meta.k8s.io``).
+    """Return objects as a Table (``meta.k8s.io``).
 
     Args:
-        objects: each becomes a row.
-        version: of the Table itself.
-        include: what of each object goes with its row.
-        now: epoch seconds, by which ages are told.
-        metadata: the list's own.
-        with_columns: whether to say which columns there are; a watch says it once.
+        objects: the objects, one for each row.
+        version: the version of the Table.
+        include: the part of each object that its row includes.
+        now: the time in epoch seconds, for ages.
+        metadata: the metadata of the list.
+        with_columns: whether to describe the columns; a watch does so once.
     """
     head = table_head(version, metadata, with_columns=with_columns)
     return {**head, "rows": [table_row(each, version, include, now) for each in objects]}
@@ -87,7 +87,7 @@ def table(
 def table_head(
     version: str, metadata: Mapping[str, Any], *, with_columns: bool = True
 ) -> dict[str, Any]:
-    """A Table without its rows; see :func:`table`."""
+    """Return a Table without its rows; see :func:`table`."""
     columns = [
         {"name": name, "type": "string", "format": form, "description": what, "priority": priority}
         for name, form, priority, what in _COLUMNS
@@ -103,7 +103,7 @@ def table_head(
 def table_row(
     each: CustomObject, version: str, include: IncludeObject, now: float
 ) -> dict[str, Any]:
-    """An object as a row; see :func:`table`."""
+    """Return an object as a row; see :func:`table`."""
     cells = [
         each.name,
         endpoint_of(each),
@@ -124,7 +124,7 @@ def table_row(
 
 
 def age(seconds: float) -> str:
-    """A duration as Kubernetes shows it: two units at most, the smaller where it matters."""
+    """Return a duration in Kubernetes' format; short ones have a second, smaller unit."""
     whole = max(0, int(seconds))
     minutes, hours, days = whole // 60, whole // 3600, whole // 86400
     if whole < 120:

@@ -1,4 +1,4 @@
-"""Watches: each change of some objects as a line of JSON, as long as the client stays."""
+"""Watches: a stream of changes of objects, one line of JSON each."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ from partway.gateway.timing.deadlines import set_or_over
 
 @dataclass(frozen=True, slots=True)
 class WatchAsked:
-    """What is watched.
+    """A request for a watch.
 
     Attributes:
-        kind: of the objects.
-        selector: which of them.
-        since: the version whose changes the client has seen; None to begin with all objects.
-        seconds: for which, at most.
-        bookmarks: whether the client is told versions at which nothing of its own has changed.
-        show: an object as the client gets it, and whether it is the first one.
+        kind: the kind of the objects.
+        selector: whether an object is watched.
+        since: the version that the client has seen; None to begin with all objects.
+        seconds: the longest time.
+        bookmarks: whether the client gets versions at which none of its objects has changed.
+        show: returns an object in the client's format; called with whether it is the first one.
         stands: whether the client may still see the objects.
-        principal: the client's name; None where nobody is asked for it.
+        principal: the client's name; None if clients have no names.
     """
 
     kind: CustomKind
@@ -53,11 +53,11 @@ class WatchAsked:
 
 
 class Watches:
-    """The watches that are open.
+    """The open watches.
 
     Args:
-        objects: what is watched.
-        clock: measures how long.
+        objects: the watched objects.
+        clock: measures the times.
     """
 
     def __init__(self, objects: CustomObjects, clock: Clock) -> None:
@@ -67,17 +67,17 @@ class Watches:
         self._closing = False
 
     def close(self) -> None:
-        """End all watches, and take no more: their clients come back to the next gateway."""
+        """End all watches, and refuse new ones: clients return to the next gateway."""
         self._closing = True
         self._objects.history.wake_all()
 
     async def serve(self, exchange: Exchange, asked: WatchAsked) -> None:
-        """Tell a client of changes until its time is over.
+        """Send changes to a client until its time is over.
 
         Raises:
-            TooManyRequests: as many as may be are open, or as many as may be the client's.
-            VersionExpired: what has changed since its version is not known any more.
-            ClientLeft: the client has left, or takes nothing.
+            TooManyRequests: the limit of open watches, or the client's share, is reached.
+            VersionExpired: the changes since its version are forgotten.
+            ClientLeft: the client has left, or does not read.
         """
         if self._closing:
             raise _full(NOBODY, MAX_WATCHES)
@@ -120,7 +120,7 @@ class Watches:
                 if asked.bookmarks and now >= bookmark:
                     bookmark = now + BOOKMARK_INTERVAL
                     await exchange.write(told.bookmark(version))
-                # Also who asks for no bookmarks is looked at so often: may they still see it?
+                # The permission is checked this often, even if the client asks for no bookmarks.
                 await set_or_over(news, self._clock, min(end - now, BOOKMARK_INTERVAL))
             await exchange.end()
         finally:
@@ -142,26 +142,26 @@ async def _write(exchange: Exchange, lines: Iterator[bytes]) -> None:
         size += len(line)
         if size >= WATCH_WRITE:
             await exchange.write(b"".join(written))
-            await asyncio.sleep(0)  # others have their turns, however fast the client reads
+            await asyncio.sleep(0)  # other tasks get their turn, however fast the client reads
             written, size = [], 0
     await exchange.write(b"".join(written))
 
 
 class _Told:
-    """What one client is told."""
+    """The lines for one client."""
 
     def __init__(self, asked: WatchAsked) -> None:
         self._asked = asked
         self._first = True
 
     def all(self, objects: CustomObjects) -> Iterator[bytes]:
-        """All objects, as if each had just been made."""
+        """Yield all objects as if each had just been made."""
         for each in sorted(objects.all(self._asked.kind), key=lambda each: each.key):
             if self._asked.selector(each):
                 yield self._shown("ADDED", each)
 
     def changes(self, changes: list[ObjectChange]) -> Iterator[bytes]:
-        """Those of the changes that are of its objects, as they are to who sees no others."""
+        """Yield changes of selected objects; one that leaves the selection counts as deleted."""
         for kind, changed, before in changes:
             if changed.kind is not self._asked.kind:
                 continue
@@ -175,7 +175,7 @@ class _Told:
                 yield self._shown("DELETED", changed)
 
     def bookmark(self, version: int) -> bytes:
-        """A version, and nothing else."""
+        """Return a bookmark line for a version."""
         kind = self._asked.kind
         said = {
             "kind": kind.kind,

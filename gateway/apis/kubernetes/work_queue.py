@@ -1,4 +1,4 @@
-"""Work on things by their names: each is worked on by one at a time, and again where it changes."""
+"""A work queue of names: one worker per name, and a repetition if the name changes meanwhile."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ log = logging.getLogger("partway.kubernetes")
 
 
 class WorkQueue:
-    """Names, each there once; as many are worked on at a time as there are places.
+    """A set of names, of which a limited number is worked on at a time.
 
     Args:
-        work: does what is to be done for a name.
-        places: how many are worked on at a time.
-        clock: measures how long names wait that are to be later.
+        work: does the work for a name.
+        places: the number of names that are worked on at a time.
+        clock: measures delays.
     """
 
     def __init__(self, work: Callable[[str], Awaitable[None]], places: int, clock: Clock) -> None:
@@ -31,7 +31,7 @@ class WorkQueue:
         self._closed = False
 
     def add(self, name: str) -> None:
-        """Have a name worked on; once more where it is worked on just now."""
+        """Have a name worked on, or once more if it is being worked on."""
         if self._closed:
             return
         if timer := self._later.pop(name, None):
@@ -43,12 +43,12 @@ class WorkQueue:
         self._working[name] = task
 
     def add_later(self, name: str, seconds: float) -> None:
-        """Have a name worked on in so many seconds, unless it is before."""
+        """Have a name worked on after a delay, unless it is worked on earlier."""
         if not self._closed and name not in self._later:
             self._later[name] = self._clock.call_later(seconds, self._due, name)
 
     async def aclose(self) -> None:
-        """Work on nothing more; what is under way is cancelled."""
+        """Stop; work in progress is cancelled."""
         self._closed = True
         for timer in self._later.values():
             timer.cancel()
@@ -77,5 +77,5 @@ class WorkQueue:
     async def _work_on(self, name: str) -> None:
         try:
             await self._work(name)
-        except Exception:  # a fault of ours is not the end of all others
+        except Exception:  # an unexpected exception must not end the work on other names
             log.exception(LogLine("a custom resource is not worked on", endpoint=name))

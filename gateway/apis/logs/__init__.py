@@ -1,1 +1,1 @@
-"""CloudWatch Logs: what instances have printed."""
+"""CloudWatch Logs: the output of instances."""

@@ -1,4 +1,4 @@
-"""CloudWatch Logs in a gateway."""
+"""The API of CloudWatch Logs in a gateway."""
 
 from __future__ import annotations
 

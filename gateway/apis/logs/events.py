@@ -1,4 +1,4 @@
-"""Lines that instances have printed, as events of a log stream: a page of one, or of several."""
+"""Log events: the lines that instances have printed, in pages of one stream or of several."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from partway.gateway.fleet.limits import MAX_LOG_LINE
 from partway.gateway.fleet.output.reader import Printed
 from partway.protocol.limits import KIB
 
-#: Read at once.
+#: Bytes that are read at once.
 _BLOCK: Final = 64 * KIB
 
-#: A block, the last line that begins in it, and that one's end.
+#: Bytes of a block, with the last line that begins in it and that line's end.
 _MOST_OF_BLOCK: Final = _BLOCK + MAX_LOG_LINE + 1
 
-#: What CloudWatch counts for an event besides its message.
+#: Bytes that CloudWatch counts for an event in addition to its message.
 _EVENT_BYTES: Final = 26
 
 
 class Line(NamedTuple):
-    """One line, or a piece of one that has more than MAX_LOG_LINE bytes.
+    """One line, or a piece of a line that has more than MAX_LOG_LINE bytes.
 
     Attributes:
-        begin: its position in all that its instance has printed.
-        end: the position behind it, and behind its line end.
-        data: without its line end.
+        begin: the position in the whole output of the instance.
+        end: the position after the line and its line ending.
+        data: the bytes without the line ending.
     """
 
     begin: int
@@ -43,19 +43,19 @@ class Line(NamedTuple):
 
     @property
     def message(self) -> str:
-        """Its text; empty for an empty line, which is no event."""
+        """The text; empty for an empty line, which is no event."""
         return self.data.removesuffix(b"\r").decode(errors="replace")
 
 
 def lines_from(printed: Printed, position: int, until: int) -> Iterator[Line]:
-    """The lines that begin at a position and behind it, and end at another at the latest."""
+    """Yield the lines that begin at or after ``position`` and end at or before ``until``."""
     begin, held = max(position, printed.begin), b""
     while (at := begin + len(held)) < until:
         block = printed.read(at, min(_BLOCK, until - at))
         if not block:
             break
         held, done = held + block, 0
-        # One by one: a block may have as many lines as bytes, and few of them be wanted.
+        # One by one: a block may have as many lines as bytes, and only few may be needed.
         while (cut := held.find(b"\n", done)) >= 0:
             data, done = held[done:cut], cut + 1
             end = begin + len(data) + 1
@@ -70,7 +70,7 @@ def lines_from(printed: Printed, position: int, until: int) -> Iterator[Line]:
 
 
 def _pieces(begin: int, end: int, data: bytes) -> Iterator[Line]:
-    """A line, in pieces if it is longer than one may be."""
+    """Yield a line, in pieces if it is too long."""
     while len(data) > MAX_LOG_LINE:
         yield Line(begin, begin + MAX_LOG_LINE, data[:MAX_LOG_LINE])
         begin, data = begin + MAX_LOG_LINE, data[MAX_LOG_LINE:]
@@ -78,7 +78,7 @@ def _pieces(begin: int, end: int, data: bytes) -> Iterator[Line]:
 
 
 def lines_before(printed: Printed, position: int, down_to: int) -> Iterator[Line]:
-    """The lines that end at a position and before it, the last one first."""
+    """Yield the lines that end at or before a position, the last one first."""
     end, held = min(position, printed.end), b""
     while (at := end - len(held)) > down_to:
         block = printed.before(at, min(_BLOCK, at - down_to))
@@ -102,7 +102,7 @@ def lines_before(printed: Printed, position: int, down_to: int) -> Iterator[Line
 
 
 def line_at(printed: Printed, position: int) -> int:
-    """Where the line begins that has the byte at a position."""
+    """Return the position where the line with the byte at a position begins."""
     if not printed.begin < position < printed.end:
         return min(max(position, printed.begin), printed.end)
     before = printed.before(position, MAX_LOG_LINE)
@@ -111,15 +111,16 @@ def line_at(printed: Printed, position: int) -> int:
 
 
 def span_of(printed: Printed, start: int | None, end: int | None, *, over: bool) -> tuple[int, int]:
-    """Where the lines of a time begin, and where they end.
+    """Return the positions where the lines of a span of time begin and end.
 
-    The time of a line is that of its end: so what comes later has no earlier time.
+    The time of a line is the time of its end, so later lines never have an earlier time.
 
     Args:
-        printed: by the instance.
-        start: the first time that is meant, in milliseconds since the epoch; None for any.
-        end: the first time that is not meant any more; None for any.
-        over: whether the instance prints no more: else a line that has no end yet is not there.
+        printed: the output of the instance.
+        start: the first time of the span, in milliseconds since the epoch; None for no limit.
+        end: the first time after the span; None for no limit.
+        over: whether the instance prints nothing more. Otherwise an unfinished last line is left
+            out.
     """
     first = printed.begin if start is None else line_at(printed, printed.position_at(start))
     last = printed.end if end is None else line_at(printed, printed.position_at(end))
@@ -129,14 +130,14 @@ def span_of(printed: Printed, start: int | None, end: int | None, *, over: bool)
 
 
 def _ended(printed: Printed) -> int:
-    """The position behind the last line that has an end; one that is too long has it anywhere."""
+    """Return the position after the last finished line; a too long line counts as finished."""
     before = printed.before(printed.end, MAX_LOG_LINE + 1)
     begun = len(before) - before.rfind(b"\n") - 1
     return printed.end - begun if begun <= MAX_LOG_LINE else printed.end
 
 
 class _Room:
-    """What one answer may still have, and what may still be looked at for it."""
+    """The remaining room of one answer, and the remaining lines to scan for it."""
 
     def __init__(self, limit: int) -> None:
         self.events: list[dict[str, Any]] = []
@@ -146,13 +147,13 @@ class _Room:
         self._scanned = LOG_SCANNED_BYTES
 
     def scan(self, line: Line) -> bool:
-        """Whether a line may be looked at; then it counts."""
+        """Count a scanned line; return False if there are too many."""
         self._lines -= 1
         self._scanned -= len(line.data)
         return self._lines >= 0 and self._scanned >= 0
 
     def take(self, message: str, event: dict[str, Any]) -> bool:
-        """Whether there is room for an event; then it is in the answer."""
+        """Add an event to the answer; return False if there is no room."""
         size = len(message.encode()) + _EVENT_BYTES
         if len(self.events) == self._limit or (self.events and size > self._bytes):
             return False
@@ -162,12 +163,12 @@ class _Room:
 
 
 class PageOfOne(NamedTuple):
-    """Some events of one stream, in their order.
+    """Some events of one stream, in order.
 
     Attributes:
-        events: as CloudWatch has them.
-        begin: the position where the first begins.
-        end: the position behind the last one.
+        events: the events in CloudWatch's form.
+        begin: the position where the first event begins.
+        end: the position after the last event.
     """
 
     events: list[dict[str, Any]]
@@ -178,14 +179,14 @@ class PageOfOne(NamedTuple):
 def page_of_one(
     printed: Printed, span: tuple[int, int], position: int | None, limit: int, *, forward: bool
 ) -> PageOfOne:
-    """Some events of a stream, from a position on, or up to it.
+    """Return the events of a stream after a position, or before it.
 
     Args:
-        printed: by the instance.
-        span: where the first line begins that is meant, and where the last one ends.
-        position: where to begin; None for the first of these, or the last.
-        limit: how many, at most.
-        forward: whether what comes behind the position is meant, or what comes before it.
+        printed: the output of the instance.
+        span: the positions where the span's lines begin and end.
+        position: where to begin; None for the start of the span, or its end.
+        limit: the largest number of events.
+        forward: whether to return the events after the position, and not before it.
     """
     first, last = span
     start = (first if forward else last) if position is None else position
@@ -207,21 +208,21 @@ def page_of_one(
     return PageOfOne(room.events[::-1], at, start)
 
 
-#: A place among the events of several streams: time, stream and position, by which they have their
-#: order.
+#: A position among the events of several streams: time, stream and position, in the order of
+#: sorting.
 Mark = tuple[int, str, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Sought:
-    """Which events of several streams are meant.
+    """A filter for the events of several streams.
 
     Attributes:
-        fits: whether a message is one of them.
-        start: the first time that is meant, in milliseconds since the epoch; None for any.
-        end: the first time that is not meant any more; None for any.
-        limit: how many, at most.
-        after: the last one that has been looked at; None to begin with the first.
+        fits: whether a message is wanted.
+        start: the first time, in milliseconds since the epoch; None for no limit.
+        end: the first time that is not included; None for no limit.
+        limit: the largest number of events.
+        after: the last event that was scanned before; None to begin with the first.
     """
 
     fits: Callable[[str], bool]
@@ -231,22 +232,22 @@ class Sought:
     after: Mark | None
 
 
-#: Opens what the instance of a stream has printed, and says whether that prints no more.
+#: Opens the output of a stream's instance, and tells whether the instance prints nothing more.
 OpenStream = Callable[[], tuple[Printed | None, bool]]
 
 
 def page_of_several(
     streams: Iterable[tuple[str, OpenStream]], sought: Sought, check: Callable[[], None]
 ) -> tuple[list[dict[str, Any]], Mark | None]:
-    """Some events of several streams, in the order of their times.
+    """Return events of several streams, sorted by time.
 
     Args:
-        streams: by their names, and how each is opened.
-        sought: which events are meant.
-        check: called again and again while lines are read; may raise.
+        streams: the names of the streams, each with the function that opens it.
+        sought: the filter.
+        check: called repeatedly while lines are read; may raise.
 
     Returns:
-        The events, as CloudWatch has them; and the last that was looked at, if there are more.
+        The events in CloudWatch's form, and the last scanned event if there are more.
     """
     room, mark = _Room(sought.limit), sought.after
     sources = [_of_stream(name, opened, sought, check) for name, opened in streams]
@@ -264,10 +265,10 @@ def page_of_several(
 def _of_stream(
     name: str, opened: OpenStream, sought: Sought, check: Callable[[], None]
 ) -> Iterator[tuple[Mark, Line]]:
-    """The lines of one stream; its files are open only while a block of them is read.
+    """Yield the lines of one stream; its files are open only while a block is read.
 
-    Each stream has its first block before the first line of any is looked at: so a block is small
-    in bytes and in lines.
+    All streams read their first block before the first line is used. So a block is small in bytes
+    and in lines.
     """
     start, position = sought.start, None
     if sought.after is not None:

@@ -1,4 +1,4 @@
-"""CloudWatch's filter patterns, as far as they are terms; all others are refused by name."""
+"""CloudWatch's filter patterns of terms; patterns of other kinds are refused by name."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Final
 from partway.gateway.apis.control.limits import MAX_PATTERN_TERMS
 from partway.gateway.apis.logs.inputs import InvalidParameter
 
-#: A term, which has a sign before it or not: in quotes, or of letters, digits and ``_``.
+#: A term with an optional sign: in quotes, or of letters, digits and ``_``.
 _TERM: Final = re.compile(r'([?-]?)(?:"((?:[^"\\]|\\.)*)"|(\w+))(?:\s+|$)')
 
 _ESCAPED: Final = re.compile(r"\\(.)")
 
-#: What the other kinds of patterns begin with.
+#: First characters of the other kinds of patterns.
 _OTHERS: Final = {
     "{": "a pattern of JSON members",
     "[": "a pattern of space-delimited fields",
@@ -23,14 +23,16 @@ _OTHERS: Final = {
 
 
 def read_pattern(text: str) -> Callable[[str], bool]:
-    """Return what says whether a message fits a filter pattern.
+    """Return a function that tells whether a message matches a filter pattern.
 
     Args:
-        text: terms that a message must have, all of them; with ``?`` before each, one of them. It
-            must not have those with ``-`` before them. What is no word stands in quotes.
+        text: terms that a message must contain, all of them; with ``?`` before each, one of them.
+            The message must not contain terms with ``-`` before them. A term that is not a word
+            stands in quotes.
 
     Raises:
-        InvalidParameter: the pattern must be of terms, MAX_PATTERN_TERMS of them at most.
+        InvalidParameter: the pattern has something other than terms, or more than
+            MAX_PATTERN_TERMS.
     """
     rest = text.strip()
     if kind := _OTHERS.get(rest[:1]):

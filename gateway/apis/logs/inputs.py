@@ -1,4 +1,4 @@
-"""What the log operations take, and the errors that CloudWatch Logs has for the rest."""
+"""The inputs of the log operations, and CloudWatch Logs' errors."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from partway.gateway.apis.control.errors import ValidationException
 from partway.gateway.arns import Arns
 from partway.protocol.errors import ApiError
 
-#: CloudWatch Logs, as botocore's files have it.
+#: CloudWatch Logs, as in botocore's files.
 _SERVICE: Final = "logs"
 _VERSION: Final = "2014-03-28"
 
 _TOKEN: Final = re.compile("([fb])/([0-9]{56})/s")
 
-#: Where positions end.
+#: The first number that is too large for a position.
 _MOST: Final = 2**63
 
 
 class InvalidParameter(ApiError):
-    """What a log operation is given cannot be meant, or is not known here."""
+    """A member of a log operation's input is not valid, or not supported."""
 
     name = "InvalidParameterException"
     status = 400
 
 
 class NoSuchLog(ApiError):
-    """There is no such log group, or no such log stream in it.
+    """There is no such log group, or no such log stream in the group.
 
     Args:
         what: ``group`` or ``stream``.
@@ -45,28 +45,28 @@ class NoSuchLog(ApiError):
 
 
 class LogsUnavailable(ApiError):
-    """The files with what instances have printed cannot be read now."""
+    """The files with the output of instances cannot be read now."""
 
     name = "ServiceUnavailableException"
     status = 503
 
 
 class LogInputs:
-    """What the log operations take, by botocore's model of them.
+    """Checks the inputs of the log operations against botocore's model.
 
     Args:
-        operations: AWS's names of them.
+        operations: AWS's names of the operations.
     """
 
     def __init__(self, operations: Collection[str]) -> None:
         self._inputs = CheckedInputs(ServiceShapes(_SERVICE, _VERSION, operations))
 
     async def checked(self, operation: str, members: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the members of an operation's input, those left out that are null.
+        """Return the members of an operation's input, without members that are null.
 
         Raises:
-            SerializationException: a value is of another type than the operation's.
-            InvalidParameter: a value is not allowed; the message says which, and why.
+            SerializationException: a value has another type than its shape.
+            InvalidParameter: a value is not allowed; the message names it and the constraint.
         """
         try:
             return await self._inputs.checked(operation, members)
@@ -75,14 +75,14 @@ class LogInputs:
 
 
 def group_asked_for(members: Mapping[str, Any], arns: Arns) -> str:
-    """Return the name of the log group that is asked for.
+    """Return the name of the requested log group.
 
     Args:
-        members: of the input, checked.
-        arns: makes names.
+        members: the input, checked.
+        arns: makes ARNs.
 
     Raises:
-        InvalidParameter: it is not named, or more than once.
+        InvalidParameter: the group is not named, or named twice.
     """
     name, identifier = members.get("logGroupName"), members.get("logGroupIdentifier")
     if (name is None) == (identifier is None):
@@ -91,31 +91,31 @@ def group_asked_for(members: Mapping[str, Any], arns: Arns) -> str:
 
 
 def group_identified(identifier: str, arns: Arns) -> str:
-    """The name of a log group, of which an identifier is the name or the ARN."""
+    """Return the name of a log group from its identifier, which is the name or the ARN."""
     return identifier.removeprefix(arns.of("log-group:", service="logs"))
 
 
 class EventsToken(NamedTuple):
-    """Where GetLogEvents goes on.
+    """The position where GetLogEvents continues.
 
     Attributes:
-        forward: whether to what comes behind the position.
-        position: among all that the instance has printed.
+        forward: whether to continue with later events, and not with earlier ones.
+        position: the position in the whole output of the instance.
     """
 
     forward: bool
     position: int
 
     def written(self) -> str:
-        """The token as clients have it, in the form of AWS's."""
+        """Return the token in AWS's form."""
         return f"{'f' if self.forward else 'b'}/{self.position:056d}/s"
 
 
 def read_events_token(text: str) -> EventsToken:
-    """Read a token of GetLogEvents.
+    """Parse a token of GetLogEvents.
 
     Raises:
-        InvalidParameter: it is none that GetLogEvents has answered.
+        InvalidParameter: the token is not one of GetLogEvents.
     """
     match = _TOKEN.fullmatch(text)
     if match is None or int(match[2]) >= _MOST:
@@ -124,21 +124,21 @@ def read_events_token(text: str) -> EventsToken:
 
 
 def mark_token(operation: str, members: Mapping[str, Any], mark: Any) -> str:
-    """The token with which an operation goes on behind a mark.
+    """Return the token that continues an operation after a mark.
 
     Args:
-        operation: AWS's name of it.
-        members: of its input, checked.
-        mark: the last of what has been answered, as JSON.
+        operation: AWS's name of the operation.
+        members: the input, checked.
+        mark: the last item of the answer, as JSON.
     """
     return token_of(_asked_for(operation, members), mark)
 
 
 def read_mark_token(operation: str, members: Mapping[str, Any]) -> Any:
-    """The mark behind which an operation is to go on; None to begin.
+    """Return the mark after which an operation continues; None to begin.
 
     Raises:
-        InvalidParameter: the token is none that this operation has answered, asked for the same.
+        InvalidParameter: the token does not belong to this operation with these members.
     """
     token = members.get("nextToken")
     if token is None:
@@ -150,7 +150,7 @@ def read_mark_token(operation: str, members: Mapping[str, Any]) -> Any:
 
 
 def bad_token() -> InvalidParameter:
-    """The error of a token that no such operation has answered."""
+    """Return the error for a token that the operation has not issued."""
     return InvalidParameter("The specified nextToken is invalid.")
 
 

@@ -1,4 +1,4 @@
-"""CloudWatch Logs, as far as clients read what instances have printed (``Logs_20140328``)."""
+"""CloudWatch Logs: the operations that read the output of instances (``Logs_20140328``)."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ from partway.gateway.storage.file_threads import Wanted, on_thread
 from partway.gateway.timing.clock import Clock
 from partway.gateway.timing.deadlines import time_limit
 
-#: CloudWatch Logs, as targets, signatures and actions have it.
+#: CloudWatch Logs, as in targets, signatures and actions.
 _TARGETS: Final = "Logs_20140328"
 _SERVICE: Final = "logs"
 
@@ -58,10 +58,10 @@ class LogOperations:
     """The operations that read logs.
 
     Args:
-        folder: with what instances print; None where nothing is kept.
-        endpoints: how all endpoints are now.
-        arns: makes names.
-        clock: measures the time that a reading takes.
+        folder: the folder of the instances' output; None if nothing is kept.
+        endpoints: returns the current status of all endpoints.
+        arns: makes ARNs.
+        clock: measures how long a read takes.
     """
 
     def __init__(
@@ -75,9 +75,9 @@ class LogOperations:
         self._endpoints = endpoints
         self._arns = arns
         self._clock = clock
-        # Connections bound the line, and LOG_READ_TIMEOUT bounds the wait.
+        # The number of connections bounds the queue, and LOG_READ_TIMEOUT bounds the wait.
         self._turns = Quota(QuotaLimits(LOG_READS, 1, ANY_NUMBER, ANY_NUMBER))
-        #: By AWS's names of them.
+        #: The operations by AWS's names.
         self.operations: Mapping[str, ControlOperation] = {
             "DescribeLogGroups": self._describe_groups,
             "DescribeLogStreams": self._describe_streams,
@@ -172,7 +172,7 @@ class LogOperations:
         sought = Sought(
             read_pattern(members.get("filterPattern", "")),
             members.get("startTime"),
-            None if end is None else end + 1,  # unlike that of GetLogEvents, it is itself meant
+            None if end is None else end + 1,  # unlike in GetLogEvents, this time is included
             members.get("limit", LOG_PAGE_EVENTS),
             _mark_of(read_mark_token("FilterLogEvents", members)),
         )
@@ -189,7 +189,8 @@ class LogOperations:
             return page_of_several(chosen, sought, wanted.check)
 
         events, mark = await self._read(identity, read)
-        answer: dict[str, Any] = {"events": events, "searchedLogStreams": []}  # as AWS's, by now
+        # Always empty, as in AWS's answers today.
+        answer: dict[str, Any] = {"events": events, "searchedLogStreams": []}
         if mark is not None:
             answer["nextToken"] = mark_token("FilterLogEvents", members, mark)
         return answer
@@ -198,10 +199,10 @@ class LogOperations:
         identity.check(f"{_SERVICE}:{action}", log_arn(self._arns, group, stream))
 
     async def _read(self, identity: Identity, read: Callable[[LogStreams, Wanted], _T]) -> _T:
-        """Read files on a thread, when it is this request's turn.
+        """Read files on a thread, once it is this request's turn.
 
         Raises:
-            LogsUnavailable: they cannot be read, or not in time.
+            LogsUnavailable: the files cannot be read, or not in time.
         """
         there = LogStreams.of(self._folder, self._endpoints())
         owner = identity.principal or NOBODY
@@ -219,7 +220,7 @@ class LogOperations:
 
 
 def _events_answer(page: PageOfOne) -> dict[str, Any]:
-    """A page as GetLogEvents has it; at the end of a stream the tokens are those that came."""
+    """Return a page as GetLogEvents does; at the end of a stream the tokens stay the same."""
     return {
         "events": page.events,
         "nextForwardToken": EventsToken(True, page.end).written(),
@@ -228,10 +229,10 @@ def _events_answer(page: PageOfOne) -> dict[str, Any]:
 
 
 def _groups_asked_for(members: _Members, arns: Arns) -> Callable[[str], bool]:
-    """What says whether a log group is asked for.
+    """Return a function that tells whether a log group is requested.
 
     Raises:
-        InvalidParameter: those of other accounts are.
+        InvalidParameter: groups of other accounts are requested.
     """
     prefix, part = members.get("logGroupNamePrefix"), members.get("logGroupNamePattern")
     if prefix is not None and part is not None:
@@ -255,15 +256,15 @@ def _groups_asked_for(members: _Members, arns: Arns) -> Callable[[str], bool]:
 def _page_of(
     operation: str, members: _Members, places: list[_T]
 ) -> tuple[list[_T], dict[str, str]]:
-    """The first places of a list, as many as are asked for.
+    """Return the first places of a list, up to the requested number.
 
     Args:
-        operation: AWS's name of the one that lists them.
-        members: of its input.
-        places: those that are left, each of which a token can say.
+        operation: AWS's name of the operation.
+        members: the input.
+        places: the remaining places, in a form that a token can hold.
 
     Returns:
-        The page, and the member of the answer that says where the next one begins, if there is one.
+        The page, and the answer's token for the next page, if there is one.
     """
     most = members.get("limit", LOG_LIST_PAGE)
     page = places[:most]
@@ -273,7 +274,7 @@ def _page_of(
 
 
 def _place_of(mark: Any) -> tuple[int, str] | None:
-    """The place in a list of streams that a token says; its digest keeps nobody from making one.
+    """Return the place in a token; it is checked, since the digest does not prevent forgery.
 
     Raises:
         InvalidParameter: it is no such place.
@@ -287,10 +288,10 @@ def _place_of(mark: Any) -> tuple[int, str] | None:
 
 
 def _mark_of(mark: Any) -> Mark | None:
-    """The place among events that a token says.
+    """Return the position among events that a token holds.
 
     Raises:
-        InvalidParameter: it is no such place.
+        InvalidParameter: it is no such position.
     """
     match mark:
         case None:

@@ -1,4 +1,4 @@
-"""Log groups of endpoints and of jobs, and their streams, one a container that has printed."""
+"""Log groups of endpoints and jobs, with one stream for each container that has printed."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from partway.gateway.fleet.status import EndpointStatus
 
 @dataclass(frozen=True, slots=True)
 class LogStreams:
-    """What there is to be read at one moment; its methods read files, and are for a thread.
+    """The readable logs at one moment; the methods read files and run on a thread.
 
     Attributes:
-        folder: with what instances print; None where nothing is kept.
-        endpoints: the names of those that there are now.
-        living: the names of their endpoints, by the ids of containers that may print more.
+        folder: the folder of the instances' output; None if nothing is kept.
+        endpoints: the names of the current endpoints.
+        living: the names of endpoints, by the ids of their containers that may still print.
     """
 
     folder: Path | None
@@ -32,7 +32,7 @@ class LogStreams:
 
     @classmethod
     def of(cls, folder: Path | None, endpoints: Iterable[EndpointStatus]) -> LogStreams:
-        """What there is to be read while a fleet is as it says."""
+        """Return the readable logs for the current state of a fleet."""
         there = tuple(endpoints)
         living = {
             container: endpoint.name
@@ -45,7 +45,7 @@ class LogStreams:
         return cls(folder, frozenset(each.name for each in there), living)
 
     def groups(self) -> dict[str, int | None]:
-        """The names of all log groups, and when each began, as far as that is known."""
+        """Return the names of all log groups, each with its first time if known."""
         began: dict[str, int | None] = {group_of(name): None for name in self.endpoints}
         for instance, endpoint in self._printed().items():
             found = self.times(instance)
@@ -55,7 +55,7 @@ class LogStreams:
         return began
 
     def streams(self, group: str) -> dict[str, str]:
-        """The names of a group's streams, and the instance of each; it may have to print yet.
+        """Return the names of a group's streams with their instances; some may have no output.
 
         Raises:
             NoSuchLog: there is no such group.
@@ -70,7 +70,7 @@ class LogStreams:
         return found
 
     def times(self, instance: str) -> tuple[int, int] | None:
-        """When an instance has first printed, and last; None if nothing of it is left."""
+        """Return when an instance first and last printed; None if its output is gone."""
         printed, _ = self.opened(instance)
         if printed is None:
             return None
@@ -78,16 +78,16 @@ class LogStreams:
             return printed.first_time, printed.last_time
 
     def opened(self, instance: str) -> tuple[Printed | None, bool]:
-        """Open what an instance has printed; and whether it prints no more."""
+        """Open the output of an instance; return also whether the instance prints nothing more."""
         if self.folder is None:
             return None, True
         return Printed.opened(self.folder, instance), instance not in self.living
 
     def stream(self, group: str, name: str) -> tuple[Printed | None, bool]:
-        """Open a stream, None as long as it is empty; and whether its instance prints no more.
+        """Open a stream (None if empty); return also whether its instance prints nothing more.
 
         Raises:
-            NoSuchLog: there is no such group, or no such stream in it.
+            NoSuchLog: there is no such group, or no such stream in the group.
         """
         instance = container_of(name)
         if INSTANCE_ID.fullmatch(instance):
@@ -106,7 +106,7 @@ class LogStreams:
 
 
 def group_shown(arns: Arns, name: str, began: int | None) -> dict[str, Any]:
-    """A log group, as DescribeLogGroups has it."""
+    """Return a log group as DescribeLogGroups does."""
     arn = arns.of(f"log-group:{name}", service="logs")
     shown = {
         "logGroupName": name,
@@ -120,7 +120,7 @@ def group_shown(arns: Arns, name: str, began: int | None) -> dict[str, Any]:
 
 
 def stream_shown(arns: Arns, group: str, name: str, times: tuple[int, int]) -> dict[str, Any]:
-    """A log stream, as DescribeLogStreams has it; AWS says 0 bytes of all, too."""
+    """Return a log stream as DescribeLogStreams does; ``storedBytes`` is 0, as in AWS's answers."""
     first, last = times
     return {
         "logStreamName": name,

@@ -1,1 +1,1 @@
-"""The Open Inference Protocol (V2), as KServe's clients and Triton's speak it."""
+"""The Open Inference Protocol (V2), as used by KServe's and Triton's clients."""

@@ -1,4 +1,4 @@
-"""The Open Inference Protocol in a gateway."""
+"""The API of the Open Inference Protocol in a gateway."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class OpenInferenceApi(Service):
     """The operations of the Open Inference Protocol.
 
     Attributes:
-        models: what is told of the server and of models.
+        models: describes the server and the models.
     """
 
     def __init__(self, gateway: Gateway) -> None:

@@ -1,4 +1,4 @@
-"""ModelInfer for containers that take instances: tensors become instances, predictions tensors."""
+"""ModelInfer for containers that take instances, which are converted from and to tensors."""
 
 from __future__ import annotations
 
@@ -28,12 +28,13 @@ _BINARY: Final = {"Content-Type": "application/octet-stream"}
 
 
 class MappedInference:
-    """Answers requests of tensors by containers that take instances.
+    """Answers tensor requests with containers that take instances.
 
     Args:
-        invocations: asks instances.
-        workers: read and write long bodies.
-        most_bytes: of a request's body, packed or not, and of a container's answer.
+        invocations: calls instances.
+        workers: parse and serialise long bodies.
+        most_bytes: the limit of a request's body, coded or not, and of a container's answer, in
+            bytes.
     """
 
     def __init__(
@@ -46,7 +47,6 @@ class MappedInference:
     async def answer(
         self, exchange: Exchange, identity: Identity, endpoint: str, policy: PredictionPolicy
     ) -> None:
-        """Answer one request."""
         share = self._workers.share_of(exchange, identity)
         body = await share.decoded_body(self._most_bytes)
         header_length = _header_length(exchange.headers)
@@ -70,18 +70,18 @@ class MappedInference:
         policy: PredictionPolicy,
         request: InferRequest,
     ) -> Sequence[Tensor]:
-        """Ask a container with tensors; whatever they came in.
+        """Call a container with tensors, in whatever form they came.
 
         Args:
-            exchange: the client's.
-            identity: who asks, and may.
-            endpoint: the endpoint's name.
-            policy: how its containers are asked.
-            request: what is asked.
+            exchange: the client's exchange.
+            identity: the caller, whose permission has been checked.
+            endpoint: the name of the endpoint.
+            policy: the policy for calls to its containers.
+            request: the request.
 
         Raises:
-            InputValidationError: the tensors are no instances, or there is no such output.
-            ApiError: as of :meth:`Predictions.asked`.
+            InputValidationError: the tensors cannot become instances, or there is no such output.
+            ApiError: as in :meth:`Predictions.asked`.
         """
         try:
             asked = await self._workers.share_of(exchange, identity).run(
@@ -98,7 +98,7 @@ class MappedInference:
 
 
 def invalid(fault: ValueError) -> InputValidationError:
-    """What is wrong with a request for inference, as clients are told."""
+    """Return the error for a request that is not valid."""
     return InputValidationError(str(fault), "InvalidInferRequest")
 
 

@@ -1,7 +1,7 @@
 """The Open Inference Protocol's ModelInfer over HTTP: tensors to a container, and tensors back.
 
-A container that speaks the protocol itself gets a body as it is. All others take instances and
-answer predictions: :mod:`partway.gateway.apis.open_inference.mapped_inference`.
+A container that supports the protocol gets the body unchanged. All others take instances and answer
+with predictions: :mod:`partway.gateway.apis.open_inference.mapped_inference`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from partway.protocol.open_inference import HEADER_LENGTH
 if TYPE_CHECKING:
     from partway.gateway.apis.open_inference.mapped_inference import MappedInference
 
-#: The protocol's own name of it, in gRPC.
+#: The operation's name in the protocol's gRPC service.
 OPERATION: Final = "ModelInfer"
 
 _HANDED_BACK: Final = {name: name for name in ("Content-Type", "Content-Encoding", HEADER_LENGTH)}
@@ -41,10 +41,11 @@ class OpenInference:
     """The operation ModelInfer.
 
     Args:
-        invocations: asks instances.
-        policy_of: how an endpoint's containers are asked.
-        workers: read and write long bodies.
-        most_bytes: of a request's body, packed or not, and of a container's answer.
+        invocations: calls instances.
+        policy_of: returns the policy for calls to an endpoint's containers.
+        workers: parse and serialise long bodies.
+        most_bytes: the limit of a request's body, coded or not, and of a container's answer, in
+            bytes.
     """
 
     def __init__(
@@ -62,7 +63,6 @@ class OpenInference:
 
     @property
     def routes(self) -> tuple[Route, ...]:
-        """The operation's one route."""
         return (
             Route(
                 *(OPERATION, frozenset({"POST"}), V2_INFER, self, Access.SIGNED_OR_BEARER),
@@ -75,7 +75,6 @@ class OpenInference:
     async def __call__(
         self, exchange: Exchange, identity: Identity, named: Mapping[str, str]
     ) -> None:
-        """Answer one request."""
         check_version(named)
         endpoint = named["endpoint"]
         policy = self._policy_of(endpoint)
@@ -88,7 +87,7 @@ class OpenInference:
     async def _straight(
         self, exchange: Exchange, identity: Identity, endpoint: str, route: str
     ) -> None:
-        """Have a container answer that speaks the protocol itself."""
+        """Pass a request on to a container that supports the protocol."""
         async with self._invocations.answered(
             *(exchange, identity, endpoint, passed_on(exchange.headers, OPEN_INFERENCE_HEADERS)),
             target=route,
@@ -98,7 +97,7 @@ class OpenInference:
             await pass_on(exchange, invoked, back, self._most_bytes)
 
     async def _mapping(self) -> MappedInference:
-        """What answers for containers that take instances, read at the first such request."""
+        """Return the converter for other containers, imported at the first such request."""
         if self._mapped is None:
             kind = await asyncio.to_thread(_mapped_inference)
             self._mapped = kind(self._invocations, self._workers, self._most_bytes)
@@ -106,7 +105,7 @@ class OpenInference:
 
 
 def _mapped_inference() -> type[MappedInference]:
-    # numpy: a tenth of a second, for those alone who are asked with tensors
+    # The import of numpy takes 0.1 s, so only requests with tensors cause it.
     from partway.gateway.apis.open_inference.mapped_inference import MappedInference
 
     return MappedInference

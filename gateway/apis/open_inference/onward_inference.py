@@ -1,4 +1,4 @@
-"""ModelInfer for containers that speak the Open Inference Protocol by HTTP: tensors as they are."""
+"""ModelInfer for containers that support the Open Inference Protocol over HTTP."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _BINARY: Final = {"Content-Type": "application/octet-stream"}
 
 
 class OnwardInference:
-    """Asks containers with tensors, as a client of the protocol's would.
+    """Calls containers with tensors, as a client of the protocol would.
 
     Args:
-        invocations: asks instances.
-        workers: read and write long bodies.
-        most_bytes: of a container's answer.
+        invocations: calls instances.
+        workers: parse and serialise long bodies.
+        most_bytes: the limit of a container's answer in bytes.
     """
 
     def __init__(
@@ -48,18 +48,18 @@ class OnwardInference:
         route: str,
         request: InferRequest,
     ) -> Sequence[Tensor]:
-        """Ask a container; whatever the tensors came in.
+        """Call a container with tensors, in whatever form they came.
 
         Args:
-            exchange: the client's.
-            identity: who asks, and may.
-            endpoint: the endpoint's name.
-            route: the path at which the container is asked.
-            request: what is asked.
+            exchange: the client's exchange.
+            identity: the caller, whose permission has been checked.
+            endpoint: the name of the endpoint.
+            route: the path for calls to the container.
+            request: the request.
 
         Raises:
-            InputValidationError: a tensor has no form in JSON, and has not come as bytes.
-            ApiError: as of :meth:`Invocations.answered`; or the answer is none.
+            InputValidationError: a tensor has no form in JSON, and did not come as bytes.
+            ApiError: as in :meth:`Invocations.answered`; or the answer is not valid.
         """
         share = self._workers.share_of(exchange, identity)
         try:

@@ -1,6 +1,6 @@
-"""What clients of the Open Inference Protocol read: whether server and model are ready, and both.
+"""Resources of the Open Inference Protocol: server and models, and their readiness.
 
-KServe's client reads ``ready`` and ``live`` of the body, Triton's the status alone.
+KServe's client reads ``ready`` and ``live`` in the body, Triton's only the status.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from partway.gateway.http.exchange import Exchange
 from partway.gateway.http.routes import READING, Access, Route
 from partway.protocol.prediction.model_signature import DATATYPES, TensorSpec
 
-#: By the names that Triton has for what is here of its extensions.
+#: The extensions have Triton's names.
 SERVER: Final = {
     "name": "partway",
     "version": __version__,
@@ -39,14 +39,14 @@ SERVER: Final = {
 
 
 class OpenInferenceResources:
-    """The protocol's operations that infer nothing.
+    """The protocol's operations other than inference.
 
     Args:
         router: knows the endpoints.
-        is_ready: whether the gateway takes requests, and its endpoints have come up.
+        is_ready: whether the gateway accepts requests and its endpoints have started.
 
     Attributes:
-        is_ready: the same.
+        is_ready: whether the gateway accepts requests and its endpoints have started.
     """
 
     def __init__(
@@ -89,12 +89,12 @@ class OpenInferenceResources:
         exchange.respond(200, orjson.dumps({"live": True}), JSON)
 
     async def ready(self, exchange: Exchange, *_: object) -> None:
-        """Answer whether the gateway takes requests, and its endpoints have come up."""
+        """Answer whether the gateway accepts requests and its endpoints have started."""
         ready = self.is_ready()
         exchange.respond(200 if ready else 503, orjson.dumps({"ready": ready}), JSON)
 
     async def server(self, exchange: Exchange, *_: object) -> None:
-        """Answer with what the gateway is."""
+        """Answer with the gateway's name and version."""
         exchange.respond(200, orjson.dumps(SERVER), JSON)
 
     async def model(
@@ -105,7 +105,7 @@ class OpenInferenceResources:
         exchange.respond(200, orjson.dumps(self.described(named["endpoint"])), JSON)
 
     def described(self, name: str) -> dict[str, Any]:
-        """An endpoint as a model; what tensors it takes, its signature says, if it has one.
+        """Return an endpoint as a model, with its tensors if it has a signature.
 
         Raises:
             UnknownEndpoint: there is no such endpoint.
@@ -141,7 +141,7 @@ class OpenInferenceResources:
 
 
 def _tensors(specs: Mapping[str, TensorSpec]) -> list[dict[str, Any]]:
-    """Tensors of a signature's; before their shape stands how many instances there are: any."""
+    """Return the tensors of a signature, whose first dimension is the number of instances: any."""
     return [
         {"name": alias, "datatype": DATATYPES[spec.type], "shape": [-1, *spec.shape]}
         for alias, spec in specs.items()

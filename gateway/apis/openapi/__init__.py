@@ -1,1 +1,1 @@
-"""The description of all operations by OpenAPI, and its page."""
+"""The OpenAPI description of all operations, and its page."""

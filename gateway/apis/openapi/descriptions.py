@@ -1,4 +1,4 @@
-"""What is said of each operation: a route has its methods, its rules and its errors, no words."""
+"""Descriptions of operations in words; routes have only methods, rules and errors."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ STATUS: Final = "Status"
 
 @dataclass(frozen=True, slots=True)
 class SampleParts:
-    """A request that works, as an example.
+    """The parts of an example request that works.
 
     Attributes:
-        body: the request's body; empty where it has none.
-        headers: of the request, beside those of authentication.
-        command: a whole shell command, for operations that curl cannot ask for.
+        body: the body of the request; empty for none.
+        headers: the headers, without those of authentication.
+        command: a whole shell command, for operations that curl cannot call.
     """
 
     body: str = ""
@@ -56,18 +56,18 @@ class Description:
     """One operation at one path.
 
     Attributes:
-        name: the route's.
-        path: the route's, with what it names in braces.
-        tag: the family of clients that ask.
+        name: the name of the route.
+        path: the path of the route, with its parameters in braces.
+        tag: the family of clients.
         summary: a sentence.
-        answer: the schemas of what 2xx has, by media type.
-        body: likewise, of the request; empty where it has none.
-        method: in lower case.
-        status: of the answer.
-        headers: of the request, each with what it must be.
-        also: other statuses that are no errors, with what they mean.
-        sample: headers and the body of a request that works, for :mod:`.document`.
-        id: the operation's in the document; its name unless it is given.
+        answer: the schemas of a 2xx answer, by media type.
+        body: the schemas of the request's body, by media type; empty for none.
+        method: the method, in lower case.
+        status: the status of the answer.
+        headers: the headers of the request, each with its rule in words.
+        also: further statuses that are no errors, with their meanings.
+        sample: the parts of an example request.
+        id: the operation's id in the document; by default its name.
     """
 
     name: str
@@ -84,7 +84,7 @@ class Description:
     id: str = ""
 
 
-#: Whatever a path names, as a value that it may have; the patterns of the routes are looked up so.
+#: Example values of path parameters, which also serve to look up the routes.
 EXAMPLES: Final[Mapping[str, str]] = {
     "endpoint": "kmeans",
     "project": "any",
@@ -118,7 +118,7 @@ def _of_model(
     answer: Schema,
     also: Mapping[int, str] | None = None,
 ) -> tuple[Description, ...]:
-    """A reading operation on a model, with a version in its path and without."""
+    """Return a reading operation on a model, with a version in its path and without."""
     before, slash, after = path.partition("{endpoint}")
     return tuple(
         Description(
@@ -285,7 +285,7 @@ DESCRIPTIONS: Final = (
     ),
 )
 
-#: The control plane has one path, at which a header says what is asked for.
+#: The control plane has one path, where a header names the operation.
 BY_TARGET: Final = Description(
     *("ByTarget", "/", CONTROL, "An operation of the control plane's, or of CloudWatch Logs'."),
     *({CONTENT_TYPE: ref("Members")}, {CONTENT_TYPE: ref("Members")}, "post"),
@@ -294,12 +294,13 @@ BY_TARGET: Final = Description(
     ),
 )
 
-#: Routes that have nothing to say but that something is not here.
+#: Routes that only refuse requests.
 REFUSING: Final = frozenset(
     {"ApiSwitchedOff", "PredictOtherwise", "UnknownOperation", "UnknownPrediction"}
 )
 
-#: Those that OpenAPI has no words for, or that describe themselves, by how their errors read.
+#: Routes that OpenAPI cannot describe, or that describe themselves, by the names of their error
+#: dialects.
 ELSEWHERE: Final[Mapping[str, str]] = {
     "grpc_status": "gRPC has descriptions of its own",
     "kubernetes_status": "/kubernetes/openapi/v3 describes them",

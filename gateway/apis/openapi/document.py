@@ -1,4 +1,4 @@
-"""The document: each route with what is said of it, as OpenAPI 3.1.0 has it."""
+"""The OpenAPI 3.1.0 document: each route with its description."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from partway.gateway.apis.openapi.descriptions import (
 from partway.gateway.apis.openapi.schemas import ERRORS, SCHEMAS, TEXT
 from partway.gateway.http.routes import Access, Route
 
-#: Joins the words of a command over several lines.
+#: Continues a command on the next line.
 _CONTINUED: Final = " \\\n    "
 
 _SIGNED: Final = (
@@ -30,16 +30,16 @@ _BEARER: Final = ('--header "Authorization: Bearer $TOKEN"',)
 
 
 def path_of(each: Description) -> str:
-    """The operation's path, with an example in the place of each name in braces."""
+    """Return the operation's path, with examples for its parameters."""
     return _IN_BRACES.sub(lambda name: EXAMPLES[name[1]], each.path)
 
 
 def sample_request(each: Description, access: Access, *, asks: bool) -> str:
-    """A command that asks for an operation.
+    """Return an example command for an operation.
 
     Args:
-        each: the operation.
-        access: who may ask for it.
+        each: the description of the operation.
+        access: how a caller authenticates.
         asks: whether the gateway authenticates its callers.
     """
     sample = each.sample
@@ -91,7 +91,7 @@ _ABOUT: Final = (
 
 
 def described(route: Route) -> list[Description]:
-    """What is said of a route; empty if nothing is."""
+    """Return the descriptions of a route; empty for none."""
     if route.target:
         return [BY_TARGET]
     return [
@@ -104,16 +104,16 @@ def described(route: Route) -> list[Description]:
 
 
 def is_elsewhere(route: Route) -> bool:
-    """Whether a route has no place in the document."""
+    """Whether a route is left out of the document."""
     return route.name in REFUSING or route.errors.__name__ in ELSEWHERE
 
 
 def document(routes: Iterable[Route], *, asks: bool) -> dict[str, Any]:
-    """The document.
+    """Return the document.
 
     Args:
-        routes: of the gateway; those of which nothing is said are left out.
-        asks: whether the gateway asks who asks.
+        routes: the routes of the gateway; routes without a description are left out.
+        asks: whether the gateway authenticates its callers.
     """
     paths: dict[str, dict[str, Any]] = {}
     targets = []

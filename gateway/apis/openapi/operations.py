@@ -1,4 +1,4 @@
-"""The operations that answer with the document, and with its page."""
+"""The operations that answer with the OpenAPI document and its page."""
 
 from __future__ import annotations
 
@@ -27,11 +27,13 @@ _PAGE_HEADERS: Final = {
 
 
 class OpenApi(Service):
-    """The operations ``/openapi.json`` and ``/docs``, for anyone: both are made once, when asked.
+    """The operations ``/openapi.json`` and ``/docs``, for anyone.
+
+    Document and page are made at the first request.
 
     Args:
-        routes: all that the gateway has.
-        asks: whether the gateway asks who asks.
+        routes: returns all routes of the gateway.
+        asks: whether the gateway authenticates its callers.
     """
 
     def __init__(self, routes: Callable[[], Iterable[Route]], *, asks: bool) -> None:
@@ -42,7 +44,7 @@ class OpenApi(Service):
 
     @property
     def routes(self) -> tuple[Route, ...]:
-        """The routes of both."""
+        """The routes of both operations."""
         return (
             Route("DescribeApi", READING, _JSON, self.describe, Access.ANYONE),
             Route("ShowApi", READING, _PAGE, self.show, Access.ANYONE),

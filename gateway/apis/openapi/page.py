@@ -1,4 +1,4 @@
-"""The document as a page: nothing in it runs, and nothing of it comes from elsewhere."""
+"""The OpenAPI document as a page, without scripts or content from elsewhere."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _STYLE: Final = (
 
 _CODE: Final = re.compile("`([^`]+)`")
 
-#: No script at all, and this one style.
+#: No script at all, and only this style.
 POLICY: Final = (
     f"default-src 'none'; style-src 'sha256-"
     f"{base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()}'; "
@@ -34,10 +34,10 @@ POLICY: Final = (
 
 
 def page(document: Mapping[str, Any]) -> str:
-    """The page, as HTML.
+    """Return the page, as HTML.
 
     Args:
-        document: an OpenAPI 3.1 document of ours.
+        document: the gateway's OpenAPI 3.1 document.
     """
     info = document["info"]
     return "".join(
@@ -54,7 +54,7 @@ def page(document: Mapping[str, Any]) -> str:
 
 
 def _prose(text: str) -> str:
-    """A sentence as HTML. Of Markdown our sentences have code between backquotes, and no more."""
+    """Convert a sentence to HTML; its only Markdown is code between backquotes."""
     return _CODE.sub(r"<code>\1</code>", escape(text))
 
 

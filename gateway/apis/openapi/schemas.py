@@ -1,4 +1,4 @@
-"""The forms of bodies, by JSON Schema 2020-12: what OpenAPI 3.1 calls components."""
+"""The schemas of bodies, in JSON Schema 2020-12: the components of OpenAPI 3.1."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ANYTHING: Final[Schema] = {}
 
 
 def ref(name: str) -> Schema:
-    """A reference to one of :data:`SCHEMAS`."""
+    """Return a reference to one of :data:`SCHEMAS`."""
     return {"$ref": f"#/components/schemas/{name}"}
 
 
@@ -90,7 +90,7 @@ def _error(description: str, schema: Schema, content: str = "application/json") 
 
 _AWS_ERROR: Final = _object({}, Message=TEXT, ErrorCode=TEXT)
 
-#: How an error reads, by the name of the function that writes it.
+#: The forms of errors, by the names of the functions that write them.
 ERRORS: Final[Mapping[str, Schema]] = {
     "aws_rest_json": _error("An error of AWS's; `x-amzn-ErrorType` names it.", _AWS_ERROR),
     "aws_runtime": _error(

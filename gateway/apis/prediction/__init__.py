@@ -1,1 +1,1 @@
-"""Online prediction as Google's clients and TF Serving's ask for it."""
+"""Online prediction for Google's clients and TF Serving's."""

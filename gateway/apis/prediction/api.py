@@ -1,4 +1,4 @@
-"""Online prediction in a gateway."""
+"""The API of online prediction in a gateway."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class PredictionApi(Service):
     """The operations of online prediction.
 
     Attributes:
-        predict: for instances and predictions.
-        raw_predict: for any body.
-        resources: what is told of endpoints and models.
+        predict: the operation predict.
+        raw_predict: the operations rawPredict and streamRawPredict.
+        resources: describes endpoints and models.
     """
 
     def __init__(self, gateway: Gateway) -> None:
@@ -39,7 +39,7 @@ class PredictionApi(Service):
 
     @property
     def routes(self) -> tuple[Route, ...]:
-        """The routes of all operations, and behind them those of unknown ones."""
+        """The routes of all operations, followed by the routes of unknown paths."""
         known = (*self.predict.routes, *self.raw_predict.routes, *self.resources.routes)
         return (*known, *unknown_prediction_routes(known))
 

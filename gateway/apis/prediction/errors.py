@@ -1,4 +1,4 @@
-"""How an error reads for clients of predictions: Google's, KServe's, TF Serving's, and gRPC's."""
+"""Errors for clients of predictions: in the forms of Google, KServe, TF Serving and gRPC."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from partway.protocol.errors import ApiError, ContainerError, ContainerLate
 from partway.protocol.grpc.metadata import HEAD, Code, status
 from partway.protocol.json.strict import NotJson, parsed
 
-#: Statuses of the gateway's own refusals that differ from AWS's: a client has to say who it is.
+#: Statuses of the gateway's own refusals that differ from AWS's: the client must authenticate.
 _OF_PREDICTION: Mapping[str, int] = {
     "ExpiredTokenException": 401,
     "MissingAuthenticationTokenException": 401,
     "UnrecognizedClientException": 401,
 }
 
-#: Statuses of a container that its client gets as they are: the client's own mistakes, and those
-#: that ask the client to wait. All others are trouble between gateway and container, 401 and 403
-#: among them: there the container has refused the gateway.
+#: Statuses of a container that its client gets unchanged: the client's own mistakes, and requests
+#: to wait. All others count as trouble between gateway and container. So do 401 and 403, with which
+#: the container has refused the gateway.
 _KEPT: Final = frozenset({400, 404, 409, 413, 415, 422, 429, 503})
 
-#: Statuses whose ``Retry-After`` a client gets.
+#: Statuses whose ``Retry-After`` is passed on to a client.
 _WAIT: Final = frozenset({429, 503})
 
-#: What Google's clients call a status (google.rpc.Code).
+#: Google's names of statuses (google.rpc.Code).
 _CODES: Mapping[int, str] = {
     400: "INVALID_ARGUMENT",
     401: "UNAUTHENTICATED",
@@ -47,7 +47,7 @@ _CODES: Mapping[int, str] = {
 
 
 def prediction_object(error: ApiError) -> ErrorResponse:
-    """``{"error": {"code", "message", "status"}}``, as Google's clients read it."""
+    """Return an error as Google's clients read it: ``{"error": {"code", "message", "status"}}``."""
     status = _prediction_status(error)
     found = {
         "code": status,
@@ -58,13 +58,13 @@ def prediction_object(error: ApiError) -> ErrorResponse:
 
 
 def prediction_text(error: ApiError) -> ErrorResponse:
-    """``{"error": "…"}``, as the document has it, and KServe's clients and TF Serving's read it."""
+    """Return an error as ``{"error": "…"}``: the document's form, and KServe's and TF Serving's."""
     return _prediction_error(error, _prediction_status(error), _prediction_text(error))
 
 
 # --- gRPC ----------------------------------------------------------------------------------------
 
-#: What gRPC's statuses call an error where that is not what Google's REST calls it, by its name …
+#: gRPC's statuses of errors whose code differs from Google's REST, by the name of the error …
 _CALLS: Mapping[str, Code] = {
     "DeadlineExceededException": Code.DEADLINE_EXCEEDED,
     "RequestEntityTooLargeException": Code.RESOURCE_EXHAUSTED,
@@ -72,7 +72,7 @@ _CALLS: Mapping[str, Code] = {
     "UnsupportedMediaTypeException": Code.UNIMPLEMENTED,
 }
 
-#: … and by its ErrorCode.
+#: … and by the ErrorCode.
 _CALLS_BY_CODE: Mapping[object, Code] = {
     "MalformedMessage": Code.INTERNAL,
     "MessageCount": Code.UNIMPLEMENTED,
@@ -81,7 +81,7 @@ _CALLS_BY_CODE: Mapping[object, Code] = {
 
 
 def grpc_status(error: ApiError) -> ErrorResponse:
-    """A head that is all of the response, and has the call's status (Trailers-Only)."""
+    """Return a head that is the whole response, with the call's status (Trailers-Only)."""
     name = _CODES.get(_prediction_status(error), "UNKNOWN")
     by_name = _CALLS.get(error.name, Code[name])
     code = _CALLS_BY_CODE.get(error.members.get("ErrorCode"), by_name)
@@ -103,7 +103,7 @@ def _prediction_status(error: ApiError) -> int:
 
 
 def _prediction_text(error: ApiError) -> str:
-    """The container's own words where it has said something, and nothing around them."""
+    """Return the message; a container's own words are returned alone, if there are any."""
     if not isinstance(error, ContainerError):
         return error.message
     said = error.original_message.strip()
@@ -115,7 +115,7 @@ def _prediction_text(error: ApiError) -> str:
     except NotJson:
         return said
     within = found.get("error") if isinstance(found, dict) else None
-    if isinstance(within, dict):  # as Google's services and OpenAI's write it
+    if isinstance(within, dict):  # the form of Google's services and of OpenAI's
         within = within.get("message")
     return within if isinstance(within, str) else said
 

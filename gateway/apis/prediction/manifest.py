@@ -13,10 +13,10 @@ from partway.gateway.limits import MAX_PREDICTION_BODY
 
 @dataclass(frozen=True)
 class PredictionSettings:
-    """The settings of predictions, the Open Inference Protocol's and gRPC's among them.
+    """The settings of predictions, including those of the Open Inference Protocol and of gRPC.
 
     Attributes:
-        max_prediction_body: bytes of the body of one request for predictions, and of its answer.
+        max_prediction_body: the limit of a prediction request's body, and of its answer, in bytes.
     """
 
     max_prediction_body: Size = MAX_PREDICTION_BODY

@@ -1,4 +1,4 @@
-"""predict: instances in JSON to a container, and its predictions back, one for each."""
+"""predict: JSON instances to a container, and one prediction for each back."""
 
 from __future__ import annotations
 
@@ -56,15 +56,15 @@ _POST: Final = frozenset({"POST"})
 
 
 class Predict:
-    """The operation predict, by each of its paths.
+    """The operation predict, at each of its paths.
 
     Args:
-        invocations: asks instances.
-        table: the endpoints that there are.
-        policy_of: how an endpoint's containers are asked.
-        arns: makes the names of what leave is asked for.
-        workers: read and write long bodies.
-        most_bytes: of a request's body, and of an answer's.
+        invocations: calls instances.
+        table: returns the existing endpoints.
+        policy_of: returns the policy for calls to an endpoint's containers.
+        arns: makes the ARNs that permissions name.
+        workers: parse and serialise long bodies.
+        most_bytes: the limit of a request's body, and of an answer's, in bytes.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class Predict:
 
     @property
     def routes(self) -> tuple[Route, ...]:
-        """The operation's routes."""
+        """The routes of predict."""
         payload, access = GatheredPayload(self._most_bytes), Access.SIGNED_OR_BEARER
         return (
             Route(
@@ -113,7 +113,7 @@ class Predict:
     async def of_endpoint(
         self, exchange: Exchange, identity: Identity, named: Mapping[str, str]
     ) -> None:
-        """Answer as the platform does, by whose name of the endpoint it is asked."""
+        """Answer as the platform does, whose name of the endpoint is in the path."""
         parent, endpoint = named["parent"], named["endpoint"]
         found = await self._predicted(exchange, identity, endpoint)
         model = orjson.dumps(model_name(parent, endpoint))
@@ -124,11 +124,11 @@ class Predict:
     async def of_host(
         self, exchange: Exchange, identity: Identity, _named: Mapping[str, str]
     ) -> None:
-        """Answer as the document has it: the host names the endpoint."""
+        """Answer in the document's form: the host names the endpoint."""
         host = asked_host(exchange.headers)
         endpoints = self._table()
         endpoint = endpoint_of_host(host, endpoints)
-        if endpoint:  # who may not ask it does not learn whether it is there
+        if endpoint:  # a caller without permission does not learn whether the endpoint exists
             identity.check(f"sagemaker:{GRANTED_WITH}", self._arns.of("endpoint", endpoint))
         if endpoint not in endpoints:
             raise UnknownEndpoint(
@@ -143,7 +143,7 @@ class Predict:
     ) -> None:
         """Answer as KServe and TF Serving do."""
         endpoint = named["endpoint"]
-        there = self._table()  # an endpoint that is not there is refused where it is asked
+        there = self._table()  # a missing endpoint is refused by the call to it
         label = checked_label(named, there[endpoint]) if endpoint in there else ""
         body = await self._body(exchange, identity)
         request = await self._request(exchange, identity, endpoint, body, columns=True)
@@ -157,7 +157,7 @@ class Predict:
     async def of_model_otherwise(
         self, _exchange: Exchange, _identity: Identity, named: Mapping[str, str]
     ) -> None:
-        """Refuse TF Serving's and KServe's other operations by their names."""
+        """Refuse other operations of TF Serving and KServe by name."""
         raise NotFound(
             f"models are not asked to {named['verb']} here; it must be :predict, which takes "
             "instances of any form"
@@ -173,18 +173,18 @@ class Predict:
         body: bytes,
         made: Callable[[bytes], _T],
     ) -> Predicted[_T]:
-        """Ask an endpoint with a body, as it is set for the endpoint.
+        """Call an endpoint with a body, by the endpoint's policy.
 
         Args:
-            exchange: the client's.
-            identity: who asks, and may.
-            endpoint: the endpoint's name.
+            exchange: the client's exchange.
+            identity: the caller, whose permission has been checked.
+            endpoint: the name of the endpoint.
             body: ``{"instances": […]}``.
-            made: makes of the predictions, an array's text, what is wanted of them.
+            made: converts the predictions, the text of an array, to the result.
 
         Raises:
-            InputValidationError: the body is not what it must be.
-            ApiError: as of :meth:`Predictions.asked`.
+            InputValidationError: the body is not valid.
+            ApiError: as in :meth:`Predictions.asked`.
         """
         request = await self._request(exchange, identity, endpoint, body)
         return await self._asked(exchange, identity, endpoint, request, made)
@@ -227,10 +227,10 @@ class Predict:
         *,
         columns: bool = False,
     ) -> PredictRequest:
-        """Read a request's body by the rules that are set for its endpoint.
+        """Parse a request's body by its endpoint's policy.
 
         Raises:
-            InputValidationError: the body is not what it must be.
+            InputValidationError: the body is not valid.
         """
         policy = self._policy_of(endpoint)
         wraps, signature = policy.wrap == "data", policy.signature
@@ -252,24 +252,24 @@ def _as_they_are(predictions: bytes) -> bytes:
 
 
 def check_version(named: Mapping[str, str]) -> None:
-    """Refuse a version that a path names, if it is not the one that there is.
+    """Refuse a version in the path, if it is not the only one.
 
     Raises:
-        UnknownEndpoint: it is another one.
+        UnknownEndpoint: it is another version.
     """
     if named["version"] not in ("", VERSION):
         raise UnknownEndpoint(f"the model has no version {named['version']}; it has {VERSION}")
 
 
 def checked_label(named: Mapping[str, str], variants: Iterable[RoutedVariant]) -> str:
-    """The variant that a path names as a version's label; empty where it names none.
+    """Return the variant that a path names as a version's label; empty if it names none.
 
     Args:
-        named: the path's.
-        variants: those that there are.
+        named: the path's parameters.
+        variants: the variants of the endpoint.
 
     Raises:
-        UnknownEndpoint: the model has no such version, or no such label.
+        UnknownEndpoint: the model has no such version or label.
     """
     check_version(named)
     label = named["label"]

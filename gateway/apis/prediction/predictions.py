@@ -1,4 +1,4 @@
-"""Instances to a container, and its predictions back, one for each: whatever a client asked in."""
+"""Predictions: instances to a container, and one prediction for each back, for all protocols."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ _T = TypeVar("_T")
 
 _TO_CONTAINER: Final = {**JSON, "Accept": "application/json"}
 
-#: Numbers, of which none is made, are read at once if it takes no more than so many bytes of them:
-#: a millisecond, and three at worst, in a library that keeps the lock.
+#: Bytes of numbers that are parsed on the event loop, without conversion. This takes one
+#: millisecond, three at worst, in a library that holds the interpreter's lock.
 NUMBERS_AT_ONCE: Final = 1024 * KIB
 
 
 class Predicted(NamedTuple, Generic[_T]):
-    """What a container has answered.
+    """A container's answer.
 
     Attributes:
-        predictions: as they were read.
-        invoked: whose answer it was.
+        predictions: the predictions, as they were parsed.
+        invoked: the invocation.
     """
 
     predictions: _T
@@ -40,12 +40,12 @@ class Predicted(NamedTuple, Generic[_T]):
 
 
 class Predictions:
-    """Asks containers for predictions.
+    """Calls containers for predictions.
 
     Args:
-        invocations: asks instances.
-        workers: read long answers.
-        most_bytes: of a container's answer.
+        invocations: calls instances.
+        workers: parse long answers.
+        most_bytes: the limit of a container's answer in bytes.
     """
 
     def __init__(
@@ -66,22 +66,22 @@ class Predictions:
         cost: Callable[[bytes], int] = json_cost,
         variant: str = "",
     ) -> Predicted[_T]:
-        """Ask with all instances, and read what comes.
+        """Call a container with all instances, and parse the answer.
 
         Args:
-            exchange: the client's.
-            identity: who sends it.
-            endpoint: the endpoint's name.
-            request: what the container gets.
-            route: the path at which it is asked; None for the container's own.
-            read: reads an answer, given how many instances were asked with; it raises
-                PredictionFault where that is none.
-            cost: estimates what it takes to read an answer, in elements.
-            variant: the only one that will do; empty for any.
+            exchange: the client's exchange.
+            identity: the caller.
+            endpoint: the name of the endpoint.
+            request: the request for the container.
+            route: the path for the call; None for the container's own.
+            read: parses an answer, given the number of instances; raises PredictionFault if it is
+                not valid.
+            cost: estimates the cost of parsing an answer, in elements.
+            variant: the only allowed variant; empty for any.
 
         Raises:
-            ContainerError: the container failed, or its answer is none.
-            ServiceUnavailable: no instance takes any now, or the gateway is full or draining.
+            ContainerError: the container failed, or its answer is not valid.
+            ServiceUnavailable: no instance takes requests now, or the gateway is full or draining.
             InputValidationError: no endpoint has the name.
         """
         body, instances = PreparedRequest(request.body, of=exchange), request.instances
@@ -100,20 +100,20 @@ class Predictions:
 async def whole_answer(
     exchange: Exchange, invoked: Invocation, most_bytes: int, share: WorkerShare
 ) -> bytes:
-    """A container's answer, all of it, without its content coding.
+    """Return a container's whole answer, without its content coding.
 
-    The bytes that are held of the answer count as the request's.
+    The answer's bytes count in the memory of the request.
 
     Args:
-        exchange: the client's.
-        invoked: the answer.
-        most_bytes: of the answer, both as it comes and without its coding.
+        exchange: the client's exchange.
+        invoked: the invocation.
+        most_bytes: the limit of the answer in bytes, both coded and decoded.
         share: undoes the coding.
 
     Raises:
-        ContainerError: it does not come, or not whole, has more bytes, or a coding that is not
-            known here.
-        ServiceUnavailable: the gateway has no room for it.
+        ContainerError: the answer does not come, or not whole; it has more bytes, or an unknown
+            coding.
+        ServiceUnavailable: the gateway has no room for the answer.
     """
     whole = BytesIO()
     while piece := await invoked.answer.read():

@@ -1,4 +1,4 @@
-"""rawPredict and streamRawPredict: any bytes to a container, and its own straight back."""
+"""rawPredict and streamRawPredict: any bytes to a container, and its own bytes back."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ _OF_PLAIN: Final[Mapping[str, str]] = {CONTENT_ENCODING: CONTENT_ENCODING}
 
 
 class RawAsked(NamedTuple):
-    """What a client asks with.
+    """A raw request.
 
     Attributes:
-        request: whose body a container gets.
-        headers: those that a container gets.
-        is_wrapped: whether bodies are within JSON, both ways.
+        request: holds the body for the container.
+        headers: the headers for the container.
+        is_wrapped: whether bodies are wrapped in JSON, both ways.
     """
 
     request: Exchange | PreparedRequest
@@ -69,11 +69,11 @@ class RawPredict:
     """The operations rawPredict and streamRawPredict.
 
     Args:
-        invocations: asks instances.
-        streams: where a response that streams is admitted and kept, as any stream.
-        policy_of: how an endpoint's containers are asked.
-        workers: read long bodies.
-        most_bytes: of a request's body, and of an answer's that does not stream.
+        invocations: calls instances.
+        streams: admits and holds streamed responses, as all streams.
+        policy_of: returns the policy for calls to an endpoint's containers.
+        workers: parse long bodies.
+        most_bytes: the limit of a request's body, and of an answer that is not streamed, in bytes.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class RawPredict:
         )
 
     async def raw(self, exchange: Exchange, identity: Identity, named: Mapping[str, str]) -> None:
-        """Answer with the container's body, as it is."""
+        """Answer with the container's body, unchanged."""
         asked = await self._asked(exchange, identity)
         async with self.answered(asked, identity, named["endpoint"]) as invoked:
             back = answer_head(named["parent"], invoked)
@@ -123,7 +123,7 @@ class RawPredict:
     async def stream(
         self, exchange: Exchange, identity: Identity, named: Mapping[str, str]
     ) -> None:
-        """Answer with the container's chunks, each at once."""
+        """Answer with the container's chunks as they come."""
         asked = await self._asked(exchange, identity)
 
         def response(invoked: Invocation) -> tuple[Mapping[str, str], AnswerForm]:
@@ -140,7 +140,7 @@ class RawPredict:
     def answered(
         self, asked: RawAsked, identity: Identity, endpoint: str, *, as_stream: bool = False
     ) -> AbstractAsyncContextManager[Invocation]:
-        """Ask an instance, as :meth:`Invocations.answered` does, for an answer of any form."""
+        """Call an instance for an answer of any form; see :meth:`Invocations.answered`."""
         return self._invocations.answered(
             *(asked.request, identity, endpoint, asked.headers),
             as_stream=as_stream,
@@ -149,7 +149,7 @@ class RawPredict:
         )
 
     async def whole(self, exchange: Exchange, identity: Identity, invoked: Invocation) -> HttpBody:
-        """A container's answer, all of it, and its type."""
+        """Return a container's whole answer, with its type."""
         content_type = invoked.head.handed_back(_HANDED_BACK).get("Content-Type", "")
         share = self._workers.share_of(exchange, identity)
         return HttpBody(
@@ -164,7 +164,7 @@ class RawPredict:
         endpoint: str,
         response: Callable[[Invocation], tuple[Mapping[str, str], AnswerForm]],
     ) -> None:
-        """Pass a container's answer on, each chunk at once; see :func:`relay_answer`."""
+        """Pass on a container's answer, each chunk as it comes; see :func:`relay_answer`."""
         answered = self.answered(asked, identity, endpoint, as_stream=True)
         await relay_answer(self._streams, exchange, identity, answered, response)
 
@@ -181,18 +181,18 @@ class RawPredict:
 
 
 def asked_with(exchange: Exchange, body: HttpBody) -> RawAsked:
-    """What a client asks with that has wrapped its body.
+    """Return the raw request of a client that has wrapped its body.
 
     Raises:
-        InputValidationError: the body's type cannot be one.
+        InputValidationError: the body's type is not valid.
     """
-    # The container's answer may be of any type, whatever it is wrapped in.
+    # The container's answer may have any type, since it is wrapped.
     headers = passed_on(CIMultiDict({"Content-Type": body.content_type}), _RULES)
     return RawAsked(PreparedRequest(body.data, of=exchange), headers, is_wrapped=True)
 
 
 def check_chunks_uncoded(invoked: Invocation) -> None:
-    """Refuse a coded answer whose chunks go into messages that have no member for a coding.
+    """Refuse a coded answer whose chunks go into messages without a member for a coding.
 
     Raises:
         ContainerError: the container's answer has a coding.
@@ -208,23 +208,22 @@ def check_chunks_uncoded(invoked: Invocation) -> None:
 
 
 class Chunks:
-    """A container's chunks as they are; where the answer breaks off, so does the response."""
+    """A container's chunks, unchanged; if the answer breaks off, so does the response."""
 
     def chunk(self, data: bytes) -> bytes:
-        """The chunk itself."""
         return data
 
     async def end(self, exchange: Exchange, error: StreamError | None) -> None:
-        """End the response, if the answer is whole."""
+        """End the response, unless the answer broke off."""
         if error is None:
             await exchange.end()
 
 
 class WrappedChunks:
-    """A container's chunks as an array of JSON, as clients of Google's read a stream.
+    """A container's chunks as a JSON array, which is how Google's clients read a stream.
 
     Args:
-        content_type: the answer's.
+        content_type: the type of the answer.
     """
 
     def __init__(self, content_type: str) -> None:
@@ -232,18 +231,18 @@ class WrappedChunks:
         self._before = b"["
 
     def chunk(self, data: bytes) -> bytes:
-        """An element of the array."""
+        """Return an element of the array."""
         before, self._before = self._before, b",\n"
         return before + write_http_body(HttpBody(self._content_type, data))
 
     async def end(self, exchange: Exchange, error: StreamError | None) -> None:
-        """End the array, if the answer is whole."""
+        """End the array, unless the answer broke off."""
         if error is None:
             await exchange.end(b"[]" if self._before == b"[" else b"]")
 
 
 def answer_head(parent: str, invoked: Invocation) -> dict[str, str]:
-    """A response's head: the type of the container's answer, and who has given it."""
+    """Return a response's headers: the type of the container's answer, and its origin."""
     return {
         **invoked.head.handed_back(_HANDED_BACK),
         **NO_PAGE,

@@ -1,4 +1,4 @@
-"""What clients read before they ask for predictions: an endpoint, and whether a model is ready."""
+"""Resources that clients read before predictions: endpoints, and the readiness of models."""
 
 from __future__ import annotations
 
@@ -39,8 +39,9 @@ class PredictionResources:
 
     Args:
         router: knows the endpoints.
-        created: when the gateway began, in epoch seconds: no endpoint is older to its clients.
-        policy_of: what is declared of an endpoint's predictions.
+        created: the start of the gateway in epoch seconds, which clients see as each endpoint's
+            creation.
+        policy_of: returns the declared policy of an endpoint's predictions.
     """
 
     def __init__(
@@ -76,17 +77,17 @@ class PredictionResources:
     async def endpoint(
         self, exchange: Exchange, _identity: Identity, named: Mapping[str, str]
     ) -> None:
-        """Answer with an endpoint: its name is what it was asked by, its address the request's."""
+        """Answer with an endpoint, under the name and at the address that the client used."""
         found = self.described(named["parent"], named["endpoint"], asked_host(exchange.headers))
         exchange.respond(200, orjson.dumps(found), JSON)
 
     def described(self, parent: str, name: str, host: str) -> dict[str, Any]:
-        """An endpoint as Google's API has it.
+        """Return an endpoint in the form of Google's API.
 
         Args:
-            parent: project and location, as the client names them.
-            name: the endpoint's.
-            host: under which the client asks.
+            parent: the project and the location, as the client names them.
+            name: the name of the endpoint.
+            host: the host in the client's request.
 
         Raises:
             UnknownEndpoint: there is no such endpoint.
@@ -108,7 +109,7 @@ class PredictionResources:
     async def model(
         self, exchange: Exchange, _identity: Identity, named: Mapping[str, str]
     ) -> None:
-        """Answer whether a model is ready, as KServe and TF Serving do in one."""
+        """Answer whether a model is ready, in KServe's and TF Serving's forms at once."""
         name = named["endpoint"]
         self._router.check(name)
         variants = self._router.variants(name)
@@ -138,14 +139,14 @@ class PredictionResources:
         exchange.respond(200, orjson.dumps(metadata(name, VERSION, signature)), JSON)
 
     async def alive(self, exchange: Exchange, *_: object) -> None:
-        """Answer that the gateway runs, as KServe does; no page is here, and no stream."""
+        """Answer that the gateway runs, as KServe does; there is no page and no stream here."""
         if "upgrade" in exchange.headers or "text/html" in exchange.headers.get("accept", ""):
             raise NotFound("no operation answers GET on this path")
         exchange.respond(200, _ALIVE, JSON)
 
 
 def traffic_split(variants: tuple[RoutedVariant, ...]) -> dict[str, int]:
-    """Which share of a hundred comes to each variant; whole numbers, a hundred in all."""
+    """Return each variant's share of the traffic in whole percent; the sum is 100."""
     together = sum(each.weight for each in variants)
     if not together:
         return {}

@@ -1,9 +1,11 @@
-"""What the routes of online prediction share: how they name an endpoint, and who may ask.
+"""Paths and rules that the routes of online prediction share.
 
-Four families of clients ask: the platform's own by ``/v1/projects/…``, whose errors are objects;
-those of the document by ``/v1/model:predict``, where the host names the endpoint; those of KServe
-and TF Serving by ``/v1/models/NAME``; and those of the Open Inference Protocol by
-``/v2/models/NAME``.
+There are four families of clients:
+
+- The platform's own use ``/v1/projects/…``, and their errors are objects.
+- The document's use ``/v1/model:predict``, where the host names the endpoint.
+- KServe's and TF Serving's use ``/v1/models/NAME``.
+- Those of the Open Inference Protocol use ``/v2/models/NAME``.
 """
 
 from __future__ import annotations
@@ -17,7 +19,8 @@ from urllib.parse import parse_qsl
 from partway.gateway.containers.invocation import Invocation
 from partway.protocol.limits import is_name
 
-#: Whose leave it takes: who may invoke an endpoint may ask it for predictions.
+#: The permissions that callers need: a caller who may invoke an endpoint may ask it for
+#: predictions.
 GRANTED_WITH: Final = "InvokeEndpoint"
 STREAM_GRANTED_WITH: Final = "InvokeEndpointWithResponseStream"
 
@@ -45,26 +48,27 @@ V2_MODEL: Final = re.compile(_V2_MODEL)
 V2_MODEL_READY: Final = re.compile(rf"{_V2_MODEL}/ready")
 V2_INFER: Final = re.compile(rf"{_V2_MODEL}/infer")
 
-#: The only version that a model has here.
+#: The only version of each model.
 VERSION: Final = "1"
 
 JSON: Final[Mapping[str, str]] = {"Content-Type": "application/json"}
 
 
 def of_endpoint(verb: str) -> re.Pattern[str]:
-    """The path of an operation of the platform's on an endpoint."""
+    """Return the path of a platform's operation on an endpoint."""
     return re.compile(rf"{_ENDPOINT}(?::|%3[Aa]){verb}")
 
 
 def endpoint_of_host(host: str, endpoints: Collection[str]) -> str:
-    """The endpoint that a request is for whose path names none.
+    """Return the endpoint of a request whose path names none.
 
     Args:
-        host: the request's, with its port or without.
-        endpoints: the names of those that there are.
+        host: the host of the request, with or without its port.
+        endpoints: the names of the existing endpoints.
 
     Returns:
-        The one that has the host's first label for its name, else the only one. Else the label
+        The endpoint whose name is the host's first label, or else the only one. Otherwise the label
+        itself if it is a valid name, and empty if it is not.
         itself where it could be a name, and empty where it could not.
     """
     label = _first_label(host)
@@ -88,12 +92,12 @@ def _first_label(host: str) -> str:
 
 
 def model_name(parent: str, endpoint: str) -> str:
-    """The name of an endpoint's model, as a resource."""
+    """Return the resource name of an endpoint's model."""
     return f"{parent}/models/{endpoint}"
 
 
 def answer_headers(parent: str, invoked: Invocation) -> dict[str, str]:
-    """What an answer says of who has given it."""
+    """Return the headers that name the endpoint, variant and model of an answer."""
     endpoint = invoked.lease.place.endpoint
     return {
         "X-Vertex-AI-Endpoint-Id": endpoint,
@@ -103,7 +107,7 @@ def answer_headers(parent: str, invoked: Invocation) -> dict[str, str]:
 
 
 def wants_http_body(query: str) -> bool:
-    """Whether a client of Google's wraps bodies in JSON, which it announces (``$alt=json``)."""
+    """Whether a client of Google's wraps bodies in JSON, which ``$alt=json`` announces."""
     try:
         parameters = parse_qsl(query, max_num_fields=16)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Paths of online prediction that no operation answers, in the form that their clients read."""
+"""Unknown paths of online prediction, which are refused in the form that their clients read."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _MODELS_KNOWN: Final = "/v1/models/NAME:predict and /v2/models/NAME/infer"
 
 
 def unknown_prediction_routes(known: Iterable[Route]) -> tuple[Route, ...]:
-    """The routes of all requests for predictions that no operation answers; to go behind those.
+    """Return the routes of unknown paths of predictions; they must follow all other routes.
 
-    Nobody is asked who they are, as with any other unknown path.
+    Clients need not authenticate, as with any other unknown path.
 
     Args:
         known: the routes of the operations.
@@ -43,10 +43,10 @@ def unknown_prediction_routes(known: Iterable[Route]) -> tuple[Route, ...]:
 
 
 def unknown_v2_route(known: Iterable[Route]) -> Route:
-    """The same for the Open Inference Protocol.
+    """Return the same route for the Open Inference Protocol.
 
     Args:
-        known: the routes of its operations.
+        known: the routes of the protocol's operations.
     """
     return _route(_V2, prediction_text, _refusal(tuple(known), _MODELS_KNOWN))
 

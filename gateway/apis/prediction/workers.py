@@ -1,4 +1,4 @@
-"""Threads that read and write the bodies of predictions, in turn for those who ask."""
+"""Worker threads that parse and serialise bodies of predictions, with fair turns."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ class _NotWaitedFor(Exception):
 
 
 class PredictionWorkers(Service):
-    """A few threads, of which no principal has all, and no address where nobody is a principal.
+    """A few threads, of which no principal takes all; without authentication, no address does.
 
     A thread that computes keeps the interpreter from the event loop, until the loop asks for it
     (``THREAD_SWITCH_INTERVAL``) or a library returns. So few threads mean a short wait. Work whose
     request is cancelled ends at its next checkpoint and gives its thread to the next.
 
     Args:
-        waiting: works that wait for a thread.
-        waiting_of_one: works of one owner that wait.
-        threads: how many there are.
+        waiting: the largest number of works that wait for a thread.
+        waiting_of_one: the largest number of one owner's waiting works.
+        threads: the number of threads.
     """
 
     def __init__(
@@ -69,20 +69,20 @@ class PredictionWorkers(Service):
         return self._quota.waiting
 
     def share_of(self, exchange: Exchange, identity: Identity) -> WorkerShare:
-        """The share in which the work for a request counts.
+        """Return the share that counts a request's work.
 
         Args:
             exchange: the request.
-            identity: who sends it.
+            identity: the sender of the request.
         """
         return WorkerShare(self, exchange, identity)
 
     async def run(self, owner: str, work: Callable[[], _T]) -> _T:
-        """Do work on a thread; see :meth:`WorkerShare.run`.
+        """Run work on a thread; see :meth:`WorkerShare.run`.
 
         Args:
-            owner: whose share it counts in.
-            work: is done.
+            owner: the owner of the share.
+            work: the work.
         """
         await self._turn(owner)
         unwanted = threading.Event()
@@ -109,7 +109,7 @@ class PredictionWorkers(Service):
         loop = asyncio.get_running_loop()
 
         def over(_: Future[_T]) -> None:
-            with suppress(RuntimeError):  # the loop has ended, and nobody waits any more
+            with suppress(RuntimeError):  # the loop has ended, and nobody waits
                 loop.call_soon_threadsafe(self._quota.give_back, 1, owner)
 
         future.add_done_callback(over)
@@ -119,7 +119,7 @@ class PredictionWorkers(Service):
             unwanted.set()
 
     async def aclose(self) -> None:
-        """Take no more work; what is at work ends by itself."""
+        """Accept no more work; running work ends by itself."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def _turn(self, owner: str) -> None:
@@ -165,7 +165,7 @@ class WorkerShare:
     Args:
         workers: the threads.
         exchange: the request.
-        identity: who sends it.
+        identity: the sender of the request.
     """
 
     __slots__ = ("_exchange", "_identity", "_workers")
@@ -178,14 +178,15 @@ class WorkerShare:
     async def run(
         self, cost: int, work: Callable[_P, _T], *args: _P.args, **options: _P.kwargs
     ) -> _T:
-        """Do work: at once where it is cheap, else on a thread.
+        """Run work: cheap work at once, other work on a thread.
 
         Args:
-            cost: of the work, in elements; see :mod:`partway.protocol.prediction.work_cost`.
-            work: calls ``checkpoint()`` of :mod:`partway.protocol.prediction.work_cost` between
-                its blocks.
-            args: of the work.
-            options: of the work, by name.
+            cost: the cost of the work, in elements; see
+                :mod:`partway.protocol.prediction.work_cost`.
+            work: the work, which calls ``checkpoint()`` of
+                :mod:`partway.protocol.prediction.work_cost` between its blocks.
+            args: the arguments of the work.
+            options: the keyword arguments of the work.
 
         Raises:
             ServiceUnavailable: too many works wait, or no thread was free in time.
@@ -202,7 +203,7 @@ class WorkerShare:
 
     @property
     def _owner(self) -> str:
-        """The owner of the share; a trusted proxy stands for many clients and is nobody."""
+        """The owner of the share; a trusted proxy stands for many clients and owns none."""
         if self._identity.principal is not None:
             return f"principal {self._identity.principal!r}"
         exchange = self._exchange
@@ -210,6 +211,6 @@ class WorkerShare:
 
 
 def prediction_workers(gateway: Gateway) -> PredictionWorkers:
-    """Make them, by the gateway's settings."""
+    """Return the workers for the gateway's settings."""
     settings = gateway.settings
     return PredictionWorkers(settings.max_requests, settings.requests_per_principal)

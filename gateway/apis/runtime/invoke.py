@@ -29,13 +29,13 @@ from partway.gateway.http.routes import Route
 from partway.gateway.streams.invocation_target import TARGET_CONTAINER, TARGET_VARIANT
 from partway.protocol.http.content_codings import CONTENT_ENCODING
 
-#: AWS's name of the operation, by which principals are given leave to call it.
+#: AWS's name of the operation, also in permissions.
 OPERATION: Final = "InvokeEndpoint"
 
 #: Clause 2.1-4 holds here too: a base path may stand in front.
 PATH: Final = re.compile(r"(?:/.*)?/endpoints/(?P<endpoint>[^/]+)/invocations")
 
-#: Of a container's answer, as the client knows them too.
+#: Headers of a container's answer that the client gets under the same names.
 _HANDED_BACK: Final[Mapping[str, str]] = {
     name: name
     for name in (CONTENT_TYPE, CONTENT_ENCODING, CUSTOM_ATTRIBUTES, NEW_SESSION, CLOSED_SESSION)
@@ -46,7 +46,7 @@ class InvokeEndpoint:
     """The operation InvokeEndpoint.
 
     Args:
-        invocations: asks instances.
+        invocations: calls instances.
     """
 
     def __init__(self, invocations: Invocations) -> None:
@@ -54,7 +54,6 @@ class InvokeEndpoint:
 
     @property
     def routes(self) -> tuple[Route, ...]:
-        """The operation's one route."""
         payload = StreamedPayload(self._invocations.most_bytes)
         return (
             Route(
@@ -65,7 +64,6 @@ class InvokeEndpoint:
     async def __call__(
         self, exchange: Exchange, identity: Identity, named: Mapping[str, str]
     ) -> None:
-        """Answer one request."""
         endpoint = named["endpoint"]
         headers = passed_on(exchange.headers)
         session = headers.get(SESSION, "")
@@ -81,7 +79,7 @@ class InvokeEndpoint:
             said = invoked.head.handed_back(_HANDED_BACK)
             self._keep_sessions(identity, endpoint, invoked, said)
             back = {**said, INVOKED_VARIANT: invoked.lease.variant, **NO_PAGE}
-            whole = invoked.answer.rest()  # as most answers come
+            whole = invoked.answer.rest()  # the usual case
             if whole is None:
                 await pass_on(exchange, invoked, back)
             else:
@@ -90,18 +88,18 @@ class InvokeEndpoint:
     def _keep_sessions(
         self, identity: Identity, endpoint: str, invoked: Invocation, said: dict[str, str]
     ) -> None:
-        """Keep a session that the container has begun to its instance, and forget one it closed.
+        """Bind a new session to its instance, and forget a closed one.
 
         Args:
-            identity: who asks.
-            endpoint: the endpoint's name.
-            invoked: the container's answer.
-            said: headers for the client. One that names no session is taken out.
+            identity: the caller.
+            endpoint: the name of the endpoint.
+            invoked: the invocation.
+            said: the headers for the client. A header without a valid session is removed.
         """
         if (value := said.get(NEW_SESSION)) is not None:
             begun = begun_session(value)
             if begun is None:
-                del said[NEW_SESSION]  # no client could read it
+                del said[NEW_SESSION]  # no client could parse it
             else:
                 invoked.lease.sticks(session_key(identity, begun.id), begun.until)
         if (closed := said.get(CLOSED_SESSION)) is not None:
@@ -114,16 +112,16 @@ class InvokeEndpoint:
 async def pass_on(
     exchange: Exchange, invoked: Invocation, headers: Mapping[str, str], most_bytes: float = inf
 ) -> None:
-    """Answer with the container's body, at once if all of it is there, else as it comes.
+    """Answer with the container's body: at once if it is complete, else as it comes.
 
     Args:
-        exchange: the client's.
-        invoked: the container's answer.
-        headers: of the response.
-        most_bytes: of the body.
+        exchange: the client's exchange.
+        invoked: the invocation.
+        headers: the headers of the response.
+        most_bytes: the limit of the body in bytes.
 
     Raises:
-        ContainerError: the body does not come, or not whole, or has more bytes.
+        ContainerError: the body does not come, is not whole, or has more bytes.
         ClientLeft: the client has left.
     """
     answer = invoked.answer

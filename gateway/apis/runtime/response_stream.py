@@ -1,8 +1,8 @@
 """InvokeEndpointWithResponseStream: a container's answer to a request as events (section 5).
 
-The head goes out when the container's has come, with 2xx; until then all that can go wrong is an
-error over HTTP, as InvokeEndpoint's. From there on it is an exception event, and then an orderly
-end: a cut would look like one to many a client (clause 2.3-6).
+The response begins when the container has answered with 2xx. Until then a failure is an HTTP error,
+as in InvokeEndpoint. After that a failure is an exception event, followed by an orderly end: many
+clients would take a cut connection for an orderly end (clause 2.3-6).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from partway.protocol.errors import InputValidationError
 from partway.protocol.event_stream.writer import CONTENT_TYPE as EVENT_STREAM
 from partway.protocol.http.content_codings import CONTENT_ENCODING
 
-#: AWS's name of the operation, by which principals are given leave to call it.
+#: AWS's name of the operation, also in permissions.
 OPERATION: Final = "InvokeEndpointWithResponseStream"
 
 #: Clause 2.1-4 holds here too: a base path may stand in front.
@@ -52,7 +52,7 @@ _HEADERS: Final = {
     if name not in _NOT_OF_THIS
 }
 
-#: Of a container's answer, and what the client knows it by; of sessions it is told nothing.
+#: Headers of a container's answer, with the names that the client gets; sessions are left out.
 _HANDED_BACK: Final[Mapping[str, str]] = {
     CONTENT_TYPE: PAYLOAD_TYPE,
     CONTENT_ENCODING: PAYLOAD_CODING,
@@ -64,8 +64,8 @@ class ResponseStream:
     """The operation InvokeEndpointWithResponseStream.
 
     Args:
-        invocations: asks instances.
-        streams: where a response is admitted and kept, as any stream.
+        invocations: calls instances.
+        streams: admits and holds responses, as all streams.
     """
 
     def __init__(self, invocations: Invocations, streams: Streams) -> None:
@@ -85,7 +85,7 @@ class ResponseStream:
     async def __call__(
         self, exchange: Exchange, identity: Identity, named: Mapping[str, str]
     ) -> None:
-        """Answer one request; returns when its response is over."""
+        """Answer one request; return when the response is over."""
         headers = _passed_on(exchange.headers)
         answered = self._invocations.answered(
             *(exchange, identity, named["endpoint"], headers),
@@ -104,20 +104,20 @@ async def relay_answer(
     answered: AbstractAsyncContextManager[Invocation],
     response: Callable[[Invocation], tuple[Mapping[str, str], AnswerForm]],
 ) -> None:
-    """Pass a container's answer on as a stream; returns when the response is over.
+    """Pass on a container's answer as a stream; return when the response is over.
 
     Args:
-        streams: where it is admitted and kept.
-        exchange: the client's.
-        identity: who asks.
-        answered: asks the container, as a stream.
-        response: what is made of the answer: the response's head, and the form of its body.
+        streams: admits and holds the stream.
+        exchange: the client's exchange.
+        identity: the caller.
+        answered: calls the container, as a stream.
+        response: makes the response's headers and the form of its body from the invocation.
     """
     with streams.opening(identity.principal) as opening:
         async with answered as invoked:
             head, form = response(invoked)
             answer = invoked.answer
-            # Whatever else there is to do for a stream is done once its client has the first part.
+            # The client gets the first part before all other work for the stream.
             piece = answer.piece_at_hand()
             first = b"" if piece is None else piece.data
             await exchange.begin(200, head, form.chunk(first) if first else b"")
@@ -135,7 +135,7 @@ async def relay_answer(
 
 
 def _passed_on(headers: Mapping[str, str]) -> Mapping[str, str]:
-    """The headers that the container gets, by the names that it knows them by."""
+    """Return the headers for the container, under the names that it knows."""
     found = passed_on(headers, _HEADERS)
     if (accept := found.pop(ACCEPT, None)) is not None:
         found["Accept"] = accept
@@ -148,6 +148,6 @@ def _passed_on(headers: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def _as_events(invoked: Invocation) -> tuple[Mapping[str, str], AnswerForm]:
-    """The head of a response, and the form of its body."""
+    """Return the headers of a response, and the form of its body."""
     own = {"Content-Type": EVENT_STREAM, INVOKED_VARIANT: invoked.lease.variant, **NO_PAGE}
     return {**own, **invoked.head.handed_back(_HANDED_BACK)}, EVENTS

@@ -1,4 +1,4 @@
-"""Transform jobs in a gateway."""
+"""The API of transform jobs in a gateway."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class TransformJobsApi(Service):
-    """Runs the jobs; their operations are the control plane's."""
+    """The runner of jobs; their operations belong to the control plane."""
 
     def __init__(self, gateway: Gateway) -> None:
         control = gateway.service(ControlApi)
@@ -51,15 +51,15 @@ class TransformJobsApi(Service):
         gateway.printing.append(self._keeper.describe)
 
     def hasten(self) -> None:
-        """Cut the jobs' end short."""
+        """Cut the end of running jobs short."""
         self._keeper.hasten()
 
     async def close_to_new(self) -> None:
-        """Begin no more jobs."""
+        """Begin no new jobs."""
         self._keeper.take_no_jobs()
 
     async def stop(self) -> None:
-        """Break the jobs off; the next gateway goes on with them."""
+        """Stop running jobs; the next gateway continues them."""
         await self._keeper.aclose()
 
 

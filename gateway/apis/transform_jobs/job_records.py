@@ -1,4 +1,4 @@
-"""What is written down of a transform job: what it is made of, and how far it has come."""
+"""The record of a transform job: its model and its status."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from partway.gateway.apis.control.resources import Resource
 from partway.gateway.batch.options import EVERYTHING, TransformOptions
 from partway.gateway.plain_text import cut
 
-#: The one variant of a job's instances, as logs have it.
+#: The name of a job's one variant, in logs.
 VARIANT: Final = "transform"
 
 #: Characters of a reason (``FailureReason`` of AWS's service model).
@@ -21,7 +21,7 @@ _MAX_REASON: Final = 1024
 
 
 class JobStatus(StrEnum):
-    """How a job is, in SageMaker's words of ``TransformJobStatus``."""
+    """The status of a job, in SageMaker's words of ``TransformJobStatus``."""
 
     IN_PROGRESS = "InProgress"
     COMPLETED = "Completed"
@@ -30,24 +30,23 @@ class JobStatus(StrEnum):
     STOPPED = "Stopped"
 
 
-#: Of jobs that have not come to their end.
+#: The statuses of jobs that have not ended.
 UNDER_WAY: Final = frozenset({JobStatus.IN_PROGRESS, JobStatus.STOPPING})
 
 
 @dataclass(frozen=True, slots=True)
 class TransformRecord:
-    """How far a job has come.
+    """The recorded state of a job.
 
     Attributes:
-        status: how it is.
-        sender: who has made it; empty where nobody is asked who they are.
-        model: the members of its model, copied: that may be deleted meanwhile.
-        of_operator: what the gateway's operator says of the model beside that; empty if they have
-            not made it.
-        model_maker: the principal that has made the model; empty if it is unknown.
-        started: when its instances began to start, in epoch seconds; None as long as it waits.
-        ended: when it came to its end; None before.
-        reason: why it has failed; empty otherwise.
+        status: the status.
+        sender: the principal that made the job; empty without authentication.
+        model: the members of its model, as a copy, since the model may be deleted meanwhile.
+        of_operator: the operator's notes on the model; empty if a caller has made the model.
+        model_maker: the principal that made the model; empty if unknown.
+        started: when its instances began to start, in epoch seconds; None while the job waits.
+        ended: when it ended, in epoch seconds; None before.
+        reason: why it failed; empty otherwise.
     """
 
     status: JobStatus
@@ -66,16 +65,16 @@ class TransformRecord:
         return cls(**{**kept, "status": JobStatus(kept["status"])})
 
     def over(self, status: JobStatus, now: float, reason: str = "") -> TransformRecord:
-        """The record at the job's end."""
+        """Return the record at the job's end."""
         reason = cut(reason, _MAX_REASON)
         return dataclasses.replace(self, status=status, ended=now, reason=reason)
 
     def in_place_of(self, resource: Resource, now: float) -> Resource:
-        """The resource with this record in the place of the one it has.
+        """Return the resource with this record.
 
         Args:
-            resource: the job as it was.
-            now: when it becomes so, in epoch seconds.
+            resource: the job before the change.
+            now: the time of the change, in epoch seconds.
         """
         kept = {each.name: getattr(self, each.name) for each in dataclasses.fields(self)}
         kept["status"] = str(self.status)
@@ -83,11 +82,11 @@ class TransformRecord:
 
 
 def plan_of(members: Members, record: TransformRecord) -> DeploymentPlan:
-    """What a job's instances are made of, as an endpoint's are.
+    """Return the plan of a job's instances, in the form of an endpoint's plan.
 
     Args:
-        members: of CreateTransformJob's input.
-        record: with its model.
+        members: the input of CreateTransformJob.
+        record: the job's record, with its model.
     """
     resources, name = members["TransformResources"], members["ModelName"]
     variant = {
@@ -104,7 +103,7 @@ def plan_of(members: Members, record: TransformRecord) -> DeploymentPlan:
 
 
 def _with_environment(model: Members, environment: Mapping[str, str]) -> Members:
-    """A model whose containers have further variables, which go before their own."""
+    """Add variables to a model's containers; they take precedence over the containers' own."""
 
     def container(one: Members) -> Members:
         return {**one, "Environment": {**one.get("Environment", {}), **environment}}
@@ -118,13 +117,13 @@ def _with_environment(model: Members, environment: Mapping[str, str]) -> Members
 
 
 def options_of(members: Members) -> TransformOptions:
-    """What a job asks for, beside its model and its places.
+    """Return the options of a job, without its model and its locations.
 
     Args:
-        members: of CreateTransformJob's input.
+        members: the input of CreateTransformJob.
 
     Raises:
-        OptionsError: values do not go together.
+        OptionsError: values conflict.
     """
     given, put = members["TransformInput"], members["TransformOutput"]
     processing = members.get("DataProcessing", {})
@@ -153,12 +152,12 @@ def _client_config(config: Members) -> dict[str, Any]:
 
 
 def described(resource: Resource, record: TransformRecord, arn: str) -> dict[str, Any]:
-    """What DescribeTransformJob says of a job: what it was asked for, with AWS's defaults.
+    """Return DescribeTransformJob's answer: the job's input, with AWS's defaults.
 
     Args:
         resource: the job.
-        record: how far it has come.
-        arn: its.
+        record: the record of the job.
+        arn: the ARN of the job.
     """
     members = {name: value for name, value in resource.members.items() if value is not None}
     answer = {
@@ -185,7 +184,7 @@ def described(resource: Resource, record: TransformRecord, arn: str) -> dict[str
 
 
 def summary_of(resource: Resource, record: TransformRecord, arn: str) -> dict[str, Any]:
-    """What ListTransformJobs says of a job."""
+    """Return a job's summary in ListTransformJobs."""
     summary: dict[str, Any] = {
         "TransformJobName": resource.name,
         "TransformJobArn": arn,

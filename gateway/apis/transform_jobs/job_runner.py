@@ -1,4 +1,4 @@
-"""Transform jobs of the API: what is written down is run, and what it came to is written down."""
+"""The runner of the API's transform jobs, which runs stored jobs and records their outcomes."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ KIND: Final[Kind] = "transform-job"
 #: Failed files that a job's reason names.
 _NAMED: Final = 5
 
-#: Why what the operator has deployed does not come up, for others than them.
+#: Reason for callers when the operator's model cannot be started.
 _FOR_OPERATOR: Final = (
     "The model, which the gateway's operator has deployed, cannot be started; the gateway's log "
     "says why."
@@ -57,24 +57,25 @@ _FOR_OPERATOR: Final = (
 
 
 class TransformKeeper:
-    """Runs jobs, so many at a time, in the order in which they were made.
+    """Runs a limited number of jobs at a time, in the order of their creation.
 
-    A job is run from its record alone: what a gateway that was killed has begun the next one goes
-    on with, but for the files that are finished.
+    A job runs from its record alone. The next gateway continues a killed gateway's jobs, without
+    the files that are finished.
 
     Attributes:
-        under_way: the quota of jobs that wait or run, of which one principal has half.
+        under_way: the quota of waiting and running jobs, of which one principal may have half.
 
     Args:
-        resources: where jobs are written down.
-        planning: says what instances are made of.
-        means: by what there are instances.
-        places: where jobs read and write.
-        may: whether a principal may do something at this moment: its name, an action, an ARN.
-        folder: where it is written down which files are finished; None to keep nothing.
-        at_once: how many jobs run at a time.
-        inclusive_slices: whether the ranges of filters have their ends.
-        clock: measures times.
+        resources: the stored jobs.
+        planning: makes the instances' plans.
+        means: starts instances.
+        places: finds the places where jobs read and write.
+        may: whether a principal (first) has permission now for an action (second) on an ARN
+            (third).
+        folder: the folder of the lists of finished files; None to keep no lists.
+        at_once: the number of jobs that run at a time.
+        inclusive_slices: whether slices of filters include their ends.
+        clock: measures the times.
         wall_clock: returns epoch seconds.
     """
 
@@ -95,7 +96,7 @@ class TransformKeeper:
         self.under_way = Quota(QuotaLimits(MAX_JOBS_UNDER_WAY, of_one))
         self._resources = resources
         self._planning = planning
-        # What they print is another group's, and their starts are no endpoint's.
+        # Jobs' output belongs to other log groups, and their starts count for no endpoint.
         self._means = dataclasses.replace(
             means,
             output=lambda instance, job: means.output(instance, OF_JOBS + job),
@@ -111,7 +112,7 @@ class TransformKeeper:
         self._stops: dict[str, asyncio.Event] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._models: dict[str, FleetModel] = {}
-        #: Records that the store has not taken yet.
+        #: Records that the store has not accepted yet.
         self._latest: dict[str, TransformRecord] = {}
         self._hastened = False
         self._is_closing = False
@@ -119,11 +120,11 @@ class TransformKeeper:
     # --- What there is ---------------------------------------------------------------------------
 
     def record_of(self, job: Resource) -> TransformRecord:
-        """How far a job has come, also where that is not written down yet."""
+        """Return the current record of a job, which may not be stored yet."""
         return self._latest.get(job.name) or TransformRecord.of(job)
 
     def describe(self) -> tuple[EndpointStatus, ...]:
-        """How the instances of running jobs are, each job as an endpoint that logs know it by."""
+        """Return the status of running jobs' instances, with each job in an endpoint's form."""
         return tuple(
             dataclasses.replace(status, name=OF_JOBS + status.name)
             for model in self._models.values()
@@ -131,17 +132,17 @@ class TransformKeeper:
         )
 
     def processing_of(self, options: TransformOptions) -> DataProcessing | None:
-        """What filters and joins the records of a job; None if nothing is to be.
+        """Return the processing of a job's records; None if the job asks for none.
 
         Raises:
-            OptionsError: that cannot be done; names the member.
+            OptionsError: the processing is not possible; the error names the member.
         """
         return processing_of(options, slices_include_end=self._inclusive_slices)
 
     # --- From its making to its end --------------------------------------------------------------
 
     def start(self) -> None:
-        """Go on with what another gateway has left."""
+        """Continue the jobs of an earlier gateway."""
         left = [each for each in self._resources.all(KIND) if self._is_under_way(each)]
         for each in sorted(left, key=lambda job: (job.created, job.name)):
             self.begin(each)
@@ -155,7 +156,7 @@ class TransformKeeper:
                 log.warning(LogLine(line, folder=str(self._folder), reason=error.strerror))
 
     def begin(self, job: Resource) -> None:
-        """Have a job run, once it is written down; returns at once."""
+        """Begin a stored job; return at once."""
         name = job.name
         stop = self._stops[name] = asyncio.Event()
         if TransformRecord.of(job).status is JobStatus.STOPPING:
@@ -167,31 +168,31 @@ class TransformKeeper:
         task.add_done_callback(lambda _: self._forget(name, sender))
 
     def check_takes_jobs(self) -> None:
-        """Refuse jobs when the gateway stops.
+        """Refuse jobs while the gateway stops.
 
         Raises:
-            FleetStopping: it does.
+            FleetStopping: the gateway stops.
         """
         if self._is_closing:
             raise FleetStopping("the gateway is stopping, and takes no jobs")
 
     def take_no_jobs(self) -> None:
-        """Refuse jobs from now on: the gateway is stopping."""
+        """Refuse jobs from now on, since the gateway stops."""
         self._is_closing = True
 
     def stop(self, name: str) -> None:
-        """Have a job stop, once that is written down; returns at once."""
+        """Stop a job whose stop is stored; return at once."""
         if name in self._stops:
             self._stops[name].set()
 
     def hasten(self) -> None:
-        """Cut the end of what runs short: a second signal."""
+        """Cut the end of running jobs short, after a second signal."""
         self._hastened = True
         for each in self._models.values():
             each.fleet.hasten()
 
     async def aclose(self) -> None:
-        """Stop what runs, and leave it to the next gateway; returns when no instance is left."""
+        """Stop running jobs, which the next gateway continues; return when no instance is left."""
         tasks = set(self._tasks.values())
         for each in tasks:
             each.cancel()
@@ -207,11 +208,11 @@ class TransformKeeper:
         self._stops.pop(name, None)
 
     async def _live(self, name: str, stop: asyncio.Event) -> None:
-        """One job from its turn to its end."""
+        """Run one job from its turn to its end."""
         finished = FinishedFiles(None if self._folder is None else self._file(name))
         try:
             came_to = await before(stop, self._in_turn(name, finished))
-        except Exception:  # a fault of ours is one job's end, and no other's
+        except Exception:  # an unexpected exception ends only one job
             log.exception(LogLine("a transform job broke off", job=name))
             came_to = JobStatus.FAILED, "The gateway has failed; its log says how."
         status, reason = came_to or (JobStatus.STOPPED, "")
@@ -234,7 +235,7 @@ class TransformKeeper:
             return await self._transformed(job, finished)
 
     async def _transformed(self, job: Resource, finished: FinishedFiles) -> tuple[JobStatus, str]:
-        """What a job comes to, and why if it fails."""
+        """Return the outcome of a job, with the reason of a failure."""
         members, record = job.members, TransformRecord.of(job)
         given, put = members["TransformInput"], members["TransformOutput"]
         source = given["DataSource"]["S3DataSource"]
@@ -278,7 +279,7 @@ class TransformKeeper:
     # --- What is written down --------------------------------------------------------------------
 
     async def _write(self, name: str, record: TransformRecord) -> None:
-        """Write down how far a job has come, however long the store takes for it."""
+        """Store the record of a job, and retry while the store refuses."""
         self._latest[name] = record
         while True:
             try:
@@ -307,11 +308,11 @@ class TransformKeeper:
                 each.unlink(missing_ok=True)
 
     def _now(self) -> float:
-        return round(self._wall_clock(), 3)  # as AWS's: milliseconds
+        return round(self._wall_clock(), 3)  # AWS's times are milliseconds too
 
 
 def _end_of(progress: Progress) -> tuple[JobStatus, str]:
-    """What a job has come to by what its files have, with the first of those that failed."""
+    """Return the outcome of a job from its files, with the first failures."""
     failures = progress.failures
     if not failures:
         return JobStatus.COMPLETED, ""

@@ -16,8 +16,8 @@ class TransformSettings:
     """The settings of transform jobs.
 
     Attributes:
-        max_transform_jobs: that run at a time; others wait.
-        transform_quota: bytes of their outputs that are gathered on disk at a time.
+        max_transform_jobs: the number of jobs that run at a time; others wait.
+        transform_quota: the limit of outputs that are gathered on disk, in bytes.
     """
 
     max_transform_jobs: Annotated[int, whole(1, MAX_JOBS_UNDER_WAY, "jobs")] = JOBS_AT_ONCE

@@ -40,7 +40,7 @@ from partway.gateway.batch.options import OptionsError
 from partway.gateway.quota import NOBODY, QuotaFull
 from partway.gateway.storage.places.locations import checked_arn, is_local
 
-#: Kinds of input that are read (``S3DataType``).
+#: The supported kinds of input (``S3DataType``).
 _READ: Final = ("S3Prefix", "ManifestFile")
 
 
@@ -48,13 +48,13 @@ class TransformOperations:
     """The operations on transform jobs.
 
     Args:
-        resources: models and jobs.
-        catalogue: finds them, in AWS's words.
+        resources: the models and jobs.
+        catalogue: the same resources, with AWS's errors.
         keeper: runs jobs.
-        planning: says what instances are made of.
+        planning: makes the instances' plans.
         room: whether more containers may be launched.
-        rules: what may be said of where output belongs.
-        leave: says whether the makers of models may read the model data.
+        rules: checks output locations.
+        leave: tells whether the makers of models may read the model data.
         wall_clock: returns epoch seconds.
     """
 
@@ -80,7 +80,7 @@ class TransformOperations:
 
     @property
     def operations(self) -> Mapping[str, ControlOperation]:
-        """The operations, by AWS's names of them."""
+        """The operations by AWS's names."""
         return {
             "CreateTransformJob": self.create,
             "DescribeTransformJob": self.describe,
@@ -89,7 +89,7 @@ class TransformOperations:
         }
 
     async def create(self, members: Members, identity: Identity, _: str) -> Answer:
-        """Make a job, which begins when it is its turn."""
+        """Make a job, which begins when its turn comes."""
         name = members["TransformJobName"]
         arn = self._catalogue.allowed(identity, "CreateTransformJob", KIND, name)
         tags = new_tags(members, identity, arn)
@@ -123,14 +123,14 @@ class TransformOperations:
         return {"TransformJobArn": arn}
 
     async def describe(self, members: Members, identity: Identity, _: str) -> Answer:
-        """How a job is, and what it was made of."""
+        """Describe a job."""
         name = members["TransformJobName"]
         arn = self._catalogue.allowed(identity, "DescribeTransformJob", KIND, name)
         job = self._existing(name)
         return described(job, self._keeper.record_of(job), arn)
 
     async def list(self, members: Members, identity: Identity, _: str) -> Answer:
-        """Which jobs there are."""
+        """List the jobs."""
         identity.check("sagemaker:ListTransformJobs", "*")
         listed = []
         for job in self._resources.all(KIND):
@@ -141,7 +141,7 @@ class TransformOperations:
         return page_of("ListTransformJobs", "TransformJobSummaries", listed, members)
 
     async def stop(self, members: Members, identity: Identity, _: str) -> Answer:
-        """Stop a job; what it has finished stays."""
+        """Stop a job; its finished outputs stay."""
         name = members["TransformJobName"]
         self._catalogue.allowed(identity, "StopTransformJob", KIND, name)
         async with self._catalogue.changing():
@@ -166,11 +166,11 @@ class TransformOperations:
         return job
 
     def _check_can_be_made(self, name: str, identity: Identity) -> None:
-        """Refuse a second job of a name, and one too many, of all or of who asks.
+        """Refuse a second job of a name, and a job beyond the limit of all or of the caller.
 
         Raises:
-            ResourceInUse: there is one.
-            ResourceLimitExceeded: as many as may be wait or run, or half of them are theirs.
+            ResourceInUse: the name is taken.
+            ResourceLimitExceeded: a limit of waiting and running jobs is reached.
         """
         if self._resources.find(KIND, name) is not None:
             raise ResourceInUse(
@@ -190,9 +190,9 @@ class TransformOperations:
             ) from None
 
     async def _make_room(self) -> None:
-        """Forget the job that was over first where there are as many as may be.
+        """Remove the oldest ended job, if the limit of stored jobs is reached.
 
-        Called inside ``Resources.changing()``.
+        Call this inside ``Resources.changing()``.
         """
         jobs = list(self._resources.all(KIND))
         if len(jobs) < MAX_RESOURCES:
@@ -201,11 +201,11 @@ class TransformOperations:
         await self._resources.delete(min(over, key=lambda job: job.modified))
 
     def _check(self, members: Members, identity: Identity) -> None:
-        """Refuse what no job can be asked for, or not by who asks.
+        """Refuse an input that is not valid, or that the caller lacks permissions for.
 
         Raises:
-            AccessDenied: they may not read there, or write there.
-            ValidationException: the message says what cannot be.
+            AccessDenied: the caller may not read or write there.
+            ValidationException: a value is not allowed; the message names it.
         """
         try:
             self._keeper.processing_of(options_of(members))
@@ -223,13 +223,13 @@ class TransformOperations:
         identity.check("s3:PutObject", f"{checked_arn(target.removesuffix('/'))}/*")
 
     async def _check_model(self, name: str, members: Members, record: TransformRecord) -> None:
-        """Refuse a model of which no instance can be made, or that no job can ask.
+        """Refuse a model that cannot have instances, or that jobs cannot call.
 
         Raises:
             ValidationException: the message says why.
         """
         if record.of_operator and members.get("Environment"):
-            # A program of theirs may be given any variable by them, and none by others.
+            # The operator may give any variable to a program, and callers may give none.
             raise ValidationException(
                 f"The model {members['ModelName']!r} is one that the gateway's operator has "
                 "deployed; a transform job of it must have no Environment of its own."
@@ -247,12 +247,12 @@ class TransformOperations:
 
 
 def _check_leave(identity: Identity, location: str) -> None:
-    """Go on if somebody may read what is at a location, or all that is below it.
+    """Return if the caller may read a location, or everything below it.
 
-    Of each file leave is asked for again when it is read.
+    The permission for each file is checked again when the file is read.
 
     Raises:
-        AccessDenied: they may not.
+        AccessDenied: the caller lacks the permission.
     """
     is_folder = location.endswith("/")
     resource = checked_arn(location.rstrip("/") if is_local(location) else location)
