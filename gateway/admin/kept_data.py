@@ -149,7 +149,7 @@ def admin_socket(data: DataDirectory, gateway: AdministeredGateway) -> AdminSock
     clock = LoopClock()
 
     def operations() -> AdminOperations:
-        from partway.gateway.admin.operations import AdminOperations  # for the first who asks
+        from partway.gateway.admin.operations import AdminOperations  # only for requests
 
         backup = gateway.store.backup if uses_store(gateway.settings) else None
         return AdminOperations(

@@ -219,7 +219,7 @@ class FileTransform:
             await output.restart()
             held, last = bytearray(), b""
             while data := await answer.read():
-                held += data  # small ones go to a thread, and to the disk, together
+                held += data  # small chunks are written together
                 last = data
                 if len(held) >= WRITE_BYTES:
                     await output.write(bytes(held))
@@ -263,7 +263,7 @@ class FileTransform:
     # --- The file ---------------------------------------------------------------------------------
 
     async def _pieces(self) -> AsyncGenerator[bytes, None]:
-        """The file's bytes, unpacked."""
+        """Yield the file's bytes, decompressed."""
         async with aclosing(self._as_it_lies()) as packed:
             if self._work.options.compression_type == "Gzip":
                 async with aclosing(unpacked(packed)) as pieces:

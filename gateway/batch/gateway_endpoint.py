@@ -111,7 +111,7 @@ class GatewayModel:
             ModelGone: the gateway does not answer.
         """
         try:
-            await self._exchanges.look(self._there, "/healthz")  # in front there may be a proxy
+            await self._exchanges.look(self._there, "/healthz")  # a proxy may be in front
         except ApiError as error:
             raise ModelGone(f"{_in_words(error)}; --gateway must be the gateway's URL") from None
         return b""

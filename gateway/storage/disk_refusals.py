@@ -41,7 +41,7 @@ def free_room(path: Path) -> FreeRoom | None:
     """Return the free room of a path's file system, or of its nearest existing parent's.
 
     Returns:
-        None if the file system does not say.
+        None if the file system gives no answer.
     """
     for place in (path, *path.parents):
         try:

@@ -40,7 +40,7 @@ class AsyncConfig:
     def of(
         cls, config: Mapping[str, Any], *, maker: str = "", names_containers: bool = False
     ) -> Self | None:
-        """Return the settings in the members of an endpoint configuration; None if there are none.
+        """Return the settings in the members of an endpoint configuration; None without them.
 
         Args:
             config: the members.

@@ -29,7 +29,7 @@ ATTEMPT_TIMEOUT: Final = 900.0
 WAITING_REQUESTS: Final = 5000
 MOST_WAITING: Final = 9000
 
-#: Disk space of bodies and answers; the share of one endpoint and of one sender; and the share that
+#: Disk space of bodies and answers, and the share of one endpoint and of one sender. The last share
 #: is reserved for bodies (5,000 bodies have 640 MB at most).
 SPOOL_QUOTA: Final = 8 * 1024 * MIB
 SPOOL_SHARE: Final = 1 / 2

@@ -59,7 +59,7 @@ class Notice:
 
     @classmethod
     def of(cls, body: Mapping[str, Any]) -> Self:
-        """The notice that :meth:`body` was made of."""
+        """Return the notice of a record's body."""
         return cls(**body)
 
     def body(self) -> dict[str, Any]:

@@ -65,7 +65,7 @@ class AsyncRequest:
 
     @classmethod
     def of(cls, body: Mapping[str, Any]) -> Self:
-        """The request that :meth:`body` was made of."""
+        """Return the request of a record's body."""
         return cls(**body)
 
     def body(self) -> dict[str, Any]:

@@ -46,7 +46,7 @@ class SpoolQuota:
 
     @property
     def used(self) -> int:
-        """Bytes of all files."""
+        """The number of all counted bytes."""
         return self._files.used
 
     def check(self, share: SpoolShare, size: int) -> None:

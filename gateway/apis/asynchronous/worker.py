@@ -102,7 +102,7 @@ class AsyncWorker:
         """The number of running requests."""
         return self._running.total
 
-    # --- Coming and going ------------------------------------------------------------------------
+    # --- Start, acceptance and end ---------------------------------------------------------------
 
     async def start(self) -> None:
         """Resume the requests that an earlier gateway accepted, and start to work.
@@ -231,7 +231,7 @@ class AsyncWorker:
             level = logging.ERROR if not isinstance(error, ApiError) else logging.DEBUG
             log.log(level, "a request's work failed", exc_info=error)
 
-    # --- Whose turn it is ------------------------------------------------------------------------
+    # --- Scheduling ------------------------------------------------------------------------------
 
     async def _work(self) -> None:
         """Begin the requests that may begin, and end expired ones, whenever something changes."""

@@ -1,4 +1,4 @@
-"""Page tokens of lists (``NextToken``)."""
+"""The page tokens of lists, which answers name ``NextToken``."""
 
 from __future__ import annotations
 

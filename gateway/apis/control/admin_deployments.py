@@ -20,7 +20,7 @@ class AdministeredDeployments(Protocol):
     """The operations on deployments that the admin socket offers."""
 
     async def describe(self, name: str) -> Mapping[str, Any] | None:
-        """Return DescribeEndpoint's answer for an endpoint; None if there is none."""
+        """Return DescribeEndpoint's answer for an endpoint; None if it does not exist."""
 
     async def deploy(self, name: str, asked: DeploymentAsked) -> Mapping[str, Any]:
         """Create or update an endpoint to match a deployment."""

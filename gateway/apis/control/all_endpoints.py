@@ -10,7 +10,7 @@ from partway.protocol.errors import InputValidationError
 
 
 class KnownEndpoints:
-    """The endpoints of a gateway.
+    """All endpoints of a gateway.
 
     The fleet has no instances of an API endpoint that failed under an earlier gateway, or that
     cannot run now. Such an endpoint exists all the same, and the store has its state.

@@ -36,7 +36,7 @@ class ControlApi(Service):
         endpoint_keeper: runs the created endpoints in the fleet.
         plane: the operations.
         async_rules: the rules for asynchronous requests in endpoint configurations.
-        model_data_leave: whether a model's maker may read its model data.
+        model_data_leave: checks whether models' makers may read the model data.
         results: the folders that callers may have answers stored in.
         at_read: called once the resources are read, before their endpoints run.
         at_run: called once the gateway listens and the resources are read.

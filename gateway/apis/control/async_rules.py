@@ -97,7 +97,7 @@ def check_names_no_containers(plan: DeploymentPlan) -> None:
     """Refuse asynchronous requests for models whose requests must name their container.
 
     Raises:
-        ValidationException: the plan has both.
+        ValidationException: the plan has both asynchronous requests and such a model.
     """
     if "AsyncInferenceConfig" in plan.config and plan.names_containers:
         raise ValidationException(

@@ -32,7 +32,7 @@ class Covered:
         why: why the member has no effect or is refused, and the remedy.
         accepts: whether a value that fits the member's shape is accepted. A refused member accepts
             the values that ask for nothing.
-        accepted: the accepted values in words; empty if all values are accepted, or none.
+        accepted: the accepted values in words; empty if all values or no values are accepted.
     """
 
     handling: Handling

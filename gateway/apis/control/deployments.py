@@ -178,7 +178,7 @@ class Deployments:
         self._changing: set[str] = set()
 
     async def describe(self, name: str) -> Members | None:
-        """Return DescribeEndpoint's answer for an endpoint; None if there is none of this name."""
+        """Return DescribeEndpoint's answer for an endpoint; None if no endpoint has the name."""
         try:
             return await _Operator(self._plane)("DescribeEndpoint", {"EndpointName": name})
         except ValidationException:
@@ -233,7 +233,7 @@ class Deployments:
 
     @contextmanager
     def _alone(self, name: str) -> Iterator[None]:
-        """Keep out a second change of an endpoint, which would sweep what this one makes."""
+        """Lock out a second change of an endpoint, which would remove this one's resources."""
         self._keeper.check_takes_changes()
         if name.lower() in self._changing:
             raise ValidationException(
@@ -305,7 +305,7 @@ class Deployments:
         deleted += await self._sweep(operator, name)
         return {"Deleted": deleted}
 
-    # --- What there is ---------------------------------------------------------------------------
+    # --- Lookups ---------------------------------------------------------------------------------
 
     def _is_there(self, name: str) -> bool:
         if name.lower() in self._keeper.of_settings:

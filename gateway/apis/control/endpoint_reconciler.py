@@ -83,7 +83,7 @@ class EndpointKeeper:
         self._notes = Notes(self._note, clock)
         fleet.on_change = self._note_later
 
-    # --- What there is ---------------------------------------------------------------------------
+    # --- Lookups ---------------------------------------------------------------------------------
 
     @property
     def of_settings(self) -> Mapping[str, str]:
@@ -154,7 +154,6 @@ class EndpointKeeper:
         Returns:
             None if there is no such endpoint, the endpoint is set aside or being deleted, or it has
             no such settings.
-            nothing of them.
         """
         resource = self.find(name)
         if resource is None or resource.name != name:
@@ -167,7 +166,7 @@ class EndpointKeeper:
             plan.config, maker=plan.config_maker, names_containers=plan.names_containers
         )
 
-    # --- What there is to be ---------------------------------------------------------------------
+    # --- Changes ---------------------------------------------------------------------------------
 
     def check_takes_changes(self) -> None:
         """Refuse changes while the gateway stops.
@@ -375,7 +374,7 @@ class EndpointKeeper:
         line = "the settings have an endpoint of the API's name: the API's is set aside"
         log.warning(LogLine(line, endpoint=name))
 
-    # --- What becomes of it ----------------------------------------------------------------------
+    # --- Recording of states ---------------------------------------------------------------------
 
     def _note_later(self, name: str) -> None:
         if self._resources.find(_KIND, name) is not None:

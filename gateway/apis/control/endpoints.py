@@ -88,7 +88,7 @@ class EndpointOperations:
             "DeleteEndpoint": self.delete_whatever_comes,
         }
 
-    # --- Asking ----------------------------------------------------------------------------------
+    # --- Reading ---------------------------------------------------------------------------------
 
     async def describe(self, members: Members, identity: Identity, _: str) -> Answer:
         """Describe an endpoint; the reasons of the operator's endpoints are replaced."""
@@ -224,7 +224,7 @@ class EndpointOperations:
         plan = change(self._keeper.record_of(resource).plan)
         endpoint = await self._keeper.planning.endpoint_of(
             resource.name, plan
-        )  # nobody else waits for it
+        )  # no other change waits for this
         if anew:  # otherwise instances keep their model data
             self._leave.check_endpoint(endpoint)
         async with self._changing():
@@ -259,7 +259,7 @@ class EndpointOperations:
                 await self._keeper.end(resource)
         return None
 
-    # --- What there is ---------------------------------------------------------------------------
+    # --- Lookups ---------------------------------------------------------------------------------
 
     @asynccontextmanager
     async def _changing(self) -> AsyncIterator[None]:

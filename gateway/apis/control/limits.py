@@ -53,7 +53,7 @@ PLANS_AT_ONCE: Final = 64
 #: not answer gets more time, but nobody waits for it.
 RESTORE_TIMEOUT: Final = 5.0
 
-#: Changes in progress, including those whose callers have left; each has its input in memory, of 1
+#: Changes in progress, including those whose callers have left. Each has its input in memory, of 1
 #: MiB at most (etcd: 5,000 proposals of 1.5 MiB; here they come from a few scripts).
 MAX_CHANGES: Final = 64
 

@@ -11,9 +11,9 @@ from partway.gateway.storage.places.place import StorageFailed
 def checked_place(
     name: str, location: str, roots: LocalRoots, cannot: str, otherwise: str = ""
 ) -> tuple[str, str] | None:
-    """No file is looked at.
+    """Return the bucket and the key of a location; None if it is on this machine.
 
-    Looks at no file.
+    No file is looked at.
 
     Args:
         name: the member that names the location.

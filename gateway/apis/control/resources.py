@@ -18,7 +18,7 @@ _MAKER: Final = "made_by"
 
 
 def kept_of_maker(principal: str | None) -> Mapping[str, Any]:
-    """Return the kept members of a new resource; without authentication there are none."""
+    """Return the kept members of a new resource; empty without authentication."""
     return {} if principal is None else {_MAKER: principal}
 
 
@@ -105,7 +105,7 @@ class Resources:
             raise StoreUnavailable(self._unread)
 
     def find(self, kind: Kind, name: str) -> Resource | None:
-        """Return the resource of a kind and name, regardless of case; None if there is none."""
+        """Return a resource by kind and name, regardless of case; None if it does not exist."""
         return self._known[kind].get(name.lower())
 
     def all(self, kind: Kind) -> Iterable[Resource]:

@@ -73,7 +73,7 @@ def unary(
         most_bytes: the limit of the call's message in bytes.
         access: how a call authenticates.
         granted_with: the operation that the caller needs permission for.
-        reserved: whether calls may use the reserve of connections.
+        reserved: whether calls are answered in the reserve too, when all else is in use.
         workers: unpack messages; None if messages are short.
     """
 

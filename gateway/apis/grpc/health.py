@@ -39,7 +39,7 @@ class HealthService:
 
     @property
     def routes(self) -> tuple[Route, ...]:
-        """The call's route: it asks nobody who they are, as ``/readyz``."""
+        """The route of Check, without authentication, like ``/readyz``."""
         access = Access.ANYONE
         return (unary(SERVICE, "Check", self.check, _MOST_BYTES, access=access, reserved=True),)
 

@@ -76,7 +76,7 @@ class InferenceService:
 
     @property
     def routes(self) -> tuple[Route, ...]:
-        """The routes of all of them."""
+        """The routes of all calls."""
         service, most, anyone = INFERENCE_SERVICE, _NAME_BYTES, Access.ANYONE
         return (
             unary(service, "ServerLive", self.live, most, access=anyone, reserved=True),

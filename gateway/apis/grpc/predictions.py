@@ -100,7 +100,7 @@ class PredictionService:
 
     @property
     def routes(self) -> tuple[Route, ...]:
-        """The routes of the four."""
+        """The routes of the four calls."""
         most, workers = self._most_bytes, self._workers
         stream = self.stream_raw_predict
         return (

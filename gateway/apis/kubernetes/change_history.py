@@ -31,7 +31,7 @@ class ObjectChange(NamedTuple):
 
     @property
     def version(self) -> int:
-        """The change's version."""
+        """The version of the change."""
         return self.changed.version
 
 

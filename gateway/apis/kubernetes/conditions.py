@@ -104,6 +104,6 @@ def is_ready(custom: CustomObject) -> bool:
 
 
 def reason_of(custom: CustomObject) -> str:
-    """Return the reason of an object's one condition; empty if there is none."""
+    """Return the reason of an object's one condition; empty without a condition."""
     conditions = (custom.status.get("primaryCondition"), *custom.status.get("conditions", ()))
     return next((each["reason"] for each in conditions if each), "")

@@ -120,10 +120,10 @@ class EndpointController:
         return found is not None and _MARK in found.kept
 
     def endpoint_object(self, name: str) -> CustomObject | None:
-        """Return the Endpoint object for an endpoint; None if there is none."""
+        """Return the Endpoint object for an endpoint; None without an object."""
         return next(iter(self._objects.of_endpoint(ENDPOINT, name)), None)
 
-    # --- What changes ----------------------------------------------------------------------------
+    # --- Notices of changes ----------------------------------------------------------------------
 
     def _object_changed(self, changed: CustomObject, before: CustomObject | None) -> None:
         if before is not None and before.status != changed.status:
@@ -261,7 +261,7 @@ class EndpointController:
             return None
         return ObservedEndpoint.of(resource, self._keeper, self._router)
 
-    # --- What is said of it ----------------------------------------------------------------------
+    # --- Status of objects -----------------------------------------------------------------------
 
     async def _note(
         self, name: str, owner: CustomObject | None, wanted: WantedEndpoint | None

@@ -91,7 +91,7 @@ class ObjectRules:
 
         Args:
             made: the new object.
-            before: the existing object; None if there is none.
+            before: the existing object; None for a new object.
 
         Raises:
             ObjectConflict: a name is taken, or the object is being deleted.

@@ -81,7 +81,7 @@ def _resources(kind: CustomKind) -> dict[str, Any]:
     }
 
 
-# --- What kubectl explains -----------------------------------------------------------------------
+# --- Schemas for kubectl explain -----------------------------------------------------------------
 
 
 def _openapi(kind: CustomKind) -> dict[str, Any]:

@@ -318,7 +318,7 @@ class KubernetesService:
         return table(found, form.table, include, now, metadata, with_columns=with_columns)
 
 
-# --- What a request says -------------------------------------------------------------------------
+# --- Parsing of requests -------------------------------------------------------------------------
 
 
 async def _say(body: bytes, exchange: Exchange, *_: object) -> None:

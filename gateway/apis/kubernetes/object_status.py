@@ -67,7 +67,7 @@ class ObservedEndpoint:
 
     @property
     def plan(self) -> DeploymentPlan:
-        """What it was last asked to be."""
+        """The plan that was requested last."""
         plan = self.coming or self.serving
         assert plan is not None, "it was created by one"
         return plan
@@ -78,7 +78,7 @@ class ObservedEndpoint:
 
     @property
     def is_changing(self) -> bool:
-        """Whether its last change is not over."""
+        """Whether the last change is still in progress."""
         return self.state in CHANGING
 
     def runs(self, model: str) -> bool:

@@ -69,7 +69,7 @@ class CustomObjects:
         self.history.begin(latest)
 
     def find(self, kind: CustomKind, namespace: str, name: str) -> CustomObject | None:
-        """Return the object of a kind, namespace and name; None if there is none."""
+        """Return the object of a kind, namespace and name; None if it does not exist."""
         return self._known[kind].get((namespace, name))
 
     def all(self, kind: CustomKind) -> Iterable[CustomObject]:

@@ -146,7 +146,7 @@ class ObjectOperations:
             going = dataclasses.replace(live, deleting=self._now(), generation=live.generation + 1)
             return await self._objects.put(going)
 
-    # --- What there is ---------------------------------------------------------------------------
+    # --- Lookups ---------------------------------------------------------------------------------
 
     def _existing(self, place: ObjectPlace) -> CustomObject:
         found = self._objects.find(place.kind, place.namespace, place.name)

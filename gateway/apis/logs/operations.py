@@ -87,7 +87,7 @@ class LogOperations:
 
     @property
     def routes(self) -> tuple[Route, ...]:
-        """The routes of all of them."""
+        """The routes of all operations."""
         inputs = LogInputs(self.operations)
         return operation_routes(_TARGETS, self.operations, inputs, _SERVICE)
 

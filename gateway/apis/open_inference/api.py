@@ -37,7 +37,7 @@ class OpenInferenceApi(Service):
 
     @property
     def routes(self) -> tuple[Route, ...]:
-        """The routes of all operations, and behind them that of unknown ones."""
+        """The routes of all operations, followed by the route of unknown paths."""
         known = (*self._infer.routes, *self.models.routes)
         return (*known, unknown_v2_route(known))
 

@@ -89,7 +89,7 @@ def grpc_status(error: ApiError) -> ErrorResponse:
     return ErrorResponse(200, headers, b"")
 
 
-# --- What they share -----------------------------------------------------------------------------
+# --- Shared parts --------------------------------------------------------------------------------
 
 
 def _prediction_status(error: ApiError) -> int:

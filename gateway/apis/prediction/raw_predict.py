@@ -92,7 +92,7 @@ class RawPredict:
 
     @property
     def routes(self) -> tuple[Route, ...]:
-        """The routes of both."""
+        """The routes of both operations."""
         payload = StreamedPayload(self._most_bytes)
         return tuple(
             Route(
@@ -135,7 +135,7 @@ class RawPredict:
 
         await self.relay(exchange, asked, identity, named["endpoint"], response)
 
-    # --- What every form of it is made of --------------------------------------------------------
+    # --- Shared parts ----------------------------------------------------------------------------
 
     def answered(
         self, asked: RawAsked, identity: Identity, endpoint: str, *, as_stream: bool = False

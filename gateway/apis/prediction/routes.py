@@ -69,7 +69,6 @@ def endpoint_of_host(host: str, endpoints: Collection[str]) -> str:
     Returns:
         The endpoint whose name is the host's first label, or else the only one. Otherwise the label
         itself if it is a valid name, and empty if it is not.
-        itself where it could be a name, and empty where it could not.
     """
     label = _first_label(host)
     if label in endpoints:

@@ -35,7 +35,7 @@ _P = ParamSpec("_P")
 
 
 class _NotWaitedFor(Exception):
-    """The request of the work is gone; raised on the work's thread."""
+    """The request of the work was cancelled; raised on the work's thread."""
 
 
 class PredictionWorkers(Service):
@@ -60,12 +60,12 @@ class PredictionWorkers(Service):
 
     @property
     def busy(self) -> int:
-        """How many threads work."""
+        """The number of busy threads."""
         return self._quota.used
 
     @property
     def waiting(self) -> int:
-        """How many works wait for a thread."""
+        """The number of works that wait for a thread."""
         return self._quota.waiting
 
     def share_of(self, exchange: Exchange, identity: Identity) -> WorkerShare:
@@ -197,7 +197,7 @@ class WorkerShare:
         return await self._workers.run(self._owner, lambda: work(*args, **options))
 
     async def decoded_body(self, limit: int) -> bytes:
-        """The request's whole body; see :func:`~.content_codings.decoded_body`."""
+        """Return the request's whole body; see :func:`~.content_codings.decoded_body`."""
         run = partial(self.run, bytes_cost(limit))
         return await decoded_body(self._exchange, limit, run)
 

@@ -60,7 +60,7 @@ class TransformRecord:
 
     @classmethod
     def of(cls, resource: Resource) -> TransformRecord:
-        """What a resource keeps."""
+        """Return the record that a resource keeps."""
         kept = resource.kept
         return cls(**{**kept, "status": JobStatus(kept["status"])})
 

@@ -117,7 +117,7 @@ class TransformKeeper:
         self._hastened = False
         self._is_closing = False
 
-    # --- What there is ---------------------------------------------------------------------------
+    # --- Lookups ---------------------------------------------------------------------------------
 
     def record_of(self, job: Resource) -> TransformRecord:
         """Return the current record of a job, which may not be stored yet."""
@@ -139,7 +139,7 @@ class TransformKeeper:
         """
         return processing_of(options, slices_include_end=self._inclusive_slices)
 
-    # --- From its making to its end --------------------------------------------------------------
+    # --- Life of a job ---------------------------------------------------------------------------
 
     def start(self) -> None:
         """Continue the jobs of an earlier gateway."""
@@ -276,7 +276,7 @@ class TransformKeeper:
             self._models.pop(job.name, None)
         return _end_of(work.progress)
 
-    # --- What is written down --------------------------------------------------------------------
+    # --- Records ---------------------------------------------------------------------------------
 
     async def _write(self, name: str, record: TransformRecord) -> None:
         """Store the record of a job, and retry while the store refuses."""

@@ -157,7 +157,7 @@ class TransformOperations:
                 self._keeper.stop(job.name)
         return None
 
-    # --- What is refused -------------------------------------------------------------------------
+    # --- Checks ----------------------------------------------------------------------------------
 
     def _existing(self, name: str) -> Resource:
         job = self._resources.find(KIND, name)

@@ -51,7 +51,7 @@ class GzipReader:
         return b"".join(pieces)
 
     def _refill(self) -> bool:
-        """Read more of the file; False at its end."""
+        """Read more of the file; return False at its end."""
         more = self._file.read(PACKED_PIECE)
         self._taken += len(more)
         if self._taken > self._most:

@@ -34,7 +34,7 @@ class ArchiveError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class HeadBounds:
-    """How much an archive's heads may be.
+    """The bounds of an archive's headers.
 
     Attributes:
         files: how many members the archive may have, including headers that only announce others.

@@ -46,7 +46,7 @@ class LocalPlace:
         self._passed_over = passed_over
 
     async def look(self, key: str) -> FoundFile:
-        """Look a file up; see :class:`~.place.FilePlace`.
+        """Look up a file; see :class:`~.place.FilePlace`.
 
         Raises:
             StorageFailed: there is no such file, it is not a regular file, or the caller may not
