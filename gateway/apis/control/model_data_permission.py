@@ -53,7 +53,7 @@ def named_places(container: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def named_locations(container: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the locations that the gateway would read for a definition; see :func:`~.location_of`.
+    """Yield the locations that the gateway would read for a definition; see ``location_of()``.
 
     No file is looked at: the ``..`` of a local path are resolved in the text.
     """
