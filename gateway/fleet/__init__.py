@@ -1,1 +1,1 @@
-"""Which endpoints there are, and where their containers run."""
+"""The fleet: endpoints, their instances, and how their containers run."""

@@ -1,4 +1,4 @@
-"""One endpoint as it runs: its version, and the next one beside it until that takes over."""
+"""The deployment of one endpoint: the version that serves, and the next version beside it."""
 
 from __future__ import annotations
 
@@ -23,12 +23,13 @@ log = logging.getLogger("partway.fleet")
 
 @dataclass(frozen=True, slots=True)
 class _Version:
-    """An endpoint's groups, by their variants' names.
+    """One version of an endpoint: a group of instances for each variant.
 
     Attributes:
         number: counted from 1.
-        endpoint: what it is of.
-        groups: may be another version's too, where a variant's instances stay what they were.
+        endpoint: the endpoint as this version has it.
+        groups: by variant name. Two versions share the group of a variant that the change leaves as
+            it is.
     """
 
     number: int
@@ -36,10 +37,10 @@ class _Version:
     groups: Mapping[str, Group]
 
     def is_complete(self, serving: _Version | None) -> bool:
-        """Whether nothing has to come up any more for it to take over from what serves.
+        """Say whether this version can take over from the one that serves.
 
-        What it keeps as it is may be out of service: it would be without the change too. But what
-        has nothing in service takes no streams from what has.
+        Instances that are kept may be out of service, since they would be so without the change
+        too. But a version with nothing in service takes no streams from one that has some.
         """
         if serving is not None and serving.takes_streams and not self.takes_streams:
             return False
@@ -51,30 +52,29 @@ class _Version:
 
     @property
     def is_lost(self) -> bool:
-        """Whether no instance is in service, and none is started any more."""
+        """Whether no instance is in service and none will be started."""
         return all(each.given_up and not each.in_rotation for each in self.groups.values())
 
     @property
     def has_some_of_each(self) -> bool:
-        """Whether each variant has an instance in service."""
         return all(group.in_rotation for group in self.groups.values())
 
     def kept(self, name: str, serving: _Version | None) -> int:
-        """How many instances of a variant it keeps, in service or not."""
+        """Return how many instances of a variant are kept, in service or not."""
         if serving is None or serving.groups.get(name) is not self.groups[name]:
             return 0
         return serving.variant(name).instances
 
     @property
     def takes_streams(self) -> bool:
-        """Whether any of it is in service."""
+        """Whether any instance is in service."""
         return any(each.in_rotation for each in self.groups.values())
 
     def variant(self, name: str) -> Variant:
         return next(each for each in self.endpoint.variants if each.name == name)
 
     def trouble(self, serving: _Version | None = None) -> str:
-        """Why it does not come up beside what serves; empty as long as it may."""
+        """Say why this version does not come up; empty as long as it may."""
         for variant in self.endpoint.variants:
             group = self.groups[variant.name]
             started = variant.instances > self.kept(variant.name, serving)
@@ -84,31 +84,32 @@ class _Version:
 
 
 class Deployment:
-    """One endpoint.
+    """One endpoint, and the change of its version.
 
-    1. A change begins beside what serves. A variant whose instances stay what they were keeps them:
-       more of them are started at once, fewer there are only after the takeover.
-    2. When each variant has as many instances in service as it is to have, the change takes over,
-       and what it has not kept drains.
-    3. If one of its variants gives up, all that it started is stopped; what served goes on as
-       before, and the reason is told. Where nothing served before, what has come up does, if that
-       is some of each variant.
-    4. A change in the midst of another takes its place, and keeps of it what it would start too.
+    1. A change starts new instances beside those that serve. A variant whose instances stay the
+       same keeps them: more are started at once, but fewer only after the takeover.
+    2. The change takes over when each variant has all its instances in service. Instances that the
+       new version does not keep drain.
+    3. If one of the new variants gives up, everything that the change started is stopped, and the
+       reason is reported. The old version serves on. Where no version served, the new one serves
+       all the same if each variant has some instance.
+    4. A new change replaces a change that is under way, and keeps the instances that both would
+       start.
 
     Args:
-        endpoint: as it is to be.
-        maker: makes what makes the instances of one variant of an endpoint.
+        endpoint: the endpoint to deploy.
+        maker: returns the factory for the instances of an endpoint.
         clock: measures waits.
         wall_clock: returns epoch seconds, for people.
-        on_change: called when any of it has changed.
-        awaited: whether somebody has just asked for it, and waits; else the gateway's start is to
-            bring it back. Whatever changes it is asked for.
+        on_change: called when anything here has changed.
+        awaited: whether a caller has just asked for the endpoint and waits for the outcome; false
+            when the gateway's start brings the endpoint back. Later changes are always awaited.
 
     Attributes:
-        endpoint: as it was asked for last.
-        state: how it is.
-        reason: why it, or its last change, has failed; empty otherwise.
-        is_ending: whether it is being deleted, or stops with the gateway.
+        endpoint: the endpoint as it was last asked for.
+        state: the endpoint's state.
+        reason: why the endpoint, or its last change, has failed; empty otherwise.
+        is_ending: whether the endpoint is being deleted, or stops with the gateway.
     """
 
     def __init__(
@@ -133,21 +134,22 @@ class Deployment:
         self._serving: _Version | None = None
         self._coming: _Version | None = None
         self._leaving: list[Group] = []
-        self._restarts: Counter[str] = Counter()  # by variant, of groups that are gone
+        self._restarts: Counter[str] = Counter()  # by variant, of groups that have ended
         self._news = asyncio.Event()
         self.is_ending = False
         self._tell_state()
         self._begin(endpoint, awaited=awaited)
 
-    # --- What there is ---------------------------------------------------------------------------
+    # --- Reading its state
+    # -------------------------------------------------------------------------
 
     @property
     def is_settled(self) -> bool:
-        """Whether it has come up, has failed to, or is to go."""
+        """Whether the endpoint has come up, has failed to come up, or is ending."""
         return self.state not in {EndpointState.CREATING, EndpointState.UPDATING}
 
     def routed(self) -> tuple[RoutedVariant, ...]:
-        """The variants as streams and requests find them."""
+        """Return the variants as the router sees them."""
         version = self._serving or self._coming
         if version is None or self.is_ending:
             return tuple(
@@ -161,9 +163,9 @@ class Deployment:
         )
 
     def status(self) -> EndpointStatus:
-        """How it is, as a value; variants of two versions are shown as one.
+        """Return the status as a value; variants of two versions are shown as one.
 
-        Numbers are those of the version in force, whatever is asked for beside it.
+        Numbers are those of the version that serves.
         """
         in_force = self._serving or self._coming
         shown = self._variants_in_force(in_force)
@@ -191,9 +193,9 @@ class Deployment:
         )
 
     def _variants_in_force(self, in_force: _Version | None) -> dict[str, VariantStatus]:
-        """The variants of the version in force, and those that only a coming version has.
+        """Return the variants of the serving version, and those that only the next version has.
 
-        Of an endpoint that has failed, with no version left, those that were asked for.
+        An endpoint that has failed may have no version left; its variants are then those asked for.
         """
         endpoints = [each.endpoint for each in (in_force, self._coming) if each is not None]
         return {
@@ -205,27 +207,27 @@ class Deployment:
         }
 
     def _note(self) -> str:
-        """Which change was given up, and what serves on; empty where none was."""
+        """Say which change was given up and what serves on; empty if none was."""
         serving = self._serving
         if serving is None or not self.reason or serving.number == self._versions:
             return ""
         asked, serves = self.endpoint.config, serving.endpoint.config
-        if asked == serves:  # a restart, or endpoints of the settings
+        if asked == serves:  # a restart, or an endpoint of the settings
             return "the last change was given up, and what was before serves on"
         return f"the update to {asked} was given up, and {serves} serves on"
 
     @property
     def instances(self) -> list[Instance]:
-        """All its instances, of whatever version."""
+        """The instances of all versions."""
         return [instance for group in self._groups() for instance in group.instances]
 
     @property
     def containers(self) -> int:
-        """How many containers it has or is to have, those of what comes beside what serves too."""
+        """How many containers the endpoint has or will have, those of the next version included."""
         return sum(group.containers for group in self._groups())
 
     def further_containers(self, endpoint: Endpoint, *, anew: bool) -> int:
-        """How many more containers there would be while :meth:`change` is under way."""
+        """Return how many containers :meth:`change` adds while it is under way."""
         known = {} if anew else self._groups_by_name()
         further = 0
         for variant in endpoint.variants:
@@ -234,31 +236,32 @@ class Deployment:
             further += max(0, variant.instances * variant.launched - stay)
         return further
 
-    # --- What there is to be ---------------------------------------------------------------------
+    # --- Changes
+    # -----------------------------------------------------------------------------------
 
     def change(self, endpoint: Endpoint, *, anew: bool = False) -> None:
-        """Make it another (rules 1 and 4).
+        """Change the endpoint (rules 1 and 4).
 
         Args:
-            endpoint: as it is to be.
-            anew: whether nothing of what serves is kept, though it may be what it is to be.
+            endpoint: the endpoint to deploy.
+            anew: whether to replace instances that already match.
         """
-        # If it has failed, it is tried again.
+        # A change that failed is tried again.
         if endpoint == self.endpoint and not self.reason and not anew:
             return
         self.endpoint = endpoint
         self._begin(endpoint, keep=not anew)
 
     def restart(self) -> None:
-        """Start new instances beside those that are there, which they replace when in service."""
+        """Replace all instances by new ones, once the new ones are in service."""
         self._begin(self.endpoint, keep=False)
 
     def delete(self) -> None:
-        """Take nothing new, drain, and stop every instance."""
+        """Refuse new work, drain and stop every instance."""
         self._end(EndpointState.DELETING)
 
     def stop(self) -> None:
-        """The same at the gateway's end: the endpoint itself stays."""
+        """Stop as for :meth:`delete`, but keep the endpoint: the gateway is stopping."""
         self._end(EndpointState.STOPPING)
 
     def _end(self, state: EndpointState) -> None:
@@ -277,24 +280,25 @@ class Deployment:
             group.hasten()
 
     async def gone(self) -> None:
-        """Wait until nothing of it is left."""
+        """Wait until no instance is left."""
         await asyncio.gather(*(each.over.wait() for each in self.instances))
 
     async def settled(self) -> None:
-        """Wait until it has come up, has failed to, or is to go."""
+        """Wait until :attr:`is_settled`."""
         while not self.is_settled:
             self._news.clear()
             await self._news.wait()
 
-    # --- How it becomes that ---------------------------------------------------------------------
+    # --- How a change proceeds
+    # ---------------------------------------------------------------------
 
     def _begin(self, endpoint: Endpoint, *, keep: bool = True, awaited: bool = True) -> None:
         self._versions += 1
         self.reason = ""
         if self._serving is None and self._coming is not None and self._coming.takes_streams:
-            self._serving, self._coming = self._coming, None  # rule 1 holds for a part of it too
+            self._serving, self._coming = self._coming, None  # rule 1 holds
         if self._serving is not None and self._serving.is_lost:
-            # Nothing goes on as before: whatever comes up serves.
+            # The old version serves nothing, so any instance that comes up serves.
             self._leave(_only_in(self._serving, self._coming))
             self._serving = None
         serving, superseded = self._serving, self._coming
@@ -313,7 +317,7 @@ class Deployment:
         self._changed()
 
     def _groups_by_name(self) -> dict[str, Group]:
-        """The groups that a change may keep: those that come up already before those that serve."""
+        """Return the groups that a change may keep, the next version's before the serving ones."""
         versions = (self._serving, self._coming)
         return {k: v for each in versions if each is not None for k, v in each.groups.items()}
 
@@ -343,7 +347,7 @@ class Deployment:
         self._news.set()
 
     def _take_over(self, coming: _Version) -> None:
-        """Serve by the version that has come up (rule 2)."""
+        """Make the next version the one that serves (rule 2)."""
         leaving = _only_in(self._serving, coming)
         self._serving, self._coming = coming, None
         self.reason = ""
@@ -353,7 +357,7 @@ class Deployment:
             coming.groups[variant.name].become(variant)
 
     def _coming_failed(self, trouble: str) -> None:
-        """Go on as before (rule 3)."""
+        """Return to the version that serves (rule 3)."""
         coming = self._coming
         if self._serving is None and coming is not None and coming.has_some_of_each:
             self._take_over(coming)
@@ -377,14 +381,14 @@ class Deployment:
         self._serve_as_before()
 
     def _serve_as_before(self, but: _Version | None = None) -> None:
-        """Have as many instances as what serves is to have, but for what a version keeps of it."""
+        """Restore the serving version's instance counts, except in groups that ``but`` has too."""
         serving = self._serving
         for group in _only_in(serving, but):
             assert serving is not None, "the group is of it"
             group.become(serving.variant(group.variant.name))
 
     def _look_at_service(self) -> None:
-        """Say whether what serves still does: all its variants may have given up."""
+        """Update the state: the serving version fails if all its variants have given up."""
         serving = self._serving
         if serving is None:
             return
@@ -429,7 +433,7 @@ class Deployment:
 
 
 def _alike(known: Mapping[str, Group], variant: Variant) -> Group | None:
-    """The group whose instances are those of a variant, and that another version may keep."""
+    """Return the group that can be kept for a variant; None if there is none."""
     group = known.get(variant.name)
     if group is None or group.given_up or not _runs_alike(group.variant, variant):
         return None
@@ -437,7 +441,7 @@ def _alike(known: Mapping[str, Group], variant: Variant) -> Group | None:
 
 
 def _runs_alike(one: Variant, other: Variant) -> bool:
-    """Whether an instance of one variant is what one of the other would be."""
+    """Say whether the instances of two variants are interchangeable."""
 
     def bare(variant: Variant) -> Variant:
         return dataclasses.replace(variant, instances=1, weight=1.0)
@@ -446,7 +450,7 @@ def _runs_alike(one: Variant, other: Variant) -> bool:
 
 
 def _only_in(version: _Version | None, *others: _Version | None) -> list[Group]:
-    """The groups of a version that are in none of the others."""
+    """Return the groups of a version that none of the others has."""
     if version is None:
         return []
     kept = [group for each in others if each is not None for group in each.groups.values()]

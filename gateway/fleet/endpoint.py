@@ -1,6 +1,6 @@
-"""What an endpoint is: its name, its variants, and what runs their instances.
+"""Endpoints as values: name, variants, and the source of their instances.
 
-All of it is what an operator has asked for, as values; what runs is the fleet's.
+These values say what an operator has asked for. The fleet holds what actually runs.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ from partway.gateway.tls.trust import Trust
 from partway.protocol.errors import InputValidationError
 from partway.protocol.limits import MAX_ENDPOINT_NAME, is_name
 
-#: What SageMaker's own tools call an endpoint's only production variant.
+#: SageMaker's own tools give this name to an endpoint's only production variant.
 DEFAULT_VARIANT = "AllTraffic"
 
-#: When an engine is to pull an image.
+#: When an engine pulls an image.
 Pull: TypeAlias = Literal["missing", "never", "always"]
 
 
 @dataclass(frozen=True, slots=True)
 class Attached:
-    """Containers that somebody else runs, one for each instance.
+    """Containers that run outside the gateway, one for each instance.
 
     Attributes:
         addresses: where they listen.
-        tls: whom to believe that they are who they say; None without TLS.
+        tls: which certificates to accept; None without TLS.
     """
 
     addresses: tuple[Address, ...]
@@ -54,8 +54,8 @@ class Program:
     """A command of this machine, started once for each instance.
 
     Attributes:
-        command: program and arguments; nothing is appended, and no shell has a say in it.
-        cwd: the folder in which it runs; None for the gateway's own.
+        command: program and arguments; nothing is appended, and no shell is involved.
+        cwd: the working directory; None for the gateway's own.
     """
 
     command: tuple[str, ...]
@@ -67,34 +67,34 @@ class Image:
     """An image of a container engine, from which each instance is made (clause 1.1-1).
 
     Attributes:
-        name: as the engine knows it, such as ``registry.example/echo:1``.
-        pull: when the engine is to pull it.
+        name: the image's name at the engine, such as ``registry.example/echo:1``.
+        pull: when the engine pulls the image.
     """
 
     name: str
     pull: Pull = "missing"
 
 
-#: What runs one container.
+#: The source of one container.
 OneSource: TypeAlias = Attached | Program | Image
 
-#: How the containers of an instance are asked: each with what the one before has answered, or only
-#: the one that a request names.
+#: How an instance's containers are called: "serial" passes each answer on to the next container,
+#: "direct" calls only the container that the request names.
 Execution: TypeAlias = Literal["serial", "direct"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OneContainer:
-    """One container of instances that have several.
+    """One container of an instance that has several.
 
     Attributes:
         hostname: its name among those of an instance; where an engine runs it, its DNS name too.
-        source: what runs it.
-        model_data: as a variant's.
-        model_maker: as a variant's.
-        pinned: as a variant's.
-        environment: as a variant's.
-        vertex: as a variant's.
+        source: what runs the container.
+        model_data: as in :class:`Variant`.
+        model_maker: as in :class:`Variant`.
+        pinned: as in :class:`Variant`.
+        environment: as in :class:`Variant`.
+        vertex: as in :class:`Variant`.
     """
 
     hostname: str
@@ -108,33 +108,33 @@ class OneContainer:
 
 @dataclass(frozen=True, slots=True)
 class Containers:
-    """Several containers, of which each instance has one each.
+    """The several containers of each instance.
 
     Attributes:
-        each: in the order in which they are asked; each host name is there once.
-        execution: how they are asked.
+        each: in the order in which they are called; host names are unique.
+        execution: how they are called.
     """
 
     each: tuple[OneContainer, ...]
     execution: Execution = "serial"
 
 
-#: What runs the instances of a variant.
+#: The source of a variant's instances.
 Source: TypeAlias = OneSource | Containers
 
 
 @dataclass(frozen=True, slots=True)
 class InstanceTimes:
-    """What an instance's life is measured by; seconds, but for ``pings_missed``.
+    """The time limits of an instance, in seconds, and the pings that it may miss.
 
     Attributes:
         startup_timeout: from the start until ``/ping`` is answered with 200 (clause 1.1-3).
-        ping_interval: between two pings of one that is in service; 0 for none.
+        ping_interval: between two pings of an instance in service; 0 for none.
         ping_timeout: for the answer to a ping (clause 1.1-2).
-        drain_timeout: for the streams and requests of one that is to stop, to end by themselves.
+        drain_timeout: for open streams and requests to end by themselves before a stop.
         stop_timeout: from SIGTERM to SIGKILL (clause 1.1-1).
-        pings_missed: in a row, after which an instance takes no more streams.
-        download_timeout: for model data to be at hand; None for as long as something of them comes.
+        pings_missed: misses in a row after which an instance takes no more streams.
+        download_timeout: for model data to arrive; None to wait as long as data comes in.
     """
 
     startup_timeout: float = START_TIMEOUT
@@ -147,38 +147,37 @@ class InstanceTimes:
 
     @property
     def of_vertex(self) -> InstanceTimes:
-        """The same with Vertex AI's rule of health."""
+        """The same times with Vertex AI's health rule."""
         return replace(self, ping_timeout=VERTEX_PING_TIMEOUT, pings_missed=VERTEX_PINGS_MISSED)
 
 
-#: Of containers that are nobody's to watch: their first failed connection says enough.
+#: For containers that the gateway does not watch: their first failed connection is enough.
 UNWATCHED: Final = InstanceTimes(ping_interval=0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variant:
-    """A production variant: instances that are all alike.
+    """A production variant: a number of identical instances.
 
     Attributes:
         source: what runs the instances.
         name: reported as ``x-amzn-invoked-production-variant``, and what ``TargetVariant`` names.
-        instances: how many there are to be; of attached ones as many as there are addresses.
-        weight: the variant's share of the endpoint's streams and requests is its weight's share of
+        instances: how many to keep running; for attached containers, the number of addresses.
+        weight: the variant's share of the endpoint's traffic is its weight divided by the sum of
             all weights.
-        model_data: a folder, a ``tar.gz``, or either at ``s3://``, seen by an instance as its model
-            directory; None for an empty one.
-        model_maker: the principal whose leave is asked for to read them; empty if it is unknown,
-            None if nobody is asked.
-        pinned: model data of this machine that a caller has named, as they were then.
+        model_data: a folder, a ``tar.gz``, or either at ``s3://``, which an instance sees as its
+            model directory; None for an empty one.
+        model_maker: the principal who must be allowed to read the model data; empty if unknown,
+            None if no permission is checked.
+        pinned: model data of this machine that a caller has named, as found at that time.
         environment: further variables of the instances, as pairs in the order of their names.
-        gpus: of each instance.
-        cpus: of each instance, as an engine limits them; None for no limit.
+        gpus: GPUs of each instance.
+        cpus: CPU limit of each instance at an engine; None for no limit.
         memory: of each instance, in bytes; None for no limit.
         container_hostname: the instance's own DNS name (clause 1.1-7); None for the engine's
             choice.
-        times: what an instance's life is measured by.
-        vertex: what is asked of a container that is written for Vertex AI; None for one that is
-            written for SageMaker.
+        times: the time limits of an instance.
+        vertex: settings of a container written for Vertex AI; None for one written for SageMaker.
     """
 
     source: Source
@@ -198,12 +197,12 @@ class Variant:
 
     @property
     def containers(self) -> tuple[OneContainer, ...]:
-        """The containers of an instance that has several; empty where it has one."""
+        """The containers of an instance that has several; empty if it has one."""
         return self.source.each if isinstance(self.source, Containers) else ()
 
     @property
     def sources(self) -> tuple[OneSource, ...]:
-        """What runs the containers of an instance, be it one or several."""
+        """The source of each container of an instance."""
         if isinstance(self.source, Containers):
             return tuple(each.source for each in self.source.each)
         return (self.source,)
@@ -214,7 +213,7 @@ class Variant:
         return sum(not isinstance(each, Attached) for each in self.sources)
 
     def of(self, container: OneContainer) -> Variant:
-        """What one container of an instance is, as if it were the only one."""
+        """Return a variant that describes one of several containers as if it were alone."""
         return replace(
             self,
             source=container.source,
@@ -227,20 +226,20 @@ class Variant:
         )
 
     def surface(self, endpoint: str) -> Surface:
-        """The paths at which its containers answer, as those of an endpoint."""
+        """Return the paths at which the variant's containers answer."""
         return SAGEMAKER if self.vertex is None else self.vertex.surface(endpoint, self.name)
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """One endpoint, as it is to be.
+    """One endpoint, as an operator has asked for it.
 
     Attributes:
         name: the name by which clients call the endpoint (clause 4-7).
         policy: what the endpoint's streams may do.
-        variants: by which it is answered, one at least; each name is there once.
-        prediction: how its containers are asked for predictions.
-        config: the name of the configuration that says all this; empty where settings do.
+        variants: at least one; names are unique.
+        prediction: how predictions are requested from its containers.
+        config: the name of the endpoint configuration; empty for an endpoint of the settings.
     """
 
     name: str
@@ -251,12 +250,12 @@ class Endpoint:
 
     @property
     def is_attached(self) -> bool:
-        """Whether nothing has to be launched for it."""
+        """Whether no container has to be launched."""
         return all(isinstance(each.source, Attached) for each in self.variants)
 
     @property
     def launched(self) -> int:
-        """How many containers are launched for it, when all its instances are there."""
+        """How many containers are launched for all instances together."""
         return sum(each.instances * each.launched for each in self.variants)
 
     @classmethod
@@ -270,25 +269,26 @@ class Endpoint:
         tls: Trust | None = None,
         times: InstanceTimes = UNWATCHED,
     ) -> Endpoint:
-        """Make an endpoint of one container that somebody else runs."""
+        """Make an endpoint with one container that runs outside the gateway."""
         source = Attached((address,), tls)
         return cls(name, policy, (Variant(source=source, name=variant, times=times),))
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where one stream or request goes: an instance of an endpoint.
+    """An instance of an endpoint as the target of a stream or request.
 
     Attributes:
         endpoint: the endpoint's name.
         container: where the instance listens.
         policy: what the endpoint's streams may do.
         variant: the name of the instance's variant.
-        tls: whom to believe that the instance is who it says; None without TLS.
-        has_log: whether what the instance prints is kept here.
-        hostname: the container's among those of its instance; empty for an only one.
-        containers: where each is of an instance that has several; this is the first one's place.
-        execution: how these are asked.
+        tls: which certificates to accept from the instance; None without TLS.
+        has_log: whether the gateway keeps the instance's output.
+        hostname: the container's host name within its instance; empty for an only container.
+        containers: the place of each container of an instance that has several; the place itself is
+            then the first one's.
+        execution: how several containers are called.
         surface: the paths at which the container answers.
         url: where the instance is, for the operator to read.
     """
@@ -309,17 +309,17 @@ class Place:
         url = container_url(self.container, self.tls)
         if self.containers:
             url = ", ".join(f"{each.hostname} {each.url}" for each in self.containers)
-        object.__setattr__(self, "url", url)  # each request notes it
+        object.__setattr__(self, "url", url)  # computed once, since each request logs it
 
     @classmethod
     def of(cls, endpoint: Endpoint, variant: Variant, address: Address, hostname: str = "") -> Self:
-        """Where one container is.
+        """Make the place of one container.
 
         Args:
-            endpoint: whose instance the container belongs to.
-            variant: what the container is, as if it were its instance's only one.
+            endpoint: the endpoint of the container's instance.
+            variant: describes the container as if it were its instance's only one.
             address: where it listens.
-            hostname: its name among those of its instance; empty for an only one.
+            hostname: its host name within its instance; empty for an only container.
         """
         source = variant.source
         return cls(
@@ -331,13 +331,13 @@ class Place:
         )
 
     def with_policy(self, policy: StreamPolicy) -> Place:
-        """The same place, with another policy of the endpoint's streams."""
+        """Return the same place with another stream policy."""
         containers = tuple(replace(each, policy=policy) for each in self.containers)
         return replace(self, policy=policy, containers=containers)
 
 
 def places(endpoint: Endpoint) -> list[Place]:
-    """Where the attached containers of an endpoint are."""
+    """Return the places of an endpoint's attached containers."""
     return [
         Place.of(endpoint, variant, address)
         for variant in endpoint.variants
@@ -347,10 +347,10 @@ def places(endpoint: Endpoint) -> list[Place]:
 
 
 def check_name(name: str) -> None:
-    """Refuse what cannot be an endpoint's name (clause 4-7).
+    """Refuse a name that no endpoint can have (clause 4-7).
 
     Raises:
-        InputValidationError: it cannot.
+        InputValidationError: the name is invalid.
     """
     if not is_name(name):
         raise InputValidationError(
@@ -361,12 +361,12 @@ def check_name(name: str) -> None:
 
 
 def is_tls(url: str) -> bool:
-    """Whether a container's URL asks for TLS."""
+    """Say whether a container's URL asks for TLS."""
     return urlsplit(url).scheme in ("https", "wss")
 
 
 def container_url(address: Address, tls: Trust | None) -> str:
-    """Where a container is, for the operator to read: what :func:`container_address` would take."""
+    """Return a container's URL for the operator; :func:`container_address` reads it back."""
     return f"{'http' if tls is None else 'https'}://{address}"
 
 
@@ -374,8 +374,8 @@ def container_address(url: str, *, tls: bool = False) -> Address:
     """Read a container's URL.
 
     Args:
-        url: what was given.
-        tls: whether it may be ``https://HOST[:PORT]`` too.
+        url: the URL to read.
+        tls: whether ``https://HOST[:PORT]`` is allowed too.
 
     Raises:
         ValueError: the URL is not ``http://HOST:PORT``; the message says what is wrong.

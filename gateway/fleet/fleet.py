@@ -1,4 +1,4 @@
-"""The fleet: all endpoints of a gateway, each with what runs for it."""
+"""The fleet: all endpoints of a gateway and their deployments."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ log = logging.getLogger("partway.fleet")
 
 
 class NoSuchEndpoint(InputValidationError):
-    """The fleet has no endpoint of that name; the message says which it has."""
+    """The fleet has no endpoint of that name; the message lists the names it has."""
 
 
 class FleetStopping(ServiceUnavailable):
-    """The fleet takes no changes: it is being stopped."""
+    """The fleet is being stopped and takes no changes."""
 
 
 class Fleet:
-    """The endpoints, as they are to be and as they are.
+    """All endpoints of a gateway.
 
     Args:
-        router: is told which instances take streams and requests.
-        means: by what there are instances.
+        router: learns which instances take streams and requests.
+        means: what instances are made with.
 
     Attributes:
         router: chooses instances.
-        on_change: told the name of an endpoint when any of it has changed, its end too.
-        on_end: told the names of all that are left when an endpoint is no more.
-        is_ready: whether each endpoint has come up or failed once, or was waited for long enough.
+        on_change: called with an endpoint's name when the endpoint has changed or ended.
+        on_end: called with the names of the remaining endpoints when one has ended.
+        is_ready: whether each endpoint has come up or failed once, or the wait for them is over.
     """
 
     def __init__(self, router: Router, means: Means) -> None:
@@ -62,17 +62,17 @@ class Fleet:
     # --- Endpoints -------------------------------------------------------------------------------
 
     def apply(self, endpoint: Endpoint, *, anew: bool = False, awaited: bool = True) -> None:
-        """Have an endpoint, or have it be another; returns at once.
+        """Create or change an endpoint; return at once.
 
         Args:
-            endpoint: as it is to be.
-            anew: whether instances that are what they are to be are replaced all the same: what
-                their image and their model data name may have changed.
-            awaited: whether somebody has just asked for it, and waits to hear whether it works;
-                else it is tried for longer, if the fleet does not have it yet.
+            endpoint: the endpoint to deploy.
+            anew: whether to replace instances that already match, because their image or model data
+                may have changed behind the same name.
+            awaited: whether a caller has just asked for the endpoint and waits for the outcome. If
+                false, a new endpoint is tried for longer.
 
         Raises:
-            FleetStopping: it is too late.
+            FleetStopping: the fleet is being stopped.
         """
         self.check_takes_changes()
         known = self._deployments.get(endpoint.name)
@@ -89,11 +89,11 @@ class Fleet:
         self._changed(name)
 
     def remove(self, name: str) -> None:
-        """Delete an endpoint: it takes nothing new, drains and stops; returns at once.
+        """Delete an endpoint: refuse new work, drain and stop; return at once.
 
         Raises:
-            FleetStopping: it is too late.
-            NoSuchEndpoint: there is none of that name.
+            FleetStopping: the fleet is being stopped.
+            NoSuchEndpoint: there is no endpoint of that name.
         """
         self.check_takes_changes()
         deployment = self._find(name)
@@ -104,14 +104,14 @@ class Fleet:
             task.add_done_callback(self._leaving.pop)
 
     async def restart(self, name: str) -> None:
-        """Have new instances of an endpoint take over from those that it has.
+        """Replace an endpoint's instances by new ones.
 
         Raises:
-            FleetStopping: it is too late.
-            InputValidationError: somebody else runs its containers.
-            NoSuchEndpoint: there is none of that name.
-            ServiceUnavailable: the new ones do not come into service; the old ones serve on, unless
-                the endpoint is being deleted.
+            FleetStopping: the fleet is being stopped.
+            InputValidationError: the containers run outside the gateway.
+            NoSuchEndpoint: there is no endpoint of that name.
+            ServiceUnavailable: the new instances do not come into service. The old ones serve on,
+                unless the endpoint is being deleted.
         """
         self.check_takes_changes()
         deployment = self._find(name)
@@ -132,30 +132,30 @@ class Fleet:
             raise ServiceUnavailable(f"the new instances are not in service: {deployment.reason}")
 
     def describe(self) -> tuple[EndpointStatus, ...]:
-        """How all endpoints are, in the order of their names."""
+        """Return the status of all endpoints, in the order of their names."""
         return tuple(self._deployments[name].status() for name in sorted(self._deployments))
 
     def status(self, name: str) -> EndpointStatus | None:
-        """How one endpoint is; None if there is none of that name."""
+        """Return the status of one endpoint; None if there is no endpoint of that name."""
         deployment = self._deployments.get(name)
         return None if deployment is None else deployment.status()
 
     def containers(self) -> Mapping[str, int]:
-        """How many containers each endpoint has or is to have, those that go still among them."""
+        """Return how many containers each endpoint has or will have, those that stop included."""
         found: Counter[str] = Counter()
         for name, each in self._deployments.items():
             found[name] += each.containers
         for each in self._leaving.values():
-            if self._deployments.get(each.endpoint.name) is not each:  # made again under its name
+            if self._deployments.get(each.endpoint.name) is not each:  # another has its name
                 found[each.endpoint.name] += each.containers
         return found
 
     def further_containers(self, endpoint: Endpoint, *, anew: bool) -> int:
-        """How many more containers there would be if this was applied.
+        """Return how many more containers :meth:`apply` with the same arguments would add.
 
         Args:
-            endpoint: as :meth:`apply` has it.
-            anew: likewise.
+            endpoint: as in :meth:`apply`.
+            anew: as in :meth:`apply`.
         """
         known = self._deployments.get(endpoint.name)
         if known is None or known.is_ending:
@@ -163,12 +163,12 @@ class Fleet:
         return known.further_containers(endpoint, anew=anew)
 
     def prediction(self, name: str) -> PredictionPolicy:
-        """How an endpoint's containers are asked for predictions; by default if it is unknown."""
+        """Return an endpoint's prediction policy; the default one if the endpoint is unknown."""
         deployment = self._deployments.get(name)
         return PredictionPolicy() if deployment is None else deployment.endpoint.prediction
 
     def check_takes_changes(self) -> None:
-        """Refuse a change.
+        """Refuse a change if the fleet is being stopped.
 
         Raises:
             FleetStopping: the fleet is being stopped.
@@ -185,24 +185,25 @@ class Fleet:
                 f"there is no endpoint {name!r}; there are: {known}", "EndpointNotFound"
             ) from None
 
-    # --- From the start to the end ---------------------------------------------------------------
+    # --- Start and stop
+    # ----------------------------------------------------------------------------
 
     def start(self, endpoints: Iterable[Endpoint], awaited: Collection[str] = ()) -> None:
-        """Begin with these endpoints; returns at once.
+        """Deploy the first endpoints; return at once.
 
         Args:
-            endpoints: all that there are at the gateway's start.
-            awaited: the names of those that have not worked before, and somebody waits for.
+            endpoints: all endpoints at the gateway's start.
+            awaited: the names of endpoints that have never worked and that a caller waits for.
         """
         for endpoint in endpoints:
             self.is_ready = False
             self.apply(endpoint, awaited=endpoint.name in awaited)
 
     async def settled(self, seconds: float) -> bool:
-        """Wait until each endpoint has come up or failed, but no longer than so many seconds.
+        """Wait until each endpoint has come up or failed, for at most so many seconds.
 
         Returns:
-            Whether each has.
+            Whether all have.
         """
         try:
             return await self.has_settled(seconds)
@@ -210,7 +211,7 @@ class Fleet:
             self.is_ready = True
 
     async def has_settled(self, seconds: float) -> bool:
-        """Wait as :meth:`settled` does, but leave it to others whether the fleet is ready."""
+        """Wait as :meth:`settled` does, but leave :attr:`is_ready` alone."""
         try:
             async with time_limit(self._clock, seconds):
                 for each in list(self._deployments.values()):
@@ -224,13 +225,13 @@ class Fleet:
         self._stopping = True
 
     def hasten(self) -> None:
-        """Cut the stop short, also one that is to come: what is open is cut, containers killed."""
+        """Hurry the stop, now or when it begins: cut what is open and kill containers."""
         self._hastened = True
         for each in (*self._deployments.values(), *self._leaving.values()):
             each.hasten()
 
     async def stop(self) -> None:
-        """Stop every instance that was launched; returns when nothing of them is left."""
+        """Stop every launched instance; return when none is left."""
         self._stopping = True
         leaving = list(self._deployments.values())
         for each in leaving:

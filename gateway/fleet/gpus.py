@@ -1,4 +1,4 @@
-"""The GPUs of this machine, shared out among the programs that run on it."""
+"""Shares of this machine's GPUs for the programs that run on it."""
 
 from __future__ import annotations
 
@@ -14,36 +14,36 @@ from partway.gateway.fleet.container_ids import instance_of
 from partway.gateway.fleet.launchers.launcher import LaunchError
 from partway.gateway.fleet.limits import GPU_LIST_TIMEOUT
 
-#: The variable by which CUDA is told what it may see; it takes UUIDs too.
+#: CUDA reads from this variable which GPUs it may see; UUIDs are allowed too.
 VISIBLE: Final = "CUDA_VISIBLE_DEVICES"
 
-#: Where the driver says what there is, one folder for each GPU.
+#: The NVIDIA driver has one folder for each GPU here.
 _DRIVER: Final = Path("/proc/driver/nvidia/gpus")
 
 _UUID: Final = re.compile(r"\b(?:GPU|MIG)-[0-9A-Za-z/-]+")
 
 
 class GpuShares:
-    """Which instance has which GPUs.
+    """The assignment of GPUs to instances.
 
-    Where an instance has several containers, all have the same GPUs, until the last has given them
-    back; they go by :mod:`.container_ids`.
+    All containers of an instance share the same GPUs, until the last of them gives them back.
+    Containers are named by :mod:`.container_ids`.
 
     Args:
-        gpus: as CUDA knows them: UUIDs, or what the gateway's own ``CUDA_VISIBLE_DEVICES`` says;
-            None for this machine's, which :meth:`find` finds.
+        gpus: names that CUDA knows: UUIDs, or those of the gateway's own ``CUDA_VISIBLE_DEVICES``;
+            None for this machine's GPUs, which :meth:`find` finds.
     """
 
     def __init__(self, gpus: Sequence[str] | None = None) -> None:
         self._known = gpus is not None
         self._gpus = tuple(gpus or ())
         self._owners: dict[str, str] = {}
-        self._holders: dict[str, set[str]] = {}  # of an instance's GPUs, the ids of its containers
-        self._moved: dict[str, str] = {}  # instances to those that took theirs over
+        self._holders: dict[str, set[str]] = {}  # containers of each instance
+        self._moved: dict[str, str] = {}  # old to new instance
         self._finding = asyncio.Lock()
 
     async def find(self) -> None:
-        """Find out which there are, once; to be done before any is asked for."""
+        """Find this machine's GPUs, once; must be done before the first :meth:`take`."""
         async with self._finding:
             if not self._known:
                 self._gpus = await gpus_of_this_machine()
@@ -51,23 +51,23 @@ class GpuShares:
 
     @property
     def sees_none(self) -> bool:
-        """Whether there are none as far as this gateway sees, and nobody has told it so."""
+        """Whether the gateway sees no GPUs although ``CUDA_VISIBLE_DEVICES`` does not hide them."""
         return not self._gpus and VISIBLE not in os.environ
 
     @property
     def given(self) -> bool:
-        """Whether an instance has any of them."""
+        """Whether any instance has GPUs."""
         return bool(self._owners)
 
     def take(self, container: str, number: int) -> tuple[str, ...]:
         """Give an instance GPUs of its own, until :meth:`give_back`.
 
         Args:
-            container: the id of the container of the instance that is to have them.
-            number: how many the instance has.
+            container: the id of one of the instance's containers.
+            number: how many GPUs the instance needs.
 
         Raises:
-            LaunchError: there are not as many, or others have them.
+            LaunchError: the machine has too few GPUs, or other instances have them.
         """
         instance = self._instance(container)
         if held := tuple(gpu for gpu in self._gpus if self._owners.get(gpu) == instance):
@@ -95,7 +95,7 @@ class GpuShares:
         return taken
 
     def keep(self, container: str, gpus: Sequence[str]) -> bool:
-        """Leave a container what it has already; whether that is there, and no other instance's."""
+        """Note a container's own GPUs; return False if they are unknown or another instance's."""
         instance = self._instance(container)
         if any(gpu not in self._gpus for gpu in gpus):
             return False
@@ -105,13 +105,13 @@ class GpuShares:
         return True
 
     def move(self, old: str, new: str) -> None:
-        """Have an instance take over what another has, whose containers are its own now.
+        """Hand one instance's GPUs and containers over to another instance.
 
-        One that has GPUs already keeps those, and takes no others.
+        An instance that already has GPUs keeps those and takes no others.
 
         Args:
-            old: the instance that has them.
-            new: the one that is to have them.
+            old: the instance that has the GPUs.
+            new: the instance that takes them over.
         """
         if old in self._holders and new not in self._holders:
             self._moved[old] = new
@@ -121,7 +121,7 @@ class GpuShares:
             }
 
     def give_back(self, container: str) -> None:
-        """Take back whatever a container has, and no other of its instance has too."""
+        """Take back a container's GPUs, unless another container of its instance still has them."""
         instance = self._instance(container)
         holders = self._holders.get(instance, set())
         holders.discard(container)
@@ -131,7 +131,7 @@ class GpuShares:
             self._owners = {gpu: owner for gpu, owner in self._owners.items() if owner != instance}
 
     def _instance(self, container: str) -> str:
-        """Whose a container is, by now."""
+        """Return the instance that a container belongs to now."""
         instance = instance_of(container)
         return self._moved.get(instance, instance)
 
@@ -145,8 +145,8 @@ class GpuShares:
 async def gpus_of_this_machine(environment: Mapping[str, str] = os.environ) -> tuple[str, ...]:
     """Find the GPUs that this process may give to others.
 
-    Those of its own ``CUDA_VISIBLE_DEVICES`` where that is set; otherwise those that the driver's
-    own tool lists, or the driver where there is no such tool.
+    They are those of ``CUDA_VISIBLE_DEVICES`` if that is set. Otherwise ``nvidia-smi`` lists them,
+    or the driver where there is no such tool.
     """
     if (visible := environment.get(VISIBLE)) is not None:
         return _visible(visible)
@@ -157,7 +157,7 @@ async def gpus_of_this_machine(environment: Mapping[str, str] = os.environ) -> t
 
 
 def _visible(value: str) -> tuple[str, ...]:
-    """What a value of the variable names; CUDA stops at the first that is invalid, such as -1."""
+    """Read a value of the variable; CUDA stops at the first invalid name, such as -1."""
     found: list[str] = []
     for each in (part.strip() for part in value.split(",")):
         if not each or each.startswith("-") or each == "NoDevFiles":
@@ -167,9 +167,9 @@ def _visible(value: str) -> tuple[str, ...]:
 
 
 def _uuids(listed: str) -> tuple[str, ...]:
-    """The UUIDs in a list of ``nvidia-smi -L``; of a GPU that is divided (MIG) those of its parts.
+    """Return the UUIDs in a list of ``nvidia-smi -L``; for a divided GPU (MIG), those of its parts.
 
-    UUIDs, since CUDA counts the fastest first, and the tool by the bus.
+    UUIDs are used because numbers differ: CUDA counts the fastest first, and the tool by the bus.
     """
     found: list[str] = []
     whole = ""
@@ -182,7 +182,7 @@ def _uuids(listed: str) -> tuple[str, ...]:
 
 
 async def _listed() -> str | None:
-    """What ``nvidia-smi -L`` lists; None if there is no such program, or it does not answer."""
+    """Return the output of ``nvidia-smi -L``; None if the program is missing or does not answer."""
     try:
         process = await asyncio.create_subprocess_exec(
             "nvidia-smi",
@@ -207,7 +207,7 @@ async def _listed() -> str | None:
 
 
 def _of_driver() -> list[str]:
-    """What the driver says of each GPU, in the order of the bus."""
+    """Return the driver's description of each GPU, in bus order."""
     found = []
     with suppress(OSError):
         for folder in sorted(_DRIVER.iterdir()):

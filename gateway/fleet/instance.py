@@ -1,4 +1,4 @@
-"""One instance's life: from the order to the end, by the table of :mod:`.states`."""
+"""The life of one instance, from its order to its end, by the table of :mod:`.states`."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from partway.log_lines import LogLine, TextLines
 
 log = logging.getLogger("partway.fleet")
 
-#: The log's word for an instance that is not ready after seconds.
+#: The log line for an instance that is not ready after some time.
 NOT_READY: Final = "instance is not ready"
 
-#: What the log says of an instance that has come into a state.
+#: The log line for each state that an instance enters.
 _LINES: Final = {
     InstanceState.STARTING: "instance starting",
     InstanceState.IN_SERVICE: "instance in service",
@@ -38,32 +38,33 @@ _LINES: Final = {
 
 
 class Instance:
-    """One container of a variant, or several that belong together, or one attempt to have them.
+    """One instance of a variant: one container, several, or a failed attempt to launch them.
 
-    Its life is a task, begun by :meth:`begin`; :attr:`over` is set at its end.
+    A task, started by :meth:`begin`, runs its life; :attr:`over` is set when the life ends.
 
     Args:
-        id: by which logs name it; no other instance of any time has it.
+        id: a unique id, used in logs; no other instance ever has the same.
         endpoint: the name of its endpoint.
-        variant: what it is an instance of.
-        number: which of the variant's it is, from 0.
-        making: what it is made of.
-        around: what all instances live by.
-        on_change: called when its state or its health is another, and when its life is over.
+        variant: the variant it belongs to.
+        number: its number within the variant, from 0.
+        making: the parts it is made of.
+        around: what all instances share.
+        on_change: called when its state or health changes, and when its life is over.
 
     Attributes:
-        state: where it is in its life.
+        state: the state of its life.
         reason: why it is draining or has failed; empty otherwise.
-        passing: whether what it failed of may pass by itself.
-        waits: whether it was not launched for what others of the gateway have, and give back.
-        start_failure: how its start was in vain, if it has failed without having served.
+        passing: whether the cause of its failure may pass by itself.
+        waits: whether its launch failed because other instances hold a resource that they will
+            return.
+        start_failure: how its start failed, if it has failed without having served.
         place: where it is; None as long as it has no container.
-        over: set when its life is over and nothing of it is left.
+        over: set when its life is over and nothing is left running.
     """
 
     def __init__(
         self,
-        id: str,  # noqa: A002 (what it is called everywhere)
+        id: str,  # noqa: A002 (the name that every caller uses)
         endpoint: str,
         variant: Variant,
         number: int,
@@ -111,7 +112,6 @@ class Instance:
         self._life: asyncio.Task[None] | None = None
 
     def begin(self) -> None:
-        """Begin its life."""
         self._log(logging.INFO, "instance pending")
         self._life = asyncio.create_task(self._live(), name=f"instance {self.id}")
 
@@ -135,7 +135,7 @@ class Instance:
 
     @property
     def is_wanted(self) -> bool:
-        """Whether it is, or may come to be, one of those that there are to be."""
+        """Whether it counts towards the desired number: it serves or may still come to serve."""
         alive = self.state in {
             InstanceState.PENDING,
             InstanceState.STARTING,
@@ -145,38 +145,37 @@ class Instance:
 
     @property
     def has_failed(self) -> bool:
-        """Whether it is over, or drains, by itself and not because it was told to."""
+        """Whether it drains or has ended without having been told to stop."""
         ends = self.state in {InstanceState.DRAINING, InstanceState.FAILED}
         return ends and not self._told.is_set()
 
     @property
     def drains_by_itself(self) -> bool:
-        """Whether it drains since it is unhealthy."""
+        """Whether it drains because it is unhealthy."""
         return self.state is InstanceState.DRAINING and not self._told.is_set()
 
     @property
     def has_served(self) -> bool:
-        """Whether it came into service."""
         return self._served_since is not None
 
     def served_for(self) -> float:
-        """Seconds since it came into service; 0 if it did not."""
+        """Return the seconds since it came into service; 0 if it did not."""
         return 0.0 if self._served_since is None else self._clock.time() - self._served_since
 
     @property
     def open(self) -> int:
-        """How many streams and requests are open on it."""
+        """How many streams and requests are open."""
         return len(self._load.leases)
 
     def status(self, version: int) -> InstanceStatus:
-        """How it is, as a value."""
+        """Return the status as a value."""
         slow_start = "" if self._slow_start is None else self._slow_start.reason
         streams = sum(lease.is_stream for lease in self._load.leases)
         return InstanceStatus(
             self.id,
             version,
             self.state,
-            # Until it has answered, nothing is known of one that has just been launched.
+            # A launched instance that has not answered yet has no known health.
             InstanceHealth.UNKNOWN if self._served_since is None else self._rules.health,
             self.reason or slow_start or self._rules.trouble,
             self._since,
@@ -188,24 +187,25 @@ class Instance:
         )
 
     def _containers(self) -> dict[str, str]:
-        """The URLs of its containers by their host names, empty ones as long as it has no place."""
+        """Return the URLs of its containers by host name; empty URLs before it has a place."""
         if self.place is not None:
             return {each.hostname: each.url for each in self.place.containers}
         return {each.hostname: "" for each in self._variant.containers}
 
-    # --- Its life --------------------------------------------------------------------------------
+    # --- Its life
+    # ----------------------------------------------------------------------------------
 
     async def _live(self) -> None:
         try:
             await self._run()
-        except Exception:  # a fault of ours is the end of one instance, not of the fleet
+        except Exception:  # a fault of the gateway ends one instance, not the fleet
             self.state = InstanceState.FAILED
             self.reason = "the gateway itself has failed; its log says how"
             log.exception(LogLine("instance failed by a fault of the gateway", instance=self.id))
             self._on_change(self)
         finally:
             self._output.close()
-            if self.state not in OVER:  # the gateway's own end
+            if self.state not in OVER:  # the gateway is stopping
                 self.state = InstanceState.STOPPED
             self.over.set()
             self._on_change(self)
@@ -238,7 +238,7 @@ class Instance:
     async def _live_with(
         self, running: RunningContainer, ended: asyncio.Task[object], began: float
     ) -> None:
-        """From the start of its container to the end of it."""
+        """Run its life from the container's start to the container's end."""
         trouble = await self._start(running, ended)
         if trouble and not ended.done() and not self._told.is_set():
             running.kill()
@@ -266,7 +266,7 @@ class Instance:
         self._happens(Happening.EMPTIED)
 
     async def _start(self, running: RunningContainer, ended: asyncio.Task[object]) -> str:
-        """Wait until it answers its pings; returns why that is not to be waited for any longer."""
+        """Wait until its pings are answered; return why the wait failed, else an empty string."""
         if self._slow_start is None:
             return ""
         start = self._slow_start
@@ -274,7 +274,7 @@ class Instance:
         try:
             async with time_limit(self._clock, timeout):
                 await self._until(ended, start.until_ready(running, self._ping_launched, self.id))
-        except LaunchError as error:  # its port is another's
+        except LaunchError as error:  # another program has its port
             return f"cannot be reached: {error}"
         except TimeoutError:
             self.start_failure = StartFailure.NOT_READY
@@ -282,9 +282,9 @@ class Instance:
         return "has ended" if ended.done() else ""
 
     async def _empty(self, ended: asyncio.Task[object]) -> None:
-        """Wait until nothing is open on it; what is not over in its time is cut."""
+        """Wait until nothing is open; cut what is still open at the end of its time."""
         drain = self._variant.times.drain_timeout
-        if self._is_attached and self.place is not None:  # it goes on, and so may its streams
+        if self._is_attached and self.place is not None:  # its streams may go on
             drain = max(drain, self.place.policy.lifetime)
         for seconds in (drain, CUT_TIMEOUT):
             if self.open and not ended.done() and not self._hastened.is_set():
@@ -308,7 +308,7 @@ class Instance:
         await ended
 
     async def _until(self, ended: asyncio.Task[object], work: Coroutine[Any, Any, None]) -> None:
-        """Work until that is done, its container has ended, or, in service, it is told to stop."""
+        """Work until it is done or the container has ended; before draining, also until a stop."""
         tasks = [asyncio.create_task(work)]
         if self.state is not InstanceState.DRAINING:
             tasks.append(asyncio.create_task(self._wait_told()))
@@ -325,7 +325,8 @@ class Instance:
     async def _wait_told(self) -> None:
         await self._told.wait()
 
-    # --- Its pings -------------------------------------------------------------------------------
+    # --- Its pings
+    # ---------------------------------------------------------------------------------
 
     async def _ping(self, but: Collection[str] = ()) -> Mapping[str, str | None]:
         assert self.place is not None, "it has a container"
@@ -340,14 +341,14 @@ class Instance:
         self._on_change(self)
 
     async def _watch(self) -> None:
-        """Ping it until it is to be replaced; for ever, what somebody else runs."""
+        """Ping it until it must be replaced; an attached instance is pinged for ever."""
         if not self._variant.times.ping_interval:
             await asyncio.get_running_loop().create_future()  # until it is cancelled
         while True:
             await self._pace.until_next()
             try:
                 troubles = await self._ping()
-            except OutOfDescriptors:  # nothing is known of it, and it may be well
+            except OutOfDescriptors:  # nothing is known of its health
                 continue
             if self._is_ending or not self._rules.pinged(troubles):
                 continue
@@ -358,7 +359,8 @@ class Instance:
             self._log(level, f"instance {self._rules.health}", reason=self._rules.trouble)
             self._on_change(self)
 
-    # --- What happens ----------------------------------------------------------------------------
+    # --- Changes of state
+    # --------------------------------------------------------------------------
 
     def _happens(self, what: Happening, reason: str = "", said: Sequence[str] = ()) -> None:
         self.state = after(self.state, what)
@@ -396,20 +398,20 @@ class Instance:
         )
 
     def _one_has_ended(self) -> None:
-        """Take nothing more: the others, which are killed, may take seconds to end."""
+        """Take nothing more: the other containers are killed, which may take seconds."""
         self._is_ending = True
         self._on_change(self)
 
 
 def _attached(variant: Variant) -> Collection[str]:
-    """The host names of the containers that somebody else runs; an only one's is empty."""
+    """Return the host names of containers that run outside the gateway; empty for an only one."""
     if isinstance(variant.source, Attached):
         return ("",)
     return [each.hostname for each in variant.containers if isinstance(each.source, Attached)]
 
 
 def _kept(variant: Variant) -> Collection[str]:
-    """The host names of those launched that are not started anew for their health."""
+    """Return the host names of launched containers that are never restarted for their health."""
     if not variant.containers:
         is_kept = variant.vertex is not None and not isinstance(variant.source, Attached)
         return [""] if is_kept else []

@@ -1,4 +1,4 @@
-"""What an instance is made of, and what all instances of a fleet live by."""
+"""The parts an instance is made of, and what all instances of a fleet share."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ if TYPE_CHECKING:
     from partway.gateway.storage.model_data.model_data import HeldData
     from partway.gateway.storage.places.pinned_path import PinnedPath
 
-#: Asks a container's ``/ping``, with so many seconds for the answer; None if that was 200, else
-#: what was wrong. Raises OutOfDescriptors where it could not be asked.
+#: Asks a container's ``/ping`` and allows so many seconds for the answer. Returns None for status
+#: 200, else what was wrong. Raises OutOfDescriptors if the container could not be asked.
 Pinger = Callable[[Place, float], Awaitable[str | None]]
 
 
 class SaidLast(Protocol):
-    """Knows what an instance has printed last."""
+    """The last output of an instance."""
 
     def last_lines(self) -> tuple[str, ...]:
-        """What it has printed last."""
+        """Return the last lines of output."""
 
     def close(self) -> None:
         """Take no more."""
 
 
 class CapturedOutput(SaidLast, Protocol):
-    """Takes what a container prints."""
+    """A receiver of a container's output."""
 
     def feed(self, data: bytes) -> None:
         """Take the next bytes."""
@@ -46,19 +46,19 @@ class _NoOutput:
         pass
 
 
-#: Of instances whose output goes elsewhere.
+#: For instances whose output goes elsewhere.
 NO_OUTPUT: Final[SaidLast] = _NoOutput()
 
 
 @dataclass(frozen=True, slots=True)
 class InstanceContext:
-    """What every instance of a fleet lives by.
+    """What all instances of a fleet share.
 
     Attributes:
         ping: asks a container's ``/ping``.
         clock: measures all times.
         wall_clock: returns epoch seconds, for people.
-        launched: told endpoint, variant and the seconds that a start took.
+        launched: called after each start with endpoint, variant and the seconds it took.
     """
 
     ping: Pinger
@@ -69,14 +69,15 @@ class InstanceContext:
 
 @dataclass(frozen=True, slots=True)
 class Means:
-    """By what a fleet has its instances.
+    """What a fleet makes its instances with.
 
     Attributes:
-        launcher: the launcher of a source.
-        output: opens what takes a container's output, by its id and its endpoint's name.
-        model_data: has model data on disk, by what names it, the principal whose leave is asked
-            for, and the pinned path (see :class:`~.endpoint.Variant`); raises ModelDataError.
-        around: what all instances live by.
+        launcher: returns the launcher of a source.
+        output: opens the receiver of a container's output, by container id and endpoint name.
+        model_data: brings model data onto disk. Arguments: their name, the principal who must be
+            allowed to read them, and the pinned path (see :class:`~.endpoint.Variant`). Raises
+            ModelDataError.
+        around: what all instances share.
     """
 
     launcher: Callable[[Source], Launcher]
@@ -87,16 +88,16 @@ class Means:
 
 @dataclass(frozen=True, slots=True)
 class Making:
-    """What one instance is made of.
+    """The parts of one instance.
 
     Attributes:
         launcher: starts its container.
-        order: makes the order, once what that needs is there; may raise LaunchError.
-        place_of: makes its place of its container.
-        output: takes what that prints.
-        load: what is open on it.
-        start: makes what waits until a launched one is ready, of a clock and what is told of a slow
-            start; None for an attached one, which is in service at once.
+        order: makes the order, once everything it needs is there; may raise LaunchError.
+        place_of: makes the instance's place from its running container.
+        output: receives the container's output.
+        load: what is open on the instance.
+        start: makes the wait for readiness, from a clock and a function that is called on a slow
+            start; None for an attached instance, which is in service at once.
     """
 
     launcher: Launcher

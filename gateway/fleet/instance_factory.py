@@ -1,4 +1,4 @@
-"""Makes the instances of one endpoint's version, attached or launched."""
+"""The factory for instances of one endpoint's version, attached or launched."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class InstanceMaker:
     """Makes the instances of one version of an endpoint.
 
     Args:
-        means: by what there are instances.
-        router: knows what is open on each.
-        endpoint: whose they are.
+        means: what instances are made with.
+        router: knows the load of each instance.
+        endpoint: the endpoint of the instances.
     """
 
     def __init__(self, means: Means, router: Router, endpoint: Endpoint) -> None:
@@ -34,12 +34,12 @@ class InstanceMaker:
     def __call__(
         self, variant: Variant, number: int, on_change: Callable[[Instance], object]
     ) -> Instance:
-        """Make one, which is its caller's to begin.
+        """Make an instance; the caller must begin it.
 
         Args:
-            variant: what it is an instance of.
-            number: which of the variant's it is, from 0.
-            on_change: told when its state or its health is another, and when its life is over.
+            variant: the variant it belongs to.
+            number: its number within the variant, from 0.
+            on_change: called when its state or health changes, and when its life is over.
         """
         name = f"{self._endpoint.name}-{variant.name}-{secrets.token_hex(4)}"
 
@@ -53,7 +53,7 @@ class InstanceMaker:
         return Instance(name, self._endpoint.name, variant, number, making, around, changed)
 
     def close(self) -> None:
-        """Give back what the instances have shared; none of them lives any more."""
+        """Release what the instances have shared; all of them must have ended."""
         if self._orders is not None:
             self._orders.close()
 
@@ -67,7 +67,7 @@ class InstanceMaker:
         return self._orders.making(name, variant, number, load)
 
     def _attached(self, name: str, variant: Variant, number: int, load: InstanceLoad) -> Making:
-        """Make an instance of its address alone: it needs no output and no model data."""
+        """Make an instance from its address alone: it needs no output and no model data."""
 
         async def order() -> Order:
             return Order(name, self._endpoint.name, variant, number, None, no_output)

@@ -1,4 +1,4 @@
-"""The instances of one variant: as many as there are to be, started anew when they fail."""
+"""The group of a variant's instances: their number, and new starts after failures."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from partway.log_lines import LogLine, TextLines
 
 log = logging.getLogger("partway.fleet")
 
-#: How many starts that all fail so are tried where none was ever in service, and somebody waits.
+#: How many starts may fail in this way while a caller waits and no instance ever served.
 _TRIES: Final = {
     StartFailure.NOT_LAUNCHED: STARTS_IN_VAIN,
     StartFailure.NO_ENGINE: ENGINES_IN_VAIN,
@@ -37,45 +37,45 @@ _TRIES: Final = {
 
 
 class MakeInstance(Protocol):
-    """Makes instances of a variant; :class:`~.instance_factory.InstanceMaker` says how."""
+    """Makes instances of a variant, such as :class:`~.instance_factory.InstanceMaker`."""
 
     def __call__(
         self, variant: Variant, number: int, on_change: Callable[[Instance], object]
     ) -> Instance:
-        """Make one with a number; ``on_change`` is told when it has changed."""
+        """Make the instance with a number; ``on_change`` is called when it has changed."""
 
     def close(self) -> None:
-        """Give back what the instances have shared; none of them lives any more."""
+        """Release what the instances have shared; all of them must have ended."""
 
 
 class Group:
-    """Instances that are all alike.
+    """The instances of one variant.
 
-    1. There are as many as are desired; what is over or unhealthy is replaced.
-    2. After a failure the next start waits: twice as long each time, up to a longest. If one fails
-       that was in service for long enough before, it all begins anew.
-    3. After so many starts in a row that bring none into service, or a failure that does not pass
-       by itself, no more are started. Fewer are enough where somebody waits to hear of it, none
-       was ever in service, and containers end by themselves, are not ready in time, or have no
-       engine that could launch them. What comes into service and fails is started again for ever:
-       whoever can make a container fail is not to end an endpoint. Those that fail of what was
-       started at one time are one failure, however many they are.
-    4. Of too many, those go first that are not in service, then those with least open on them.
-    5. Of those that drain since they are unhealthy no more are there than there are to be in all:
-       the one that has drained for longest is cut, or failures could pile up.
+    1. The group keeps the desired number of instances and replaces those that end or are unhealthy.
+    2. After a failure the next start waits, each time twice as long, up to a maximum. The waits
+       begin anew when an instance fails that was in service for long enough.
+    3. The group gives up after a number of starts in a row that bring nothing into service, or
+       after a failure that does not pass by itself. The number is smaller where a caller waits, no
+       instance ever served, and containers end, are not ready in time, or lack an engine. An
+       instance that served and failed is always started again: a client that can make a container
+       fail must not be able to end an endpoint. Instances that start together and fail count as one
+       failure.
+    4. Of too many instances, those not in service stop first, then those with the least open work.
+    5. The number of unhealthy instances that drain is at most the desired number. Beyond it, the
+       one that has drained longest is cut, so that failures do not pile up.
 
     Args:
         endpoint: the name of their endpoint.
-        variant: what they are instances of.
-        version: of their endpoint.
+        variant: the variant of the instances.
+        version: the version of their endpoint.
         make: makes an instance.
         clock: measures the waits.
-        on_change: called when any of it has changed.
-        awaited: whether somebody waits to hear whether it works: it is a change that has just been
-            asked for, and not what the gateway's start is to bring back.
+        on_change: called when anything here has changed.
+        awaited: whether a caller has just asked for the change and waits for the outcome; false
+            when the gateway's start brings the endpoint back.
 
     Attributes:
-        variant: what they are instances of; its instances' number is what is desired now.
+        variant: the variant of the instances, with the number that is desired now.
         instances: those that live, and the last one that failed.
         given_up: whether no more are started.
         trouble: why the last one failed; empty once another has come into service.
@@ -103,41 +103,42 @@ class Group:
         self._clock = clock
         self._on_change = on_change
         self._failures = 0  # in a row
-        self._in_vain = Fraction(0)  # of what is tried in a row that brings none into service
-        self._is_new = awaited  # what somebody waits for, and none has come into service of
-        self._counted = 0  # failures in all that were counted
-        self._told_of: set[Instance] = set()  # that failed, and are not over
-        self._lost: set[int] = set()  # numbers of those that failed and have no successor yet
+        self._in_vain = Fraction(0)  # the used share of the starts that may fail in a row
+        self._is_new = awaited  # a caller waits, and no instance ever served
+        self._counted = 0  # failures counted in all
+        self._told_of: set[Instance] = set()  # failed instances that are not over
+        self._lost: set[int] = set()  # numbers of failed instances without a successor
         self._waiting: Timer | None = None
         self._stopping = False
 
-    # --- What there is ---------------------------------------------------------------------------
+    # --- Reading its state
+    # -------------------------------------------------------------------------
 
     @property
     def in_rotation(self) -> int:
-        """How many take streams and requests."""
+        """How many instances take streams."""
         return sum(each.in_rotation for each in self.instances)
 
     @property
     def is_gone(self) -> bool:
-        """Whether nothing of it is left."""
+        """Whether no instance is left."""
         return all(each.over.is_set() for each in self.instances)
 
     @property
     def containers(self) -> int:
-        """How many containers were launched for it and are not gone, or are yet to be launched."""
+        """How many containers are launched and not gone, or will be launched."""
         ending = sum(not (each.is_wanted or each.over.is_set()) for each in self.instances)
         return self.staying_containers + ending * self.variant.launched
 
     @property
     def staying_containers(self) -> int:
-        """Those of :attr:`containers` that are no instance's that is on its way to its end."""
+        """How many of :attr:`containers` belong to instances that are not ending."""
         wanted = sum(each.is_wanted for each in self.instances)
         desired = 0 if self._stopping else self.variant.instances
         return max(wanted, desired) * self.variant.launched
 
     def routed(self, policy: StreamPolicy) -> RoutedVariant:
-        """The variant as streams and requests find it, with what an endpoint's streams may do."""
+        """Return the variant as the router sees it, with a stream policy."""
         instances = tuple(
             RoutedInstance(each.id, each.place.with_policy(policy))
             for each in self.instances
@@ -156,7 +157,7 @@ class Group:
         return RoutedVariant(self.variant.name, self.variant.weight, (), trouble)
 
     def status(self) -> VariantStatus:
-        """How it is, as a value."""
+        """Return the status as a value."""
         return VariantStatus(
             self.variant.name,
             self.variant.weight,
@@ -167,10 +168,11 @@ class Group:
             tuple(each.status(self._version) for each in self.instances),
         )
 
-    # --- What there is to be ---------------------------------------------------------------------
+    # --- Changes
+    # -----------------------------------------------------------------------------------
 
     def become(self, variant: Variant) -> None:
-        """Have another number of instances, or another weight; the rest must be as it was."""
+        """Set another number of instances or another weight; the rest must be as it was."""
         self.variant = variant
         self.tend()
 
@@ -189,7 +191,7 @@ class Group:
             each.hasten()
 
     def tend(self) -> None:
-        """Start what is missing, stop what is too much (rules 1 and 4)."""
+        """Start missing instances and stop surplus ones (rules 1 and 4)."""
         if self._stopping:
             return
         wanted = [each for each in self.instances if each.is_wanted]
@@ -247,7 +249,7 @@ class Group:
             self._failures = 1
             self.given_up = False
             self._counted += 1
-        elif is_first:  # of those that were started at its time
+        elif is_first:  # the first failure of its batch
             self._failures += 1
             if not (instance.has_served or instance.waits):
                 self._in_vain += Fraction(1, self._tries(instance.start_failure))
@@ -271,7 +273,7 @@ class Group:
             self._waiting = self._clock.call_later(seconds, self._waited)
 
     def _tries(self, failure: StartFailure) -> int:
-        """How many starts that all fail so are tried."""
+        """Return how many starts may fail in this way."""
         return _TRIES[failure] if self._is_new else STARTS_IN_VAIN
 
     def _waited(self) -> None:
@@ -284,7 +286,7 @@ class Group:
             self._waiting = None
 
     def _ended(self, instance: Instance) -> None:
-        """Forget what is over, but for the last that failed while there is nothing else to show."""
+        """Forget ended instances, but keep a failed one while there is nothing else to show."""
         self._forget_ended()
         if not self.instances and instance.state is InstanceState.FAILED:
             self.instances.append(instance)
@@ -294,5 +296,5 @@ class Group:
 
 
 def _least_missed(instance: Instance) -> tuple[bool, int, int]:
-    """Sorts by who is missed least (rule 4); of the same, who came last."""
+    """Sort by who is missed least (rule 4); among equals, the newest first."""
     return instance.in_rotation, instance.open, -instance.number

@@ -1,4 +1,4 @@
-"""Orders for instances of launched containers, and the model data that the instances share."""
+"""Launch orders for instances, and the model data that the instances share."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from partway.gateway.timing.deadlines import time_limit
 
 
 class ContainerOutputs:
-    """The outputs of all containers of one instance, to be treated as one.
+    """The outputs of all containers of one instance, treated as one.
 
     Args:
         each: by the containers' host names.
@@ -35,7 +35,7 @@ class ContainerOutputs:
         self._each = each
 
     def last_lines(self) -> tuple[str, ...]:
-        """What each has printed last, behind its host name; of each a part of what one shows."""
+        """Return the last lines of each container after its host name, within one shared limit."""
         most = max(1, LAST_LINES // len(self._each))
         return tuple(
             f"{hostname}: {line}"
@@ -44,7 +44,6 @@ class ContainerOutputs:
         )
 
     def close(self) -> None:
-        """Take no more of any."""
         for each in self._each.values():
             each.close()
 
@@ -52,12 +51,12 @@ class ContainerOutputs:
 class LaunchOrders:
     """Makes orders for the instances of one version of an endpoint.
 
-    The first instance has the model data brought, and they stay until :meth:`close`. An instance
-    that takes another's place needs no network then, and has the same data.
+    The first instance fetches the model data, which stay until :meth:`close`. A replacement
+    therefore needs no network and has the same data.
 
     Args:
-        means: by what there are instances.
-        endpoint: whose they are.
+        means: what instances are made with.
+        endpoint: the endpoint of the instances.
     """
 
     def __init__(self, means: Means, endpoint: Endpoint) -> None:
@@ -68,13 +67,13 @@ class LaunchOrders:
         self._closed = False
 
     def making(self, name: str, variant: Variant, number: int, load: InstanceLoad) -> Making:
-        """Have what one instance is made of; its output is open from here on.
+        """Prepare the parts of one instance; its output is open from here on.
 
         Args:
             name: the instance's id.
-            variant: what it is an instance of.
-            number: which of the variant's it is, from 0.
-            load: what is open on it.
+            variant: the variant it belongs to.
+            number: its number within the variant, from 0.
+            load: what is open on the instance.
         """
         outputs = {
             hostname: self._means.output(container_id(name, hostname), self._endpoint.name)
@@ -90,7 +89,7 @@ class LaunchOrders:
         )
 
     def close(self) -> None:
-        """Give back what the instances have shared; none of them lives any more."""
+        """Release what the instances have shared; all of them must have ended."""
         self._closed = True
         held, self._data = self._data, {}
         for data in held.values():
@@ -99,10 +98,10 @@ class LaunchOrders:
     async def _order(
         self, name: str, variant: Variant, number: int, outputs: Mapping[str, CapturedOutput]
     ) -> Order:
-        """The order for an instance, once what that needs is there.
+        """Make the order for an instance, once everything it needs is there.
 
         Raises:
-            LaunchError: it is not to be had.
+            LaunchError: the model data are not available.
         """
         endpoint = self._endpoint.name
         if not variant.containers:
@@ -116,17 +115,17 @@ class LaunchOrders:
             except LaunchError as error:
                 why = f"{each.hostname}: {error}"
                 raise LaunchError(why, passing=error.passing, waits=error.waits) from error
-            # What somebody else runs at one URL is there for all instances.
+            # A container outside the gateway has one URL for all instances.
             its_number = 0 if isinstance(one.source, Attached) else number
             feed = outputs[each.hostname].feed
             orders.append(_order(own, endpoint, one, its_number, data, feed))
         return Order(name, endpoint, variant, number, None, no_output, tuple(orders))
 
     async def _held(self, variant: Variant, hostname: str = "") -> HeldData | None:
-        """Have the model data of a container at hand, once for all instances.
+        """Fetch the model data of a container, once for all instances.
 
         Raises:
-            LaunchError: they are not to be had.
+            LaunchError: the model data are not available.
         """
         if variant.model_data is None:
             return None
@@ -162,14 +161,13 @@ def _order(
     data: HeldData | None,
     output: Callable[[bytes], None],
 ) -> Order:
-    """The order for one container, with the model data that are at hand."""
     if data is None:
         return Order(instance, endpoint, variant, number, None, output)
     return Order(instance, endpoint, variant, number, data.path, output, opened=data.opened)
 
 
 def _place(endpoint: Endpoint, variant: Variant, running: RunningContainer) -> Place:
-    """Where an instance is, and each of its containers where it has several."""
+    """Return the place of an instance, with each of its containers if it has several."""
     if not isinstance(running, RunningContainers):
         return Place.of(endpoint, variant, running.address)
     containers = tuple(

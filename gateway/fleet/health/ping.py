@@ -1,4 +1,4 @@
-"""Asking containers for ``/ping``: whether one is ready, and which endpoints' are at the start."""
+"""Pings: asking containers for ``/ping``, and logging at the start which endpoints answer."""
 
 from __future__ import annotations
 
@@ -39,27 +39,26 @@ async def ping(
     connect_timeout: float = CONTAINER_CONNECT_TIMEOUT,
     route: str = PING,
 ) -> str | None:
-    """Ask a container for ``/ping``, by GET or, where that is not allowed, by POST (clause 1.1-2).
+    """Ask a container for ``/ping``, by GET or, if GET is not allowed, by POST (clause 1.1-2).
 
-    Each ping is a connection of its own: to accept one in time is part of being ready. There may be
-    many a second, so that of an IP address without TLS, as all have that this gateway launches, is
-    a bare socket's.
+    Each ping opens a connection of its own: a ready container accepts connections in time. There
+    may be many pings a second, so a ping to an IP address without TLS uses a bare socket. All
+    launched containers have such an address.
 
     Args:
         address: the container's.
         clock: measures the time.
         tls: the client's side of TLS; None for cleartext.
-        timeout: seconds for the answer, be it to the one or to the other: whoever refuses GET late
-            has what is left of them for POST.
+        timeout: seconds for the answer. POST has what GET leaves of this time.
         connect_timeout: seconds for the connection to be accepted.
-        route: the path at which it is asked.
+        route: the path to ask for.
 
     Returns:
         None if the answer's status was 200, else what was wrong.
 
     Raises:
-        OutOfDescriptors: this process, or its machine, has no file descriptor left: nothing is
-            known of the container.
+        OutOfDescriptors: this process or its machine has no file descriptor left, so the ping says
+            nothing about the container.
     """
     ends = clock.time() + timeout
     try:
@@ -79,18 +78,18 @@ async def ping(
 
 
 async def ping_place(place: Place, clock: Clock, timeout: float = PING_TIMEOUT) -> str | None:
-    """Ask the container of an instance for ``/ping``, with TLS where that is how it is reached.
+    """Ask the container of an instance for ``/ping``, with TLS where its place has it.
 
     Args:
-        place: where the instance is, and within which time its connections are accepted.
+        place: where the instance is, and the time limit of a connection.
         clock: measures the time.
-        timeout: seconds for the answer, as of :func:`ping`.
+        timeout: seconds for the answer, as for :func:`ping`.
 
     Returns:
         None if the answer's status was 200, else what was wrong.
 
     Raises:
-        OutOfDescriptors: as :func:`ping` does.
+        OutOfDescriptors: as for :func:`ping`.
     """
     tls = None if place.tls is None else place.tls.context()
     limit, route = place.policy.connect_timeout, place.surface.health
@@ -108,12 +107,12 @@ async def _ask(
     timeout: float,
     connect_timeout: float,
 ) -> int:
-    """The status of an answer; its body is not read, and the connection ends with it.
+    """Return the status of the answer; the body is not read, and the connection is closed.
 
     Raises:
-        TimeoutError: it did not come in time.
+        TimeoutError: the answer did not come in time.
         Unreachable: there is no connection.
-        NoAnswer: there is no answer of HTTP's.
+        NoAnswer: the answer is not valid HTTP.
     """
     length = "Content-Length: 0\r\n" if method == "POST" else ""
     head = f"{method} {route} HTTP/1.1\r\nHost: {address}\r\n{length}Connection: close\r\n\r\n"
@@ -142,10 +141,11 @@ async def _ask(
 
 
 class _Hearing(asyncio.Protocol):
-    """A connection whose answer is heard.
+    """A connection that waits for one answer.
 
     Attributes:
-        status: the answer's, or what was wrong: no error, for whoever asked may have left.
+        status: the answer's status, or what was wrong. An error is a result here, since an
+            exception of a future that is never awaited would be logged.
     """
 
     def __init__(self) -> None:
@@ -169,12 +169,12 @@ class _Hearing(asyncio.Protocol):
 
 
 async def tell_which_answer(endpoints: Iterable[Endpoint], clock: Clock) -> None:
-    """Log of each endpoint whether its container answers, once, with what was wrong if not.
+    """Log once for each endpoint whether its container answers, and what was wrong if not.
 
-    A container may come later, so this is for the operator to know and for nothing else.
+    A container may come later, so the log line is for the operator and nothing depends on it.
 
     Args:
-        endpoints: those that there are.
+        endpoints: the endpoints to ask.
         clock: measures the time of each ping.
     """
     turns = asyncio.Semaphore(PINGS_AT_ONCE)
@@ -187,7 +187,7 @@ async def tell_which_answer(endpoints: Iterable[Endpoint], clock: Clock) -> None
             except OutOfDescriptors as error:
                 log.warning(LogLine("endpoint was not asked", **whose, reason=str(error)))
                 return
-            except Exception:  # one that nobody has thought of is not to silence the others' lines
+            except Exception:  # an unforeseen error must not suppress the other endpoints' lines
                 log.exception(LogLine("endpoint was not asked", **whose))
                 return
         if trouble is None:

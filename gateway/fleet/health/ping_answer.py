@@ -1,4 +1,4 @@
-"""The status of an answer to ``/ping``, out of the bytes of it: no socket, no clock."""
+"""Parsing the status of an answer to ``/ping`` from bytes, without socket or clock."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from partway.protocol.limits import KIB
 #: An answer's first line (RFC 9112 §4).
 _STATUS_LINE: Final = re.compile(rb"HTTP/1\.[01] ([1-9][0-9][0-9])(?: |\r?$)")
 
-#: Of an answer so much is looked at, in so many pieces: each is looked at with what came before it.
+#: Limits of an answer's head: bytes and pieces. Each piece is parsed together with those before.
 MAX_HEAD: Final = 16 * KIB
 MAX_PIECES: Final = 256
 
 
 class NoAnswer(Exception):
-    """What came is no answer of HTTP's; the message says how."""
+    """The answer is not valid HTTP; the message says why."""
 
 
 def cut(error: Exception | None) -> NoAnswer:
-    """What is said of a connection that ended before its answer; None for an end in good order."""
+    """Describe a connection that ended before the answer; None means an orderly end."""
     if error is None:
         return NoAnswer("the connection was closed before it")
     number = None if isinstance(error, ssl.SSLError) else getattr(error, "errno", None)
@@ -30,7 +30,7 @@ def cut(error: Exception | None) -> NoAnswer:
 
 
 class PingAnswer:
-    """The status line of an answer; interim ones are passed over (RFC 9110 §15.2)."""
+    """The status line of an answer; interim answers are skipped (RFC 9110 §15.2)."""
 
     def __init__(self) -> None:
         self._head = b""
@@ -38,15 +38,15 @@ class PingAnswer:
         self._pieces = 0
 
     def take(self, data: bytes) -> int | None:
-        """Take the next bytes; returns the status once it is there.
+        """Take the next bytes; return the status once it is known.
 
         Raises:
-            NoAnswer: it will never be.
+            NoAnswer: the bytes cannot become a valid answer.
         """
         self._pieces += 1
         if self._pieces > MAX_PIECES:
             raise NoAnswer("it comes a few bytes at a time")
-        # No more is looked at: so interim answers without end come to an end too.
+        # The limit also ends an endless row of interim answers.
         self._head += data[: MAX_HEAD - self._taken]
         self._taken += len(data)
         while True:

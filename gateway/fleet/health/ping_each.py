@@ -1,4 +1,4 @@
-"""Asking an instance for ``/ping``, which may have several containers."""
+"""Pinging all containers of an instance."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ async def ping_each(
     """Ask each container of an instance, all at once.
 
     Args:
-        ping: asks one.
+        ping: asks one container.
         place: where the instance is.
         seconds: for each answer.
-        but: the host names of those that are not asked.
+        but: the host names of containers to leave out.
 
     Returns:
-        What was wrong with each by its host name, in their order, an only one's being empty; None
-        for one that has answered with 200.
+        For each host name in order, what was wrong; None for an answer with 200. An only container
+        has an empty host name.
 
     Raises:
-        OutOfDescriptors: one of them could not be asked; nothing is known of the instance.
+        OutOfDescriptors: one container could not be asked, so nothing is known of the instance.
     """
     if not place.containers:
         return {"": await ping(place, seconds)}
@@ -37,7 +37,7 @@ async def ping_each(
         nonlocal not_asked
         try:
             return await ping(each, seconds)
-        except OutOfDescriptors as error:  # the others are waited for
+        except OutOfDescriptors as error:  # the other pings run to their end
             not_asked = error
             return None
 

@@ -1,4 +1,4 @@
-"""When an instance in service is pinged next."""
+"""The pace of pings to an instance in service."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from partway.gateway.fleet.limits import (
 )
 from partway.gateway.timing.clock import Clock, Timer
 
-#: The first wait is this share of the interval, or more, and each one behind it that (rule 1).
+#: The first wait is at least this share of the interval, each later wait at least that (rule 1).
 _EARLIEST_FIRST: Final = 0.5
 _EARLIEST: Final = 0.8
 
-#: So many times in an interval there are moments for pings (rule 2).
+#: Moments for pings within one interval (rule 2).
 _MOMENTS: Final = 40
 
 
 class PingPace:
     """The waits between an instance's pings.
 
-    1. Those of many instances that began together are to part at once, and to stay apart: so the
-       first wait is any share of the interval's second half, each one behind it another share of
-       most of it, and none is longer than it.
-    2. Those of many are made together all the same, at moments that all instances with the same
-       interval share: to wake for each by itself costs more than the ping does.
-    3. One with which a connection has failed is pinged early, but not as soon after the last ping
-       as all that: whoever can make connections fail is not to make pings.
+    1. Pings of instances that began together spread out and stay apart. The first wait is a random
+       share of the interval's second half, each later wait a random share of most of the interval.
+       No wait is longer than the interval.
+    2. Pings are made at moments that all instances with the same interval share: a wake-up for each
+       ping alone costs more than the ping.
+    3. An instance with a failed connection is pinged early, but only some time after its last ping.
+       So a client that makes connections fail cannot cause pings at will.
 
     Args:
         clock: measures the waits, and says which moments there are.
@@ -47,13 +47,13 @@ class PingPace:
         self._timer: Timer | None = None
 
     def hurry(self) -> None:
-        """Ping it early: a connection with it has failed."""
+        """Ping the instance early: a connection to it has failed."""
         self._hurried = True
         if self._due is not None:
             self._wake_at(self._earliest)
 
     async def until_next(self) -> None:
-        """Wait until it is to be pinged again; counted from now."""
+        """Wait until the next ping is due, counted from now."""
         now = self._clock.time()
         latest = now + self._interval * random.uniform(self._shortest, 1)  # noqa: S311 (no secret)
         self._shortest = _EARLIEST

@@ -1,4 +1,4 @@
-"""The pings of all instances: so many at a time, and one line of those that cannot be made."""
+"""The scheduler of all pings: a limit on open pings, and a log line for pings that fail."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from partway.log_lines import LogLine
 
 
 class LoopTurns:
-    """The turns of a loop, in each of which only so many of those who wait go on, in their order.
+    """Turns of the event loop, each of which lets a few waiters go on, in their order.
 
-    Nobody waits by the clock: where the loop has nothing else to do, its turns follow each other.
+    No clock is involved: a loop without other work takes its turns one after the other.
 
     Args:
-        per_turn: how many go on in a turn.
+        per_turn: how many waiters go on in a turn.
     """
 
     def __init__(self, per_turn: int) -> None:
@@ -47,7 +47,7 @@ class LoopTurns:
         left = self._per_turn
         while left and self._waiting:
             turn = self._waiting.popleft()
-            if not turn.done():  # else whoever waited has been cancelled
+            if not turn.done():  # else the waiter has been cancelled
                 turn.set_result(None)
                 left -= 1
         if self._waiting:
@@ -55,21 +55,21 @@ class LoopTurns:
 
 
 class PingRoom(Quota):
-    """So many pings are under way at a time, which all endpoints share.
+    """The limit on pings under way, shared by all endpoints.
 
-    What is bounded are file descriptors: a ping that waits for its answer costs little else, but it
-    keeps its own until its time is over, and a thousand instances of one endpoint may hang. So that
-    no other endpoint's pings wait for them:
+    The limit protects file descriptors: a ping that waits for an answer holds one until its time is
+    over, and a thousand instances of one endpoint may hang. Two rules keep other endpoints' pings
+    from waiting for them:
 
-    1. An endpoint has at most so many times as many under way as there is room left for. So one
-       that hangs leaves some of it, and several have each the less the more they are.
-    2. Pings for which there is no room wait by endpoints, which take turns in what becomes free.
+    1. An endpoint may have as many pings under way as a multiple of the room that is left. So an
+       endpoint that hangs leaves room, and each of several gets less the more there are.
+    2. Pings without room wait in one line per endpoint, and the endpoints take turns.
 
-    A fixed share would not do: a large one is all of the room once two or three endpoints hang, and
-    with a small one a large endpoint's pings wait for each other while nobody else needs the room.
+    A fixed share would be worse. A large one lets two or three endpoints that hang take all the
+    room. A small one makes a large endpoint's pings wait for each other while room is left.
 
     Args:
-        pings: how many are under way at a time.
+        pings: how many may be under way at a time.
     """
 
     def __init__(self, pings: int) -> None:
@@ -86,10 +86,10 @@ log = logging.getLogger("partway.fleet")
 
 
 class Pinging:
-    """Asks containers for ``/ping``; a :data:`~partway.gateway.fleet.instance_context.Pinger`.
+    """Pings containers; a :data:`~.instance_context.Pinger`.
 
     Args:
-        clock: measures the time of each ping, and that between two lines.
+        clock: measures the time of each ping, and that between two log lines.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -99,17 +99,17 @@ class Pinging:
         self._quiet_until = -math.inf
 
     async def __call__(self, place: Place, seconds: float) -> str | None:
-        """Ask one, in its turn.
+        """Ping one container when its turn comes.
 
         Args:
             place: where the instance is.
-            seconds: for the answer, from its turn on.
+            seconds: for the answer, counted from the ping's turn.
 
         Returns:
             None if the answer's status was 200, else what was wrong.
 
         Raises:
-            OutOfDescriptors: this process, or its machine, has no file descriptor left.
+            OutOfDescriptors: this process or its machine has no file descriptor left.
         """
         await self._room.claim(1, place.endpoint)
         try:

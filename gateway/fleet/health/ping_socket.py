@@ -1,4 +1,4 @@
-"""One question on a socket of its own, without a transport: there may be many a second."""
+"""A ping on a bare socket, without a transport: there may be many pings a second."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from partway.gateway.network.silent_hosts import SILENCE, silent_hosts
 from partway.gateway.timing.clock import Clock
 from partway.protocol.limits import KIB
 
-#: What is read at once: most answers are all read then, and end without a reset.
+#: Most answers fit into one read of this size, so that the connection ends without a reset.
 _READ: Final = 64 * KIB
 
-#: A socket that has no connection yet does not take bytes: Linux's word for it, and BSD's.
+#: The errors of a send before the connection exists: Linux's and BSD's.
 _NOT_YET: Final = frozenset({errno.EAGAIN, errno.ENOTCONN})
 
 
@@ -30,24 +30,24 @@ async def ask_by_socket(
     timeout: float,
     connect_timeout: float,
 ) -> int:
-    """Ask what listens at an IP address; its answer's body is not read.
+    """Ask the server at an IP address; the answer's body is not read.
 
     Args:
         family: of the address.
-        address: whose host is one.
-        request: all of it, a few hundred bytes at most.
-        clock: measures the time of all of it.
-        timeout: seconds for all of it.
+        address: an address whose host is an IP address.
+        request: the whole request, a few hundred bytes at most.
+        clock: measures the time.
+        timeout: seconds for connection, request and answer together.
         connect_timeout: seconds for the connection to be accepted.
 
     Returns:
         The status of the answer.
 
     Raises:
-        TimeoutError: it did not come in time.
-        OutOfDescriptors: this process, or its machine, has no file descriptor left.
+        TimeoutError: the answer did not come in time.
+        OutOfDescriptors: this process or its machine has no file descriptor left.
         Unreachable: there is no connection.
-        NoAnswer: there is no answer of HTTP's.
+        NoAnswer: the answer is not valid HTTP.
     """
     try:
         connection = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
@@ -67,13 +67,14 @@ async def ask_by_socket(
 
 
 class _Question:
-    """A connection that is being made, is asked once, and is heard.
+    """A connection that carries one request and its answer.
 
-    A loop that was busy elsewhere may come to a time's end before it has looked at the socket, so
-    the socket is looked at before it is blamed.
+    A busy loop may run a timer before it has looked at the socket. So each timeout looks at the
+    socket once more before it fails the ping.
 
     Attributes:
-        status: the answer's, or what was wrong: no error, for whoever asked may have left.
+        status: the answer's status, or what was wrong. An error is a result here, since an
+            exception of a future that is never awaited would be logged.
     """
 
     def __init__(self, connection: socket.socket, address: Address, request: bytes) -> None:
@@ -87,7 +88,7 @@ class _Question:
         self._accepting: asyncio.TimerHandle | None = None
 
     def begin(self, connect_timeout: float) -> None:
-        """Connect, and ask as soon as that is done: on this machine it is at once."""
+        """Connect, and send the request as soon as possible: on this machine that is at once."""
         number = self._socket.connect_ex((self._address.host, self._address.port))
         if number not in (0, errno.EINPROGRESS):
             self._no_connection(OSError(number, os.strerror(number)))
@@ -100,13 +101,12 @@ class _Question:
             )
 
     def give_up(self) -> None:
-        """Wait no longer."""
+        """Fail with TimeoutError, unless the answer is already there."""
         if self._asked:
             self._read()
         self._failed(TimeoutError())
 
     def close(self) -> None:
-        """Let go of the connection."""
         if self._accepting is not None:
             self._accepting.cancel()
             self._loop.remove_writer(self._socket)

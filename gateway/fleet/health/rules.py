@@ -1,4 +1,4 @@
-"""What an instance's pings say of it: rules without a clock or a socket (clause 1.1-2)."""
+"""Health rules: conclusions from pings, without clock or socket (clause 1.1-2)."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from partway.gateway.fleet.status import InstanceHealth
 
 
 class PingRules:
-    """Whether an instance is to take streams, by what its pings have said so far.
+    """The health of one container according to its pings.
 
-    1. So many misses in a row, and it is unhealthy.
-    2. An answer with 200, and it is healthy, whatever was before.
-    3. What somebody else runs and has never answered with 200 may have no ``/ping``: nothing is
-       known of it, and misses say nothing.
+    1. A number of misses in a row makes it unhealthy.
+    2. An answer with 200 makes it healthy.
+    3. A container that runs outside the gateway and never answered with 200 may have no ``/ping``.
+       Its health is unknown, and misses do not count.
 
     Args:
-        missed_allowed: misses in a row that are one too many.
-        answered: whether it has answered with 200 before, as it must have to be in service.
+        missed_allowed: the number of misses in a row that is one too many.
+        answered: whether it has answered with 200 before, as an instance in service must have.
 
     Attributes:
-        health: what is known of it.
+        health: the health so far.
         missed: misses in a row.
         trouble: what was wrong with the last ping; empty if nothing was.
     """
@@ -32,13 +32,13 @@ class PingRules:
         self._allowed = missed_allowed
 
     def pinged(self, trouble: str | None) -> bool:
-        """Take what one ping said.
+        """Take the result of one ping.
 
         Args:
             trouble: what was wrong; None for 200.
 
         Returns:
-            Whether the instance's health is another now.
+            Whether the health has changed.
         """
         before = self.health
         if trouble is None:
@@ -54,22 +54,21 @@ class PingRules:
 
 
 class InstanceRules:
-    """What the pings of an instance's containers say of it.
+    """The health of an instance according to the pings of its containers.
 
-    1. Those that the gateway has launched are as their worst one, which decides whether the
-       instance lives on.
-    2. One that somebody else runs keeps the instance from taking streams while it is unhealthy, and
-       does nothing more: what was launched beside it is well, and to start that anew mends nothing.
-    3. One that is written for Vertex AI does the same, as it may be unhealthy for a while on
-       purpose: there it is never started anew for its health.
+    1. Launched containers count together: the worst one decides whether the instance is replaced.
+    2. An unhealthy container that runs outside the gateway keeps the instance from taking streams,
+       but does not replace it: new containers beside it would mend nothing.
+    3. A container written for Vertex AI also only keeps the instance from taking streams. It may be
+       unhealthy on purpose, and is never restarted for its health.
 
-    Containers go by their host names, an only one by an empty one.
+    Containers are named by host name, and an only container by an empty one.
 
     Args:
-        missed_allowed: misses in a row that are one too many.
-        attached: the containers that somebody else runs.
+        missed_allowed: the number of misses in a row that is one too many.
+        attached: the containers that run outside the gateway.
         launched: whether the gateway has launched any.
-        kept: those that it has launched and that are not started anew for their health (rule 3).
+        kept: launched containers that are never restarted for their health (rule 3).
     """
 
     def __init__(
@@ -86,7 +85,7 @@ class InstanceRules:
 
     @property
     def health(self) -> InstanceHealth:
-        """What is known of it."""
+        """The instance's health."""
         found = [each.health for each in self._kept.values()]
         if InstanceHealth.UNHEALTHY in found:
             return InstanceHealth.UNHEALTHY
@@ -96,12 +95,12 @@ class InstanceRules:
 
     @property
     def is_lost(self) -> bool:
-        """Whether it is to be replaced."""
+        """Whether the instance must be replaced."""
         return self._launched is not None and self._launched.health is InstanceHealth.UNHEALTHY
 
     @property
     def missed(self) -> int:
-        """Misses in a row of what was launched."""
+        """Misses in a row of the launched containers."""
         return 0 if self._launched is None else self._launched.missed
 
     @property
@@ -111,13 +110,13 @@ class InstanceRules:
         return next((each.trouble for each in rules if each.trouble), "")
 
     def pinged(self, troubles: Mapping[str, str | None]) -> bool:
-        """Take what one ping of each of its containers said.
+        """Take the result of one ping of each container.
 
         Args:
             troubles: what was wrong with each; None for 200.
 
         Returns:
-            Whether the instance's health is another now.
+            Whether the instance's health has changed.
         """
         before = self.health
         for hostname, rules in self._kept.items():
@@ -129,7 +128,7 @@ class InstanceRules:
 
 
 def worst(troubles: Mapping[str, str | None]) -> str | None:
-    """The first trouble, behind its container's host name; None if there is none."""
+    """Return the first trouble, after its container's host name; None if there is none."""
     for hostname, trouble in troubles.items():
         if trouble is not None:
             return f"{hostname}: {trouble}" if hostname else trouble

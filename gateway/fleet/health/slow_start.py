@@ -1,4 +1,4 @@
-"""The start of a launched instance: until it is ready, and why it is not ready yet."""
+"""Slow starts: waiting until a launched instance is ready, and the reason why it is not."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from partway.log_lines import LogLine
 
 log = logging.getLogger("partway.fleet")
 
-#: Stands in a warning for the answer to the first ``/ping``.
+#: Stands in a warning before the first ``/ping`` has an answer.
 NO_ANSWER_YET: Final = "its first /ping has no answer yet"
 
 
 class SlowStart:
-    """The reason for which one instance is not ready, while it starts.
+    """The reason why one starting instance is not ready yet.
 
     Args:
         clock: measures the times.
-        warn: called with the seconds since the start and the reason, at each warning.
+        warn: called at each warning with the seconds since the start and the reason.
     """
 
     def __init__(self, clock: Clock, warn: Callable[[float, str], object]) -> None:
@@ -43,12 +43,12 @@ class SlowStart:
 
     @property
     def reason(self) -> str:
-        """Why it is not ready; empty where nothing is known, or nothing is wrong."""
+        """Why the instance is not ready; empty if nothing is known or wrong."""
         return self._listening or self._ping
 
     @property
     def said(self) -> str:
-        """The reason; before the first answer, that there is no answer yet."""
+        """The reason, or a text for the time before the first answer."""
         return self.reason or NO_ANSWER_YET
 
     async def until_ready(
@@ -57,11 +57,11 @@ class SlowStart:
         ping: Callable[[], Awaitable[Mapping[str, str | None]]],
         instance: str,
     ) -> None:
-        """Wait until all that was launched answers with 200 (clauses 1.1-2, 1.1-3).
+        """Wait until all launched containers answer with 200 (clauses 1.1-2, 1.1-3).
 
         Args:
             running: what was launched.
-            ping: asks each container once; returns what was wrong by its host name, None for 200.
+            ping: asks each container once; returns what was wrong by host name, None for 200.
             instance: the instance's id, for the log.
 
         Raises:
@@ -85,7 +85,7 @@ class SlowStart:
         await running.verify()
 
     async def _watch(self, running: RunningContainer, instance: str) -> None:
-        """Look for the reason of a slow start; a fault of the gateway ends the look alone."""
+        """Watch the start; a fault of the gateway here ends only the watch."""
         try:
             await self.watch(running.listening_trouble)
         except Exception:  # the instance may still become ready
@@ -94,16 +94,16 @@ class SlowStart:
             )
 
     def pinged(self, trouble: str | None) -> None:
-        """Take what was wrong with a ``/ping``; None for 200."""
-        if trouble != self._ping:  # what the last look has found may have changed with it
+        """Take the result of a ``/ping``; None for 200."""
+        if trouble != self._ping:  # the last look at the listening port may be outdated
             self._listening = ""
         self._ping = trouble or ""
 
     async def watch(self, listening_trouble: Callable[[], Awaitable[str]]) -> None:
-        """Look where its program listens, and warn, until this is cancelled.
+        """Find out where the program listens, and warn, until cancelled.
 
         Args:
-            listening_trouble: says that nothing listens on its port, and where its program listens
+            listening_trouble: says that nothing listens on the port, and where the program listens
                 instead; see :meth:`~.launchers.launcher.RunningContainer.listening_trouble`.
         """
         began = self._clock.time()

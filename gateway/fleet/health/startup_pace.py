@@ -1,4 +1,4 @@
-"""The pace at which a container that starts is asked whether it is ready for streams."""
+"""The pace of pings to a container that is starting."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from partway.gateway.timing.deadlines import pause
 async def ask_until_ready(is_ready: Callable[[], Awaitable[bool]], clock: Clock) -> None:
     """Ask a container until it is ready (clauses 1.1-2, 1.1-3), less often the longer it takes.
 
-    For as long as that is: whoever asks sets the limit.
+    There is no time limit here; the caller sets one.
 
     Args:
-        is_ready: asks it once.
+        is_ready: asks the container once.
         clock: measures the time since the first question, and that between two.
     """
     began = clock.time()
@@ -32,18 +32,18 @@ async def ask_until_ready(is_ready: Callable[[], Awaitable[bool]], clock: Clock)
 
 
 async def pinged(address: Address, clock: Clock, route: str = PING) -> None:
-    """Wait until what listens at an address answers ``/ping`` with 200, for as long as that takes.
+    """Wait until a server at an address answers ``/ping`` with 200, without a time limit.
 
     Args:
         address: where it listens, now or later.
         clock: measures the time between pings, and that of each.
-        route: the path that is asked for in the place of ``/ping``.
+        route: the path to ask for.
     """
 
     async def is_ready() -> bool:
         try:
             return await ping(address, clock, route=route) is None
-        except OutOfDescriptors:  # nothing is known of it
+        except OutOfDescriptors:  # nothing is known of the container
             return False
 
     await ask_until_ready(is_ready, clock)
