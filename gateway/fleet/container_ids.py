@@ -1,7 +1,7 @@
 """Ids of containers.
 
 An instance may have several containers, and each has an id of its own. Instance ids and host names
-consist of letters, digits and hyphens. The separator between them is none of these, so an id can be
+consist of letters, digits and hyphens. The separator is another character, so an id can be
 split again.
 """
 

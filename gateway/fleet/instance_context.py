@@ -52,7 +52,7 @@ NO_OUTPUT: Final[SaidLast] = _NoOutput()
 
 @dataclass(frozen=True, slots=True)
 class InstanceContext:
-    """What all instances of a fleet share.
+    """The services that all instances of a fleet share.
 
     Attributes:
         ping: asks a container's ``/ping``.
@@ -69,7 +69,7 @@ class InstanceContext:
 
 @dataclass(frozen=True, slots=True)
 class Means:
-    """What a fleet makes its instances with.
+    """The services with which a fleet makes its instances.
 
     Attributes:
         launcher: returns the launcher of a source.

@@ -1,4 +1,4 @@
-"""Means of endpoints whose containers the gateway launches: launchers, model data, logs."""
+"""Provisions for launched containers: launchers, model data, logs."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ log = logging.getLogger("partway.fleet")
 
 
 class LaunchedProvisions:
-    """Made with the first container that is launched, and given back with the fleet.
+    """The needs of launched containers; made with the first of them, released with the fleet.
 
     Args:
         clock: measures all times.
-        data: as of :class:`~.provisions.Provisions`.
-        quota: likewise.
-        refusal: likewise.
+        data: as in :class:`~.provisions.Provisions`.
+        quota: as in :class:`~.provisions.Provisions`.
+        refusal: as in :class:`~.provisions.Provisions`.
         launcher: the launcher of a source, attached ones included.
 
     Attributes:
-        output: the folder of what containers print.
+        output: the folder of the containers' output.
     """
 
     def __init__(
@@ -62,12 +62,12 @@ class LaunchedProvisions:
         self._model_data: ModelData | None = None
         self._taking_over = asyncio.Lock()
         self._has_taken_over = False
-        self._in_use: list[HeldData] = []  # by what a gateway that was killed has left
+        self._in_use: list[HeldData] = []  # used by a killed gateway's containers
         self._gpus = GpuShares()
         self._launchers: dict[type[Source], Launcher] = {}
 
     def launcher(self, kind: type[Source]) -> Launcher:
-        """The launcher of a kind of source other than an attached one."""
+        """Return the launcher for a kind of source other than an attached one."""
         if kind not in self._launchers:
             self._launchers[kind] = self._made(kind)
         return self._launchers[kind]
@@ -94,7 +94,7 @@ class LaunchedProvisions:
     async def acquire(
         self, source: str, maker: str | None = None, pinned: PinnedPath | None = None
     ) -> HeldData:
-        """Have model data at hand; :attr:`.instance_context.Means.model_data` says how."""
+        """Acquire model data; see :attr:`.instance_context.Means.model_data`."""
         async with self._taking_over:
             if self._model_data is None:
                 if self._data is not None:
@@ -104,7 +104,7 @@ class LaunchedProvisions:
                     folder = Path(self._temporary.name)
                 self._model_data = ModelData(folder, quota=self._quota, clock=self._clock)
             if not self._has_taken_over:
-                # Whoever is cancelled here leaves it to the next: nothing is removed before it.
+                # If this is cancelled, the next caller does it: until then nothing is removed.
                 await self._keep_leftovers_data(self._model_data)
                 self._has_taken_over = True
         if maker is None:
@@ -112,8 +112,8 @@ class LaunchedProvisions:
         return await self._model_data.acquire(source, partial(self._refusal, maker), pinned)
 
     async def aclose(self) -> None:
-        """Give all of it back; no instance lives any more."""
-        async with AsyncExitStack() as held:  # what one of them raises keeps none of the others
+        """Release everything; no instance may live any more."""
+        async with AsyncExitStack() as held:  # an error of one leaves none of the others open
             held.push_async_callback(self.output.aclose)
             if self._temporary is not None:
                 held.callback(self._temporary.cleanup)
@@ -128,9 +128,9 @@ class LaunchedProvisions:
             return ContainersLauncher(self._launcher_of_any)
         if kind is Program:
             return ProgramLauncher(self._gpus)
-        if self._data is None:  # nothing of this gateway is found again
+        if self._data is None:  # no later gateway finds these containers
             return EngineLauncher(uuid4().hex, gpus=self._gpus)
-        # The key is kept before there is anything to be found again.
+        # The key is on disk before the first container that a later gateway may find.
         return EngineLauncher(self._data.id, key=self._data.engine_key(), gpus=self._gpus)
 
     def _engine_that_was_used(self) -> EngineLauncher | None:
@@ -141,14 +141,15 @@ class LaunchedProvisions:
         return launcher
 
     async def _keep_leftovers_data(self, model_data: ModelData) -> None:
-        """Keep what containers use that a gateway which was killed has left, for them to go on.
+        """Keep model data that a killed gateway's containers use, so that they can go on.
 
-        Where the engine does not say it in time nothing is kept: they are not taken over then.
+        If the engine does not answer in time, nothing is kept, and the containers are not taken
+        over.
         """
         engine = self._engine_that_was_used()
         if engine is None:
             return
-        with suppress(LaunchError, ModelDataError, TimeoutError):  # whoever acquires hears of it
+        with suppress(LaunchError, ModelDataError, TimeoutError):  # the launch itself reports it
             async with time_limit(self._clock, LEFTOVERS_LOOK_TIMEOUT):
                 models = await engine.models_in_use()
             if models:
@@ -161,7 +162,7 @@ class LaunchedProvisions:
 
 
 def _temporary_models() -> tempfile.TemporaryDirectory[str]:
-    """A folder for model data that are not kept.
+    """Make a folder for model data that are not kept.
 
     Raises:
         ModelDataError: there is no room for one.

@@ -1,4 +1,4 @@
-"""What the fleet counts, for Prometheus: instances by state, restarts, launches."""
+"""Prometheus metrics of the fleet: instances by state, restarts, launches."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from partway.gateway.fleet.states import InstanceState
 from partway.gateway.fleet.status import EndpointStatus
 from partway.gateway.metrics.endpoint_series import SeriesOfEndpoints
 
-#: Bounds, in seconds: a process answers in a tenth of a second, a large model in minutes, and the
-#: platform waits for eight of them (clause 1.1-3).
+#: Seconds. A process answers in a tenth of a second, a large model in minutes, and the platform
+#: waits eight minutes (clause 1.1-3).
 _LAUNCH_BUCKETS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 240, 480)
 
 
 class FleetMetrics:
-    """What is counted of instances; everything but launches is asked of the fleet when looked at.
+    """Metrics of instances. Launches are counted; the rest is read from the fleet on each scrape.
 
     Args:
-        describe: says how the fleet is.
-        registry: where it is exposed.
+        describe: returns the status of the fleet.
+        registry: the Prometheus registry.
     """
 
     def __init__(
@@ -44,18 +44,18 @@ class FleetMetrics:
         """Count an instance that has come into service.
 
         Args:
-            endpoint: whose it is.
-            variant: of which it is one.
-            seconds: that it took, from its launch on.
+            endpoint: the name of its endpoint.
+            variant: the name of its variant.
+            seconds: the time since its launch.
         """
         self._launches.of(endpoint, variant).observe(seconds)
 
     def keep_only(self, endpoints: Collection[str]) -> None:
-        """Forget what was counted of all other endpoints, which are no more."""
+        """Drop the counts of all other endpoints, which have been deleted."""
         self._launches.keep_only(endpoints)
 
     def collect(self) -> Iterable[Metric]:
-        """Yield how the fleet is, as prometheus_client asks."""
+        """Yield the metrics of the fleet, as prometheus_client asks."""
         states = GaugeMetricFamily(
             "partway_instances",
             "Instances, by where they are in their life",
@@ -76,7 +76,7 @@ class FleetMetrics:
                 whose = [endpoint.name, variant.name]
                 restarts.add_metric(whose, variant.restarts)
                 counts = Counter(instance.state for instance in variant.instances)
-                for state in InstanceState:  # also those with none: a gauge that goes never falls
+                for state in InstanceState:  # also empty ones, so that gauges fall
                     states.add_metric([*whose, state.value], counts[state])
                 for instance in variant.instances:
                     busy = instance.streams + instance.requests

@@ -1,7 +1,7 @@
-"""What of a container is its platform's: where it answers, and what it is told.
+"""Differences between platforms: where a container answers, and which variables it gets.
 
-Containers are written for SageMaker (clause 1.1-2), or for Vertex AI, whose requirements of custom
-containers, version 1.0.0, are kept to here.
+Containers are written for SageMaker (clause 1.1-2), or for Vertex AI, by its requirements of custom
+containers, version 1.0.0.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ from typing import Final, Literal, TypeAlias
 
 from partway.gateway.fleet.prediction import INVOCATIONS
 
-#: For which platform a container is written.
+#: The platform for which a container is written.
 Platform: TypeAlias = Literal["sagemaker", "vertex"]
 
-#: Where a container says whether it is well (clause 1.1-2).
+#: Where a container reports its health (clause 1.1-2).
 PING: Final = "/ping"
 
-#: Where a container listens that nobody has told another port (clause 1.1-2, and Vertex AI's too).
+#: The default port of a container (clause 1.1-2, and Vertex AI's too).
 PORT: Final = 8080
 
 #: Tells a container where to listen (clause 1.1-2).
 PORT_VARIABLE: Final = "SAGEMAKER_BIND_TO_PORT"
 
-#: What Vertex AI tells its containers; the gateway sets them, and nobody else.
+#: Variables of Vertex AI's containers; only the gateway sets them.
 HTTP_PORT: Final = "AIP_HTTP_PORT"
 HEALTH_ROUTE: Final = "AIP_HEALTH_ROUTE"
 PREDICT_ROUTE: Final = "AIP_PREDICT_ROUTE"
@@ -49,7 +49,7 @@ class Surface:
     """The paths at which a container answers.
 
     Attributes:
-        health: where it says whether it is well, by a status of 200.
+        health: where it reports its health, by a status of 200.
         requests: where it takes requests.
     """
 
@@ -57,18 +57,18 @@ class Surface:
     requests: str = INVOCATIONS
 
 
-#: Of a container that is written for SageMaker.
+#: The paths of a container written for SageMaker.
 SAGEMAKER: Final = Surface()
 
 
 @dataclass(frozen=True, slots=True)
 class VertexContainer:
-    """A container that is written for Vertex AI.
+    """A container written for Vertex AI.
 
     Attributes:
-        health_route: where it says whether it is well; empty for the platform's default.
+        health_route: where it reports its health; empty for the platform's default.
         predict_route: where it takes requests; empty for the platform's default.
-        port: where it listens, if it is an image; a program is given one of its own.
+        port: where an image listens; a program gets a port of its own.
     """
 
     health_route: str = ""
@@ -76,17 +76,17 @@ class VertexContainer:
     port: int = PORT
 
     def surface(self, endpoint: str, variant: str) -> Surface:
-        """Its paths, as a part of a variant of an endpoint."""
+        """Return its paths within a variant of an endpoint."""
         default = f"/v1/endpoints/{endpoint}/deployedModels/{variant}"
         return Surface(self.health_route or default, self.predict_route or f"{default}:predict")
 
     def environment(self, endpoint: str, variant: str, port: int, storage: str) -> dict[str, str]:
-        """What it is told.
+        """Return the variables it gets.
 
         Args:
             endpoint: the name of its endpoint.
             variant: the name of its variant.
-            port: where it is to listen.
+            port: where it must listen.
             storage: the folder with the model's artifacts, as it sees it; empty for none.
         """
         surface = self.surface(endpoint, variant)

@@ -1,4 +1,4 @@
-"""How an endpoint's containers are asked for predictions."""
+"""Policies for the predictions of an endpoint's containers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from partway.gateway.configuration.expected import array, text, whole
 from partway.gateway.configuration.messages import TableRefused
 from partway.protocol.prediction.model_signature import SERVING_DEFAULT, Signature, TensorSpec
 
-#: Where a container takes requests (clause 1.1-2), unless an endpoint has another place for some.
+#: Where a container takes requests (clause 1.1-2), unless an endpoint sets another path.
 INVOCATIONS: Final = "/invocations"
 
 _MAX_ROUTE: Final = 512
@@ -23,12 +23,12 @@ _ROUTE: Final = re.compile(r"(?:/[A-Za-z0-9._~:@!$&'()*+,;=-]+)+")
 
 
 def is_route(path: str) -> bool:
-    """Whether a text is the path of a container's that takes requests."""
+    """Say whether a text is a path at which a container can take requests."""
     dotted = any(segment in (".", "..") for segment in path.split("/"))
     return len(path) <= _MAX_ROUTE and not dotted and _ROUTE.fullmatch(path) is not None
 
 
-#: What a route must be, in words.
+#: A description of a valid route, for messages.
 ROUTE: Final = f"a path of at most {_MAX_ROUTE} characters, such as /v1/models/model:predict"
 ContainerRoute = Annotated[str, text(ROUTE, is_route)]
 
@@ -45,7 +45,7 @@ _Dimension = Annotated[int, whole(-1, 2**31 - 1)]
 
 @dataclass(frozen=True)
 class TensorTable(TensorSpec):
-    """A tensor of a signature's: ``{ type = "float32", shape = [28] }``."""
+    """A tensor of a signature: ``{ type = "float32", shape = [28] }``."""
 
     type: Literal[
         "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
@@ -59,32 +59,31 @@ class TensorTable(TensorSpec):
 
 @dataclass(frozen=True)
 class SignatureTable(Signature):
-    """``[endpoints.NAME.prediction.signature]``: which tensors a model takes and gives."""
+    """``[endpoints.NAME.prediction.signature]``: the tensors that a model takes and returns."""
 
     inputs: dict[_Alias, TensorTable]
     outputs: dict[_Alias, TensorTable] = field(default_factory=dict)
     name: _Alias = SERVING_DEFAULT
 
     def __post_init__(self) -> None:
-        """Refuse a signature without inputs."""
         if not self.inputs:
             raise TableRefused("there are none; there must be one tensor at least", "inputs")
 
 
 @dataclass(frozen=True, slots=True)
 class PredictionPolicy:
-    """``[endpoints.NAME.prediction]``: what of an endpoint's containers is not as by default.
+    """``[endpoints.NAME.prediction]``: settings for requests for predictions.
 
     Attributes:
-        route: the path at which a container takes requests for predictions; None for where it
-            takes all others.
-        wrap: what each instance is made before a container gets it: ``{"data": …}``, as TorchServe
-            wants it (``data``), or nothing else (``none``).
-        tensors: what an instance is that comes as one tensor: its part of the tensor (``bare``), or
-            an object, by the tensor's name (``named``), as it is of several in any case.
-        infer_route: the path at which a container takes requests of the Open Inference Protocol as
-            they are; None where it takes instances.
-        signature: what instances and predictions must be; None for anything.
+        route: the path at which a container takes requests for predictions; None for the path of
+            all other requests.
+        wrap: how an instance is wrapped for the container: as ``{"data": …}`` for TorchServe
+            (``data``), or not at all (``none``).
+        tensors: the form of an instance with one tensor: the tensor's part alone (``bare``), or an
+            object with the tensor's name (``named``). An instance with several is always an object.
+        infer_route: the path at which a container takes requests of the Open Inference Protocol
+            unchanged; None if it takes instances.
+        signature: the required form of instances and predictions; None for any.
     """
 
     route: ContainerRoute | None = None

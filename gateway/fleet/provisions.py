@@ -1,7 +1,7 @@
-"""Means of a gateway's fleet: launchers, pings, model data, and where output of instances goes.
+"""Provisions for a gateway's fleet: launchers, pings, model data, and output of instances.
 
-An attached endpoint needs a launcher and pings alone. The rest is imported with the first container
-that the gateway launches.
+An attached endpoint needs only a launcher and pings. The rest is imported with the first launched
+container.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ if TYPE_CHECKING:
 
 
 class Provisions:
-    """Made with a gateway, and given back once its fleet has stopped.
+    """The needs of a fleet's instances; made with a gateway, released after its fleet.
 
     Args:
         clock: measures all times.
-        data: where logs and model data are kept; None to keep no logs, and model data in a
+        data: where logs and model data are kept. If None, no logs are kept, and model data lie in a
             temporary folder.
-        quota: bytes of model data that may lie there.
-        launched: told endpoint, variant and the seconds that a start took.
-        refusal: says why a principal may not read a location, by its name and the location; empty
-            if it may. By default no principal may: there are none.
+        quota: the limit of model data there, in bytes.
+        launched: called after each start with endpoint, variant and the seconds it took.
+        refusal: says why a principal may not read a location, by name and location; empty if it
+            may. By default every principal is refused.
 
     Attributes:
-        means: by what the fleet has its instances.
+        means: what the fleet makes its instances with.
     """
 
     def __init__(
@@ -60,26 +60,26 @@ class Provisions:
         self.means = Means(self._launcher, self._output, self._acquire, around)
 
     async def remove_leftovers(self, but: Callable[[str, str], bool] | None = None) -> None:
-        """Remove the containers that a gateway of the same data has left to an engine.
+        """Remove containers that a killed gateway with the same data has left to an engine.
 
-        No failure is more than a warning.
+        A failure is only logged.
 
         Args:
-            but: says of an endpoint and a variant whether its instances, which are to come, may
-                take theirs over. Without it nothing is taken over any more.
+            but: says whether coming instances of an endpoint and a variant may take containers
+                over. Without it, nothing is taken over any more.
         """
         if self._data is not None and self._data.has_used_engine:
             await self._launched().remove_leftovers(but)
 
     async def aclose(self) -> None:
-        """Give all of it back; no instance lives any more."""
-        async with AsyncExitStack() as held:  # what one of them raises keeps none of the others
+        """Release everything; no instance may live any more."""
+        async with AsyncExitStack() as held:  # an error of one leaves none of the others open
             if self._of_launched is not None:
                 held.push_async_callback(self._of_launched.aclose)
             held.push_async_callback(self._attached.aclose)
 
     def _launched(self) -> LaunchedProvisions:
-        """Import and make, once, the means of containers that are launched."""
+        """Import and make, once, what launched containers need."""
         if self._of_launched is None:
             from partway.gateway.fleet.launched_provisions import LaunchedProvisions
 

@@ -1,4 +1,4 @@
-"""The life of an instance, as a table: its states, and what leads from one to the next."""
+"""The life of an instance as a table: its states, and the events that change them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 
 
 class InstanceState(StrEnum):
-    """Where an instance is in its life."""
+    """The state of an instance."""
 
     PENDING = "Pending"
     STARTING = "Starting"
@@ -20,7 +20,7 @@ class InstanceState(StrEnum):
 
 
 class Happening(StrEnum):
-    """What leads an instance from one state to the next."""
+    """An event that changes an instance's state."""
 
     LAUNCHED = "launched"
     READY = "/ping answered with 200"
@@ -32,7 +32,7 @@ class Happening(StrEnum):
 
 
 class StartFailure(StrEnum):
-    """How a start was in vain."""
+    """How a start failed."""
 
     NOT_LAUNCHED = "no container came to be"
     NO_ENGINE = "there is nothing that could launch a container"
@@ -40,7 +40,7 @@ class StartFailure(StrEnum):
     NOT_READY = "its container was not ready in time"
 
 
-#: By state and happening the next state; what is not here cannot be.
+#: The next state by state and event; a pair that is not listed cannot occur.
 TRANSITIONS: Final[Mapping[tuple[InstanceState, Happening], InstanceState]] = MappingProxyType(
     {
         (InstanceState.PENDING, Happening.LAUNCHED): InstanceState.STARTING,
@@ -66,7 +66,7 @@ def after(state: InstanceState, happening: Happening) -> InstanceState:
     """Return the state that follows.
 
     Raises:
-        ValueError: that cannot happen in this state.
+        ValueError: the event cannot occur in this state.
     """
     try:
         return TRANSITIONS[state, happening]

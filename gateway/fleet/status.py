@@ -1,4 +1,4 @@
-"""What a fleet says of itself: endpoints, variants and instances as they are now, as values."""
+"""The status of the fleet as values: endpoints, variants and instances."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from partway.gateway.fleet.states import InstanceState
 
 
 class EndpointState(StrEnum):
-    """How an endpoint is: SageMaker's words of ``EndpointStatus``, and ``Stopping``."""
+    """The state of an endpoint: SageMaker's words of ``EndpointStatus``, and ``Stopping``."""
 
     CREATING = "Creating"
     IN_SERVICE = "InService"
     UPDATING = "Updating"
     DELETING = "Deleting"
     FAILED = "Failed"
-    #: The gateway stops; the endpoint is there again when the gateway is.
+    #: The gateway stops; the endpoint comes back with the gateway.
     STOPPING = "Stopping"
 
     @property
@@ -28,7 +28,7 @@ class EndpointState(StrEnum):
 
 
 class InstanceHealth(StrEnum):
-    """What an instance's last pings said."""
+    """The health of an instance according to its last pings."""
 
     UNKNOWN = "unknown"
     HEALTHY = "healthy"
@@ -37,20 +37,20 @@ class InstanceHealth(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class InstanceStatus:
-    """One instance.
+    """The status of one instance.
 
     Attributes:
-        id: by which logs name it.
-        version: of its endpoint, counted from 1; two are there while an endpoint changes.
-        state: where it is in its life.
-        health: what its last pings said.
+        id: the id used in logs.
+        version: of its endpoint, counted from 1; two exist while an endpoint changes.
+        state: the state of its life.
+        health: the result of its last pings.
         reason: why it is not ready yet, is unhealthy, drains or has failed; empty otherwise.
         since: when it came into its state, in epoch seconds.
         container: its URL; empty as long as it has none.
-        streams: open on it.
-        requests: under way on it.
+        streams: open streams.
+        requests: requests under way.
         served: streams and requests that it has taken in all.
-        containers: of one that has several the URL of each, by their host names; empty as
+        containers: the URL of each container by host name, if it has several; empty as
             ``container``.
     """
 
@@ -68,23 +68,23 @@ class InstanceStatus:
 
     @property
     def container_ids(self) -> tuple[str, ...]:
-        """By which the logs name its containers; of an only one, as they name it."""
+        """The ids of its containers in the logs; an only container has the instance's id."""
         return tuple(container_id(self.id, each) for each in self.containers) or (self.id,)
 
 
 @dataclass(frozen=True, slots=True)
 class VariantStatus:
-    """One variant.
+    """The status of one variant.
 
     Attributes:
-        name: the variant's.
-        weight: as it is to be.
-        desired: how many instances the version in force is to have: the one that serves, or the
-            one that is coming up where none serves yet.
+        name: the variant's name.
+        weight: the desired weight.
+        desired: the desired number of instances in the version that serves; while none serves, in
+            the one that is coming up.
         serving: how many instances of that version take requests.
-        restarts: instances that were started in the place of one that failed.
-        trouble: why its instances do not start; empty while there is none.
-        instances: those that are there, and the last that failed where none is.
+        restarts: how many instances have replaced one that failed.
+        trouble: why its instances do not start; empty if they do.
+        instances: its instances; if there are none, the last one that failed.
     """
 
     name: str
@@ -96,7 +96,7 @@ class VariantStatus:
     instances: tuple[InstanceStatus, ...]
 
     def slow_start_reason(self, now: float) -> str:
-        """Why an instance that has been starting for seconds is not ready; empty if none is so.
+        """Return why an instance has been starting for a while; empty if none has.
 
         Args:
             now: epoch seconds.
@@ -110,16 +110,16 @@ class VariantStatus:
 
 @dataclass(frozen=True, slots=True)
 class EndpointStatus:
-    """One endpoint.
+    """The status of one endpoint.
 
     Attributes:
-        name: the endpoint's.
-        state: how it is.
+        name: the endpoint's name.
+        state: the endpoint's state.
         reason: why it has failed, or why its last change has; empty otherwise.
         since: when it came into its state, in epoch seconds.
         variants: its variants.
-        is_latest: whether what serves is what was asked for last, and not what was before.
-        note: which change was given up, and what serves on; empty where none was.
+        is_latest: whether the serving version is the one that was asked for last.
+        note: which change was given up, and what serves on; empty if none was.
     """
 
     name: str

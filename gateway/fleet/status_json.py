@@ -1,4 +1,4 @@
-"""What a fleet says of itself, as JSON: written by the gateway, read by its user's commands."""
+"""The status of the fleet as JSON: written by the gateway, read by the user's commands."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def to_json(endpoints: Iterable[EndpointStatus], indent: int | None = None) -> s
     """Return endpoints as JSON: ``{"endpoints": […]}``, in ASCII, members as the values' fields.
 
     Args:
-        endpoints: what the fleet says.
-        indent: of each level, by spaces; None for one line.
+        endpoints: the endpoints to write.
+        indent: spaces of each level; None for one line.
     """
     return json.dumps({"endpoints": [asdict(each) for each in endpoints]}, indent=indent)
 
 
 def from_json(text: str | bytes) -> tuple[EndpointStatus, ...]:
-    """Read what :func:`to_json` has written; members that are not known are left out.
+    """Read the JSON of :func:`to_json`; unknown members are ignored.
 
     Raises:
         ValueError: the text is something else; a gateway of another version may have written it.

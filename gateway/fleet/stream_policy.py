@@ -1,4 +1,4 @@
-"""What an endpoint's streams may do, and for how long."""
+"""Policies for an endpoint's streams: modes and time limits."""
 
 from __future__ import annotations
 
@@ -34,33 +34,34 @@ class StreamPolicy:
     """Settings of one endpoint's streams. Times in seconds, sizes in bytes.
 
     Attributes:
-        input_end: when a container hears that its client has ended the input (clause 1.5-12): at
-            once if it says that it finishes first, else when it has answered and is silent
-            (``auto``); at once, as AWS does (``close``); or when it is silent (``drain``).
+        input_end: when a container hears that its client has ended the input (clause 1.5-12). At
+            once, as AWS does (``close``); when the container is silent (``drain``); or at once for
+            a container that says it finishes first, else when it has answered and is silent
+            (``auto``).
         normal_close: whether a container's own Close 1000 or 1001 is a ``ModelStreamError``
             (``error``, as documented) or a clean end (``end``; clause 1.5-1).
-        signed_end: whether a signed input that ends without the signed event for it is a cut
-            (``required``), or an end (``optional``); a cut, except over HTTP/2 with TLS (``auto``;
-            clause 2.3-2).
+        signed_end: how a signed input without its signed end event ends: as a cut (``required``),
+            as an end (``optional``), or as a cut except over HTTP/2 with TLS (``auto``; clause
+            2.3-2).
         lifetime: a stream's longest life (clause 1.4-5).
         response_lifetime: a response stream's longest life.
-        request_lifetime: longest life of a request to a container, to the end of its answer; of a
-            response stream's, to the head of it.
-        stall_timeout: a waiting direction that moves nothing for so long ends the stream.
-        close_timeout: silence of a container that owes the answer to the gateway's Close.
-        drain_timeout: silence behind the answer, after which the container gets its Close.
+        request_lifetime: longest time of a request to a container, to the end of its answer; for a
+            response stream, to the answer's head.
+        stall_timeout: a blocked direction that moves nothing for so long ends the stream.
+        close_timeout: how long a container may be silent before it answers the gateway's Close.
+        drain_timeout: silence after the answer, after which the container gets its Close.
         answer_timeout: silence of a container that has not answered yet.
         connect_timeout: time for the container to accept a connection.
         handshake_timeout: time for the container's 101 response.
-        invocation_timeout: time for the head of a container's answer to a request, and silence of
-            it in its body.
+        invocation_timeout: time for the head of a container's answer to a request, and for a
+            silence within the answer's body.
         ping_interval: time between pings to the container.
         pings_unanswered: pings that a container may leave unanswered.
         client_ping_interval: time between pings to a WebSocket client.
         http2_ping_interval: time between pings to a client of HTTP/2.
         client_pings_unanswered: pings that a client may leave unanswered.
-        high_water: unsent bytes of one leg at which the other is no longer read.
-        low_water: unsent bytes at which it is read again.
+        high_water: unsent bytes of one leg at which reading from the other stops.
+        low_water: unsent bytes at which reading resumes.
         max_part: largest part.
     """
 

@@ -1,1 +1,1 @@
-"""How a container comes to run, and to its end."""
+"""Launchers: how containers are started and stopped."""

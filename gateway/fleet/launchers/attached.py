@@ -1,4 +1,4 @@
-"""Containers that somebody else runs: they are there, and stay whatever becomes of us."""
+"""Attached containers: they run outside the gateway, before and after it."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from partway.gateway.network.dialling import Address
 
 @dataclass(frozen=True, slots=True)
 class LetGo:
-    """How an attached container's instance has ended: the container itself has not."""
+    """The end of an attached container's instance; the container itself runs on."""
 
     def __str__(self) -> str:
-        """The end in words, as in "the container …"."""
+        """Complete the sentence "the container …"."""
         return "was let go of, and runs on"
 
 
 @dataclass(frozen=True, slots=True)
 class AttachedContainer:
-    """A container that somebody else runs; it is never stopped, only let go of.
+    """A container that runs outside the gateway; it is released, never stopped.
 
     Attributes:
         address: where it listens.
@@ -31,24 +31,22 @@ class AttachedContainer:
     _let_go: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def verify(self) -> None:
-        """It is whatever listens there."""
+        """Accept whatever listens there."""
 
     async def listening_trouble(self) -> str:
-        """Nothing is known of it: it may run on another machine."""
+        """Return nothing: the container may run on another machine."""
         return ""
 
     async def wait(self) -> LetGo:
-        """Wait until it is let go of: its own end is not ours to know."""
+        """Wait until it is released; the gateway cannot know the container's own end."""
         await self._let_go.wait()
         return LetGo()
 
     async def stop(self, grace: float) -> bool:
-        """Let go of it."""
         self._let_go.set()
         return True
 
     def kill(self) -> None:
-        """Let go of it."""
         self._let_go.set()
 
 
@@ -56,7 +54,7 @@ class AttachLauncher:
     """Gives each instance of an :class:`~partway.gateway.fleet.endpoint.Attached` its address."""
 
     async def launch(self, order: Order) -> AttachedContainer:
-        """Take the address that is the instance's by its number.
+        """Take the address with the instance's number.
 
         Raises:
             LaunchError: there are fewer addresses.
@@ -72,4 +70,4 @@ class AttachLauncher:
         return AttachedContainer(source.addresses[order.number])
 
     async def aclose(self) -> None:
-        """Nothing is held."""
+        """Do nothing: there is nothing to release."""

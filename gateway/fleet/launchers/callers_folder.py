@@ -1,4 +1,4 @@
-"""The look at a folder of a caller's right beside a launch that can take it by its path alone."""
+"""Checking a folder that an API caller named, right before a launch that uses its path."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ _MEMORY: Final = Path("/dev/shm")  # noqa: S108
 
 
 def empty_model_dir() -> tempfile.TemporaryDirectory[str]:
-    """Make an empty folder that is not to be written to; it is its caller's to remove.
+    """Make an empty, read-only folder; the caller must remove it.
 
     Raises:
-        OSError: neither the folder for temporary files nor memory takes one.
+        OSError: there is no room for it, neither in the temporary folder nor in memory.
     """
     try:
         made = _temporary(temporary_folder())
     except OSError as error:
-        # A full disk keeps no program from its start: an empty folder in memory is as good.
+        # A full disk must not prevent a start: an empty folder in memory is as good.
         if not (is_disk_refusal(error) and _MEMORY.is_dir()):
             raise
         made = _temporary(_MEMORY)
@@ -41,19 +41,19 @@ def _temporary(below: Path) -> tempfile.TemporaryDirectory[str]:
     return tempfile.TemporaryDirectory(
         prefix="partway-model-",
         dir=below,
-        ignore_cleanup_errors=True,  # a container may have had it
+        ignore_cleanup_errors=True,  # a container may have used it
     )
 
 
 async def check_callers_folder(folder: OpenFolder | None, clock: Clock) -> None:
-    """Look whether a folder is still at its path, by no link.
+    """Check that a folder is still at its path, without following links.
 
     Args:
-        folder: None where no caller of the API has named it.
+        folder: None if no API caller has named it.
         clock: measures how long the file system takes.
 
     Raises:
-        LaunchError: a link or another folder is there, or nobody can tell.
+        LaunchError: a link or another folder is there, or the path cannot be read.
     """
     if folder is None:
         return

@@ -1,4 +1,4 @@
-"""Instances of several containers: started together, and ended with the first that ends."""
+"""Instances of several containers, started together and ended together."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ from partway.gateway.network.dialling import Address
 
 @dataclass(frozen=True, slots=True)
 class FirstEnd:
-    """How an instance of several containers has ended.
+    """The end of an instance of several containers.
 
     Attributes:
-        hostname: of the container that has ended first.
-        how: how that one has.
+        hostname: the host name of the container that ended first.
+        how: how that container ended.
     """
 
     hostname: str
     how: object
 
     def __str__(self) -> str:
-        """The end in words, as in "the container …"."""
+        """Complete the sentence "the container …"."""
         return f"{self.hostname} {self.how}"
 
 
 class RunningContainers:
-    """The containers of one instance, to be treated as one.
+    """The containers of one instance, treated as one.
 
     Args:
-        each: by their host names, in the order in which they are asked.
-        on_first_end: called as soon as one has ended; the others have yet to.
+        each: by host name, in the order in which they are called.
+        on_first_end: called as soon as one has ended, before the others do.
     """
 
     def __init__(
@@ -53,19 +53,19 @@ class RunningContainers:
 
     @property
     def address(self) -> Address:
-        """Where the first one listens, or will."""
+        """Where the first container listens, or will."""
         return next(iter(self._each.values())).address
 
     @property
     def addresses(self) -> Mapping[str, Address]:
-        """Where each listens, by their host names."""
+        """Where each container listens, by host name."""
         return {hostname: each.address for hostname, each in self._each.items()}
 
     async def verify(self) -> None:
-        """Make sure that each is what listens at its address.
+        """Verify that each container is the one that listens at its address.
 
         Raises:
-            LaunchError: somebody else does; the message names the container.
+            LaunchError: another program does; the message names the container.
         """
         for hostname, each in self._each.items():
             try:
@@ -74,21 +74,21 @@ class RunningContainers:
                 raise _named(hostname, error) from error
 
     async def listening_trouble(self) -> str:
-        """Say which container does not listen at its address: the first of them."""
+        """Describe the first container that does not listen at its address."""
         for hostname, each in self._each.items():
             if trouble := await each.listening_trouble():
                 return f"{hostname}: {trouble}"
         return ""
 
     async def wait(self) -> FirstEnd:
-        """Wait until one has ended, and all others, which are killed then."""
+        """Wait until one has ended, and then until all others have been killed."""
         return await asyncio.shield(self._life)
 
     async def stop(self, grace: float) -> bool:
-        """End all of them together; returns when all have ended."""
+        """End all of them together; return when all have ended."""
         if self._life.done():
             return True
-        self._stopping = True  # so that nobody is killed since another one was faster
+        self._stopping = True  # the first end must not kill the others
         enough = await asyncio.gather(*(each.stop(grace) for each in self._each.values()))
         await self.wait()
         return all(enough)
@@ -113,7 +113,7 @@ class RunningContainers:
 
 
 class ContainersLauncher:
-    """Starts what an order has several containers for, each by the launcher of its own source.
+    """Starts all containers of an instance, each with the launcher of its own source.
 
     Args:
         launcher: the launcher of a source.
@@ -136,7 +136,7 @@ class ContainersLauncher:
         return RunningContainers(each, order.on_first_end)
 
     async def aclose(self) -> None:
-        """Nothing is held: the launchers are somebody else's."""
+        """Do nothing: the launchers belong to others."""
 
     async def _launched(self, order: Order) -> RunningContainer:
         try:
@@ -146,7 +146,7 @@ class ContainersLauncher:
 
 
 async def _undo(launches: Iterable[asyncio.Task[RunningContainer]]) -> None:
-    """End what was started beside what could not be; what is being started never is."""
+    """Cancel the starts under way, and end the containers that were started."""
     begun = list(launches)
     for each in begun:
         each.cancel()

@@ -1,4 +1,4 @@
-"""Containers of an engine, Docker or Podman: images started as the platform starts them."""
+"""Launching images with a container engine, Docker or Podman, as the platform starts them."""
 
 from __future__ import annotations
 
@@ -54,10 +54,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("partway.fleet")
 
-#: What is an engine's last word, if it says so of an image or a container.
+#: Statuses of an engine's final refusals of an image or a container.
 _LAST_WORDS: Final = range(400, 500)
 
-#: How else to run what an image would: each message that has no image says it.
+#: Other ways to run an image; part of each message about a missing image.
 _OTHERWISE: Final = (
     f"name one that ships ({', '.join(SHIPPED)}), or map the image's name to a command in the "
     "table [images]"
@@ -65,17 +65,17 @@ _OTHERWISE: Final = (
 
 
 class EngineLauncher:
-    """Launches what is to run from an :class:`Image`.
+    """Launches the containers of an :class:`Image`.
 
-    The first orders may be answered by containers that are there already: what a gateway that was
-    killed has left, where it is what the order asks for and answers its pings.
+    A first order may be answered by a running container of a gateway that was killed. The container
+    must match the order and answer its pings.
 
     Args:
-        gateway: marks the containers of this gateway, which no other one may have.
-        key: by which the next gateway of this one's data finds out what they are made of.
-        gpus: who has which GPUs; this machine's by default.
+        gateway: marks the containers of this gateway; unique to it.
+        key: lets the next gateway with the same data recognise what containers are made of.
+        gpus: the shares of GPUs; this machine's by default.
         clock: measures all times; the running loop's by default.
-        find: where the engine is, looked for anew as long as it has not been found.
+        find: returns where the engine is; called until it succeeds.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class EngineLauncher:
         self._clock = LoopClock() if clock is None else clock
         self._find = find
         self._engine: EngineClient | None = None
-        self._own: set[str] = set()  # instances whose containers somebody here sees to
+        self._own: set[str] = set()  # instances whose containers are managed here
         self._removals = EngineRemovals(self._clock)
         self._looking = asyncio.Lock()
         self._looked = False
@@ -102,10 +102,10 @@ class EngineLauncher:
         self._takes_over = True
 
     async def launch(self, order: Order) -> EngineContainer:
-        """Have a container of an image; returns as soon as its port is published.
+        """Start a container of an image; return as soon as its port is published.
 
         Raises:
-            LaunchError: it cannot be started. Nothing of it is left then, nor if this is cancelled.
+            LaunchError: it cannot be started. Nothing of it is left then, nor after a cancellation.
         """
         source = order.variant.source
         assert isinstance(source, Image), "nothing else is for an engine"
@@ -121,14 +121,14 @@ class EngineLauncher:
             made = await self._made(order, found)
             if (taken := await self._taken_over(engine, order, made)) is not None:
                 return taken
-            await self._removals.wait(self._going)  # they have memory and GPUs of the machine's
+            await self._removals.wait(self._going)  # they hold memory and GPUs
             return await self._start(engine, order, made)
 
     async def image(self, source: Image) -> ImageConfiguration:
-        """What an image says of itself, once it is there, by a pull if need be.
+        """Return an image's configuration; pull the image if necessary.
 
         Raises:
-            LaunchError: it is not there, and is not to be pulled or cannot be.
+            LaunchError: the image is missing, and may not or cannot be pulled.
         """
         if not is_image(source.name):
             raise LaunchError(f"{shown(source.name)} cannot be an image's name", passing=False)
@@ -138,9 +138,9 @@ class EngineLauncher:
             return found or await _pulled(engine, source)
 
     async def aclose(self) -> None:
-        """Give back what the launcher itself holds, once all its containers have ended.
+        """Release what the launcher holds, once all its containers have ended.
 
-        Removals that are under way are waited for as long as one after the other succeeds.
+        Removals under way are waited for as long as one after the other succeeds.
         """
         self._give_up_leftovers(_nobody)
         await self._removals.aclose()
@@ -150,26 +150,26 @@ class EngineLauncher:
         if self._engine is not None:
             await self._engine.aclose()
 
-    # --- What a gateway that was killed has left -------------------------------------------------
+    # --- Leftovers of a killed gateway ---------------------------------------------------------
 
     async def models_in_use(self) -> set[Path]:
-        """The model directories of what a gateway that was killed has left, and that still runs.
+        """Return the model directories of containers that a killed gateway has left running.
 
         Raises:
-            LaunchError: there is no engine that could tell.
+            LaunchError: no engine can be asked.
         """
         await self._looked_again()
         return self._leftovers.models
 
     async def remove_leftovers(self, but: Callable[[str, str], bool] | None = None) -> None:
-        """Remove this gateway's containers that nobody here sees to, as after ``kill -9``.
+        """Remove this gateway's containers that nothing manages, as after ``kill -9``.
 
         Args:
-            but: says of an endpoint and a variant whether their orders, which are to come, may take
-                theirs over. Without it nothing is taken over any more.
+            but: says whether coming orders of an endpoint and a variant may take containers over.
+                Without it, nothing is taken over any more.
 
         Raises:
-            LaunchError: there is no engine that could tell; what is found later is removed then.
+            LaunchError: no engine can be asked; leftovers that are found later are removed then.
         """
         self._takes_over = self._takes_over and but is not None
         self._give_up_leftovers(but or _nobody)
@@ -186,7 +186,7 @@ class EngineLauncher:
             raise LaunchError(str(error), passing=True) from error
 
     async def _look(self, engine: EngineClient) -> None:
-        """Find what nobody sees to; what no order can have is removed."""
+        """Find containers that nothing manages, and remove those that no order can take."""
         listed = await engine.containers_of(self._gateway)
         found = [(Leftover.of(each), each.running) for each in listed]
         if any(leftover.gpus for leftover, _ in found):
@@ -217,7 +217,7 @@ class EngineLauncher:
         return removal
 
     async def _made(self, order: Order, image: ImageConfiguration) -> str:
-        """Of what a container is made that an order asks for; empty if nobody can tell."""
+        """Return a digest of what an ordered container is made of; empty if it cannot be known."""
         folder, directory = None, order.model_dir
         if order.opened is not None:
             folder = order.opened.pinned.identity
@@ -233,10 +233,10 @@ class EngineLauncher:
     async def _taken_over(
         self, engine: EngineClient, order: Order, made: str
     ) -> EngineContainer | None:
-        """Take a container over that is what an order asks for; None if there is none."""
+        """Take over a leftover container that matches an order; None if there is none."""
         leftover, rest = self._leftovers.claim(order, made)
         instance = instance_of(order.instance)
-        # At once, for the order of a container beside it may be about to ask for GPUs.
+        # Must be immediate: an order for a container beside it may be about to ask for GPUs.
         self._gpus.move(self._leftovers.bound_to(instance), instance)
         for each in rest:
             self._discard(engine, each)
@@ -261,7 +261,7 @@ class EngineLauncher:
     async def _state_in_service(
         self, engine: EngineClient, leftover: Leftover, order: Order
     ) -> EngineState | None:
-        """How a container is that answers its pings (clause 1.1-2); None if it does not."""
+        """Return the state of a container that answers its pings (clause 1.1-2), else None."""
         times = order.variant.times
         with suppress(EngineRefusal, TimeoutError):  # it is gone, or does not answer
             state = await engine.state(leftover.id)
@@ -272,13 +272,13 @@ class EngineLauncher:
                     return state
         return None
 
-    # --- Starting and removing -------------------------------------------------------------------
+    # --- Starting and removing -----------------------------------------------------------------
 
     async def _connected(self) -> EngineClient:
         engine = self._engine
         if engine is None:
             where = self._find()
-            # On a thread, for the streams that are open: it takes 0.3 s.
+            # The import takes 0.3 s; a thread keeps open streams going.
             kind = await asyncio.to_thread(_client)
             engine = self._engine = self._engine or kind(where, self._clock)
         return engine
@@ -288,13 +288,13 @@ class EngineLauncher:
         instance, name = order.instance, self._name(order.instance)
         self._own.add(instance)
         request = container_request(order, self._gateway, made=made, gpus=gpus)
-        # An engine makes what it was asked for, whether or not somebody still waits for the answer.
+        # An engine finishes a creation even if the request for it is cancelled.
         creating = asyncio.create_task(engine.create(name, request))
         try:
             await asyncio.shield(creating)
             await check_callers_folder(order.opened, self._clock)
             await engine.start(name)
-            # The engine has mounted it by its path: here is seen whether that was still the folder.
+            # The engine mounts by path, so the folder is checked again after the mount.
             await check_callers_folder(order.opened, self._clock)
             state = await engine.state(name)
             _check_published(order, state)
@@ -305,7 +305,7 @@ class EngineLauncher:
         return EngineContainer(engine, name, state, order.output, remove, self._clock)
 
     async def _gpus_for(self, order: Order) -> Sequence[str]:
-        """GPUs of its own for an instance; none where the engine alone knows which there are."""
+        """Return an instance's own GPUs; none if only the engine knows the machine's GPUs."""
         if not order.variant.gpus:
             return ()
         await self._gpus.find()
@@ -324,7 +324,7 @@ class EngineLauncher:
         instance: str,
         creating: asyncio.Task[None] | None = None,
     ) -> asyncio.Task[None]:
-        """Begin to remove an instance's container; if the engine is away, it is asked again."""
+        """Begin to remove an instance's container; an engine that is away is asked again."""
 
         def over() -> None:
             self._own.discard(instance)
@@ -334,7 +334,7 @@ class EngineLauncher:
 
 
 def _nobody(*_: str) -> bool:
-    """Nobody's orders may take anything over."""
+    """Refuse the takeover for all orders."""
     return False
 
 
@@ -347,7 +347,7 @@ def _check_published(order: Order, state: EngineState) -> None:
 
 
 def _client() -> type[EngineClient]:
-    """Import what asks an engine, for those alone who have one."""
+    """Import the client late: only users of an engine need it."""
     from partway.gateway.fleet.launchers.engine_client import EngineClient
 
     return EngineClient
@@ -383,7 +383,7 @@ async def _pulled(engine: EngineClient, source: Image) -> ImageConfiguration:
 
 @contextmanager
 def _said_of(source: Image) -> Iterator[None]:
-    """Turn what an engine answers into what is said of an image."""
+    """Turn an engine's errors into errors about an image."""
     try:
         yield
     except EngineNotAsked as error:

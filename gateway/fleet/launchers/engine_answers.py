@@ -1,4 +1,7 @@
-"""Where a container engine is, and what it can answer; what asks it is imported where one is."""
+"""Locating a container engine, and its possible answers.
+
+The client that asks an engine is imported only where there is one.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from urllib.parse import urlsplit
 from partway.gateway.fleet.launchers.launcher import LaunchError
 from partway.gateway.plain_text import cut, safe
 
-#: The status of an answer about what the engine does not have.
+#: The status of an answer about an object that the engine does not have.
 NOT_FOUND: Final = 404
 
 #: Where Docker's daemon listens.
@@ -23,11 +26,11 @@ MAX_SHOWN: Final = 600
 
 
 class EngineAway(Exception):
-    """The engine does not answer, or not in time; the message says how, and where it was asked."""
+    """The engine does not answer, or not in time; the message says why, and where it was asked."""
 
 
 class NoEngine(EngineAway):
-    """There is no engine at all, neither where it was said to be nor at the usual places."""
+    """There is no engine, neither at the given place nor at the usual ones."""
 
 
 class EngineNotAsked(EngineAway):
@@ -35,10 +38,10 @@ class EngineNotAsked(EngineAway):
 
 
 class EngineRefusal(Exception):
-    """The engine answered that it will not, or cannot; the message has its words.
+    """The engine answered with a refusal; the message has its words.
 
     Attributes:
-        status: the answer's; 0 where a pull that had begun has failed.
+        status: the answer's status; 0 if a pull failed after it had begun.
     """
 
     def __init__(self, status: int, why: str) -> None:
@@ -48,16 +51,16 @@ class EngineRefusal(Exception):
 
 @dataclass(frozen=True, slots=True)
 class EngineState:
-    """What an engine says of one of its containers.
+    """The state of one of an engine's containers.
 
     Attributes:
         running: whether it runs.
-        status: its exit status, which counts once it does not run.
-        out_of_memory: whether it has been killed for that.
-        trouble: what else the engine says of its end.
-        port: of this machine, by which the container's is reached; None where there is none.
+        status: its exit status; valid once it does not run.
+        out_of_memory: whether it was killed for using up its memory.
+        trouble: anything else that the engine says about its end.
+        port: the port of this machine that leads to the container; None if there is none.
         container: its id.
-        pid: of its first process on the engine's machine; 0 where it does not run.
+        pid: of its first process on the engine's machine; 0 if it does not run.
     """
 
     running: bool
@@ -71,11 +74,11 @@ class EngineState:
 
 @dataclass(frozen=True, slots=True)
 class ListedContainer:
-    """What an engine's list says of a container.
+    """An entry of an engine's list of containers.
 
     Attributes:
-        id: the container's.
-        labels: by their names.
+        id: the container's id.
+        labels: by name.
         running: whether it runs.
         created: when it was made, in epoch seconds.
     """
@@ -89,11 +92,11 @@ class ListedContainer:
 def find_engine(environment: Mapping[str, str] = os.environ) -> str:
     """Return where the engine is: ``unix://PATH`` or ``tcp://HOST:PORT``.
 
-    By ``DOCKER_HOST`` or, without it, the first of the sockets that Docker and Podman have usually.
+    ``DOCKER_HOST`` decides; without it, the first usual socket of Docker or Podman that exists.
 
     Raises:
         NoEngine: there is none.
-        LaunchError: it is on another machine, or spoken to in another way.
+        LaunchError: it is on another machine, or uses another protocol.
     """
     if where := environment.get("DOCKER_HOST"):
         return _checked(where)
@@ -111,13 +114,13 @@ def _usual_sockets(environment: Mapping[str, str]) -> Sequence[Path]:
     sockets = [ENGINE_SOCKET]
     if home := environment.get("HOME"):
         sockets.append(Path(home, ".docker/run/docker.sock"))
-    if runtime := environment.get("XDG_RUNTIME_DIR"):  # engines of a user's own
+    if runtime := environment.get("XDG_RUNTIME_DIR"):  # engines that run as the user
         sockets += [Path(runtime, "docker.sock"), Path(runtime, "podman/podman.sock")]
     return [*sockets, Path("/run/podman/podman.sock")]
 
 
 def _checked(where: str) -> str:
-    """Refuse an engine elsewhere: it can neither mount our folders nor publish on our loopback."""
+    """Refuse a remote engine: it can neither mount our folders nor publish on our loopback."""
     parts = urlsplit(where)
     if parts.scheme == "unix" and parts.path:
         return where

@@ -1,6 +1,6 @@
-"""A container engine's API, Docker's and Podman's alike.
+"""A client of a container engine's API, for Docker and Podman alike.
 
-Imported with aiohttp and aiodocker, 0.3 s, for those alone who have an engine.
+This module imports aiohttp and aiodocker, which takes 0.3 s, so only users of an engine import it.
 """
 
 from __future__ import annotations
@@ -47,15 +47,15 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
-#: What aiodocker has for a status where there was no answer.
+#: aiodocker's status for a missing answer.
 _NO_ANSWER: Final = 900
 
-#: Nobody resolves it: it stands in requests that go through a socket.
+#: Never resolved: requests through a socket need some host.
 _ANY_HOST: Final = "http://engine"
 
 
 class _BoundedResponse(aiohttp.ClientResponse):
-    """An answer that is read whole only if it is not too large."""
+    """A response whose body is read whole only up to a limit."""
 
     async def read(self) -> bytes:
         if self._body is None:
@@ -78,10 +78,10 @@ class _BoundedResponse(aiohttp.ClientResponse):
 class EngineClient:
     """A connection to an engine. Made in a running loop; closed by :meth:`aclose`.
 
-    All that it does raises :class:`EngineAway` and :class:`EngineRefusal`.
+    All methods raise :class:`EngineAway` and :class:`EngineRefusal`.
 
     Args:
-        where: of :func:`~partway.gateway.fleet.launchers.engine_answers.find_engine`.
+        where: from :func:`~partway.gateway.fleet.launchers.engine_answers.find_engine`.
         clock: measures the time of each answer.
 
     Attributes:
@@ -92,7 +92,7 @@ class EngineClient:
         self.where = where
         self._clock = clock
         self._turns = asyncio.Semaphore(ENGINE_REQUESTS)
-        # What ends containers, and tells of their end, does not queue behind what makes them.
+        # Removals and ends do not wait behind requests that create containers.
         self._removals = asyncio.Semaphore(ENGINE_REQUESTS)
         parts = urlsplit(where)
         connector: aiohttp.BaseConnector
@@ -110,14 +110,13 @@ class EngineClient:
         self._docker = Docker(url, connector, self._session)
 
     async def aclose(self) -> None:
-        """Close what connections there are."""
         await self._docker.close()
         await self._session.close()
 
     # --- Images ----------------------------------------------------------------------------------
 
     async def image(self, name: str) -> ImageConfiguration | None:
-        """What an image says of itself; None where the engine has none of the name."""
+        """Return an image's configuration; None if the engine has no image of that name."""
         try:
             found = await self._asked(lambda: self._docker.images.inspect(name))
         except EngineRefusal as refusal:
@@ -128,7 +127,6 @@ class EngineClient:
             return replace(image_configuration(found.get("Config") or {}), id=str(found["Id"]))
 
     async def pull(self, name: str) -> None:
-        """Have the engine pull an image."""
         pulling = cast(
             "AsyncGenerator[dict[str, Any], None]", self._docker.images.pull(name, stream=True)
         )
@@ -143,7 +141,7 @@ class EngineClient:
                 ) from None
 
     async def _progress(self, pulling: AsyncGenerator[dict[str, Any], None]) -> bool:
-        """Wait for more of a pull; False once it is over."""
+        """Wait for the next progress message of a pull; return False once it is over."""
         try:
             async with time_limit(self._clock, PULL_SILENCE):
                 return await anext(pulling, None) is not None
@@ -156,19 +154,17 @@ class EngineClient:
     # --- Containers ------------------------------------------------------------------------------
 
     async def create(self, name: str, request: Mapping[str, Any]) -> None:
-        """Make a container of a name."""
         await self._asked(lambda: self._docker.containers.create(request, name=name))
 
     async def start(self, name: str) -> None:
-        """Start a container."""
         await self._asked(self._container(name).start)
 
     async def state(self, name: str) -> EngineState:
-        """How a container is."""
+        """Return the state of a container."""
         found = await self._asked(self._container(name).show, nullcontext())
         with self._understood():
             state = found["State"]
-            # It publishes one port alone; those that its image exposes beside it have no binding.
+            # Only one port is published; other ports that the image exposes have no binding.
             ports = (found["NetworkSettings"]["Ports"] or {}).values()
             bindings: list[dict[str, str]] = next(filter(None, ports), [])
             return EngineState(
@@ -182,7 +178,7 @@ class EngineClient:
             )
 
     async def wait(self, name: str) -> None:
-        """Wait for a container's end, for as long as it runs."""
+        """Wait for a container's end, without a time limit."""
         with self._understood():
             await self._container(name).wait()
 
@@ -191,7 +187,7 @@ class EngineClient:
         await self._asked(lambda: self._container(name).kill(signal=signal), nullcontext())
 
     async def remove(self, name: str) -> bool:
-        """Kill a container, and remove all that the engine has of it.
+        """Kill a container, and remove it with its volumes.
 
         Returns:
             Whether there was one.
@@ -207,7 +203,7 @@ class EngineClient:
         return True
 
     async def containers_of(self, gateway: str) -> tuple[ListedContainer, ...]:
-        """The containers of a gateway, running or not."""
+        """Return the containers of a gateway, running or not."""
         filters = json.dumps({"label": [f"{GATEWAY_LABEL}={gateway}"]})
         found = await self._asked(lambda: self._docker.containers.list(all=True, filters=filters))
         with self._understood():
@@ -222,7 +218,7 @@ class EngineClient:
             )
 
     async def output(self, name: str, since: int) -> AsyncGenerator[bytes, None]:
-        """What a container prints, as :class:`EngineOutput` reads it: all, until its end."""
+        """Yield a container's output until its end, in the format of :class:`EngineOutput`."""
         asked = {"stdout": "1", "stderr": "1", "follow": "1", "timestamps": "1"}
         if since:
             asked["since"] = str(since)
@@ -230,7 +226,7 @@ class EngineClient:
         if docker.api_version == "auto":  # as long as nothing was asked
             await self._asked(docker.version)
         url = f"{docker.docker_host}/{docker.api_version}/containers/{name}/logs"
-        # Not by aiodocker, which has it as text: what is no UTF-8 would end it.
+        # Without aiodocker, which decodes text: bytes that are no UTF-8 would end it.
         with self._understood():
             async with self._session.get(url, params=asked) as answer:
                 if answer.status != 200:
@@ -248,15 +244,16 @@ class EngineClient:
         ask: Callable[[], Awaitable[_T]],
         turns: AbstractAsyncContextManager[object] | None = None,
     ) -> _T:
-        """An answer that comes at once, when it is its request's turn.
+        """Send a request when its turn comes, and return the answer.
 
         Args:
             ask: sends the request.
-            turns: among what it waits for its turn; usually all that takes no turns of its own.
+            turns: the queue that the request waits in; by default the one that most requests share.
         """
         with self._understood():
             try:
-                # A turn comes in its time, as each before it has its limit: none is the engine's.
+                # Only the answer is limited: the wait for a turn ends, as each request has its
+                # limit.
                 async with turns or self._turns, time_limit(self._clock, ENGINE_TIMEOUT):
                     return await ask()
             except TimeoutError:
@@ -266,7 +263,7 @@ class EngineClient:
 
     @contextmanager
     def _understood(self) -> Iterator[None]:
-        """Turn what aiohttp and aiodocker raise into what this module does."""
+        """Translate errors of aiohttp and aiodocker into those of this module."""
         try:
             yield
         except DockerError as error:
@@ -275,7 +272,7 @@ class EngineClient:
             raise EngineRefusal(error.status, error.message) from error
         except (aiohttp.ClientError, OSError) as error:
             raise self._away(error) from error
-        except (ValueError, KeyError, TypeError, AttributeError) as error:  # others' JSON
+        except (ValueError, KeyError, TypeError, AttributeError) as error:  # JSON of another form
             raise EngineAway(
                 f"what answers at {self.where} is no container engine, or answers wrongly: "
                 f"{cut(safe(repr(error)), MAX_SHOWN)}"

@@ -1,4 +1,4 @@
-"""A container of an engine: what it prints and its end, though the engine may come and go."""
+"""A running container of an engine: its output and its end, even if the engine restarts."""
 
 from __future__ import annotations
 
@@ -37,25 +37,24 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("partway.fleet")
 
-#: What an engine adds to a signal's number where it has an exit status only.
+#: Engines add this to a signal's number to make an exit status.
 _SIGNALLED: Final = 128
 
 
 @dataclass(frozen=True, slots=True)
 class EngineEnd:
-    """How an engine's container has ended.
+    """The end of an engine's container.
 
     Attributes:
-        status: its exit status, 128 more than a signal's number for one that was ended by it; None
-            where nobody knows.
-        reason: what else there is to say, completing "the container …"; may be empty.
+        status: its exit status, 128 plus the number if a signal ended it; None if unknown.
+        reason: further words that complete "the container …"; may be empty.
     """
 
     status: int | None
     reason: str = ""
 
     def __str__(self) -> str:
-        """The end in words, as in "the container …"."""
+        """Complete the sentence "the container …"."""
         if self.status is None:
             return self.reason
         number = self.status - _SIGNALLED
@@ -68,13 +67,13 @@ _NOT_KILLED: Final = EngineEnd(None, "could not be killed: its engine does not t
 
 
 def end_of(state: EngineState) -> EngineEnd:
-    """What an engine says of a container's end."""
+    """Return the end of a container from an engine's state."""
     reason = "it had used up its memory" if state.out_of_memory else state.trouble
     return EngineEnd(state.status, reason)
 
 
 def growing_waits() -> Iterator[float]:
-    """How long to wait before an engine that is away is asked again, time after time."""
+    """Yield the waits between attempts to reach an engine that is away, in seconds."""
     wait = ENGINE_RETRY_SHORTEST
     while True:
         yield wait
@@ -82,19 +81,19 @@ def growing_waits() -> Iterator[float]:
 
 
 class EngineContainer:
-    """A container that was started: its caller's to end.
+    """A started container, which its caller must end.
 
-    Made by :class:`~partway.gateway.fleet.launchers.engine.EngineLauncher`. An engine that goes
-    away is no end of it: once the engine is back it is asked what became of the container.
+    Made by :class:`~partway.gateway.fleet.launchers.engine.EngineLauncher`. A lost engine does not
+    end it: once the engine is back, it is asked what became of the container.
 
     Args:
-        engine: the engine, where the container was started.
-        name: the container's.
-        state: how it was once it had been started.
-        output: takes what it prints, as it comes.
-        remove: begins to have it removed from the engine, once it has ended.
+        engine: the engine that started the container.
+        name: the container's name.
+        state: its state after the start.
+        output: takes its output, as it comes.
+        remove: begins to remove it from the engine, once it has ended.
         clock: measures all times.
-        since: the second from which on what it prints is taken; 0 for all.
+        since: the epoch second from which output is taken; 0 for all.
 
     Attributes:
         state: the same.
@@ -126,17 +125,17 @@ class EngineContainer:
     @property
     def address(self) -> Address:
         """Where it listens, or will."""
-        return Address(HOST, self.state.port or 0)  # one that has ended by now has none
+        return Address(HOST, self.state.port or 0)  # none once it has ended
 
     async def verify(self) -> None:
-        """It is its engine that has its port."""
+        """Accept: the engine itself holds the port."""
 
     async def listening_trouble(self) -> str:
-        """Nothing is known of it: its engine listens in its place, perhaps on another machine."""
+        """Return nothing: the engine listens for the container, perhaps on another machine."""
         return ""
 
     async def wait(self) -> EngineEnd:
-        """Wait for its end, for as long as it lives."""
+        """Wait for its end, without a time limit."""
         return await asyncio.shield(self._life)
 
     async def terminate(self) -> None:
@@ -144,7 +143,7 @@ class EngineContainer:
         await self._signal("SIGTERM")
 
     async def stop(self, grace: float) -> bool:
-        """End it: SIGTERM, and SIGKILL ``grace`` seconds later; returns when it has ended.
+        """End it: SIGTERM, and SIGKILL ``grace`` seconds later; return when it has ended.
 
         Returns:
             Whether SIGTERM was enough.
@@ -167,10 +166,10 @@ class EngineContainer:
     # --- Its life --------------------------------------------------------------------------------
 
     async def _live(self) -> EngineEnd:
-        """Own what follows the container, from the start to the end.
+        """Own the tasks that follow the container, from its start to its end.
 
-        It ends with the container, whose streams go elsewhere from then on: that the engine may
-        take its time to remove what is left is waited for by nobody here.
+        The tasks end with the container. The engine may take long to remove what is left; nothing
+        here waits for that.
         """
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -191,7 +190,7 @@ class EngineContainer:
         return self.ended
 
     async def _ask_for_end(self) -> EngineEnd:
-        """Wait for the end as the engine tells of it, and for an engine that is away to be back."""
+        """Wait for the end that the engine reports; ask again while the engine is away."""
         waits, told = growing_waits(), ""
         while True:
             asked = self._clock.time()
@@ -208,7 +207,7 @@ class EngineContainer:
                 if not state.running:
                     return end_of(state)
                 trouble = "the engine told of its end, and says that it runs"
-            if self._clock.time() - asked > ENGINE_RETRY_LONGEST:  # a trouble of its own
+            if self._clock.time() - asked > ENGINE_RETRY_LONGEST:  # a new trouble
                 waits, told = growing_waits(), ""
             if trouble != told:
                 told = trouble
@@ -216,7 +215,7 @@ class EngineContainer:
             await pause(self._clock, next(waits))
 
     async def _kill_when_told(self) -> None:
-        """Kill it when that is asked for; returns when it should have ended long since."""
+        """Kill it when asked to; return when it should have ended long since."""
         await self._killed.wait()
         with suppress(TimeoutError):
             async with time_limit(self._clock, KILL_TIMEOUT):
@@ -230,15 +229,15 @@ class EngineContainer:
                 await self._engine.signal(self._name, name)
             except EngineAway:
                 await pause(self._clock, wait)
-            except EngineRefusal:  # it does not run, or is gone: the engine tells of its end
+            except EngineRefusal:  # it does not run, or is gone: the engine reports its end
                 return
             else:
                 return
 
-    # --- What it prints --------------------------------------------------------------------------
+    # --- Its output ----------------------------------------------------------------------------
 
     async def _follow_output(self) -> None:
-        """Pass on what it prints, once and in order, until all is read that it has printed."""
+        """Pass on its output, once and in order, until all of it has been read."""
         output = EngineOutput(self._since)
         waits = growing_waits()
         while True:
@@ -261,7 +260,7 @@ class EngineContainer:
                 await self._ended_or(next(waits))
 
     async def _read_output(self, output: EngineOutput) -> bool:
-        """Pass on what one answer of the engine brings, to its end; whether that was anything."""
+        """Pass on one answer of the engine to its end; return whether it held any output."""
         output.begin()
         found = False
         pace = Allowance(OUTPUT_BURST, OUTPUT_RATE, self._clock.time())
@@ -272,9 +271,9 @@ class EngineContainer:
                     found = True
                 pace.draw(len(data), self._clock.time())
                 if wait := pace.overdrawn_for(self._clock.time()):
-                    await self._ended_or(wait)  # the engine keeps what comes meanwhile
+                    await self._ended_or(wait)  # the engine buffers meanwhile
         return found
 
     async def _ended_or(self, wait: float) -> None:
-        """Wait for its end, but no longer than so many seconds."""
+        """Wait for its end, for at most so many seconds."""
         await set_or_over(self._over, self._clock, wait)

@@ -1,4 +1,4 @@
-"""What an image says of itself, and whether the platform can start it (clauses 1.1-1, 1.1-4)."""
+"""An image's configuration, and whether the platform can start it (clauses 1.1-1, 1.1-4)."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from typing import Any, Final
 
 from partway.gateway.plain_text import cut
 
-#: The label by which an image tells of bidirectional streams (clause 1.1-4).
+#: The label by which an image declares bidirectional streams (clause 1.1-4).
 LABEL: Final = "com.amazonaws.sagemaker.capabilities.bidirectional-streaming"
 
 #: Where a container finds its model's artifacts (clause 1.1-6).
 ARTIFACTS: Final = "/opt/ml/model"
 
-#: What to do about an image that cannot be started, or has no label.
+#: How to fix an image that cannot be started, or lacks the label.
 ENTRYPOINT_REMEDY: Final = (
     'write ENTRYPOINT ["program", "argument"] in the Dockerfile: a list, in double quotes'
 )
 LABEL_REMEDY: Final = f"add to the Dockerfile: LABEL {LABEL}=true"
 
-#: Characters of an image's own that a message repeats.
+#: Characters of an image's own values that a message repeats.
 _MAX_SHOWN: Final = 300
 
 _KINDS: Final[Mapping[type[Any], str]] = {str: "a string", list: "a list", dict: "an object"}
@@ -32,17 +32,17 @@ _SHELLS: Final = frozenset({"sh", "bash", "ash", "dash", "zsh", "ksh"})
 
 @dataclass(frozen=True, slots=True)
 class ImageConfiguration:
-    """What an image says of itself.
+    """An image's configuration.
 
     Attributes:
         entrypoint: the words of its ENTRYPOINT; empty if there is no ENTRYPOINT.
         command: the words of its CMD; empty if there is no CMD.
-        user: the user as whom it runs; empty for root.
+        user: the user it runs as; empty for root.
         labels: names and values of its labels.
-        ports: the ports it names, as ``8080/tcp``.
+        ports: the ports it exposes, as ``8080/tcp``.
         stop_signal: its STOPSIGNAL; empty for SIGTERM.
         directory: the folder in which it starts.
-        id: by which its engine tells it from others of its name; empty where no engine was asked.
+        id: the engine's unique id of the image; empty if no engine was asked.
     """
 
     entrypoint: tuple[str, ...] = ()
@@ -56,15 +56,15 @@ class ImageConfiguration:
 
     @property
     def words(self) -> str:
-        """The ENTRYPOINT as a message has it."""
+        """The ENTRYPOINT as a message shows it."""
         return cut(json.dumps(self.entrypoint), _MAX_SHOWN)
 
 
 def image_configuration(members: Mapping[str, Any]) -> ImageConfiguration:
-    """Read the member ``config`` of an image's configuration, in the words of Docker and OCI.
+    """Read the member ``config`` of an image's configuration, in the format of Docker and OCI.
 
     Raises:
-        ValueError: a member is of another kind than it must be; the message names it.
+        ValueError: a member has the wrong type; the message names it.
     """
 
     def member(name: str, kind: type[Any]) -> Any:
@@ -73,7 +73,7 @@ def image_configuration(members: Mapping[str, Any]) -> ImageConfiguration:
             return kind()
         if not isinstance(value, kind):
             what = f"{name} in the image's configuration must be {_KINDS[kind]}"
-            raise ValueError(what)  # noqa: TRY004 (it is a document that has it)
+            raise ValueError(what)  # noqa: TRY004 (a document has the wrong type, not an argument)
         return value
 
     return ImageConfiguration(
@@ -88,7 +88,7 @@ def image_configuration(members: Mapping[str, Any]) -> ImageConfiguration:
 
 
 def entrypoint_trouble(image: ImageConfiguration) -> str:
-    """Why the platform cannot start the image (clause 1.1-1); empty if it can."""
+    """Say why the platform cannot start the image (clause 1.1-1); empty if it can."""
     if not image.entrypoint:
         return "there is no ENTRYPOINT: the platform starts a program `serve` of the image"
     program = posixpath.basename(image.entrypoint[0])
@@ -101,7 +101,7 @@ def entrypoint_trouble(image: ImageConfiguration) -> str:
 
 
 def label_trouble(image: ImageConfiguration) -> str:
-    """Why the platform opens no bidirectional stream to the image (1.1-4); empty if it does."""
+    """Say why the platform opens no bidirectional stream to the image (1.1-4); empty if it does."""
     value = image.labels.get(LABEL)
     if value is None:
         return f"there is no label {LABEL}"
@@ -111,7 +111,7 @@ def label_trouble(image: ImageConfiguration) -> str:
 
 
 def why_not_started(image: ImageConfiguration) -> str:
-    """Why no container is to be made of the image, and what to do; empty if there is no reason."""
+    """Say why the image cannot be started, and what to do; empty if it can."""
     if trouble := entrypoint_trouble(image):
         return f"{trouble}; {ENTRYPOINT_REMEDY}"
     if trouble := label_trouble(image):
@@ -120,12 +120,12 @@ def why_not_started(image: ImageConfiguration) -> str:
 
 
 def why_vertex_not_started(image: ImageConfiguration) -> str:
-    """Why nothing of the image begins as Vertex AI starts it; empty if something does."""
+    """Say why Vertex AI could not start the image; empty if it could."""
     if image.entrypoint or image.command:
         return ""
     return f"there is neither ENTRYPOINT nor CMD, by which Vertex AI starts it; {ENTRYPOINT_REMEDY}"
 
 
 def shown(value: object) -> str:
-    """A value of an image's own in quotes, as a message has it."""
+    """Quote a value of an image for a message."""
     return cut(repr(value), _MAX_SHOWN)

@@ -1,4 +1,4 @@
-"""What a gateway that was killed has left to its engine: which order gets which of it."""
+"""Containers that a killed gateway has left to its engine, and the orders that take them over."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from partway.gateway.fleet.launchers.launcher import Order
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """A container that a gateway which was killed has left.
+    """A container that a killed gateway has left.
 
     Attributes:
-        id: the container's.
+        id: the container's id.
         created: when it was made, in epoch seconds.
-        instance: which instance it was, or which container of one that has several.
+        instance: the id of its instance, or the container's own if the instance has several.
         endpoint: the name of its endpoint.
         variant: the name of its variant.
-        made: of what it is made, by :func:`.engine_request.made_of`; empty where it does not say.
+        made: a digest from :func:`.engine_request.made_of`; empty if it has none.
         model: its model directory; None without one.
-        gpus: those that it has for itself.
+        gpus: its own GPUs.
     """
 
     id: str
@@ -46,7 +46,7 @@ class Leftover:
 
     @property
     def whose(self) -> tuple[str, str, str]:
-        """The names of endpoint and variant, and the container's own, empty for an only one."""
+        """The names of endpoint and variant, and the host name, empty for an only container."""
         return self.endpoint, self.variant, hostname_of(self.instance)
 
     @classmethod
@@ -67,20 +67,20 @@ class Leftover:
 
 
 class Leftovers:
-    """Those that run, and have neither been taken over nor given up so far.
+    """Leftover containers that run and are neither taken over nor given up.
 
-    1. An order takes one of its variant's that is made of the same; of several the newest, which is
-       the last to have been stopped.
-    2. What is made of something else is no order's any more once its variant has one, and of what
-       is made of the same no more stay than the variant is to have instances.
-    3. Of an instance that has several containers each has an order of its own. Those that belong
-       together are taken by orders that do: they share GPUs. One that is missing of them is what
-       an order is for that finds none: it belongs to the others too.
+    1. An order takes a container of its variant that is made of the same. Of several it takes the
+       newest, which would have been stopped last.
+    2. A container made of something else is given up once an order of its variant is answered. Of
+       containers made of the same, as many stay as the variant has instances.
+    3. An instance with several containers has an order for each. Its orders take containers that
+       belong together, since they share GPUs. If one of those is missing, the order for it finds
+       none and starts a new container beside the others.
     """
 
     def __init__(self) -> None:
         self._left: list[Leftover] = []
-        self._bound: dict[str, str] = {}  # instances of orders, and whose containers these take
+        self._bound: dict[str, str] = {}  # new to old instance
 
     @property
     def models(self) -> set[Path]:
@@ -88,18 +88,18 @@ class Leftovers:
         return {each.model for each in self._left if each.model is not None}
 
     def become(self, found: Iterable[Leftover]) -> None:
-        """Have these, and no others."""
+        """Replace all leftovers by these."""
         self._left = sorted(found, key=lambda each: (each.created, each.instance), reverse=True)
 
     def claim(self, order: Order, made: str) -> tuple[Leftover | None, tuple[Leftover, ...]]:
-        """Find one for an order.
+        """Find a container for an order.
 
         Args:
-            order: what is asked for.
-            made: of what that is made; empty if nobody can tell.
+            order: the order to answer.
+            made: a digest of what it is made of; empty if unknown.
 
         Returns:
-            It, if there is one, and those that have become nobody's (rule 2).
+            The container, if there is one, and those that are given up (rule 2).
         """
         whose = order.endpoint, order.variant.name, hostname_of(order.instance)
         own = [each for each in self._left if each.whose == whose]
@@ -112,16 +112,16 @@ class Leftovers:
         return taken, tuple(each for each in own if each not in fit)
 
     def bound_to(self, instance: str) -> str:
-        """The instance whose containers the orders of another take; empty if there is none."""
+        """Return the instance whose containers an instance's orders take, or an empty string."""
         return self._bound.get(instance, "")
 
     def _bind(self, order: Order, taken: Leftover | None, with_one: Collection[str]) -> None:
-        """Have an instance's orders take the containers of one, by the first of them (rule 3).
+        """Bind an instance's orders to the containers of one old instance (rule 3).
 
         Args:
-            order: the one that has been answered.
-            taken: what it has got.
-            with_one: the instances that have one for it, may it be another's.
+            order: the first order that is answered.
+            taken: the container it takes.
+            with_one: the old instances that have a container for the order, even an unfit one.
         """
         new = instance_of(order.instance)
         if taken is not None:
@@ -136,7 +136,7 @@ class Leftovers:
                     return
 
     def _belongs(self, leftover: Leftover, order: Order) -> bool:
-        """Whether an order of one of several may have a container (rule 3)."""
+        """Say whether an order for one of several containers may take a container (rule 3)."""
         if not hostname_of(order.instance):
             return True
         instance = instance_of(leftover.instance)
@@ -144,7 +144,7 @@ class Leftovers:
         return bound == instance or (bound is None and instance not in self._bound.values())
 
     def give_up(self, is_wanted: Callable[[str, str], bool]) -> tuple[Leftover, ...]:
-        """Let go of all but those of the endpoints and variants that are wanted."""
+        """Drop and return those whose endpoint and variant are not wanted."""
         given_up = [each for each in self._left if not is_wanted(each.endpoint, each.variant)]
         self._left = [each for each in self._left if each not in given_up]
         return tuple(given_up)

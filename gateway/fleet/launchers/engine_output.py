@@ -1,8 +1,8 @@
-"""What a container has printed, out of the stream in which an engine's API brings it; no IO here.
+"""Decoding a container's output from the stream of an engine's API, without IO.
 
-The stream is made of entries, each behind eight bytes: which output it is of, three zeros, and the
-entry's length, big-endian. Each entry begins with its time and a space, which was asked for: where
-the stream was cut, as by an engine that is started anew, the next one goes on behind it.
+The stream consists of entries. Eight bytes precede each: the number of the output, three zeros, and
+the entry's length, big-endian. Each entry begins with its time and a space. The times are requested
+so that after a cut, such as an engine's restart, the next stream goes on where the last one ended.
 """
 
 from __future__ import annotations
@@ -17,35 +17,35 @@ from partway.gateway.fleet.limits import ENGINE_LOG_ENTRY
 _HEAD: Final = struct.Struct(">B3xI")
 _OUTPUTS: Final = range(4)
 
-#: RFC 3339; an engine writes nine digits or fewer, and Podman its own zone.
+#: RFC 3339; an engine writes at most nine digits, and Podman its own time zone.
 _TIME: Final = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.\d{1,9})?(Z|[+-]\d\d:\d\d)")
 _LONGEST_TIME: Final = 40
 
 
 class EngineOutputError(Exception):
-    """What an engine sent is no stream of a container's output."""
+    """The engine's bytes are not a stream of a container's output."""
 
 
 class EngineOutput:
     """The output of one container, in one stream or several that follow each other.
 
     Args:
-        begins: the second from which on it is wanted; 0 for all.
+        begins: the epoch second from which output is wanted; 0 for all.
     """
 
     def __init__(self, begins: int = 0) -> None:
         self._begins = begins
         self._buffer = bytearray()
-        self._rest = 0  # bytes to come of an entry whose beginning was given out
-        self._last = b""  # the time of the last entry that was given out
-        self._count = 0  # entries of that time that were
-        self._skip = 0  # entries of that time that come again
+        self._rest = 0  # bytes to come of an entry that was returned in part
+        self._last = b""  # the time of the last returned entry
+        self._count = 0  # returned entries with that time
+        self._skip = 0  # entries with that time to skip
         self._skipping = False
-        self._dropping = False  # whether the entry that comes in pieces is one of those
+        self._dropping = False  # whether the entry under way is skipped
 
     @property
     def since(self) -> int:
-        """The second from which on the next stream has to be asked for; 0 for all."""
+        """The epoch second from which the next stream must be requested; 0 for all."""
         found = _TIME.fullmatch(self._last)
         if found is None:
             return self._begins
@@ -53,7 +53,7 @@ class EngineOutput:
         return int(datetime.fromisoformat((found[1] + found[2]).decode()).timestamp())
 
     def begin(self) -> None:
-        """Another stream begins, from :attr:`since` on."""
+        """Prepare for another stream, which begins at :attr:`since`."""
         self._buffer.clear()
         self._rest = 0
         self._dropping = False
@@ -61,10 +61,10 @@ class EngineOutput:
         self._skipping = self._count > 0
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Take more of the stream; returns what the container has printed, in its order.
+        """Take more of the stream; return the container's output, in order.
 
         Raises:
-            EngineOutputError: it is no such stream.
+            EngineOutputError: the bytes are not such a stream.
         """
         self._buffer += data
         found = []
@@ -74,7 +74,7 @@ class EngineOutput:
         return found
 
     def _next(self) -> bytes | None:
-        """What the next bytes come to, which may be nothing; None where more have to come."""
+        """Decode the next piece, which may be empty; None if more bytes are needed."""
         if self._rest:
             piece = self._take(min(self._rest, len(self._buffer)))
             self._rest -= len(piece)
@@ -100,7 +100,7 @@ class EngineOutput:
         return taken
 
     def _entry(self, entry: bytes) -> bytes:
-        """An entry without its time; nothing if it was there before."""
+        """Strip an entry's time; return nothing for an entry that was already returned."""
         head, space, text = entry[:_LONGEST_TIME].partition(b" ")
         if not space or not _TIME.fullmatch(head):
             self._dropping = False

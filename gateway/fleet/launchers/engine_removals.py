@@ -1,4 +1,4 @@
-"""The end of an engine's containers: removed, though the engine may be away or busy."""
+"""Removing containers from an engine that may be away or busy."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("partway.fleet")
 
-#: A removal that is not yet told whether there will be a container looks so often.
+#: How often to look for a container whose creation may still succeed.
 _LOOKS: Final = 8
 
 
 class EngineRemovals:
-    """Removes containers, and asks again as long as that may help.
+    """Removes containers, and retries as long as that may help.
 
     Args:
         clock: measures the waits.
@@ -48,10 +48,10 @@ class EngineRemovals:
         """Begin to remove a container.
 
         Args:
-            engine: whose it is.
-            name: the container's.
+            engine: the container's engine.
+            name: the container's name.
             over: called when it is removed, or left to the next start.
-            creating: makes it, perhaps still.
+            creating: the task that creates it; it may still be running.
         """
         removal = asyncio.create_task(
             self._removed(engine, name, over, creating), name=f"removal of container {name}"
@@ -61,14 +61,14 @@ class EngineRemovals:
         return removal
 
     async def wait(self, removals: Collection[asyncio.Task[None]]) -> None:
-        """Wait for some, for as long as a container takes that is killed."""
+        """Wait for some removals, for at most as long as a kill takes."""
         if removals:
             with suppress(TimeoutError):
                 async with time_limit(self._clock, KILL_TIMEOUT):
                     await asyncio.wait(removals)
 
     async def aclose(self) -> None:
-        """End all; they are waited for as long as one after the other succeeds."""
+        """End all removals; wait for them as long as one after the other succeeds."""
         with suppress(TimeoutError):
             while self._tasks:
                 async with time_limit(self._clock, ENGINE_REMOVAL_TIMEOUT):
@@ -89,7 +89,7 @@ class EngineRemovals:
         if creating is not None:
             try:
                 await creating
-            except EngineRefusal:  # then there is none, or one of the name that is not ours
+            except EngineRefusal:  # no container, or a foreign one of that name
                 over()
                 return
             except EngineAway:
@@ -98,7 +98,7 @@ class EngineRemovals:
         over()
 
     async def _ask_to_remove(self, engine: EngineClient, name: str, certain: bool) -> None:
-        """Ask until it is done, or until the engine has refused it too often."""
+        """Retry until the container is removed, or until the engine has refused too often."""
         looks = refusals = 0
         for wait in growing_waits():
             try:
@@ -106,7 +106,7 @@ class EngineRemovals:
                     return
                 looks += 1
             except EngineAway:
-                pass  # one that is away comes back
+                pass  # try again later
             except EngineRefusal as refusal:  # such as 409: it is being removed
                 refusals += 1
                 about = {"container": name, "reason": str(refusal)}

@@ -1,4 +1,4 @@
-"""What an engine is asked for, in its API's words: a container as the platform starts it."""
+"""The request that has an engine create a container as the platform starts it."""
 
 from __future__ import annotations
 
@@ -21,42 +21,42 @@ ENDPOINT_LABEL: Final = "partway.endpoint"
 VARIANT_LABEL: Final = "partway.variant"
 INSTANCE_LABEL: Final = "partway.instance"
 
-#: What the next gateway, should this one be killed, has to know of a container to go on with it:
-#: what it is made of, by :func:`made_of`, its model directory, and its GPUs.
+#: Labels that let the next gateway take a container over, should this gateway be killed: the digest
+#: of :func:`made_of`, the model directory, and the GPUs.
 MADE_OF_LABEL: Final = "partway.made-of"
 MODEL_LABEL: Final = "partway.model"
 GPUS_LABEL: Final = "partway.gpus"
 
-#: What Docker gives to a container's root that Podman does not, and no model needs: raw sockets, by
-#: which one on the bridge can pass for another, and new device files.
+#: Capabilities that Docker grants to a container's root, Podman does not, and no model needs. A raw
+#: socket could impersonate another container on the bridge. The other one makes device files.
 _DROPPED: Final = ("MKNOD", "NET_RAW")
 
 _NANO: Final = 10**9
 
 
 def container_name(gateway: str, instance: str) -> str:
-    """The name of an instance's container, which another gateway's has not."""
+    """Return the name of an instance's container, unique among gateways."""
     return f"partway-{hashlib.sha256(gateway.encode()).hexdigest()[:8]}-{instance}"
 
 
 def container_request(
     order: Order, gateway: str, *, made: str = "", gpus: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """The body of ``POST /containers/create``.
+    """Return the body of ``POST /containers/create``.
 
     Args:
         order: for an instance of an :class:`Image`.
-        gateway: which gateway's the container is.
-        made: what :func:`made_of` says; empty for a container that no other gateway is to have.
-        gpus: which GPUs it has; the engine chooses if none are named.
+        gateway: the id of the container's gateway.
+        made: the digest of :func:`made_of`; empty if no other gateway may take the container over.
+        gpus: the GPUs it gets; if none are named, the engine chooses.
     """
     request = _request(order, gpus)
     labels = {
         GATEWAY_LABEL: gateway,
         **_whose(order),
         INSTANCE_LABEL: order.instance,
-        # Also where there is nothing to say: an engine adds an image's own labels to these, and
-        # what the next gateway believes must be no image's to say.
+        # Set even if empty: an engine adds the image's own labels, and an image must not be able to
+        # tell the next gateway anything.
         MADE_OF_LABEL: made,
         MODEL_LABEL: "" if order.model_dir is None else str(order.model_dir.absolute()),
         GPUS_LABEL: ",".join(gpus),
@@ -65,14 +65,14 @@ def container_request(
 
 
 def made_of(order: Order, image: str, folder: tuple[int, int] | None, key: bytes) -> str:
-    """What is the same for two containers only if they are made of the same, whoever made them.
+    """Return a digest that is equal only for containers made of the same.
 
     Args:
-        order: what is asked for.
-        image: the id of its image, which another one of the same name does not have.
-        folder: device and inode of its model directory: another one in the same place, though of
-            the same content, is not what a container has mounted.
-        key: without it nothing is learned of the environment, which may hold secrets.
+        order: the order for the container.
+        image: the id of its image, since a name may move to another image.
+        folder: device and inode of its model directory, since a container has mounted the folder
+            itself and not its path.
+        key: hides the environment, which may hold secrets.
     """
     made = {
         "request": _request(order, ()),
@@ -89,7 +89,7 @@ def _whose(order: Order) -> dict[str, str]:
 
 
 def _request(order: Order, gpus: Sequence[str]) -> dict[str, Any]:
-    """What is asked for, but for the labels."""
+    """Return the request without the labels."""
     variant = order.variant
     assert isinstance(variant.source, Image), "nothing else is for an engine"
     environment, port = dict(variant.environment), PORT
@@ -111,10 +111,10 @@ def _request(order: Order, gpus: Sequence[str]) -> dict[str, Any]:
 
 
 def _host(order: Order, variant: Variant, port: str, gpus: Sequence[str]) -> dict[str, Any]:
-    """What the machine gives to the container."""
+    """Return the machine's resources and limits for the container."""
     host: dict[str, Any] = {
-        "Init": False,  # clause 1.1-1: whatever the engine is told to do for all containers
-        "RestartPolicy": {"Name": "no"},  # another instance is the fleet's affair
+        "Init": False,  # clause 1.1-1, whatever the engine's default is
+        "RestartPolicy": {"Name": "no"},  # the fleet starts new instances
         "PortBindings": {port: [{"HostIp": HOST, "HostPort": ""}]},  # a port of the engine's choice
         "LogConfig": {
             "Type": "json-file",  # Podman knows this name too
@@ -125,11 +125,11 @@ def _host(order: Order, variant: Variant, port: str, gpus: Sequence[str]) -> dic
         "PidsLimit": ENGINE_PROCESSES,
     }
     if order.model_dir is not None:  # clause 1.1-6
-        # Not "Binds": a path with a colon is cut in two there, and one that is not there is made.
+        # Not "Binds", which splits a path at a colon and creates a missing path.
         host["Mounts"] = [
             {
                 "Type": "bind",
-                "Source": str(order.model_dir.absolute()),  # its current folder is another
+                "Source": str(order.model_dir.absolute()),  # the engine's folder differs
                 "Target": ARTIFACTS,
                 "ReadOnly": True,
             }

@@ -12,28 +12,28 @@ from partway.gateway.fleet.endpoint import Attached, Image, OneSource, Program, 
 #: Containers that ship with this project, by the names of their models.
 SHIPPED: Final = ("echo", "kmeans", "linear", "pca", "speech", "text")
 
-#: Before an image that the engine is to run, whatever else goes by its name.
+#: Precedes an image that the engine must run, even if another entry has its name.
 ENGINE_SCHEME: Final = "docker://"
 
-#: What an engine may know an image by: host and port, path, tag and digest. A path of its API is
-#: made with it, which must lead nowhere else.
+#: An engine's name of an image: host and port, path, tag and digest. The name becomes part of an
+#: API path, so it must not lead elsewhere.
 _IMAGE: Final = re.compile(r"(?!.*(?://|\.\.|/\.))[A-Za-z0-9][A-Za-z0-9._:/@-]{0,511}(?<![/:@])")
 
 
 def is_image(uri: str) -> bool:
-    """Whether a text can name an image."""
+    """Say whether a text can name an image."""
     return _IMAGE.fullmatch(uri.removeprefix(ENGINE_SCHEME)) is not None
 
 
 def resolve_image(
     uri: str, images: Mapping[str, Program | Attached], pull: Pull = "missing"
 ) -> OneSource:
-    """What runs an image: its entry in a table, else a container that ships, else the engine.
+    """Return what runs an image: its entry in a table, else a shipped container, else the engine.
 
     Args:
-        uri: the image's name; with ``docker://`` before it, it is the engine's in any case.
-        images: commands, or running containers, that stand for images, by the images' names.
-        pull: when the engine is to pull it.
+        uri: the image's name; a name with ``docker://`` always goes to the engine.
+        images: commands or running containers that replace images, by image name.
+        pull: when the engine pulls the image.
     """
     if uri.startswith(ENGINE_SCHEME):
         return Image(uri.removeprefix(ENGINE_SCHEME), pull)

@@ -1,4 +1,4 @@
-"""What the fleet expects of whatever launches containers, be it a process or an engine."""
+"""The interface between the fleet and its launchers, for processes and engines alike."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from partway.gateway.storage.places.pinned_path import OpenFolder
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """One instance that is to be launched.
+    """The order to launch one instance.
 
     Attributes:
-        instance: its id, of letters, digits and hyphens; no other instance of any time has it.
+        instance: its unique id, of letters, digits and hyphens.
         endpoint: the name of its endpoint.
-        variant: what it is an instance of.
-        number: which of the variant's instances it is, from 0; attached ones have an address each.
-        model_dir: the folder with the model's artifacts, not to be written to; None for none.
-        output: takes what it prints, as it comes.
-        containers: where it has several, an order for each; the instance of such an order is the
-            container's own id.
-        opened: the folder ``model_dir``, kept open, where a caller of the API has named it.
-        on_first_end: called as soon as one of several containers has ended; the others have yet to.
+        variant: the variant it belongs to.
+        number: its number within the variant, from 0; attached instances each have an address.
+        model_dir: the read-only folder with the model's artifacts; None for none.
+        output: takes its output, as it comes.
+        containers: an order for each container, if it has several; ``instance`` of such an order is
+            the container's id.
+        opened: the open folder ``model_dir``, if an API caller has named it.
+        on_first_end: called as soon as one of several containers has ended, before the others do.
     """
 
     instance: str
@@ -42,18 +42,18 @@ class Order:
 
 
 def no_output(_: bytes) -> None:
-    """Take what a container prints of which nothing comes here."""
+    """Ignore a container's output."""
 
 
 class LaunchError(Exception):
     """An instance cannot be launched; the message says why, and what to do.
 
     Attributes:
-        passing: whether a later attempt may fare better: an engine that is away comes back, but no
+        passing: whether a later attempt may succeed. An engine that is away comes back, but no
             program appears where there is none.
-        waits: whether it waits for what others of this gateway have, and give back: GPUs of its
-            instances, file descriptors of its streams; or for room on the gateway's disk.
-        failure: how the start was in vain.
+        waits: whether it waits for something that this gateway will have again: GPUs of instances,
+            file descriptors of streams, or room on the disk.
+        failure: how the start failed.
     """
 
     def __init__(
@@ -71,38 +71,39 @@ class LaunchError(Exception):
 
 
 class RunningContainer(Protocol):
-    """A container that was launched: its caller's to end."""
+    """A launched container, which its caller must end."""
 
     @property
     def address(self) -> Address:
         """Where it listens, or will; of several containers the first."""
 
     async def verify(self) -> None:
-        """Make sure, once something answers at its address, that it is this container.
+        """Verify that this container is what answers at its address.
 
-        A port is chosen before its container listens: somebody else may have taken it meanwhile.
+        The port is chosen before the container listens, so another program may have taken it.
 
         Raises:
-            LaunchError: somebody else listens there; the message says who.
+            LaunchError: another program listens there; the message says which.
         """
 
     async def listening_trouble(self) -> str:
         """Say that nothing listens at its address, and where its program listens instead.
 
         Returns:
-            Words such as "nothing listens on 26933; this process listens on 18999"; empty where
-            something listens there, or where that cannot be known.
+            Words such as "nothing listens on 26933; this process listens on 18999"; empty if
+                something
+            listens there, or if that cannot be known.
         """
 
     async def wait(self) -> object:
-        """Wait for its end, for as long as it lives.
+        """Wait for its end, without a time limit.
 
         Returns:
             How it has ended; its text completes "the container …".
         """
 
     async def stop(self, grace: float) -> bool:
-        """End it: SIGTERM, and SIGKILL ``grace`` seconds later; returns when it has ended.
+        """End it: SIGTERM, and SIGKILL ``grace`` seconds later; return when it has ended.
 
         Returns:
             Whether SIGTERM was enough.
@@ -116,16 +117,16 @@ class Launcher(Protocol):
     """Launches containers of one kind."""
 
     async def launch(self, order: Order) -> RunningContainer:
-        """Have a container; returns as soon as it has an address, whether or not it is ready.
+        """Return a container as soon as it has an address, whether or not it is ready.
 
-        It is started, unless one is there already that is nobody's, and all that the order says.
+        The container is started, or taken over from a killed gateway if it matches the order.
 
         Raises:
-            LaunchError: it cannot be started. Nothing of it is left then, nor if this is cancelled.
+            LaunchError: it cannot be started. Nothing of it is left then, nor after a cancellation.
         """
 
     async def aclose(self) -> None:
-        """Give back what the launcher itself holds, once all its containers have ended.
+        """Release what the launcher holds, once all its containers have ended.
 
-        What is left of them may go away meanwhile: that is waited for here, as long as it does.
+        Removals under way are waited for as long as they succeed.
         """

@@ -1,4 +1,4 @@
-"""Containers that a gateway that was killed has left to an engine."""
+"""The removal of containers that a killed gateway has left to an engine."""
 
 from __future__ import annotations
 
@@ -12,20 +12,19 @@ from partway.gateway.fleet.provisions import Provisions
 
 
 class PendingEndpoints(Protocol):
-    """Endpoints that are to run, and are not in the fleet yet."""
+    """Endpoints that will run, and are not in the fleet yet."""
 
     async def pending_names(self) -> Collection[str]:
         """Return their names, once these are known."""
 
     async def has_found(self, seconds: float) -> None:
-        """Wait until the fleet has all of them, but only so long."""
+        """Wait until the fleet has all of them, for at most so many seconds."""
 
 
 class NoPendingEndpoints:
-    """No endpoints."""
+    """No pending endpoints."""
 
     async def pending_names(self) -> Collection[str]:
-        """Return no names."""
         return ()
 
     async def has_found(self, seconds: float) -> None:
@@ -33,11 +32,11 @@ class NoPendingEndpoints:
 
 
 class LeftoverContainers:
-    """Has endpoints take over what was left for them, and the rest removed.
+    """Lets endpoints take over leftover containers, and removes the rest.
 
     Args:
-        fleet: the endpoints that there are.
-        provisions: what knows the engine.
+        fleet: the existing endpoints.
+        provisions: access to the engine.
     """
 
     def __init__(self, fleet: Fleet, provisions: Provisions) -> None:
@@ -46,7 +45,7 @@ class LeftoverContainers:
         self._task: asyncio.Task[None] | None = None
 
     def remove(self, pending: PendingEndpoints) -> None:
-        """Begin.
+        """Begin the removal.
 
         Args:
             pending: further endpoints that may take containers over.
@@ -56,7 +55,7 @@ class LeftoverContainers:
         )
 
     async def aclose(self) -> None:
-        """Break it off."""
+        """Cancel the removal."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait((self._task,))

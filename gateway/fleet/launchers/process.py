@@ -1,4 +1,4 @@
-"""A container as a process of this machine: its start, whether it is ready, its end."""
+"""A container as a process of this machine: its start, readiness and end."""
 
 from __future__ import annotations
 
@@ -41,27 +41,27 @@ log = logging.getLogger("partway.fleet")
 #: Where containers listen: a process of this machine is for this machine alone.
 HOST: Final = "127.0.0.1"
 
-#: Tells our own runtime the address, which is every interface otherwise, as in an image.
+#: Tells our own container runtime the address; it listens on all interfaces otherwise.
 BIND_TO_HOST: Final = "PARTWAY_BIND_TO_HOST"
 
-#: Ports that no system hands out by itself: Linux begins at 32768, others at 49152.
+#: Ports that no system assigns by itself: Linux begins at 32768, others at 49152.
 _PORTS: Final = range(20_000, 32_768)
-#: So many of them are tried before the system is asked for one of its own.
+#: Attempts within that range before the system is asked for a port.
 _PORT_TRIALS: Final = 100
 
-#: Waits until the container at an address is ready for streams, however long that takes.
+#: Waits until the container at an address is ready for streams, without a time limit.
 Readiness = Callable[[Address, Clock], Awaitable[object]]
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """What starts a container.
+    """The command that starts a container.
 
     Attributes:
         argv: program and arguments, as written; ``{port}`` in them stands for the port.
-        port: where it is to listen; it is told by ``SAGEMAKER_BIND_TO_PORT`` too.
+        port: where it must listen; also in ``SAGEMAKER_BIND_TO_PORT``.
         environment: further variables, beside those of this process.
-        cwd: the folder in which it runs; None for that of this process.
+        cwd: the working directory; None for that of this process.
     """
 
     argv: Sequence[str]
@@ -72,20 +72,19 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class ProcessEnd:
-    """How a container's process has ended.
+    """The end of a container's process.
 
     Attributes:
         status: its exit status, negative for a signal's number; None for a process that could not
             be killed, and was left to itself.
-        reason: why it was killed without anybody's asking, as in "the container …"; empty if it
-            was not.
+        reason: why the gateway killed it unasked, as in "the container …"; empty otherwise.
     """
 
     status: int | None
     reason: str = ""
 
     def __str__(self) -> str:
-        """The end in words, as in "the container …"."""
+        """Complete the sentence "the container …"."""
         if self.status is None:
             return "could not be killed, and is left to itself"
         if self.status >= 0:
@@ -95,15 +94,15 @@ class ProcessEnd:
 
 
 class ContainerProcess:
-    """A container that runs: the process that was started, and the group of all it has started.
+    """A running container: the process that was started, and its process group.
 
-    Made by :func:`launch`. It is its caller's to end, by :meth:`stop` or :meth:`kill`. Whoever has
-    left the group (``setsid``) is found by the leash's mark where Linux tells; elsewhere, or where
-    it has changed its environment, it is out of reach, and lives on after the container's end.
+    Made by :func:`launch`. The caller must end it, by :meth:`stop` or :meth:`kill`. On Linux, a
+    process that left the group (``setsid``) is found by the leash's mark. On other systems, or if
+    it changed its environment, it cannot be reached and survives the container.
 
     Attributes:
         address: where it was told to listen.
-        ready: set once it is ready for streams, where somebody was asked to find out.
+        ready: set once it is ready for streams, if a readiness check was given.
         ended: how it has ended; None before its end.
     """
 
@@ -137,25 +136,25 @@ class ContainerProcess:
 
     @property
     def pid(self) -> int | None:
-        """Number of the process that was started; None once that one has ended."""
+        """The number of the started process; None once that process has ended."""
         if self.ended is not None or self._child.exited.is_set():
             return None
         return self._child.pid
 
     @property
     def status(self) -> int | None:
-        """Exit status of the process that was started, negative for a signal's number.
+        """Exit status of the started process, negative for a signal's number.
 
-        None while that one runs; what it has started may run longer.
+        None while the process runs; its descendants may run longer.
         """
         return self._child.status
 
     async def wait(self) -> ProcessEnd:
-        """Wait for its end, for as long as it lives."""
+        """Wait for its end, without a time limit."""
         return await asyncio.shield(self._life)
 
     async def ends_within(self, seconds: float) -> bool:
-        """Wait for its end for so long; returns whether it came."""
+        """Wait so many seconds for its end; return whether it came."""
         try:
             async with time_limit(self._clock, seconds):
                 await self.wait()
@@ -164,13 +163,13 @@ class ContainerProcess:
         return True
 
     async def verify(self) -> None:
-        """Make sure that nobody else hears what is sent to its address, where Linux tells.
+        """On Linux, verify that no other program listens at its address.
 
-        The log alone names the other process. Callers of the API read the error, and other
-        programs of the machine are not for them.
+        Only the log names the other process. The error goes to callers of the API, and other
+        programs of the machine are not for them to know.
 
         Raises:
-            LaunchError: somebody has taken its port before it listened.
+            LaunchError: another program took its port before it listened.
         """
         if self._gone:
             return
@@ -182,18 +181,18 @@ class ContainerProcess:
             raise LaunchError(held, passing=True)
 
     async def listening_trouble(self) -> str:
-        """Say that nothing listens on its port, and where Linux tells, on which ports it does."""
+        """Say that nothing listens on its port; on Linux, also on which ports it listens."""
         if self._gone:
             return ""
         return await asyncio.to_thread(listening_elsewhere, self.address.port, self._child.pid)
 
     def terminate(self) -> None:
-        """Send SIGTERM to the process that was started, as the platform does (clause 1.1-1)."""
+        """Send SIGTERM to the started process, as the platform does (clause 1.1-1)."""
         if self.ended is None:
             self._child.terminate()
 
     async def stop(self, grace: float = STOP_GRACE) -> bool:
-        """End it: SIGTERM, and SIGKILL ``grace`` seconds later; returns when it has ended.
+        """End it: SIGTERM, and SIGKILL ``grace`` seconds later; return when it has ended.
 
         Returns:
             Whether SIGTERM was enough.
@@ -206,8 +205,8 @@ class ContainerProcess:
         return False
 
     def kill(self) -> None:
-        """Kill it, and all that it has started; :meth:`wait` takes seconds at most from here on."""
-        if self._gone:  # its group was killed then, whose number may be another's by now
+        """Kill its process group; :meth:`wait` takes seconds at most from here on."""
+        if self._gone:  # its group is dead, and another may have the number
             return
         self._child.kill_group()
         self._killed.set()
@@ -215,7 +214,7 @@ class ContainerProcess:
             self._giving_up = self._clock.call_later(KILL_TIMEOUT, self._given_up.set)
 
     async def _live(self, readiness: Readiness | None, start_timeout: float) -> ProcessEnd:
-        """Own the start's watch, the group and its output, from the start to the end."""
+        """Own the watch of the start, the group and its output, from the start to the end."""
         try:
             async with asyncio.TaskGroup() as tasks:
                 starting = tasks.create_task(self._watch_start(readiness, start_timeout))
@@ -225,11 +224,11 @@ class ContainerProcess:
             self._gone = True
             if self._giving_up is not None:
                 self._giving_up.cancel()
-            self._child.kill_group()  # what it has left behind, as an engine ends all of it
+            self._child.kill_group()  # its descendants, as an engine would
             with suppress(TimeoutError):
                 async with time_limit(self._clock, LAST_OUTPUT_TIMEOUT):
                     await self._strays.kill(self._child.mark)
-                    await self._child.exited.wait()  # if it was this task that was ended
+                    await self._child.exited.wait()  # if this task itself was cancelled
                     await self._child.silent.wait()
             if self._child.status is None:
                 log.error(
@@ -253,7 +252,7 @@ class ContainerProcess:
             self.ready.set()
 
     async def _until_gone(self) -> None:
-        """Wait until it has ended, or was killed for long enough."""
+        """Wait until it has ended, or until a kill has had its time."""
         await first_of(self._child.exited, self._given_up)
         if self._wait_for_all:
             await first_of(self._child.silent, self._killed)
@@ -272,32 +271,32 @@ async def launch(
     on_end: Callable[[], None] = lambda: None,
     clock: Clock | None = None,
 ) -> ContainerProcess:
-    """Start a container as a process; returns at once, whether or not it is ready.
+    """Start a container as a process; return at once, whether or not it is ready.
 
-    Every command that starts a program starts it here: serve, deploy, transform, conform, dev and
-    replay. So a program has the same arguments, port, standard streams and errors in all of them.
+    Every command that starts a program uses this function: serve, deploy, transform, conform, dev
+    and replay. So a program has the same arguments, port, standard streams and errors in all of
+    them.
 
     Args:
-        command: starts it.
-        leash: ends it should this process end before it; may hold others too.
-        on_output: takes what it prints, as it comes.
-        on_errors: takes what it says on standard error; None where ``on_output`` takes both.
-        readiness: returns once what listens at an address is ready; None if nobody needs to know,
-            or gives it a limit.
-        start_timeout: seconds from its start until it must be ready (clause 1.1-3); it is killed
-            if they are not enough.
-        wait_for_all: whether its end is that of everything that holds its output. Otherwise it
-            ends with the process that was started, and all the others are killed then, as by an
-            engine.
-        paced: whether it may print only so much in a second.
+        command: the command to run.
+        leash: kills it if this process ends first; may be shared.
+        on_output: takes its output, as it comes.
+        on_errors: takes its standard error; None if ``on_output`` takes both.
+        readiness: returns once the program at an address is ready; None if readiness is not checked
+            here.
+        start_timeout: seconds from its start until it must be ready (clause 1.1-3); after that it
+            is killed.
+        wait_for_all: whether it lives until every holder of its output has ended. Otherwise it ends
+            with the started process, and all others are killed then, as by an engine.
+        paced: whether the rate of its output is limited.
         on_end: called once it has ended.
         clock: measures all times; the running loop's by default.
 
     Raises:
-        LaunchError: there is no such program or folder, or the system does not start it.
+        LaunchError: the program or folder is missing, or the system does not start it.
     """
     clock = LoopClock() if clock is None else clock
-    # These go before the command's own: a process of this machine is for this machine alone.
+    # These override the command's own: a process of this machine is for this machine alone.
     environment = {**command.environment, BIND_TO_HOST: HOST, PORT_VARIABLE: str(command.port)}
     program = find_program(command.argv, environment, command.cwd)
     argv = with_port((program, *command.argv[1:]), command.port)
@@ -319,10 +318,10 @@ async def launch(
 
 
 def free_port(taken: Container[int] = ()) -> int:
-    """A port that nobody listens on now; somebody else may take it before the container does.
+    """Return a port on which nothing listens now; another program may still take it.
 
-    It is not one of those that the system hands out by itself, to whoever listens on any port or
-    connects: on a busy machine one of them would soon be somebody's.
+    The port is outside the range that systems assign by themselves to listeners and connections. On
+    a busy machine such a port would soon be taken.
 
     Args:
         taken: ports that were given to others, whether or not they listen already.

@@ -1,4 +1,4 @@
-"""Finding a command's program, and why the system does not start it."""
+"""Finding a command's program, and explaining a failed start."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from partway.gateway.fleet.launchers.launcher import LaunchError
 from partway.gateway.storage.disk_refusals import FULL
 from partway.gateway.storage.files import is_file_or_folder, is_folder
 
-#: There is no file descriptor left, which says nothing of the program.
+#: No file descriptor is left, which says nothing about the program.
 _NO_DESCRIPTOR: Final = frozenset({errno.EMFILE, errno.ENFILE})
 
-#: Others give these back: descriptors, and room for the folder of a program without a model.
+#: Resources that others give back: descriptors, and room for the folder of a program without a
+#: model.
 _WAITED_FOR: Final = _NO_DESCRIPTOR | FULL
 
-#: Processes, descriptors, memory and room on the disk, of which the system has too few for now.
+#: Errors that may pass: too few processes, descriptors, memory or disk space for now.
 _PASSING: Final = _WAITED_FOR | {errno.EAGAIN, errno.ENOMEM}
 
 
@@ -29,16 +30,16 @@ def find_program(
 ) -> str:
     """Find a program as the system would, and then beside the Python that runs the gateway.
 
-    An environment that is not activated has ``partway-container`` where nobody looks for it.
+    ``partway-container`` of a virtual environment that is not activated is not in the ``PATH``.
 
     Args:
         command: the program and its arguments.
         environment: variables beside those of this process; its ``PATH`` goes before this one's.
-        cwd: the folder in which it runs; None for that of this process.
+        cwd: the working directory; None for that of this process.
 
     Raises:
-        LaunchError: there is no such program, it cannot be executed, there is no such folder, or
-            the system cannot be told.
+        LaunchError: the program or folder is missing, cannot be executed, or has a NUL in its
+            words.
     """
     name = command[0]
     if "\0" in "".join((*command, *environment, *environment.values())):
@@ -73,10 +74,10 @@ def find_program(
 
 
 def launch_error(error: OSError, name: str) -> LaunchError:
-    """Say why the system does not start a program that is there.
+    """Return the reason why the system does not start a program that exists.
 
     Args:
-        error: the system's.
+        error: the system's error.
         name: the program, as its command names it.
     """
     if error.errno in _PASSING:

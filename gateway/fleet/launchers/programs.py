@@ -1,4 +1,4 @@
-"""Instances that are programs of this machine, each a process with a port of its own."""
+"""Launching programs of this machine: each instance is a process with a port of its own."""
 
 from __future__ import annotations
 
@@ -26,22 +26,21 @@ from partway.gateway.timing.clock import Clock, LoopClock
 #: Says where the model is (clause 1.1-6).
 MODEL_DIR: Final = "SM_MODEL_DIR"
 
-#: What the gateway itself tells a program: of callers of the API no program takes it.
+#: Variables that only the gateway sets; API callers may not give them to a program.
 OF_THE_GATEWAY: Final = frozenset({BIND_TO_HOST, PORT_VARIABLE, MODEL_DIR, VISIBLE, MARK})
 
 
 class ProgramLauncher:
     """Starts an instance of a :class:`~partway.gateway.fleet.endpoint.Program` as a process.
 
-    The process has a port of its own (``SAGEMAKER_BIND_TO_PORT``), the variant's environment beside
-    the gateway's, the model directory in ``SM_MODEL_DIR``, and as many GPUs of its own as it asks
-    for. One that is written for Vertex AI is told by ``AIP_…`` too. What the gateway says goes
-    before what the variant does. It leads a group, which is killed with it, and does not outlive
-    the gateway. Nothing enforces the variant's ``cpus`` and ``memory``, and it has no host name of
-    its own.
+    The process has a port of its own (``SAGEMAKER_BIND_TO_PORT``), the model directory in
+    ``SM_MODEL_DIR``, and its own GPUs. Its environment is the gateway's with the variant's
+    variables; a program for Vertex AI also gets ``AIP_…``. Variables of the gateway override the
+    variant's. The process leads a group, which is killed with it and does not outlive the gateway.
+    The variant's ``cpus`` and ``memory`` are not enforced, and there is no host name of its own.
 
     Args:
-        gpus: who has which GPUs; this machine's by default.
+        gpus: the shares of GPUs; this machine's by default.
         clock: measures all times; the running loop's by default.
     """
 
@@ -89,7 +88,7 @@ class ProgramLauncher:
             raise
 
     async def aclose(self) -> None:
-        """Let go of the leash, and remove the empty model directory."""
+        """Close the leash, and remove the empty model directory."""
         if self._leash is not None:
             self._leash.close()
             self._leash = None
@@ -98,21 +97,21 @@ class ProgramLauncher:
             self._no_model = None
 
     async def _gpus_for(self, order: Order) -> Mapping[str, str]:
-        """The variable that says which GPUs an instance has; nothing where it may see all."""
+        """Return the variable with an instance's GPUs; nothing if it may see all."""
         number = order.variant.gpus
         if not number:
             if not self._gpus.given:
                 return {}
             own = dict(order.variant.environment)
-            return {VISIBLE: own.get(VISIBLE, "")}  # the others' are not its
+            return {VISIBLE: own.get(VISIBLE, "")}  # it must not use the others' GPUs
         await self._gpus.find()
         return {VISIBLE: ",".join(self._gpus.take(order.instance, number))}
 
     async def _model_dir(self, order: Order) -> str:
-        """The path of the folder with the model's artifacts; empty for none.
+        """Return the path of the model's folder; empty for none.
 
-        A folder of a caller's is named by its descriptor, since its own path may lead elsewhere by
-        the time at which the program opens it.
+        A caller's folder is named by its open descriptor: its own path may lead elsewhere by the
+        time the program opens it.
         """
         if order.model_dir is None:
             return ""

@@ -1,8 +1,8 @@
-"""What instances print: their last lines for whoever asks why, and all of it in files.
+"""Capturing the output of instances: their last lines in memory, and all of it in files.
 
-A disk may be slow or full, and a container may print without end. So the loop only takes notes, a
-thread writes them; what waits for the disk is bounded, and so is each file. What finds no room is
-left out, and its file says how much that was.
+A disk may be slow or full, and a container may print without end. So the loop only buffers, and a
+thread writes. The buffer and each file are bounded. Output beyond the bound is left out, and the
+file says how much that was.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ from partway.log_lines import LogLine
 
 log = logging.getLogger("partway.fleet")
 
-#: Colours and the like, which programs print that think of a terminal (ECMA-48 §5.4).
+#: Terminal control sequences, such as colours (ECMA-48 §5.4).
 _CONTROL_SEQUENCE: Final = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
 
 
 class InstanceOutput:
-    """What one instance prints; made by :meth:`OutputFolder.open`."""
+    """The output of one instance; made by :meth:`OutputFolder.open`."""
 
     def __init__(self, instance: str, endpoint: str, folder: OutputFolder) -> None:
         self.instance = instance
@@ -58,38 +58,39 @@ class InstanceOutput:
         self._left_out = 0
 
     def feed(self, data: bytes) -> None:
-        """Take what it has printed, as it comes; called on the loop's thread."""
+        """Take output as it comes; called on the loop's thread."""
         self._tail += data[-LAST_OUTPUT_BYTES:]
         del self._tail[:-LAST_OUTPUT_BYTES]
         if self.closed or not self._folder.writes:
             return
         room = OUTPUT_WAITING_BYTES - len(self._waiting)
-        # Once something is left out all is, until the file has said so: it says where.
+        # Once output is left out, more is left out until the file has a note of it at the right
+        # place.
         taken = 0 if self._left_out else min(room, len(data))
         self._waiting += data[:taken]
         self._left_out += len(data) - taken
         self._folder.has_output(self)
 
     def last_lines(self) -> tuple[str, ...]:
-        """The last lines that it has printed, each bounded, and safe to show."""
+        """Return the last lines of output, each bounded, and safe to show."""
         text = self._tail.decode(errors="replace").rstrip()
-        # A line that was written over, as a progress bar is, is what it was in the end.
+        # Of a line that was overwritten, such as a progress bar, only the final text counts.
         lines = (line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n")[-LAST_LINES:])
         plain = (safe(_CONTROL_SEQUENCE.sub("", line).expandtabs(4)) for line in lines)
         return tuple(cut(line, LAST_LINE_CHARACTERS) for line in plain) if text else ()
 
     def close(self) -> None:
-        """Take no more; what waits is still written."""
+        """Take no more; buffered output is still written."""
         self.closed = True
         self._folder.ended(self)
 
     @property
     def is_urgent(self) -> bool:
-        """Whether so much waits that it is to be written at once."""
+        """Whether enough is buffered to be written at once."""
         return len(self._waiting) >= OUTPUT_FLUSH_BYTES
 
     def take_waiting(self) -> bytes:
-        """Hand over what waits for the disk, with a word for what was left out behind it."""
+        """Return and clear the buffer, with a note about output that was left out."""
         said = bytes(self._waiting)
         if self._left_out:
             said += (
@@ -105,13 +106,13 @@ class OutputFolder:
     """The folder with the logs of instances, ``INSTANCE.log`` each.
 
     A log that has reached :data:`~partway.gateway.fleet.limits.OUTPUT_FILE_BYTES` is renamed to
-    ``INSTANCE.log.1``, in the place of the one before, and a new one is begun. Logs are opened for
-    each write: they hold no descriptor, and whoever removes one has it begun anew. Beside each are
+    ``INSTANCE.log.1``, which replaces the one before, and a new log begins. A log is opened for
+    each write: it holds no descriptor, and a log that was removed begins anew. Beside each log are
     its times (:mod:`partway.gateway.fleet.output.log_files`).
 
     Args:
-        path: the folder, made if its own folder is there; None to write nothing.
-        clock: measures the time from one write to the next; the running loop's by default.
+        path: the folder, made if its parent exists; None to write nothing.
+        clock: measures the time between writes; the running loop's by default.
         wall_clock: returns epoch seconds.
     """
 
@@ -132,31 +133,31 @@ class OutputFolder:
 
     @property
     def writes(self) -> bool:
-        """Whether what is printed is written to files."""
+        """Whether output is written to files."""
         return self._writer is not None and not self._closed
 
     def open(self, instance: str, endpoint: str = "") -> InstanceOutput:
-        """Make what takes the output of one instance.
+        """Open the output of one instance.
 
         Args:
             instance: its id, of letters, digits and hyphens.
-            endpoint: the name of the one that it is an instance of.
+            endpoint: the name of its endpoint.
         """
         self._open.add(instance)
         return InstanceOutput(instance, endpoint, self)
 
     def has_output(self, output: InstanceOutput) -> None:
-        """Note that something of an instance waits; for :class:`InstanceOutput` alone."""
+        """Note that output of an instance is buffered; only for :class:`InstanceOutput`."""
         self._waiting[output] = None
         if self._writing is None:
             self._write_soon(at_once=output.is_urgent)
 
     def ended(self, output: InstanceOutput) -> None:
-        """Note that an instance prints no more; for :class:`InstanceOutput` alone."""
+        """Note that an instance prints no more; only for :class:`InstanceOutput`."""
         self._open.discard(output.instance)
 
     async def aclose(self) -> None:
-        """Have all that waits written, within a time, and write nothing from here on."""
+        """Write all buffered output, within a time limit, and nothing after that."""
         if self._writer is None or self._closed:
             return
         try:
@@ -184,7 +185,7 @@ class OutputFolder:
             self._timer = self._clock.call_later(OUTPUT_FLUSH_INTERVAL, self._write)
 
     def _write(self) -> None:
-        """Begin to write what waits; at most one such task is there."""
+        """Begin to write the buffers; there is at most one such task."""
         self._stop_timer()
         said = {
             output.instance: (output.endpoint, output.take_waiting()) for output in self._waiting
@@ -207,15 +208,15 @@ class OutputFolder:
             self._timer = None
 
 
-#: Of each instance the name of its endpoint, and what is to be written.
+#: For each instance, the name of its endpoint and the bytes to write.
 _Said: TypeAlias = dict[str, tuple[str, bytes]]
 
-#: What is to be written, which instances live, and who is told when it is done.
+#: The bytes to write, the instances that live, and a callback for the end of the job.
 _Job: TypeAlias = tuple[_Said, frozenset[str], Callable[[], None]]
 
 
 class _Writer:
-    """Writes logs, on a thread of its own: a disk that hangs holds nobody else up."""
+    """Writes logs on a thread of its own, so that a hanging disk delays nothing else."""
 
     def __init__(self, folder: Path, wall_clock: Callable[[], float]) -> None:
         self._folder = folder
@@ -231,18 +232,18 @@ class _Writer:
         done = asyncio.Event()
 
         def tell() -> None:
-            with suppress(RuntimeError):  # the loop has ended, and nobody waits any more
+            with suppress(RuntimeError):  # the loop has ended, and nothing waits any more
                 loop.call_soon_threadsafe(done.set)
 
         if self._thread is None:
-            # A daemon: a disk that hangs keeps no process from ending.
+            # A daemon thread: a hanging disk must not keep the process from ending.
             self._thread = threading.Thread(target=self._work, name="output", daemon=True)
             self._thread.start()
         self._jobs.put((said, living, tell))
         await done.wait()
 
     def close(self) -> None:
-        """Have the thread end, once it has written what it was given."""
+        """Have the thread end once it has done all jobs."""
         self._jobs.put(None)
 
     def _work(self) -> None:
@@ -272,7 +273,7 @@ class _Writer:
             del self._dropped[gone]
 
     def _not_written(self, instance: str, size: int, error: OSError) -> None:
-        """Say once for all instances that the disk takes nothing, or that it does not of one."""
+        """Log a failed write, unless some instance's output is already being dropped."""
         if not self._dropped:
             log.warning(
                 LogLine(
@@ -291,7 +292,7 @@ class _Writer:
             log.info(LogLine(again, instance=instance, bytes_dropped=dropped))
 
     def _remove_old(self, living: set[str]) -> None:
-        """Remove the logs of instances that have ended, but for those that wrote last."""
+        """Remove the logs of ended instances, except for those that wrote last."""
         folder = self._folder
         ages: dict[str, float] = {}
         for path in folder.iterdir():

@@ -1,10 +1,10 @@
-"""The files with what instances have printed: a log of the bytes as they came, and their times.
+"""The files with the output of instances: a log of the bytes as they came, and their times.
 
-Beside each ``INSTANCE.log`` lies an ``INSTANCE.times``, and both are renamed together. It begins
-with a head of one size, a line of JSON; behind that, each write has an entry of two numbers: the
-position at which it begins, and the time. Positions count from the first byte that an instance has
-printed, whichever file that is in: so they outlive that a log is renamed. The head names its log by
-its inode, so that nobody takes the times of one log for those of another.
+Beside each ``INSTANCE.log`` lies an ``INSTANCE.times``, and both are renamed together. A file of
+times begins with a head of fixed size, a line of JSON. Each entry after that belongs to one write:
+the position of its first byte, and the time. Positions count from the first byte that the instance
+ever printed, so they stay valid when a log is renamed. The head names its log by inode, so that the
+times are never matched with another log.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ENTRY: Final = struct.Struct("=QQ")
 #: The longest name of an endpoint has 63 characters.
 HEAD_BYTES: Final = 256
 
-#: The id of an instance, or of one of its several containers, which is part of its files' names.
+#: The id of an instance, or of one of its several containers; part of file names.
 INSTANCE_ID: Final = re.compile(
     r"(?=.{1,200}\Z)[A-Za-z0-9][A-Za-z0-9-]*(?:_[A-Za-z0-9][A-Za-z0-9-]*)?"
 )
@@ -36,12 +36,12 @@ _MOST: Final = 2**63
 
 @dataclass(frozen=True, slots=True)
 class PrintedHead:
-    """What the times of a log say of it.
+    """The head of a file of times.
 
     Attributes:
-        endpoint: whose instance has printed it.
+        endpoint: the name of the instance's endpoint.
         inode: of the log.
-        begin: the position of its first byte.
+        begin: the position of the log's first byte.
     """
 
     endpoint: str
@@ -49,12 +49,12 @@ class PrintedHead:
     begin: int
 
     def written(self) -> bytes:
-        """The head as a file has it."""
+        """Return the head as bytes of the file."""
         return json.dumps(asdict(self)).encode().ljust(HEAD_BYTES - 1) + b"\n"
 
     @classmethod
     def read(cls, data: bytes) -> Self | None:
-        """The head that a file begins with; None if it begins with something else."""
+        """Read the head of a file; None if the file begins with something else."""
         try:
             said = json.loads(data[:HEAD_BYTES])
             endpoint, inode, begin = said["endpoint"], said["inode"], said["begin"]
@@ -66,7 +66,7 @@ class PrintedHead:
 
 
 def log_files(folder: Path, instance: str) -> tuple[Path, Path]:
-    """Where an instance's output is, and where its older output is.
+    """Return the paths of an instance's current and older output.
 
     Args:
         folder: of the logs.
@@ -76,7 +76,7 @@ def log_files(folder: Path, instance: str) -> tuple[Path, Path]:
 
 
 def times_files(folder: Path, instance: str) -> tuple[Path, Path]:
-    """Where the times of an instance's output are, and those of its older output.
+    """Return the paths of the times of an instance's current and older output.
 
     Args:
         folder: of the logs.
@@ -86,22 +86,22 @@ def times_files(folder: Path, instance: str) -> tuple[Path, Path]:
 
 
 def instance_of(name: str) -> str | None:
-    """The instance of which a file in the folder of the logs is; None for another file.
+    """Return the instance that a file in the logs' folder belongs to; None for another file.
 
     Args:
-        name: the file's.
+        name: the file's name.
     """
     instance, _, kind = name.partition(".")
     return instance if kind in ("log", "log.1", "times", "times.1") else None
 
 
 class PrintedFiles:
-    """Writes what one instance prints, and when.
+    """Writes the output of one instance, with its times.
 
     Args:
         folder: of the logs.
         instance: its id.
-        endpoint: whose it is.
+        endpoint: the name of its endpoint.
     """
 
     def __init__(self, folder: Path, instance: str, endpoint: str) -> None:
@@ -114,11 +114,11 @@ class PrintedFiles:
         """Write to the log, or to a new one if that one is full.
 
         Args:
-            data: what was printed.
+            data: the output.
             milliseconds: the time, since the epoch.
 
         Raises:
-            OSError: it cannot be written, or not whole.
+            OSError: it cannot be written, or only in part.
         """
         log, older = self._logs
         if _size(log) >= OUTPUT_FILE_BYTES or _size(self._times[0]) >= OUTPUT_TIMES_BYTES:
@@ -135,14 +135,15 @@ class PrintedFiles:
             os.close(descriptor)
 
     def _note(self, log: os.stat_result, milliseconds: int) -> int:
-        """Note when what comes next in a log is written; returns the position of its first byte.
+        """Note the time of the next write to a log; return the position of its first byte.
 
-        Before it is written: there are times without bytes, but no bytes without a time.
+        The time is noted before the write. So there may be times without bytes, but no bytes
+        without a time.
         """
         descriptor = _opened(self._times[0], os.O_RDWR)
         try:
             head = PrintedHead.read(os.pread(descriptor, HEAD_BYTES, 0))
-            # The inode of a log that was removed may be that of the next one, which is empty.
+            # A new, empty log may have the inode of a log that was removed.
             if head is None or head.inode != log.st_ino or not log.st_size:
                 if head is not None and head.inode == _inode(self._logs[1]):
                     os.close(descriptor)
@@ -155,8 +156,8 @@ class PrintedFiles:
                 _write(descriptor, head.written())
             size = os.fstat(descriptor).st_size
             size -= (size - HEAD_BYTES) % ENTRY.size
-            os.ftruncate(descriptor, size)  # an entry of which a full disk took half
-            if size > HEAD_BYTES:  # a clock that goes back would have later lines come earlier
+            os.ftruncate(descriptor, size)  # a full disk may have taken half an entry
+            if size > HEAD_BYTES:  # a clock that goes back must not reorder lines
                 _, last = ENTRY.unpack(os.pread(descriptor, ENTRY.size, size - ENTRY.size))
                 milliseconds = max(milliseconds, last)
             _write(descriptor, ENTRY.pack(head.begin + log.st_size, milliseconds))
@@ -166,7 +167,7 @@ class PrintedFiles:
                 os.close(descriptor)
 
     def _end_of_older(self) -> int:
-        """The position behind the older log; 0 if there is none."""
+        """Return the position after the older log; 0 if there is none."""
         try:
             descriptor = os.open(self._times[1], os.O_RDONLY | _NO_OTHER)
         except OSError:
@@ -178,7 +179,7 @@ class PrintedFiles:
         return 0 if head is None else head.begin + _size(self._logs[1])
 
 
-#: Neither what a link leads to nor a pipe that nobody reads, which would hold all others up.
+#: No links, and no pipes: opening a pipe without a reader would block.
 _NO_OTHER: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -188,7 +189,7 @@ def _opened(path: Path, flags: int) -> int:
 
 def _write(descriptor: int, data: bytes) -> None:
     rest = memoryview(data)
-    while rest:  # a disk that has no more room may take a part of it
+    while rest:  # a full disk may take only a part
         rest = rest[os.write(descriptor, rest) :]
 
 

@@ -1,4 +1,4 @@
-"""Reads what an instance has printed, from its files, while it goes on printing."""
+"""Following an instance's output from its files while it is written."""
 
 from __future__ import annotations
 
@@ -11,23 +11,22 @@ from partway.gateway.fleet.limits import MAX_LOG_LINE
 from partway.gateway.fleet.output.log_files import log_files
 from partway.gateway.storage.files import open_regular
 
-#: Read at once.
+#: Bytes of one read.
 _BLOCK: Final = 64 * 1024
 
 
 class LogTail:
-    """What an instance has printed: its last lines, then what comes.
+    """An instance's output: its last lines, then new lines as they come.
 
-    The file is renamed when it is full, and another one begun in its place. What was there before
-    is read to its end first, so that nothing is lost over it, as long as not two files are filled
-    between two calls of :meth:`read`.
+    A full file is renamed, and another one begins. The old file is read to its end first, so
+    nothing is lost unless two files are filled between two calls of :meth:`read`.
 
-    Every method may be called from any thread; :meth:`close` alone waits for nobody.
+    Every method may be called from any thread. All but :meth:`close` may wait for a read under way.
 
     Args:
         folder: of the logs.
         instance: its id.
-        lines: how many of those that are there to begin with; None for all.
+        lines: how many of the existing lines to begin with; None for all.
     """
 
     def __init__(self, folder: Path, instance: str, lines: int | None) -> None:
@@ -35,28 +34,28 @@ class LogTail:
         self._lines = lines
         self._started = False
         self._closed = False
-        #: Open files, oldest first; what is read is the first one.
+        #: Open files, oldest first; the first one is read.
         self._files: list[BinaryIO] = []
         self._begun = b""
-        # A follower that leaves closes this while a thread may be reading, from a disk that hangs.
+        # close() may be called while a thread reads from a disk that hangs.
         self._turn = threading.Lock()
 
     def read(self) -> bytes:
-        """Return whole lines that have not been read yet, some 64 KiB at most; empty for none.
+        """Return whole lines that have not been read yet, about 64 KiB at most; empty for none.
 
-        A line that is longer than that comes in pieces, each with a line end.
+        A longer line is returned in pieces, each with a line end.
         """
         try:
             with self._turn:
                 return self._read()
         finally:
-            if self._closed:  # meanwhile, by somebody who did not wait
+            if self._closed:  # closed during the read
                 self.close()
 
     def rest(self) -> bytes:
-        """Return the line that was begun and never ended, with a line end; empty if there is none.
+        """Return an unfinished last line, with a line end; empty if there is none.
 
-        To be called when nothing more will come.
+        Must be called when nothing more will come.
         """
         try:
             with self._turn:
@@ -67,9 +66,9 @@ class LogTail:
                 self.close()
 
     def close(self) -> None:
-        """Close the files; there is nothing to read from here on.
+        """Close the files; reads return nothing from here on.
 
-        Where a thread is reading, that one closes them when it has read.
+        A thread that is reading closes them after its read.
         """
         self._closed = True
         if self._turn.acquire(blocking=False):
@@ -102,7 +101,7 @@ class LogTail:
         return whole + end
 
     def _start(self) -> None:
-        """Open the files, and go to the first of the last lines."""
+        """Open the files, and go to the first of the wanted lines."""
         self._started = True
         self._files = _opened(self._older, self._path)
         if self._lines is None:
@@ -112,10 +111,10 @@ class LogTail:
             wanted -= _back(file, wanted)
 
     def _newer(self) -> bool:
-        """Look whether files have been begun since; those that were go behind the others."""
+        """Look for files that have begun since, and append them."""
         found = _opened(self._older, self._path)
         known = {_identity(file) for file in self._files}
-        # After the one that is read: where that one is the older one now, so is what is before it.
+        # Files before the known one are old: the known one may be the older file by now.
         for number, file in enumerate(found):
             if _identity(file) in known:
                 for old in found[: number + 1]:
@@ -127,7 +126,7 @@ class LogTail:
 
 
 def _opened(*paths: Path) -> list[BinaryIO]:
-    """Open those that are there, none twice."""
+    """Open those that exist, none twice."""
     files: list[BinaryIO] = []
     for path in paths:
         try:
@@ -147,7 +146,7 @@ def _identity(file: BinaryIO) -> tuple[int, int]:
 
 
 def _back(file: BinaryIO, lines: int) -> int:
-    """Go to where the last lines of a file begin; returns how many there are, at most ``lines``."""
+    """Go to the begin of the last lines; return how many there are, at most ``lines``."""
     position = end = file.seek(0, os.SEEK_END)
     if not lines or not end:
         return 0
@@ -160,7 +159,7 @@ def _back(file: BinaryIO, lines: int) -> int:
         at = len(block)
         while (at := block.rfind(b"\n", 0, at)) >= 0:
             if position + at + 1 == end:
-                continue  # it ends the last line, and none begins behind it
+                continue  # it ends the last line; no line begins after it
             found += 1
             if found == lines:
                 file.seek(position + at + 1)

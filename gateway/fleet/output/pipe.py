@@ -1,4 +1,4 @@
-"""The pipe that a program has as its standard output or standard error, and its reader here."""
+"""The pipe of a program's standard output or standard error, and its reader."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 
 from partway.protocol.limits import KIB
 
-#: Bytes that are read at once: a pipe of Linux holds as many.
+#: Bytes of one read: a pipe of Linux holds as many.
 _READ: Final = 64 * KIB
 
 
@@ -17,7 +17,7 @@ class OutputPipe:
     """A plain pipe: the program has one end, and the event loop reads the other once told to.
 
     A program can open a pipe by path, as ``/dev/stdout`` or ``/dev/stderr``, like the pipes that
-    Docker gives a container. A socket cannot be opened so (ENXIO), and uvloop's own pipes to
+    Docker gives a container. A socket cannot be opened by path (ENXIO), and uvloop's own pipes to
     children are socket pairs.
 
     Args:
@@ -44,21 +44,20 @@ class OutputPipe:
         return self._write_end
 
     def handed_over(self) -> None:
-        """Close our copy of the program's end: it has been started, or never will be."""
+        """Close our copy of the program's end: the program has been started, or never will be."""
         os.close(self._write_end)
 
     def pause_reading(self) -> None:
-        """Read no more for now; the program waits once the pipe is full."""
+        """Stop reading for now; the program waits once the pipe is full."""
         if self._is_open:
             self._loop.remove_reader(self._read_end)
 
     def resume_reading(self) -> None:
-        """Read from here on."""
         if self._is_open:
             self._loop.add_reader(self._read_end, self._read)
 
     def close(self) -> None:
-        """Read no more; a program that still writes gets SIGPIPE or EPIPE."""
+        """Stop reading for good; a program that still writes gets SIGPIPE or EPIPE."""
         if self._is_open:
             self._is_open = False
             self._loop.remove_reader(self._read_end)

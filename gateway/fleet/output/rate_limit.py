@@ -1,4 +1,4 @@
-"""How fast a container may print: one that prints without end is slowed, and nobody else."""
+"""The rate limit of a container's output: it slows a container that prints without end."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from partway.protocol.token_buckets import Allowance
 
 
 class PausableSource(Protocol):
-    """Something that is read from, and that can be left unread for a while."""
+    """A source of bytes that can be left unread for a while."""
 
     def pause_reading(self) -> None:
-        """Read no more for now."""
+        """Stop reading for now."""
 
     def resume_reading(self) -> None:
         """Read on."""
 
 
 class OutputPace:
-    """Stops reading what comes faster than it may, until it is no longer too much.
+    """Pauses reading from a container that prints too fast.
 
-    The container's own write waits meanwhile, for a short time each, as it does for any reader that
-    has other things to do. It never waits for a disk.
+    The container's write blocks meanwhile, each time for a short while, as with any busy reader. It
+    never waits for a disk.
 
     Args:
         clock: measures the time.
@@ -37,7 +37,7 @@ class OutputPace:
         self._ended = False
 
     def took(self, size: int, source: PausableSource) -> None:
-        """Note that so many bytes were read, and stop reading if they were too many."""
+        """Note that so many bytes were read; pause if they were too many."""
         now = self._clock.time()
         self._allowance.draw(size, now)
         wait = self._allowance.overdrawn_for(now)
@@ -47,7 +47,7 @@ class OutputPace:
             self._resuming = self._clock.call_later(wait, self._resume)
 
     def end(self) -> None:
-        """Read what is left at once: its container has ended."""
+        """Read the rest at once: the container has ended."""
         self._ended = True
         self._resume()
 

@@ -1,4 +1,4 @@
-"""Reads what an instance has printed, from any position, and when that was."""
+"""Reading an instance's output from any position, with its times."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _TIME: Final = itemgetter(1)
 
 
 class _Entries(Sequence[tuple[int, int]]):
-    """The entries of a file with times; each is read when it is asked for."""
+    """The entries of a file of times; each is read on access."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -59,14 +59,14 @@ class _Part:
 
 
 class Printed:
-    """What an instance has printed, as far as it is still there when it is opened.
+    """An instance's output that is still on disk when it is opened.
 
-    A context, at whose end the files are closed; made by :meth:`opened`.
+    A context that closes the files at its end; made by :meth:`opened`.
 
     Attributes:
-        endpoint: whose instance it is.
+        endpoint: the name of the instance's endpoint.
         begin: the first position that is still there.
-        end: the position behind the last one.
+        end: the position after the last one.
     """
 
     def __init__(self, endpoint: str, parts: Sequence[_Part], descriptors: Sequence[int]) -> None:
@@ -79,9 +79,7 @@ class Printed:
 
     @classmethod
     def opened(cls, folder: Path, instance: str) -> Self | None:
-        """Open what an instance has printed; None if there is nothing.
-
-        Links are not followed.
+        """Open an instance's output; None if there is none. Links are not followed.
 
         Args:
             folder: of the logs.
@@ -89,8 +87,8 @@ class Printed:
         """
         descriptors: list[int] = []
         try:
-            # The newer ones first: where they are renamed meanwhile, none between them is missed.
-            # And logs before times: an inode that is open here is no other file's.
+            # Newer files first: a rename meanwhile then hides none of them. Logs before times: an
+            # inode that is open here cannot belong to a new file.
             logs = _open_all(log_files(folder, instance), descriptors)
             times = _open_all(times_files(folder, instance), descriptors)
             heads = [(PrintedHead.read(os.pread(each, HEAD_BYTES, 0)), each) for each in times]
@@ -125,22 +123,21 @@ class Printed:
         self.close()
 
     def close(self) -> None:
-        """Close the files."""
         for each in self._descriptors:
             os.close(each)
 
     @property
     def first_time(self) -> int:
-        """When the first of it was written, in milliseconds since the epoch."""
+        """When the first byte was written, in milliseconds since the epoch."""
         return self._parts[0].entries[0][1]
 
     @property
     def last_time(self) -> int:
-        """When the last of it was written, in milliseconds since the epoch."""
+        """When the last byte was written, in milliseconds since the epoch."""
         return self._parts[-1].entries[-1][1]
 
     def read(self, position: int, size: int) -> bytes:
-        """Read some bytes from a position on; fewer where a log ends, none only at the end."""
+        """Read bytes from a position on; fewer where a log ends, none only at the end."""
         for part in self._parts:
             if position < part.end:
                 at = max(0, position - part.begin)
@@ -148,7 +145,7 @@ class Printed:
         return b""
 
     def before(self, position: int, size: int) -> bytes:
-        """Read the bytes before a position, so many, or all that there are."""
+        """Read at most so many bytes before a position."""
         said = b""
         for part in reversed(self._parts):
             end = min(position, part.end) - part.begin
@@ -158,7 +155,7 @@ class Printed:
         return said
 
     def time_at(self, position: int) -> int:
-        """When the byte at a position was written, in milliseconds since the epoch."""
+        """Return when the byte at a position was written, in milliseconds since the epoch."""
         begin, end, time = self._span
         if begin <= position < end:
             return time
@@ -173,7 +170,7 @@ class Printed:
         return time
 
     def position_at(self, time: int) -> int:
-        """The position of the first byte that was written at a time or later.
+        """Return the position of the first byte that was written at a time or later.
 
         Args:
             time: in milliseconds since the epoch.
@@ -186,7 +183,7 @@ class Printed:
 
 
 def _without_gap(parts: Sequence[_Part]) -> Sequence[_Part]:
-    """The parts behind the last gap, as there is where a log was removed by hand."""
+    """Return the parts after the last gap; a log that was removed by hand leaves a gap."""
     for number in range(len(parts) - 1, 0, -1):
         if parts[number - 1].end != parts[number].begin:
             return parts[number:]
@@ -194,7 +191,7 @@ def _without_gap(parts: Sequence[_Part]) -> Sequence[_Part]:
 
 
 def _open_all(paths: Sequence[Path], descriptors: list[int]) -> list[int]:
-    """Open those files that are there, and note them among all that are open."""
+    """Open those files that exist, and add them to the open descriptors."""
     found = []
     for path in paths:
         try:
@@ -207,7 +204,7 @@ def _open_all(paths: Sequence[Path], descriptors: list[int]) -> list[int]:
 
 
 def printed_instances(folder: Path) -> dict[str, str]:
-    """Which instances have printed something that is still there, and whose each is.
+    """Return the instances with output on disk, and the endpoint of each.
 
     Args:
         folder: of the logs.
@@ -234,14 +231,14 @@ def printed_instances(folder: Path) -> dict[str, str]:
 
 
 def last_printed(folder: Path, endpoint: str) -> tuple[str, ...]:
-    """The containers of the instance of an endpoint that has printed last, by their ids.
+    """Return the container ids of the endpoint's instance that printed last.
 
     Args:
         folder: of the logs.
-        endpoint: its name.
+        endpoint: the endpoint's name.
 
     Returns:
-        Nothing if no instance of it has printed anything that is still there.
+        Nothing if no instance of the endpoint has output on disk.
     """
     written: dict[str, float] = {}
     for container, whose in printed_instances(folder).items():

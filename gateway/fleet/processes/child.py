@@ -1,4 +1,4 @@
-"""A child process that leads a process group: its start, what it prints, its end."""
+"""A child process that leads a process group: its start, output and end."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from partway.gateway.fleet.processes.process_table import MARK
 
 
 class Child(asyncio.SubprocessProtocol):
-    """One process, and the group of all that it starts.
+    """One process, and the process group that it leads.
 
     Its standard input is ``/dev/null``. Standard output and standard error are plain pipes
     (:class:`OutputPipe`), so it can open ``/dev/stdout`` and ``/dev/stderr``.
 
     Args:
-        on_output: takes what it prints, as it comes.
+        on_output: takes its output, as it comes.
         leash: holds the group from the start until :meth:`release`.
-        pace: how fast it may print; None for as fast as it can.
-        on_errors: takes what it says on standard error, which has a pipe of its own then; None
-            where ``on_output`` takes both, in their order.
+        pace: limits the rate of its output; None for no limit.
+        on_errors: takes its standard error from a second pipe; None if ``on_output`` takes both, in
+            order.
 
     Attributes:
-        mark: by which the leash knows all that it starts.
-        exited: set when the process has ended; what it has started may run on.
-        silent: set when nobody holds its output any more: the last of its group has ended, or has
-            let go of it.
+        mark: lets the leash recognise its descendants.
+        exited: set when the process has ended; its descendants may run on.
+        silent: set when no process holds its output any more: the group has ended, or has closed
+            it.
         status: its exit status, negative for a signal's number; None before the end.
     """
 
@@ -69,10 +69,10 @@ class Child(asyncio.SubprocessProtocol):
         Args:
             command: program and arguments.
             environment: further variables; Python's output is unbuffered too.
-            cwd: where it runs.
+            cwd: the working directory.
 
         Raises:
-            OSError: there is no such program.
+            OSError: the program cannot be started.
             asyncio.CancelledError: nothing of it is left then.
         """
         try:
@@ -84,7 +84,7 @@ class Child(asyncio.SubprocessProtocol):
             for pipe in self._pipes:
                 pipe.handed_over()
         self._leash.hold(self.pid)
-        for pipe in self._pipes:  # not before: whoever is told of output has this child by then
+        for pipe in self._pipes:  # not earlier: a receiver of output must already have this child
             pipe.resume_reading()
 
     async def _start(
@@ -99,13 +99,13 @@ class Child(asyncio.SubprocessProtocol):
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=self._pipes[0].program_end,
                 stderr=self._pipes[-1].program_end,
-                start_new_session=True,  # the terminal's Ctrl-C is ours to pass on
+                start_new_session=True,  # the gateway passes on the terminal's Ctrl-C
                 env={**os.environ, "PYTHONUNBUFFERED": "1", **environment},
                 cwd=cwd,
             )
         )
         try:
-            # Not to be cancelled itself: a loop may leave the process then, and uvloop does.
+            # Shielded: a cancelled start may leave the process running, and in uvloop it does.
             await asyncio.shield(starting)
         except asyncio.CancelledError:
             starting.add_done_callback(self._undo)
@@ -115,7 +115,7 @@ class Child(asyncio.SubprocessProtocol):
             raise
 
     def _undo(self, starting: asyncio.Future[Any]) -> None:
-        """End a process that nobody wants any more; the start may still have failed."""
+        """End an unwanted process; its start may also have failed."""
         if not starting.cancelled() and starting.exception() is None:
             self._unwanted = True
             self.kill_group()
@@ -124,40 +124,40 @@ class Child(asyncio.SubprocessProtocol):
 
     @property
     def pid(self) -> int:
-        """Of the process, which is the group's number too; another's, perhaps, after its end."""
+        """The number of the process and of its group; after its end another process may have it."""
         pid = self._transport.get_pid()
         assert pid is not None, "it has been started"
         return pid
 
     def terminate(self) -> None:
         """Send SIGTERM to the process alone."""
-        # Not by the transport: it would look first whether the process has ended, and what it takes
-        # then the loop's own watcher misses: the status would be 255.
+        # Not by the transport: it first polls whether the process has ended, and so takes the exit
+        # status from the loop's own watcher, which would report 255.
         if not self.exited.is_set():
             with suppress(ProcessLookupError, PermissionError):  # now another user's
                 os.kill(self.pid, signal.SIGTERM)
 
     def kill_group(self) -> None:
-        """Kill it, and all that it has started.
+        """Kill the process and its group.
 
-        Not for long after its end: when the last of the group has ended too, another group may
-        have its number.
+        Not to be called long after its end: another group may have the number once the last of this
+        group has ended.
         """
-        # macOS refuses where nobody is left but zombies; every system where all are another user's
-        # by now, as setuid programs can be.
+        # macOS refuses if only zombies are left; every system does if all run as another user,
+        # which setuid programs can do.
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
 
     def release(self) -> None:
-        """Let go of the group and of its output: after its end, or if it cannot be ended."""
+        """Release the group and its output: after its end, or if it cannot be ended."""
         self._leash.let_go(self.pid)
         self._close_pipes()
-        with suppress(PermissionError):  # it tries to kill what still runs
+        with suppress(PermissionError):  # it tries to kill a running process
             self._transport.close()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # Not what start() awaits: a process that ends at once has ended before that is there.
-        # Not checked with isinstance: uvloop's transports derive from no class of asyncio's.
+        # Set here and not in start(): a process that ends at once ends before start() goes on.
+        # isinstance does not help: uvloop's transports derive from no class of asyncio's.
         self._transport = cast("asyncio.SubprocessTransport", transport)
 
     def process_exited(self) -> None:

@@ -1,4 +1,4 @@
-"""Commands that start containers, as they are written: their words, and where they run."""
+"""Commands that start containers: their words, and where they run."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from partway.log_lines import LogLine
 
 log = logging.getLogger("partway.fleet")
 
-#: The log's word for a variable that a program gets as it is written.
+#: The log line for a variable that a program gets as it is written.
 NOT_EXPANDED: Final = "a variable in a command is not expanded"
 
-#: Stands in a command for the port on which its program is to listen.
+#: Stands in a command for the port on which its program must listen.
 PORT_PLACEHOLDER: Final = "{port}"
 
 #: A variable as shells write it, ``$NAME`` or ``${NAME…}``.
 _VARIABLE: Final = re.compile(r"\$(?:([A-Za-z_][A-Za-z0-9_]*)|\{([A-Za-z_][A-Za-z0-9_]*)[^}]*\})")
 
-#: Programs that expand variables in the word behind their option ``-c``.
+#: Programs that expand variables in the word after their option ``-c``.
 _SHELLS: Final = frozenset({"sh", "ash", "bash", "dash", "fish", "ksh", "mksh", "zsh"})
 _SCRIPT_OPTION: Final = re.compile(r"-[A-Za-z]*c[A-Za-z]*")
 
-#: The variable that holds a port: SageMaker's, Vertex AI's, Cloud Run's, and others by custom.
+#: Variables that hold a port: SageMaker's, Vertex AI's, Cloud Run's, and others by custom.
 _PORT_NAME: Final = re.compile(r"SAGEMAKER_BIND_TO_PORT|(?:[A-Z0-9_]+_)?PORT")
 
 
 def command_words(text: str) -> tuple[str, ...]:
-    """The words of a command, as a shell would part them; nothing else of a shell's is done.
+    """Split a command into words as a shell does; nothing is expanded.
 
     Raises:
         ValueError: a quotation mark is left open, or there is no program.
@@ -43,7 +43,7 @@ def command_words(text: str) -> tuple[str, ...]:
 
 
 def check_words(words: Sequence[str]) -> None:
-    """Refuse words of which no system can start a program.
+    """Refuse words that no system can start.
 
     Raises:
         ValueError: there are none, the first is empty, or one has a zero byte.
@@ -55,12 +55,12 @@ def check_words(words: Sequence[str]) -> None:
 
 
 def program_of(words: Sequence[str], folder: Path | None = None) -> Program:
-    """A command as what it starts.
+    """Return the program that a command starts.
 
     Args:
         words: program and arguments.
-        folder: where it runs, and where a program's relative path with a slash begins; None for
-            the gateway's own.
+        folder: the working directory, and the base of a program's relative path with a slash; None
+            for the gateway's own.
     """
     program, *arguments = words
     if "/" in program and folder is not None:
@@ -69,12 +69,12 @@ def program_of(words: Sequence[str], folder: Path | None = None) -> Program:
 
 
 def with_port(words: Sequence[str], port: int) -> tuple[str, ...]:
-    """The words with the port in the place of each ``{port}``; other braces stay as they are."""
+    """Replace each ``{port}`` by the port; other braces stay as they are."""
     return tuple(word.replace(PORT_PLACEHOLDER, str(port)) for word in words)
 
 
 def unexpanded_variables(words: Sequence[str]) -> Iterator[str]:
-    """Say of each ``$NAME`` in a command that the program gets it as written, and what to write.
+    """Say for each ``$NAME`` that the program gets it unexpanded, and what to write instead.
 
     A shell's own script (``sh -c '…'``) is left out: the shell expands it.
     """
@@ -93,7 +93,7 @@ def unexpanded_variables(words: Sequence[str]) -> Iterator[str]:
 
 
 def warn_of_variables(endpoint: str, variant: Variant) -> None:
-    """Log each variable that nothing expands in the commands of a variant."""
+    """Log each unexpanded variable in the commands of a variant."""
     sources: list[Source] = [each.source for each in variant.containers]
     for source in sources or [variant.source]:
         if isinstance(source, Program):
@@ -103,9 +103,9 @@ def warn_of_variables(endpoint: str, variant: Variant) -> None:
 
 
 def _script_of(words: Sequence[str]) -> int | None:
-    """The place of the word that a shell of the command runs as a script; None if there is none.
+    """Return the index of the word that a shell of the command runs as a script, else None.
 
-    The words behind it are the script's own arguments, which no shell expands.
+    The words after it are the script's arguments, which no shell expands.
     """
     shells = (at for at, word in enumerate(words) if Path(word).name in _SHELLS)
     shell = next(shells, len(words))

@@ -1,6 +1,6 @@
-"""Which processes belong together, and which of them listens: as Linux tells in ``/proc``.
+"""The process table: which processes belong together, and which of them listens.
 
-Other systems do not tell; nobody is found there.
+It reads Linux's ``/proc``. On other systems no process is found.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-#: The variable by which the processes of a leash's container are known, wherever they have gone. It
-#: does not begin with ``PARTWAY_``: of those, a command refuses what it does not know.
+#: The variable by which a leash knows the processes of a container, wherever they are. It does not
+#: begin with ``PARTWAY_``, since commands refuse unknown variables with that prefix.
 MARK: Final = "_PARTWAY_LEASH"
 
 _PROC: Final = Path("/proc")
 _MARK: Final = re.compile(rb"(?:^|\0)" + MARK.encode() + rb"=([^\0]*)")
 
-#: Where a listener hears what is sent to 127.0.0.1.
+#: Addresses of a listener that receives traffic to 127.0.0.1.
 _HEARING: Final = ("127.0.0.1", "0.0.0.0", "::ffff:127.0.0.1", "::")  # noqa: S104
 
-#: While marked processes start others, they are looked for again, so many times.
+#: How often marked processes are looked for, since they may start others meanwhile.
 _ROUNDS: Final = 5
 
-#: A container that opens its port anew is not another meanwhile.
+#: Repeated looks, so that a container that opens its port anew is not taken for another program.
 _LOOKS: Final = 3
 
 #: Seconds for a connection within this machine, which is made or refused at once.
@@ -39,12 +39,12 @@ _CONNECT_TIMEOUT: Final = 0.25
 
 @dataclass(frozen=True, slots=True)
 class _Listener:
-    """A socket that listens.
+    """A listening socket.
 
     Attributes:
         host: its address, as text.
         port: its port.
-        inode: by which the system knows it.
+        inode: the system's id of the socket.
     """
 
     host: str
@@ -52,26 +52,26 @@ class _Listener:
     inode: int
 
     def seen_from(self, port: int) -> str:
-        """Its port; with its address where only that is other than a port of 127.0.0.1."""
+        """Return its port, with its address if the port alone is the expected one."""
         if self.port != port:
             return str(self.port)
         return f"[{self.host}]:{port}" if ":" in self.host else f"{self.host}:{port}"
 
 
 def of_group(group: int) -> list[int]:
-    """The processes of a group."""
+    """Return the processes of a group."""
     return [pid for pid in _all() if _group_of(pid) == group]
 
 
 def family(pid: int) -> list[int]:
-    """A process, its descendants, and who else is of its group."""
+    """Return a process, its descendants, and the rest of its group."""
     found = list(_descendants(pid))
-    # Whose parent has ended is nobody's descendant, but stays in the group that was made for it.
+    # A process whose parent has ended is no descendant, but it stays in the group.
     return found + [each for each in of_group(pid) if each not in found]
 
 
 def marked(marks: Collection[str]) -> list[int]:
-    """The processes that were started with a mark of a leash's, or by one that was."""
+    """Return the processes with a mark of a leash; descendants inherit it."""
     found = []
     for pid in _all():
         with suppress(OSError):  # another user's, or it has ended
@@ -82,9 +82,9 @@ def marked(marks: Collection[str]) -> list[int]:
 
 
 def kill_marked(marks: Collection[str]) -> None:
-    """Kill all that was started with a mark, wherever it is: also what has left its group.
+    """Kill all processes with a mark, also those that have left their group.
 
-    What has changed its environment since, as programs do that write a title there, is not found.
+    A process that has changed its environment is not found; some programs write a title there.
     """
     for _ in range(_ROUNDS):
         found = marked(marks)
@@ -96,23 +96,23 @@ def kill_marked(marks: Collection[str]) -> None:
 
 
 def other_listener(port: int, pid: int, mark: str) -> str:
-    """Find out whether somebody else hears what is sent to a container.
+    """Find out whether another program receives a container's traffic.
 
     Args:
-        port: of 127.0.0.1, on which the container is to listen.
+        port: of 127.0.0.1, on which the container must listen.
         pid: the container's process, which leads its group.
-        mark: with which it was started.
+        mark: its leash's mark.
 
     Returns:
-        Who listens, in words; empty if it is the container alone, or nobody, or if the system does
-        not tell.
+        The listener, in words; empty if only the container listens, or nothing, or if the system
+        does not say.
     """
     others: set[int] = set()
     for _ in range(_LOOKS):
         others = _listening(port)
         for each in _relatives(pid, mark):
             held = _sockets_of(each)
-            if held is None:  # another user's by now: it may be this one that listens
+            if held is None:  # another user's by now: it may be the one that listens
                 return ""
             others -= held
             if not others:
@@ -124,15 +124,16 @@ def other_listener(port: int, pid: int, mark: str) -> str:
 
 
 def listening_elsewhere(port: int, pid: int) -> str:
-    """Say that nobody listens where a program is to, and where the program listens instead.
+    """Say that nothing listens on a program's port, and where the program listens instead.
 
     Args:
-        port: of 127.0.0.1, on which the program is to listen.
+        port: of 127.0.0.1, on which the program must listen.
         pid: the program's process, which leads its group.
 
     Returns:
-        Words such as "nothing listens on 26933; this process listens on 18999"; empty if somebody
-        listens on the port. A system that has no such tables does not tell the second half.
+        Words such as "nothing listens on 26933; this process listens on 18999"; empty if any
+            process
+        listens on the port. The second half is missing on a system without such tables.
     """
     listeners = _listeners()
     if listeners is None:
@@ -145,14 +146,14 @@ def listening_elsewhere(port: int, pid: int) -> str:
 
 
 def _accepts(port: int) -> bool:
-    """Whether a connection to a port of 127.0.0.1 is made."""
+    """Say whether a port of 127.0.0.1 accepts a connection."""
     with socket.socket() as tried:
         tried.settimeout(_CONNECT_TIMEOUT)
         return tried.connect_ex(("127.0.0.1", port)) == 0
 
 
 def _descendants(pid: int) -> Iterator[int]:
-    """A process, and its descendants."""
+    """Yield a process and its descendants."""
     found = [pid]
     for each in found:
         yield each
@@ -162,7 +163,7 @@ def _descendants(pid: int) -> Iterator[int]:
 
 
 def _relatives(pid: int, mark: str) -> Iterator[int]:
-    """All that a container has started, first those that cost the least to find."""
+    """Yield a container's processes, first those that are cheapest to find."""
     yield from _descendants(pid)
     yield from of_group(pid)
     yield from marked({mark})
@@ -177,7 +178,7 @@ def _all() -> Iterator[int]:
 
 def _group_of(pid: int) -> int | None:
     with suppress(OSError, ValueError):
-        # The name, in parentheses, may hold anything; state, parent and group are behind it.
+        # The name, in parentheses, may hold anything; state, parent and group follow it.
         stat = (_PROC / str(pid) / "stat").read_text(errors="replace")
         return int(stat.rpartition(")")[2].split()[2])
     return None
@@ -190,7 +191,7 @@ def _name_of(pid: int) -> str:
 
 
 def _sockets_of(pid: int) -> set[int] | None:
-    """The sockets that a process holds, by inode; None if it is not ours to look at."""
+    """Return a process's sockets, by inode; None if we may not look at it."""
     found = set()
     try:
         for descriptor in (_PROC / str(pid) / "fd").iterdir():
@@ -206,13 +207,13 @@ def _sockets_of(pid: int) -> set[int] | None:
 
 
 def _listening(port: int) -> set[int]:
-    """The sockets, by inode, that hear what is sent to a port of 127.0.0.1."""
+    """Return the sockets, by inode, that receive traffic to a port of 127.0.0.1."""
     found = _listeners() or []
     return {each.inode for each in found if each.port == port and each.host in _HEARING}
 
 
 def _listeners() -> list[_Listener] | None:
-    """Every socket of TCP that listens; None where the system does not tell."""
+    """Return every listening TCP socket; None if the system has no such table."""
     found: list[_Listener] | None = None
     for table in ("tcp", "tcp6"):
         with suppress(OSError):
@@ -227,29 +228,29 @@ def _listeners() -> list[_Listener] | None:
 
 
 def _address_of(written: str) -> str:
-    """An address as the table writes it: words of 32 bits in the machine's own order of bytes."""
+    """Decode an address of the table: words of 32 bits in the machine's own byte order."""
     words = (int(written[at : at + 8], 16) for at in range(0, len(written), 8))
     packed = b"".join(word.to_bytes(4, sys.byteorder) for word in words)
     return socket.inet_ntop(socket.AF_INET if len(packed) == 4 else socket.AF_INET6, packed)
 
 
 class Strays:
-    """Kills what containers have left behind.
+    """Kills processes that containers have left behind.
 
-    A look at all processes takes milliseconds, and many containers may end at once: those that come
-    while a look is under way share the next one.
+    A look at all processes takes milliseconds, and many containers may end at once. Calls during a
+    look share the next one.
     """
 
     def __init__(self) -> None:
-        #: By mark, what is set once it has been looked for.
+        #: By mark, an event that is set once the mark has been looked for.
         self._wanted: dict[str, asyncio.Event] = {}
         self._looking: asyncio.Task[None] | None = None
 
     async def kill(self, mark: str) -> None:
-        """Kill all that was started with a mark of a leash's, wherever it is; Linux tells.
+        """On Linux, kill all processes with a mark of a leash.
 
         Args:
-            mark: that of a container which has ended.
+            mark: of a container that has ended.
         """
         looked_for = self._wanted.setdefault(mark, asyncio.Event())
         if self._looking is None:
@@ -257,12 +258,12 @@ class Strays:
         await looked_for.wait()
 
     async def _look(self) -> None:
-        """Look until nothing is wanted any more, whether or not somebody still waits for it."""
+        """Look until no mark is left, whether or not a caller still waits."""
         try:
             while marks := tuple(self._wanted):
                 await asyncio.to_thread(kill_marked, marks)
                 self._looked_for(marks)
-        finally:  # what was not looked for is found at the leash's end
+        finally:  # the leash's end finds the rest
             self._looked_for(tuple(self._wanted))
             self._looking = None
 

@@ -1,4 +1,4 @@
-"""Who has least of something, found without a look at all; ties are decided at random."""
+"""Finding the least loaded member without a scan; ties are decided at random."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ _T = TypeVar("_T", bound=Hashable)
 
 
 class LeastLoaded(Generic[_T]):
-    """Some who each have a number of things, by that number.
+    """Members with a count each, ordered by count.
 
     Args:
-        rng: decides between those that have the same.
+        rng: decides between members with the same count.
     """
 
     def __init__(self, rng: random.Random | None = None) -> None:
-        self._rng = rng or random.Random()  # noqa: S311 (nobody gains by foretelling it)
+        self._rng = rng or random.Random()  # noqa: S311 (no secret)
         self._by_count: dict[int, list[_T]] = {}
-        self._where: dict[_T, tuple[int, int]] = {}  # count, and place among those with the same
+        self._where: dict[_T, tuple[int, int]] = {}  # count, and index among members with the same
         self._least = 0
 
     def __contains__(self, who: _T) -> bool:
         return who in self._where
 
     def has(self, who: _T, count: int) -> None:
-        """Note how many somebody has now, who is one of them from here on."""
+        """Set a member's count; add the member if it is new."""
         where = self._where
-        if len(where) == 1:  # nobody else is there to be less or more
+        if len(where) == 1:  # a single member needs no comparison
             if who in where:
                 where[who] = count, 0
                 return
@@ -45,10 +45,10 @@ class LeastLoaded(Generic[_T]):
             self._find_least()
 
     def choose(self, but: _T | None = None) -> _T | None:
-        """One of those with least, at random; None if there is nobody.
+        """Return a member with the least count, at random; None if there is none.
 
         Args:
-            but: is not chosen.
+            but: the member to leave out.
         """
         if len(self._where) <= 1:
             return None if but in self._where else next(iter(self._where), None)
@@ -72,7 +72,7 @@ class LeastLoaded(Generic[_T]):
             del self._by_count[count]
 
     def _find_least(self) -> None:
-        # One thing more or less leads to the next number, which is there: no search, as a rule.
+        # Counts change by one, so the next count is usually present and no search is needed.
         if self._least not in self._by_count:
             beside = self._least + 1
             there = beside in self._by_count

@@ -1,4 +1,4 @@
-"""Which instance a stream or request goes to: by a table that is a value, and by what is open."""
+"""The router: it chooses an instance for each stream or request, by a table and by open work."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class RoutedInstance:
     """An instance that takes streams and requests.
 
     Attributes:
-        id: the instance's.
+        id: the instance's id.
         place: where it is.
     """
 
@@ -36,10 +36,10 @@ class RoutedVariant:
     """A variant, with its instances that take streams and requests.
 
     Attributes:
-        name: the variant's.
-        weight: of all weights, the share that comes here.
-        instances: may be none.
-        trouble: why there is none, for clients; empty while there are some.
+        name: the variant's name.
+        weight: the variant's share of the sum of all weights.
+        instances: may be empty.
+        trouble: why there are no instances, for clients; empty while there are some.
     """
 
     name: str
@@ -48,21 +48,21 @@ class RoutedVariant:
     trouble: str = ""
 
 
-#: Variants by the names of their endpoints. A value: another process can have it as it is.
+#: Variants by endpoint name. The table is a value, so another process can have a copy.
 RoutingTable: TypeAlias = Mapping[str, tuple[RoutedVariant, ...]]
 
 
 class InstanceLoad:
-    """What is open on one instance.
+    """The open work of one instance.
 
     Args:
         instance: the instance's id.
 
     Attributes:
-        leases: the places on it that are taken.
-        served: how many have been taken in all.
-        among: those by whose loads it is chosen; None while it is in no table.
-        on_idle: called when the last of them is given back.
+        leases: its open leases.
+        served: how many leases it has had in all.
+        among: the loads that it is compared with; None while it is in no table.
+        on_idle: called when the last lease is given back.
         on_unreachable: called when the instance did not take a connection.
     """
 
@@ -77,12 +77,11 @@ class InstanceLoad:
         self.on_unreachable: Callable[[], object] = lambda: None
 
     def cut(self) -> None:
-        """End what is open: the instance's time to drain is over."""
+        """End open work: the instance's time to drain is over."""
         for lease in list(self.leases):
             lease.cut()
 
     def take(self, lease: Lease) -> None:
-        """Note that a place is taken."""
         leases = self.leases
         leases.add(lease)
         self.served += 1
@@ -90,7 +89,7 @@ class InstanceLoad:
             self.among.has(self.instance, len(leases))
 
     def give_back(self, lease: Lease) -> None:
-        """Note that a place is given back; said again, it means nothing."""
+        """Remove a lease; a second call has no effect."""
         leases = self.leases
         if lease in leases:
             leases.remove(lease)
@@ -103,13 +102,13 @@ class InstanceLoad:
 class Lease:
     """One stream's or request's place on an instance, from the choice to the end.
 
-    A context: at its end the place is given back.
+    A context that gives the place back at its end.
 
     Attributes:
         instance: the instance.
         place: where it is.
         variant: the name of the instance's variant.
-        is_stream: whether a stream has it, or a request.
+        is_stream: whether a stream or a request has it.
     """
 
     __slots__ = (
@@ -156,19 +155,19 @@ class Lease:
         self.give_back()
 
     def give_back(self) -> None:
-        """Leave the place; said again, it means nothing."""
-        self._on_cut = None  # whoever has the lease is let go of
+        """Give the place back; a second call has no effect."""
+        self._on_cut = None  # drop the reference to the holder
         self._load.give_back(self)
 
     def unreachable(self) -> None:
-        """Tell that the instance did not take a connection, so that it is looked after."""
+        """Report that the instance did not take a connection, so that it is pinged early."""
         self._load.on_unreachable()
 
     def move(self) -> bool:
-        """Go to another instance, once, since this one did not take what came.
+        """Move to another instance, once, because this one did not take the request.
 
         Returns:
-            Whether there was another one of the variant.
+            Whether the variant had another one.
         """
         self.unreachable()
         if self._moved:
@@ -182,15 +181,15 @@ class Lease:
         return True
 
     def answered(self) -> None:
-        """Have the rest of the session that this one belongs to come to this instance too.
+        """Route the rest of this lease's session to this instance too.
 
-        Called once the instance has taken it: what it refuses costs nobody's session its place.
+        Called once the instance has accepted: a refusal must not move a session.
         """
         if self._session.id:
             self.sticks(self._session, self._until)
 
     def sticks(self, session: StickySession, until: float = math.inf) -> None:
-        """Have what belongs to a session go to this instance.
+        """Route a session to this instance.
 
         Args:
             session: the session.
@@ -199,14 +198,14 @@ class Lease:
         self._router._remember(self, session, until)  # noqa: SLF001
 
     def ends_by(self, end: Callable[[], object]) -> None:
-        """Have ``end`` called if the instance's time to drain is over before the lease's end."""
+        """Have ``end`` called if the instance's time to drain is over before the lease ends."""
         if self._is_cut:
             end()
         else:
             self._on_cut = end
 
     def cut(self) -> None:
-        """End what has the place, as soon as it says how."""
+        """Call the function given to :meth:`ends_by`, now or as soon as it is given."""
         self._is_cut = True
         end, self._on_cut = self._on_cut, None
         if end is not None:
@@ -217,7 +216,8 @@ class Lease:
         self.place: Place = chosen.instance.place
         self.variant = chosen.variant
         self._is_cut = False
-        # Kept, for the router forgets an instance that is over while places on it are still taken.
+        # Kept here, since the router forgets an ended instance while leases on it may still be
+        # open.
         self._load = chosen.load
         self._load.take(self)
 
@@ -231,12 +231,12 @@ class _Chosen:
 
 @dataclass(slots=True)
 class _Route:
-    """One endpoint, made ready to choose from."""
+    """One endpoint, prepared for choices."""
 
     variants: tuple[RoutedVariant, ...]
-    #: The one that is chosen where there is only one; None where there are more, or none.
+    #: The only possible choice; None if there are several, or none.
     only: _Chosen | None = None
-    names: list[str] = field(default_factory=list)  # of those that have instances and a weight
+    names: list[str] = field(default_factory=list)  # of variants with instances and a weight
     marks: list[float] = field(default_factory=list)  # sums of their weights
     by_variant: dict[str, LeastLoaded[str]] = field(default_factory=dict)
     by_id: dict[str, _Chosen] = field(default_factory=dict)
@@ -244,7 +244,7 @@ class _Route:
 
 
 class Router:
-    """Chooses instances, by a table that others keep: first the variant, then who has least open.
+    """Chooses instances from a table: the variant by weight, then the least loaded instance.
 
     Args:
         rng: decides ties, and by weights.
@@ -255,31 +255,31 @@ class Router:
         self, rng: random.Random | None = None, wall_clock: Callable[[], float] = time.time
     ) -> None:
         self._wall_clock = wall_clock
-        self._rng = rng or random.Random()  # noqa: S311 (nobody gains by foretelling it)
+        self._rng = rng or random.Random()  # noqa: S311 (no secret)
         self._snapshot: RoutingTable | None = None
         self._routes: dict[str, _Route] = {}
         self._loads: dict[str, InstanceLoad] = {}
 
     @property
     def table(self) -> RoutingTable:
-        """The table by which instances are chosen now; what changes from here on is not in it."""
+        """A snapshot of the current table; later changes do not appear in it."""
         if self._snapshot is None:
             self._snapshot = {name: route.variants for name, route in self._routes.items()}
         return self._snapshot
 
     def variants(self, endpoint: str) -> tuple[RoutedVariant, ...]:
-        """The variants of an endpoint; none if it is not in the table."""
+        """Return the variants of an endpoint; none if it is not in the table."""
         route = self._routes.get(endpoint)
         return () if route is None else route.variants
 
     def update(self, endpoint: str, variants: tuple[RoutedVariant, ...] | None) -> None:
-        """Choose among other variants of an endpoint from here on; leases stay where they are.
+        """Replace an endpoint's variants; existing leases stay where they are.
 
-        Costs the same however many other endpoints there are.
+        The cost does not depend on the number of other endpoints.
 
         Args:
             endpoint: its name.
-            variants: as they are now; None if the endpoint is gone.
+            variants: the new variants; None if the endpoint is gone.
         """
         before = self._routes.get(endpoint)
         if before is not None:
@@ -294,22 +294,22 @@ class Router:
         self._snapshot = None
 
     def instances_of(self, endpoint: str) -> int:
-        """How many instances of an endpoint take streams and requests now."""
+        """Return how many instances of an endpoint take streams and requests now."""
         return sum(len(each.instances) for each in self.variants(endpoint) if each.weight > 0)
 
     def load(self, instance: str) -> InstanceLoad:
-        """What is open on an instance, which may have to be in the table yet."""
+        """Return the load of an instance; the instance may not be in the table yet."""
         found = self._loads.get(instance)
         if found is None:
             found = self._loads[instance] = InstanceLoad(instance)
         return found
 
     def forget(self, instance: str) -> None:
-        """Drop what is known of an instance that is over."""
+        """Drop the load of an instance that has ended."""
         self._loads.pop(instance, None)
 
     def check(self, endpoint: str) -> None:
-        """Refuse an endpoint that is not there.
+        """Refuse an endpoint that does not exist.
 
         Raises:
             InputValidationError: no endpoint has the name, or it cannot be a name (4-6, 4-7).
@@ -328,10 +328,10 @@ class Router:
 
         Args:
             endpoint: the endpoint's name.
-            variant: the only one that will do; empty for any, by their weights.
-            session: what belongs to one that an instance has answered before, as the lease was told
-                (:meth:`Lease.answered`), goes there again, if it is there.
-            is_stream: whether it is for a stream, or for a request.
+            variant: the required variant; empty for any, by weight.
+            session: a session that an instance has answered before (:meth:`Lease.answered`) goes to
+                the same instance, if it still serves.
+            is_stream: whether it is for a stream or for a request.
 
         Raises:
             InputValidationError: no endpoint has the name, or it cannot be a name (4-6, 4-7); or
@@ -350,7 +350,7 @@ class Router:
         return Lease(self, known, session, until, is_stream=is_stream)
 
     def forget_session(self, endpoint: str, session: StickySession) -> None:
-        """Let a session that is over go to any instance, should its id be seen again."""
+        """Forget an ended session; its id may go to any instance from now on."""
         route = self._routes.get(endpoint)
         if route is not None:
             route.sessions.forget(session)
@@ -396,7 +396,7 @@ class Router:
             least = route.by_variant[variant.name] = LeastLoaded(self._rng)
             for instance in variant.instances:
                 load = self.load(instance.id)
-                # Of an only one it is the same how much is open on it.
+                # A single instance needs no comparison of loads.
                 load.among = least if len(variant.instances) > 1 else None
                 least.has(instance.id, len(load.leases))
                 route.by_id[instance.id] = _Chosen(variant.name, instance, load)
@@ -407,7 +407,7 @@ class Router:
             route.only = route.by_id[heard[0].instances[0].id]
         return route
 
-    # --- From a lease ----------------------------------------------------------------------------
+    # --- For leases ----------------------------------------------------------------------------
 
     def _remember(self, lease: Lease, session: StickySession, until: float) -> None:
         route = self._routes.get(lease.place.endpoint)
@@ -424,7 +424,7 @@ class Router:
 
 
 def _absent(endpoint: str, variants: Iterable[RoutedVariant]) -> ServiceUnavailable:
-    """No instance takes what came: clients hear why, and nothing of the machines."""
+    """Explain to clients why no instance is available, without details of the machines."""
     why = "; ".join(
         f"variant {each.name!r}: {each.trouble or 'its weight is 0'}" for each in variants
     )

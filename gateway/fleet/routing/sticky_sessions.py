@@ -1,4 +1,7 @@
-"""Which instance a session sticks to: so many are remembered, and of one owner half of them."""
+"""Sticky sessions: the instance of each session, for a limited number of sessions.
+
+One owner has at most half of them.
+"""
 
 from __future__ import annotations
 
@@ -10,25 +13,26 @@ from partway.gateway.limits import SHARE_OF_ONE
 
 
 class StickySession(NamedTuple):
-    """A session's name: nobody comes into another one's by its id.
+    """A session's name. The owner is a part, so that no principal can enter another's session.
 
     Attributes:
-        owner: the principal whose it is; empty where nobody is asked who they are.
-        id: the session's, which the client gives; empty for no session.
+        owner: the principal of the session; empty without authentication.
+        id: the client's id of the session; empty for no session.
     """
 
     owner: str
     id: str
 
 
-#: What belongs to no session.
+#: For requests without a session.
 NO_SESSION: Final = StickySession("", "")
 
 
 class StickySessions:
-    """The sessions of one endpoint: for one too many goes the one that was seen longest ago.
+    """The sessions of one endpoint; beyond the limit, the least recently used one is dropped.
 
-    It is the owner's own, or where all of them are too many, the owner's who has most.
+    An owner with too many loses its own. If all together are too many, the owner with most loses
+    one.
 
     Args:
         most: how many are remembered.
@@ -44,12 +48,12 @@ class StickySessions:
         return self._count
 
     def get(self, session: StickySession) -> tuple[str, float] | None:
-        """The instance of a session, and until when it holds; None where it is not known."""
+        """Return a session's instance and the end of its validity; None if it is unknown."""
         own = self._of_owners.get(session.owner)
         return None if own is None else own.get(session.id)
 
     def remember(self, session: StickySession, instance: str, until: float) -> None:
-        """Have a session stick to an instance, until a time."""
+        """Route a session to an instance, until a time in epoch seconds."""
         own = self._of_owners.setdefault(session.owner, OrderedDict())
         self._count += session.id not in own
         own[session.id] = instance, until
@@ -60,7 +64,6 @@ class StickySessions:
             self._drop_oldest(max(self._of_owners, key=lambda each: len(self._of_owners[each])))
 
     def forget(self, session: StickySession) -> None:
-        """Drop a session, if it is known."""
         if self.get(session) is not None:
             self._drop(session)
 
