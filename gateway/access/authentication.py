@@ -1,4 +1,4 @@
-"""Who sends a request, and whether they may: what operations and the dispatcher know of that."""
+"""Authentication: the sender of a request and the sender's permissions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class AuthenticatorError(ValueError):
-    """An authenticator cannot be made of what the settings name; the message says why."""
+    """The settings do not allow to make an authenticator; the message says why."""
 
 
 def _unsigned() -> EventChain | None:
@@ -31,20 +31,20 @@ def _everything(_action: str, _resource: str) -> bool:
     return True
 
 
-# Not frozen, though nobody changes one: one is made for each request.
+# Not frozen, since one is made for each request and freezing costs time.
 @dataclass(slots=True, unsafe_hash=True)
 class Identity:
-    """Who sent a request.
+    """The sender of a request.
 
     Attributes:
-        principal: the sender's name; None where the gateway does not ask for it.
-        event_chain: makes the chain that checks a stream's events; None where the request was not
-            signed.
-        stands: whether the sender may still have what it has opened, given the chain of its events:
-            its key or token, and its leave, have not been taken away.
-        may: whether the sender may do something at this moment, such as ``sagemaker:CreateModel``,
-            with a resource of this ARN.
-        arn: the sender's, for what a refusal says.
+        principal: the sender's name; None without authentication.
+        event_chain: makes the chain that checks a stream's signed events; None for an unsigned
+            request.
+        stands: whether the sender may keep an open stream, given its chain of events: neither the
+            key or token nor the permission has been withdrawn.
+        may: whether the sender may perform an action now, such as ``sagemaker:CreateModel``, on the
+            resource with an ARN.
+        arn: the sender's ARN, for refusals.
     """
 
     principal: str | None
@@ -54,24 +54,24 @@ class Identity:
     arn: str = ""
 
     def check(self, action: str, resource: str) -> None:
-        """Refuse what the sender may not do.
+        """Refuse an action that the sender may not perform.
 
         Args:
             action: in IAM's words, such as ``sagemaker:CreateModel``.
-            resource: its ARN; ``*`` where the action is about nothing in particular.
+            resource: its ARN; ``*`` for an action without a particular resource.
 
         Raises:
-            AccessDenied: they may not.
+            AccessDenied: the sender may not perform it.
         """
         if not self.may(action, resource):
             raise AccessDenied(not_authorized(self.arn, action, resource))
 
 
 def not_authorized(user: str, action: str, resource: str) -> str:
-    """Say that somebody may not do something, in AWS's words.
+    """Say in AWS's words that a user may not perform an action.
 
     Args:
-        user: their ARN.
+        user: the user's ARN.
         action: in IAM's words.
         resource: its ARN.
     """
@@ -81,18 +81,18 @@ def not_authorized(user: str, action: str, resource: str) -> str:
     )
 
 
-#: The sender of a request to a gateway that does not ask who sends it.
+#: The sender of each request to a gateway without authentication.
 ANYBODY = Identity(None)
 
 
 class Deed(NamedTuple):
-    """What a request asks for.
+    """The action that a request asks for.
 
     Attributes:
-        action: what the sender must have leave for, such as ``sagemaker:InvokeEndpoint``; empty
-            where that is for the operation to check, which learns it from the request's body.
-        resource: the ARN of what it is done with.
-        service: whose operation it is, which the scope of a signature must name.
+        action: the action that the sender must be allowed, such as ``sagemaker:InvokeEndpoint``;
+            empty if the operation checks it, because the request's body names the resource.
+        resource: the ARN of the action's resource.
+        service: the operation's service, which the scope of a signature must name.
     """
 
     action: str
@@ -100,20 +100,20 @@ class Deed(NamedTuple):
     service: str = SERVICE
 
     def check(self, sender: Identity) -> None:
-        """Refuse a sender who may not do it, unless that is for the operation to check.
+        """Refuse a sender who may not perform the action, unless the operation checks that.
 
         Raises:
-            AccessDenied: they may not.
+            AccessDenied: the sender may not perform it.
         """
         if self.action:
             sender.check(self.action, self.resource)
 
 
 class AskedRequest(ABC):
-    """A request, as an authenticator is asked about it.
+    """A request as an authenticator sees it.
 
     Attributes:
-        deed: what it asks for.
+        deed: the action that it asks for.
     """
 
     __slots__ = ("deed",)
@@ -127,28 +127,28 @@ class AskedRequest(ABC):
 
     @abstractmethod
     def hash_beforehand(self) -> str | None:
-        """Return the payload hash that is signed if it is known without the body; else None.
+        """Return the signed payload hash if it is known without the body; else None.
 
-        It is a claim if the request states it: :meth:`hash` finds out.
+        A hash that the request states is only a claim; :meth:`hash` verifies it.
 
         Raises:
-            ApiError: what the request states cannot be read, or cannot be right.
+            ApiError: the request's statement cannot be read, or cannot be right.
         """
 
     @abstractmethod
     def hash_at_hand(self, access_key_id: str) -> str | None:
-        """Return the payload hash that has to be signed; None if the body has to be waited for.
+        """Return the payload hash that must be signed; None if the body has not come yet.
 
         Args:
             access_key_id: of the key that the body is gathered for.
 
         Raises:
-            ApiError: the body is not what is stated of it, or cannot be read.
+            ApiError: the body is not as stated, or cannot be read.
         """
 
     @abstractmethod
     async def hash(self) -> str:
-        """Return what :meth:`hash_at_hand`, which was asked before, could not: gather the body.
+        """Gather the body, and return the hash that :meth:`hash_at_hand` could not return.
 
         Raises:
             ApiError: as there; or the body does not come in time.
@@ -156,45 +156,45 @@ class AskedRequest(ABC):
 
 
 class Authenticator(ABC):
-    """Says who sends a request, or refuses it.
+    """Finds out who sends a request, or refuses the request.
 
     Attributes:
-        asks: whether it looks at requests at all; where it does not, everybody is ANYBODY.
+        asks: whether it looks at requests at all; if not, every sender is ANYBODY.
     """
 
     asks: ClassVar[bool] = True
 
     @abstractmethod
     async def authenticate(self, asked: AskedRequest, *, bearer_allowed: bool) -> Identity:
-        """Find out who sends a request; returns only if the sender may make it.
+        """Find out who sends a request; return only if the sender may make it.
 
         Args:
-            asked: the request. Its body is asked for only where the request is signed with a key
-                that is known and good, and all that can be checked before has been.
-            bearer_allowed: whether a token may stand for a signature.
+            asked: the request. Its body is read only if it is signed with a known, valid key, and
+                after all checks that need no body.
+            bearer_allowed: whether a token may replace a signature.
 
         Raises:
             MissingAuthenticationToken: the request does not say who sends it.
-            IncompleteSignature: what the request says of its sender cannot be read.
-            UnrecognizedClient: nobody has the request's key or token.
-            ExpiredToken: the key's time is over.
+            IncompleteSignature: the request's signature or token cannot be read.
+            UnrecognizedClient: the request's key or token is unknown.
+            ExpiredToken: the key has expired.
             InvalidSignature: the request is not as it was signed.
-            AccessDenied: the sender may not do this.
+            AccessDenied: the sender may not perform the action.
         """
 
     @abstractmethod
     def may(self, name: str, action: str, resource: str) -> bool:
-        """Whether a principal may do something at this moment, long behind its request.
+        """Say whether a principal may perform an action now, long after its request.
 
         Args:
-            name: the principal's, as :class:`Identity` has it.
+            name: the principal's name, as in :class:`Identity`.
             action: in IAM's words.
             resource: its ARN.
         """
 
 
 class NoAuthentication(Authenticator):
-    """An authenticator for a gateway where everybody may do everything."""
+    """An authenticator for a gateway that allows everything to everybody."""
 
     asks = False
 

@@ -1,4 +1,4 @@
-"""By whom a request says that it is sent, for as long as what is opened by it lasts."""
+"""The principal that a request claims as its sender, for as long as the request's stream lasts."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from partway.gateway.access.principals import Key, Principals
 from partway.protocol.signatures.verification import Claim, EventChain
 
 
-# Not frozen, though nobody changes one: one is made for each request.
+# Not frozen, since one is made for each request and freezing costs time.
 @dataclass(slots=True, eq=False)
 class Claimant(ABC):
-    """A principal by whom a request says that it is sent.
+    """A principal that a request claims as its sender.
 
     Attributes:
-        principals: whom the gateway knows, at any moment.
-        name: the principal's.
-        action: what the request needs leave for; empty where its operation sees to that.
-        resource: the ARN of what it is done with.
+        principals: the current principals.
+        name: the principal's name.
+        action: the action that the request needs permission for; empty if its operation checks
+            that.
+        resource: the ARN of the action's resource.
     """
 
     principals: Principals = field(repr=False)
@@ -28,23 +29,23 @@ class Claimant(ABC):
     resource: str
 
     def stands(self, chain: EventChain | None) -> bool:
-        """Whether neither key or token nor leave has been taken away, given the events' chain."""
+        """Say whether key or token and permission are still valid, given the chain of events."""
         return self._is_known(chain) and (
             not self.action or self.principals.may(self.name, self.action, self.resource)
         )
 
     @abstractmethod
     def _is_known(self, chain: EventChain | None) -> bool:
-        """Whether the principal has still what it has shown, given the chain of its events."""
+        """Say whether the principal still has its key or token, given the chain of events."""
 
     @abstractmethod
     def event_chain(self) -> EventChain | None:
-        """A chain that checks a stream's events; None if the request was not signed."""
+        """Return a chain that checks a stream's events; None if the request was not signed."""
 
 
 @dataclass(slots=True, eq=False)
 class Bearer(Claimant):
-    """A claimant who has brought a token.
+    """A claimant with a bearer token.
 
     Attributes:
         token: the bearer token.
@@ -62,12 +63,12 @@ class Bearer(Claimant):
 
 @dataclass(slots=True, eq=False)
 class Signer(Claimant):
-    """A claimant who has signed.
+    """A claimant with a signature.
 
     Attributes:
-        claim: what the request says of its signature.
-        key: that it names.
-        region: the one that events are signed for.
+        claim: the request's statement about its signature.
+        key: the key that it names.
+        region: the region that events are signed for.
         clock: returns the time in epoch seconds.
     """
 
@@ -83,7 +84,7 @@ class Signer(Claimant):
             self.region,
             claim.timestamp,
             claim.signature,
-            # Those of the moment: a client may have changed to a key that came meanwhile.
+            # The current secrets: a client may have changed to a newer key since.
             self._secrets_now,
             self._has_secret,
         )
@@ -98,7 +99,7 @@ class Signer(Claimant):
         return [] if principal is None else principal.secrets(self.clock())
 
     def _has_secret(self, secret: str) -> bool:
-        """Whether the principal has a key, be its time over: a stream may outlive its key's."""
+        """Say whether the principal has a key, expired or not: a stream may outlive its key."""
         principal = self.principals.by_name(self.name)
         return principal is not None and any(
             key.credentials.secret_access_key == secret for key in principal.keys

@@ -1,4 +1,4 @@
-"""Leave of the principal that made something, asked long after the principal's request."""
+"""Permissions of the principal that made an object, checked long after that request."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from partway.gateway.arns import Arns
 
 
 class MakersLeave:
-    """Says whether makers may do something at this moment.
+    """Says whether an object's maker may perform an action now.
 
     Args:
-        may: whether a principal may do something: its name, an action, an ARN.
-        arns: makes the principals' names.
-        made: the kind of thing that was made, for refusals: ``the model``.
-        remedy: what to do about one whose maker is unknown.
+        may: whether a principal may perform an action; takes its name, an action and an ARN.
+        arns: makes the principals' ARNs.
+        made: the kind of object, for refusals: ``the model``.
+        remedy: what to do about an object whose maker is unknown.
     """
 
     def __init__(
@@ -27,7 +27,7 @@ class MakersLeave:
         self._remedy = remedy
 
     def refusal(self, maker: str, action: str, resource: str) -> str:
-        """Why a maker may not do something; empty if it may.
+        """Return why a maker may not perform an action; empty if it may.
 
         Args:
             maker: the principal's name; empty if it is unknown.

@@ -1,4 +1,4 @@
-"""Whether a request comes from this machine, and from no web page or proxy."""
+"""Checking that a request comes from this machine, and from no web page or proxy."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from urllib.parse import urlsplit
 from partway.gateway.network.dialling import is_loopback
 from partway.protocol.errors import AccessDenied
 
-#: What proxies add (RFC 7239, RFC 9110 §7.6.3): who asks is behind them, wherever that may be.
+#: Headers that proxies add (RFC 7239, RFC 9110 §7.6.3); the client behind a proxy may be anywhere.
 _OF_PROXIES: Final = frozenset(
     {"forwarded", "via", "x-real-ip", "x-client-ip", "true-client-ip", "cf-connecting-ip"}
 )
-#: And whatever begins so: ``-For``, ``-Host``, ``-Proto``, ``-Port`` and more.
+#: The prefix of further such headers: ``-For``, ``-Host``, ``-Proto``, ``-Port`` and more.
 _FORWARDED: Final = "x-forwarded-"
 
 _WHAT_TO_DO: Final = (
@@ -29,29 +29,29 @@ def check_nearness(
     raw_headers: Iterable[tuple[str, str]],
     proxies: Container[object],
 ) -> None:
-    """Refuse who asks from elsewhere, where nobody is asked for their name.
+    """Refuse a request from elsewhere, on a gateway without authentication.
 
-    A web page whose own name is made to point here (DNS rebinding) comes from loopback too, but its
-    requests have that name for their host. A page of the gateway's own origin may be a container's,
-    which chooses the media type of its answers: no page is let in, wherever it is from.
+    A web page whose name resolves to this machine (DNS rebinding) also comes from loopback, but its
+    requests name another host. A page of the gateway's own origin may be a container's, which
+    chooses the media type of its answers. So no page is let in.
 
     Args:
         peer: the address that the request's connection comes from.
         version: of the request's HTTP.
         raw_headers: the request's, as they came.
-        proxies: addresses of proxies: what comes from them is somebody else's, unseen.
+        proxies: addresses of proxies, whose clients are not visible here.
 
     Raises:
-        AccessDenied: it comes from elsewhere, or may.
+        AccessDenied: the request comes from elsewhere, or may do so.
     """
     fields = [(name.lower(), value) for name, value in raw_headers]
     hosts = [value for name, value in fields if name in ("host", ":authority")]
-    # As a socket of both IPs tells an address of IPv4.
+    # A socket for both IP versions shows an IPv4 address in this form.
     if not is_loopback(peer.removeprefix("::ffff:")):
         raise AccessDenied(f"this request comes from another machine; {_WHAT_TO_DO}")
     if peer in proxies or any(_is_of_proxy(name) for name, _ in fields):
         raise AccessDenied(f"this request comes through a proxy; {_WHAT_TO_DO}")
-    if version not in ("1.1", "2"):  # proxies that are told nothing else still ask by 1.0
+    if version not in ("1.1", "2"):  # unconfigured proxies still ask by HTTP/1.0
         raise AccessDenied(f"this request's HTTP is older than 1.1, as a proxy's; {_WHAT_TO_DO}")
     if any(name == "origin" for name, _ in fields):
         raise AccessDenied(f"this request comes from a web page; {_WHAT_TO_DO}")

@@ -1,4 +1,4 @@
-"""From which web pages a request may come (clause 3-4)."""
+"""Origins: the web pages from which a request may come (clause 3-4)."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _ORIGIN: Final = istr("Origin")
 def check_origin(headers: Mapping[str, str], allowed: frozenset[str], *, encrypted: bool) -> None:
     """Refuse a browser's page from elsewhere: cross-site WebSocket hijacking (clause 3-4).
 
-    A request without ``Origin`` does not come from a browser. A page from this very scheme, host
-    and port passes only if the host is an address or ``localhost``: a name that anybody's DNS may
-    point here does not make a page ours (DNS rebinding).
+    A request without ``Origin`` does not come from a browser. A page with the same scheme, host and
+    port passes only if the host is an address or ``localhost``. Any DNS may point another name
+    here, so a name does not prove that the page is ours (DNS rebinding).
 
     Args:
         headers: the request's.
-        allowed: origins that pass besides.
+        allowed: further origins that pass.
         encrypted: whether the request came with TLS: then a page of ours is https.
 
     Raises:
@@ -42,7 +42,7 @@ def check_origin(headers: Mapping[str, str], allowed: frozenset[str], *, encrypt
 
 
 def asked_host(headers: Mapping[str, str]) -> str:
-    """The host and port that a request is for, in its client's words; empty if it has none.
+    """Return the host and port of a request, in its client's words; empty if it has none.
 
     Over HTTP/2 it is in ``:authority`` (RFC 9113 §8.3.1).
     """

@@ -1,7 +1,7 @@
-"""What somebody may do, in IAM's own words: actions and the ARNs of what they are done with.
+"""Policies in IAM's words: allowed actions, and the ARNs of the resources they apply to.
 
-A policy allows what one of its actions and one of its resources fit, and denies all else: there is
-nothing to deny besides, since no policy is laid over another.
+A policy allows a pair of action and resource if both match one of its patterns, and denies all
+others. A principal has one policy only, so there are no explicit denials.
 """
 
 from __future__ import annotations
@@ -11,30 +11,30 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-#: To invoke endpoints in each of the ways that there are. Who may do more is told so by name: what
-#: changes the fleet starts containers.
+#: All actions that invoke endpoints. Further actions must be named: changes of the fleet start
+#: containers.
 INVOKING: Final = ("sagemaker:InvokeEndpoint*",)
 
 EVERYTHING: Final = ("*",)
 
 _ACTION: Final = re.compile(r"\*|[A-Za-z0-9-]{1,64}:[A-Za-z0-9*?]{1,128}")
-#: All six parts of an ARN: without its region, say, it would fit nothing, and nobody would be told.
+#: An ARN with all six parts: one without, say, its region would match nothing without notice.
 _ARN: Final = re.compile(r"arn:[!-9;-~]*:(?P<service>[!-9;-~]*):[!-9;-~]*:[!-9;-~]*:[!-~]+")
 _MAX_ARN: Final = 512
 
-#: Decisions that one policy remembers: a client asks for few endpoints, again and again.
+#: Remembered decisions of one policy: a client asks for few endpoints, again and again.
 _REMEMBERED_DECISIONS: Final = 64
 
 
 def is_action(pattern: str) -> bool:
-    """Whether a pattern is one of actions: ``*``, or a service, a colon and an action's name."""
+    """Say whether a pattern can match actions: ``*``, or a service, a colon and an action."""
     return _ACTION.fullmatch(pattern) is not None
 
 
 def is_resource(pattern: str) -> bool:
-    """Whether a pattern is one of resources: ``*``, or an ARN's six parts.
+    """Say whether a pattern can match resources: ``*``, or an ARN's six parts.
 
-    SageMaker's must be in lower case, its name too, as its ARNs are: another would fit nothing.
+    A SageMaker ARN must be in lower case, as the gateway's ARNs are: another would match nothing.
     """
     if pattern in EVERYTHING:
         return True
@@ -45,10 +45,10 @@ def is_resource(pattern: str) -> bool:
 
 
 class Policy:
-    """What one principal may do.
+    """The policy of one principal.
 
     Args:
-        actions: patterns of IAM's actions, such as ``sagemaker:Describe*``; their case is nothing.
+        actions: patterns of IAM's actions, such as ``sagemaker:Describe*``; case does not matter.
         resources: patterns of ARNs.
     """
 
@@ -62,13 +62,13 @@ class Policy:
         self._decisions: _Decisions | None = None
 
     def allows(self, action: str, resource: str) -> bool:
-        """Whether somebody with this policy may do something.
+        """Say whether the policy allows an action on a resource.
 
         Args:
             action: IAM's name of it, such as ``sagemaker:InvokeEndpoint``.
-            resource: the ARN of what it is done with; ``*`` where it is nothing in particular.
+            resource: the ARN of the resource; ``*`` for none in particular.
         """
-        if self._decisions is None:  # a file has a thousand policies, and few are asked for
+        if self._decisions is None:  # compiled late: few of many policies are used
             anew = _as_decision(self._actions, self._resources)
             self._decisions = _Decisions(anew, lru_cache(_REMEMBERED_DECISIONS)(anew))
         anew, remembered = self._decisions
@@ -79,7 +79,7 @@ _Decision = Callable[[str, str], bool]
 
 
 class _Decisions(NamedTuple):
-    """Says what is allowed, of an action and a resource: each time anew, or as it was said."""
+    """The decision about an action and a resource: computed anew, or remembered."""
 
     anew: _Decision
     remembered: _Decision
@@ -96,10 +96,10 @@ def _any_of(patterns: tuple[str, ...], flags: int) -> re.Pattern[str]:
 
 
 def _as_regex(pattern: str) -> str:
-    """A pattern with ``*`` for any characters or none and ``?`` for one, as a regular expression.
+    """Return a pattern as a regular expression; ``*`` matches any characters, and ``?`` one.
 
-    What lies between two ``*`` has one length, so the first place where it fits leaves the most to
-    what comes after it: no other is tried (an atomic group), and time grows with the text alone.
+    Text between two ``*`` has a fixed length, so its first match leaves the most for the rest. No
+    other match is tried (an atomic group), and the time grows only linearly with the text.
     """
     first, *rest = (
         ".".join(map(re.escape, piece.split("?"))) for piece in re.split(r"\*+", pattern)

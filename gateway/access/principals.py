@@ -1,4 +1,4 @@
-"""Who may call the gateway: the principals file, read again whenever it changes.
+"""The principals file: who may call the gateway; it is read again whenever it changes.
 
 ::
 
@@ -14,10 +14,10 @@
     session_token = "…"                                       # of temporary keys only
     expires = 2026-12-01T00:00:00Z                            # default: never
 
-The file is looked at when somebody asks, once a second at most. One that cannot be used, or that is
-not there, changes nothing and is logged: the principals before it stay. One that is empty, and is
-so a second later, leaves nobody. Replace the file whole (write another, rename it), so that nobody
-reads half of it.
+Each request may cause a look at the file, but at most one a second. If the file is missing or
+invalid, this is logged, and the principals read before stay. If it is empty, and still is a second
+later, no principal is left. Replace the file as a whole (write another, rename it), so that a
+half-written file is never read.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ from partway.protocol.signatures.verification import Credentials
 log = logging.getLogger("partway.principals")
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._@:/+=,-]{0,127}")
-#: What fits into a Credential (clause 2.4-3).
+#: Characters that fit into a Credential (clause 2.4-3).
 _ACCESS_KEY_ID: Final = re.compile(r"[A-Za-z0-9_.=-]{1,128}")
-#: RFC 6750 §2.1: what an Authorization header can carry.
+#: RFC 6750 §2.1: characters that an Authorization header can carry.
 _TOKEN: Final = re.compile(rf"(?=.{{{MIN_TOKEN_CHARACTERS}}})[A-Za-z0-9._~+/-]+=*")
 
 # --- The file -------------------------------------------------------------------------------------
@@ -107,8 +107,6 @@ _Secret = Annotated[str, text("a string that is not empty", len)]
 
 @dataclass(frozen=True, slots=True, repr=False)
 class _KeyTable:
-    """``[[principals.keys]]``."""
-
     access_key_id: Annotated[
         str, text("1 to 128 letters, digits and _ . = -", _ACCESS_KEY_ID.fullmatch)
     ]
@@ -119,8 +117,6 @@ class _KeyTable:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class _PrincipalTable:
-    """``[[principals]]``."""
-
     name: Annotated[
         str,
         text(
@@ -143,8 +139,6 @@ class _PrincipalTable:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class _File:
-    """The whole file."""
-
     principals: Annotated[
         tuple[_PrincipalTable, ...],
         array(
@@ -156,15 +150,15 @@ class _File:
     ]
 
 
-# --- Who may call ---------------------------------------------------------------------------------
+# --- Principals ----------------------------------------------------------------------------------
 
 
 class PrincipalsError(AuthenticatorError):
-    """The principals file cannot be used: where in it, why, and what to do; never a secret."""
+    """The principals file cannot be used; the message says why, and reveals no secret."""
 
 
 class _Empty(PrincipalsError):
-    """There is nobody in the file: it was emptied, or is being written."""
+    """The file has no principals: it was emptied, or is being written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,18 +174,17 @@ class Key:
     expires: float | None = None
 
     def expired(self, now: float) -> bool:
-        """Whether its time is over."""
         return self.expires is not None and now >= self.expires
 
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Somebody who may call.
+    """A principal that may call the gateway.
 
     Attributes:
-        name: in logs and errors.
+        name: used in logs and errors.
         policy: what it may do.
-        keys: that it signs with.
+        keys: the keys that it signs with.
     """
 
     name: str
@@ -199,17 +192,17 @@ class Principal:
     keys: tuple[Key, ...] = field(default=(), repr=False)
 
     def secrets(self, now: float) -> list[str]:
-        """The secrets of its keys that are good now."""
+        """Return the secrets of its keys that have not expired."""
         return [key.credentials.secret_access_key for key in self.keys if not key.expired(now)]
 
 
 @dataclass(frozen=True, slots=True)
 class _Loaded:
-    """What one version of the file says."""
+    """The content of one version of the file."""
 
     by_name: dict[str, Principal]
     by_access_key: dict[str, tuple[Principal, Key]]
-    #: By the tokens' hashes: to look one up takes the same time whatever it shares with another.
+    #: By the tokens' hashes, so that the time of a lookup reveals nothing about a token.
     by_token: dict[bytes, Principal]
 
 
@@ -236,31 +229,31 @@ class Principals:
         return len(self._current().by_name)
 
     def by_access_key(self, access_key_id: str) -> tuple[Principal, Key] | None:
-        """Whose key it is, and the key."""
+        """Return an access key and the principal that has it."""
         return self._current().by_access_key.get(access_key_id)
 
     def by_token(self, token: str) -> Principal | None:
-        """Whose bearer token it is."""
+        """Return the principal that has a bearer token."""
         return self._current().by_token.get(_token_hash(token))
 
     def by_name(self, name: str) -> Principal | None:
-        """The principal of that name."""
+        """Return the principal of a name."""
         return self._current().by_name.get(name)
 
     def may(self, name: str, action: str, resource: str) -> bool:
-        """Whether a principal may do something at this moment; nobody who is not there may."""
+        """Say whether a principal may perform an action now; an unknown principal may nothing."""
         principal = self._current().by_name.get(name)
         return principal is not None and principal.policy.allows(action, resource)
 
     def _current(self) -> _Loaded:
         now = self._clock()
-        # A clock that was set back is no reason to wait for it.
+        # If the clock was set back, look at once.
         if not 0 <= now - self._looked_at < PRINCIPALS_CHECK_INTERVAL:
             self._look(now)
         return self._loaded
 
     def _look(self, now: float) -> None:
-        """Read the file again if it is another one."""
+        """Read the file again if it has changed."""
         self._looked_at = now
         identity = _identity(self._path)
         if identity != self._identity:
@@ -279,7 +272,7 @@ class Principals:
                     LogLine("the principals file is empty: nobody may call", file=str(self._path))
                 )
             else:
-                self._identity = None  # look again: somebody may be writing it
+                self._identity = None  # look again: it may be being written
         except PrincipalsError as error:
             faults = str(error).replace("\n", "; ")
             log.error(LogLine("the principals read before stay", reason=faults))  # noqa: TRY400 no traceback
@@ -297,7 +290,7 @@ def _identity(path: Path) -> tuple[int, ...] | None:
 
 
 def _load(path: Path) -> _Loaded:
-    """Read the file; no message repeats what is in it.
+    """Read the file; no message repeats its content.
 
     Raises:
         PrincipalsError: it cannot be used.
@@ -343,7 +336,7 @@ def _principal(table: _PrincipalTable) -> Principal:
 def _add_all(
     loaded: _Loaded, tables: tuple[_PrincipalTable, ...], principals: tuple[Principal, ...]
 ) -> Iterator[tuple[Place, str]]:
-    """Add principals; place and text of each thing that is there twice, or that is not there."""
+    """Add principals; yield place and text of each fault, such as a name that is there twice."""
     for number, (table, principal) in enumerate(zip(tables, principals, strict=True)):
         place = ("principals", number)
         if not table.keys and not table.tokens:

@@ -1,4 +1,4 @@
-"""Signatures that are good for one request only, since their requests say so."""
+"""Replay protection: signatures that are good for one request only."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from typing import Final
 from partway.gateway.limits import MAX_USED_SIGNATURES
 from partway.protocol.errors import InvalidSignature, ServiceUnavailable
 
-#: A parameter of the query, with a value of chance: whoever signs it signs for one request.
+#: A query parameter with a random value: a request that has it may be made only once.
 ONCE: Final = b"once"
 
 
 class UsedSignatures:
-    """The signatures of requests that may be used once, as long as these are good.
+    """The used signatures of requests that may be made once, for as long as these are valid.
 
-    Not of all requests: SigV4 signs to the second, so that two that ask for the same within one
+    Other requests are not remembered. SigV4 signs to the second, so two equal requests within one
     second have the same signature, and both may be honest.
     """
 
     def __init__(self) -> None:
         self._used: set[str] = set()
-        self._until: deque[tuple[float, str]] = deque()  # in the order in which they came
+        self._until: deque[tuple[float, str]] = deque()  # in the order of arrival
 
     def __len__(self) -> int:
         return len(self._used)
 
     def use(self, signature: str, good_until: float, now: float) -> None:
-        """Use a signature, which has been verified.
+        """Use a signature, which must have been verified.
 
         Args:
             signature: in hex.
@@ -36,7 +36,7 @@ class UsedSignatures:
 
         Raises:
             InvalidSignature: it has been used.
-            ServiceUnavailable: so many are in use that it could not be remembered.
+            ServiceUnavailable: there is no room to remember it.
         """
         while self._until and self._until[0][0] < now:
             self._used.discard(self._until.popleft()[1])

@@ -1,4 +1,4 @@
-"""Who sends a request: by SigV4, or by a bearer token where it is allowed (2.4, 3-5)."""
+"""Authentication by SigV4, or by a bearer token where it is allowed (2.4, 3-5)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from partway.protocol.signatures.verification import (
     read_claim,
 )
 
-#: How the Authorization header of a signed request begins.
+#: The beginning of a signed request's Authorization header.
 _SIGNED: Final = f"{ALGORITHM} "
 
 _SIGNATURE_ALONE: Final = (
@@ -37,10 +37,10 @@ _SIGNATURE_ALONE: Final = (
 
 
 class SigV4Authentication(Authenticator):
-    """Principals sign with their keys; where it is allowed they may bring a token instead.
+    """An authenticator of principals, by their signatures or, where allowed, their tokens.
 
     Args:
-        principals: who may be the sender of a request.
+        principals: the possible senders of a request.
         arns: of the region that the scope of a signature must name.
         clock: returns the time in epoch seconds.
     """
@@ -63,9 +63,9 @@ class SigV4Authentication(Authenticator):
         signer = self._claimed(request, deed)
         identity = self._identity(signer)
         claim, credentials = signer.claim, signer.key.credentials
-        # Leave comes behind the signature: who knows no more than a key's id learns nothing of what
-        # its owner may do. So where no hash is stated a body is gathered for whoever knows one,
-        # which the budget of such bodies bounds.
+        # The permission is checked after the signature: someone who knows only a key's id must not
+        # learn what its owner may do. So without a stated hash, a body is gathered for anyone who
+        # knows an id. The budget of such bodies bounds that.
         beforehand = asked.hash_beforehand()
         if beforehand is not None:
             check_signature(request, claim, credentials, beforehand)
@@ -90,7 +90,7 @@ class SigV4Authentication(Authenticator):
         return Identity(name, claimant.event_chain, claimant.stands, may, arn)
 
     def _use_once(self, request: SignableRequest, claim: Claim) -> None:
-        """Refuse a request that says it is to be used once, and has been (clause 3-5)."""
+        """Refuse a second use of a request that may be made once (clause 3-5)."""
         if any(name == ONCE for name, _ in request.parameters()):
             good_until = claim.timestamp + (claim.expires or MAX_CLOCK_SKEW)
             self._used.use(claim.signature, good_until, self._clock())
@@ -102,7 +102,7 @@ class SigV4Authentication(Authenticator):
         return Bearer(self._principals, principal.name, deed.action, deed.resource, token)
 
     def _claimed(self, request: SignableRequest, deed: Deed) -> Signer:
-        """Who a signed request says has sent it; the signature itself is yet to be checked."""
+        """Return the claimed sender of a signed request; the signature is not checked yet."""
         claim = read_claim(request)
         now = self._clock()
         found = self._principals.by_access_key(claim.access_key_id)
@@ -118,11 +118,11 @@ class SigV4Authentication(Authenticator):
 
 
 def _check_not_bearer(request: SignableRequest) -> None:
-    """Refuse a token in the place of a signature, whoever has that token.
+    """Refuse a token in place of a signature, whether or not the token is valid.
 
     Raises:
         IncompleteSignature: the Authorization header has a token.
-        MissingAuthenticationToken: the query has one, and nothing has a signature.
+        MissingAuthenticationToken: the query has a token, and there is no signature.
     """
     authorizations = request.values("authorization")
     if any(_is_bearer(each) for each in authorizations):
@@ -139,14 +139,14 @@ def _is_bearer(authorization: str) -> bool:
 
 
 def _bearer_token(request: SignableRequest) -> str | None:
-    """Return the bearer token that stands for a signature (clause 3-5); None if there is no token.
+    """Return the bearer token that replaces a signature (clause 3-5); None if there is no token.
 
     Raises:
         IncompleteSignature: the request has several tokens, or a signature beside its token.
     """
     authorizations = request.values("authorization")
     if not request.query and len(authorizations) == 1 and authorizations[0].startswith(_SIGNED):
-        return None  # as most requests say it
+        return None  # the usual case
     tokens = [each.partition(" ")[2].strip() for each in authorizations if _is_bearer(each)]
     others = len(authorizations) - len(tokens)
     for name, value in request.parameters():

@@ -1,1 +1,1 @@
-"""The listener, the HTTP versions behind it, and the way from a request to an operation."""
+"""HTTP for clients: the listener, the HTTP versions, and the dispatch to operations."""

@@ -1,4 +1,4 @@
-"""What a request's sender asks leave for, and what comes of it: the log of all changes."""
+"""The audit log: permissions that a request's sender needs, and the outcome of each change."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from partway.protocol.errors import ApiError, InternalServerError
 from partway.protocol.limits import LOGGED_CHARACTERS
 
 log = logging.getLogger("partway.audit")
-# Whatever the level of the log: changes are few, and what is quiet elsewhere is to be seen here.
+# Changes are few, and are logged here whatever the level of the log is.
 log.setLevel(logging.INFO)
 
 
 class ChangeGoesOn(asyncio.CancelledError):
-    """Who asked for a change is cancelled, and the change is made all the same.
+    """The client of a change is cancelled, and the change goes on.
 
     Args:
-        change: what makes it.
+        change: the task that makes it.
     """
 
     def __init__(self, change: asyncio.Task[Any]) -> None:
@@ -34,7 +34,7 @@ class ChangeGoesOn(asyncio.CancelledError):
 
 
 class AskedLeave:
-    """What leave was asked for in one request.
+    """The permissions that one request needed.
 
     Args:
         route: the request's.
@@ -43,10 +43,10 @@ class AskedLeave:
     def __init__(self, route: Route) -> None:
         self._route = route
         self._sender: Identity | None = None
-        self._asked: dict[tuple[str, str], None] = {}  # in their order, each once
+        self._asked: dict[tuple[str, str], None] = {}  # in order, each once
 
     def noting(self, identity: Identity) -> Identity:
-        """The same sender, whose leave is noted wherever the operation asks for it."""
+        """Return the same sender, with a note of each permission that the operation checks."""
         self._sender = identity
         if self._route.leave is not Leave.OF_OPERATION:
             return identity
@@ -58,23 +58,23 @@ class AskedLeave:
         return replace(identity, may=may)
 
     def check(self) -> None:
-        """Find an operation that was to ask for its sender's leave, and has done its work without.
+        """Fail if an operation that must check its sender's permission has not.
 
         Raises:
-            AssertionError: it is one.
+            AssertionError: it has not.
         """
         if self._route.leave is Leave.OF_OPERATION and not self._asked:
             raise AssertionError(f"{self._route.name} must ask for its sender's leave, and has not")
 
     def tell(self, exchange: Exchange, error: BaseException | None = None) -> None:
-        """Log what was asked for, and what came of it, if it is a change.
+        """Log a change and its outcome.
 
-        Of what strangers ask for there is no line: they could fill the log with them. That they
-        were refused is in the dispatcher's, which are bounded.
+        Requests of unknown senders are not logged here, since these could fill the log. The
+        dispatcher logs their refusals, within bounds.
 
         Args:
             exchange: the request.
-            error: what its operation ended with; None if it did what was asked for.
+            error: the error that ended its operation; None if the operation succeeded.
         """
         if self._sender is None or not self._route.changes:
             return
@@ -93,7 +93,7 @@ class AskedLeave:
         )
 
     def tell_later(self, exchange: Exchange, change: asyncio.Task[Any]) -> None:
-        """Log the same when the change is over, which goes on without its client."""
+        """Log the change at its end, since it goes on without its client."""
 
         def over(change: asyncio.Task[Any]) -> None:
             cancelled = asyncio.CancelledError() if change.cancelled() else None
@@ -108,17 +108,17 @@ class AskedLeave:
             case ApiError():
                 return error.name
             case ConnectionError() | asyncio.CancelledError():
-                # Operations ask for leave before all else.
+                # Operations check permissions before all else.
                 return "broken off" if self._asked else "not begun"
             case _:
                 return InternalServerError.name
 
 
 class audited:  # noqa: N801 a context, read as a verb
-    """Log what comes of a request, if it is one for a change; and see that leave is asked for.
+    """Log the outcome of a change, and verify that a permission was checked.
 
-    There is one line, when the change is over: behind the request's end, where its client leaves.
-    In the block there is what notes the leave that is asked for.
+    There is one line, at the end of the change; that may be after the request if its client leaves.
+    The block gets the object that notes permissions.
 
     Args:
         route: the request's.

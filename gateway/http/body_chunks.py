@@ -12,15 +12,15 @@ from partway.protocol.limits import WRITE_HIGH_WATER, WRITE_LOW_WATER
 
 
 class AwaitedBodies:
-    """Lets an operation await the bodies of an exchange: owns their duplex, wakes who waits.
+    """Lets an operation await the bodies of an exchange, and owns their duplex.
 
-    The duplex reads only while somebody waits for the next chunk, so what is held of the request is
-    what the client may send without being given more credit.
+    The duplex reads only while the operation waits for the next chunk. So at most the client's
+    credit of the request is held.
 
     Args:
         duplex: the two bodies of the exchange.
-        on_left: called when the client leaves and nobody waits here.
-        taken_within: seconds in which a client has to make room for more of the response.
+        on_left: called when the client leaves while the operation does not wait here.
+        taken_within: seconds in which a client must make room for more of the response.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class AwaitedBodies:
         )
 
     async def read(self) -> bytes:
-        """Return the next bytes of the request's body; empty behind its end.
+        """Return the next bytes of the request's body; empty after its end.
 
         Raises:
             ClientLeft: the client left in the middle of the body.
@@ -60,18 +60,18 @@ class AwaitedBodies:
         return chunk
 
     def send(self, piece: bytes) -> None:
-        """Send a piece of the response's body, whether there is room for it or not."""
+        """Send a piece of the response's body, even if there is no room for it."""
         self._duplex.write(piece)
 
     async def write(self, piece: bytes) -> None:
-        """Send a piece of the response's body; returns when there is room for another.
+        """Send a piece of the response's body; return when there is room for another.
 
         Raises:
             ClientLeft: the client has left, or takes nothing in time.
         """
         if not self.left:
             self.send(piece)
-            if not (self._blocked or self.left):  # as with most pieces
+            if not (self._blocked or self.left):  # the usual case
                 return
         try:
             async with asyncio.timeout(self._taken_within if self._blocked else None):
@@ -82,7 +82,7 @@ class AwaitedBodies:
             ) from None
 
     def stop(self) -> None:
-        """Note that the response is ended: what the client still does does not matter."""
+        """Note that the response has ended: a client that leaves now does not matter."""
         self._stopped = True
 
     async def _until(self, condition: Callable[[], bool]) -> None:
@@ -99,22 +99,21 @@ class AwaitedBodies:
     # --- DuplexHandler ---------------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
-        """Keep a delivery of the duplex as the next chunk; the duplex then waits for the asking."""
-        if data:  # DATA may be empty, and END_STREAM be told of behind it only while it is read
+        """Keep a delivery of the duplex as the next chunk, and pause reading."""
+        if data:  # after an empty DATA frame, END_STREAM is only told while reading goes on
             self._chunk += data
             self._duplex.pause_reading()
             self._changed.set()
 
     def input_ended(self) -> None:
-        """Note that the request's body has come to its end."""
         self._input_ended = True
         self._changed.set()
 
     def pong_received(self, payload: bytes) -> None:
-        """Ignore a pong: who awaits the bodies sends no pings."""
+        """Ignore a pong: no pings are sent here."""
 
     def writing_paused(self) -> None:
-        """Hold the operation up: unsent bytes are over the high-water mark."""
+        """Block the operation: unsent bytes are over the high-water mark."""
         self._blocked = True
 
     def writing_resumed(self) -> None:

@@ -1,4 +1,4 @@
-"""The bytes of bodies that are held whole: one quota for all requests of the process."""
+"""The quota of bytes in gathered bodies, for all requests of the process."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class HeldBytes:
     """The bytes that one request holds.
 
     Args:
-        quota: of all requests; None where nothing bounds them.
+        quota: of all requests; None for no limit.
         owners: of the request, each of whom has a share; none for a trusted proxy's.
 
     Attributes:
@@ -27,10 +27,10 @@ class HeldBytes:
         self.size = 0
 
     def also_of(self, owner: str) -> None:
-        """Have what is drawn from here on counted as another owner's too.
+        """Count further bytes for another owner too.
 
         Raises:
-            AssertionError: something has been drawn.
+            AssertionError: bytes have been drawn already.
         """
         assert not self.size, "owners are known before the first byte is drawn"
         self._owners = *self._owners, owner
@@ -50,7 +50,7 @@ class HeldBytes:
         self.size += size
 
     def give_back(self) -> None:
-        """Hold nothing any more; said again, it means nothing."""
+        """Release all bytes; a second call has no effect."""
         if self._quota is not None and self.size:
             self._quota.give_back(self.size, *self._owners)
             self.size = 0
@@ -68,5 +68,5 @@ def _full(full: QuotaFull) -> ServiceUnavailable:
     )
 
 
-#: What is drawn from where nothing is counted.
+#: For requests without a quota.
 UNCOUNTED: Final = HeldBytes(None)

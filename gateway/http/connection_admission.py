@@ -1,4 +1,4 @@
-"""Who is connected, and who goes first when connections, or a peer's share of memory, run short."""
+"""Admission control of connections: who is dropped when places or a peer's memory run short."""
 
 from __future__ import annotations
 
@@ -18,27 +18,26 @@ _T = TypeVar("_T")
 
 
 class Fullest(Generic[_T]):
-    """Those who have some of a thing, by how many they have.
+    """Finds the member with the highest count.
 
-    How many they have changes often, and who has most is seldom asked: what has changed is put in
-    its place then.
+    Counts change often, and the highest is seldom asked for. So changes are sorted in only then.
     """
 
     def __init__(self) -> None:
         self._counts: dict[_T, int] = {}
         self._by_count: dict[int, dict[_T, None]] = {}
-        #: What has changed since somebody looked, in the order of the last changes.
+        #: Changes since the last question, in the order of the latest changes.
         self._changed: dict[_T, int] = {}
 
     def has(self, who: _T, count: int) -> None:
-        """Note how many somebody has now; whoever has none is forgotten."""
+        """Set a member's count; a member with 0 is forgotten."""
         changed = self._changed
         changed.pop(who, None)
         if count or who in self._counts:
             changed[who] = count
 
     def top(self) -> _T | None:
-        """Who has most; of several the one that has had so many for longest. None if nobody has."""
+        """Return the member with the highest count; among equals, the earliest to reach it."""
         for who, count in self._changed.items():
             self._place(who, count)
         self._changed.clear()
@@ -62,17 +61,16 @@ log = logging.getLogger("partway.listener")
 
 
 class Visitor:
-    """One connection, from the moment of being accepted to its end.
+    """One connection, from its acceptance to its end.
 
     Attributes:
-        peer: whose it is, as :func:`~partway.gateway.http.peers.peer_of` has it.
-        drop: ends the connection at once; whoever speaks on it puts that here.
-        reserved: whether it stands in the reserve, where only what is kept for it is answered.
+        peer: its peer, from :func:`~partway.gateway.http.peers.peer_of`.
+        drop: ends the connection at once; set by the protocol of the connection.
+        reserved: whether it is in the reserve, where only certain requests are answered.
         trusted: whether it is a trusted proxy's.
         held: bytes of memory that it holds while it is not busy.
-        account: what it costs as long as nobody is known on it.
-        among: whose connection it is, and idle when nothing is under way; None where it is not
-            dropped for that.
+        account: the account of its costs until its sender is known.
+        among: its peer, which drops it when idle; None if it is never dropped for that.
     """
 
     __slots__ = (
@@ -104,40 +102,40 @@ class Visitor:
 
     @property
     def busy(self) -> bool:
-        """Whether something that its client may ask for is under way."""
+        """Whether any request of its client is under way."""
         return self._under_way > 0
 
     def admit(self) -> None:
-        """Let the connection have what is not kept for the reserve.
+        """Allow the connection requests that the reserve does not answer.
 
         Raises:
-            ServiceUnavailable: it stands in the reserve, and there is still no room.
+            ServiceUnavailable: it is in the reserve, and there is still no room.
         """
         if self.reserved and self._crowd is not None:
             self._crowd.admit(self)
 
     def begun(self) -> None:
-        """Note that something more is under way, until :meth:`ended`: it is not dropped then."""
+        """Note that a request is under way, until :meth:`ended`; it prevents a drop."""
         under_way = self._under_way
         self._under_way = under_way + 1
         if not under_way and self.among is not None:
             self.among.begun(self)
 
     def ended(self) -> None:
-        """Note that something is under way no more."""
+        """Note that a request has ended."""
         self._under_way = under_way = self._under_way - 1
         if not under_way and self.among is not None:
             self.among.ended(self)
 
     def weighs(self, more: int) -> None:
-        """Say that a connection of this kind holds so many bytes of memory more than any one."""
+        """Note that this kind of connection holds so many more bytes of memory than the minimum."""
         self._base += more
         self.holds(0)
 
     def holds(self, size: int) -> None:
-        """Say how many bytes of memory it holds now besides, of what its client has sent or owes.
+        """Note how many further bytes of memory it holds, of what its client has sent or not taken.
 
-        It counts as long as nothing is under way: the limits of streams bound the rest.
+        They count only while nothing is under way: the limits of streams bound the rest.
         """
         size += self._base
         if size == self.held:
@@ -148,17 +146,17 @@ class Visitor:
             self.held = size
 
     def leave(self) -> None:
-        """Note that the connection is gone; said again, it means nothing."""
+        """Note that the connection is gone; a second call has no effect."""
         crowd, self._crowd = self._crowd, None
         if crowd is not None:
             crowd.left(self)
 
 
 def uncounted(account: Account | None = None) -> Visitor:
-    """A connection that belongs to no crowd: nobody drops it.
+    """Return a connection that is not counted and never dropped.
 
     Args:
-        account: what it costs; by default it is charged nothing.
+        account: the account of its costs; by default nothing is charged.
     """
     return Visitor(None, "", lambda: None, account or uncharged())
 
@@ -167,12 +165,12 @@ class _Peer:
     """The connections of one peer.
 
     Args:
-        name: the peer's.
-        fullest: of all peers, by how many idle connections each has.
-        bound: called when the idle ones hold more than PEER_BYTES, so that some of them go.
+        name: the peer's name.
+        fullest: all peers by their number of idle connections.
+        bound: called when the idle ones hold more than PEER_BYTES, so that some are dropped.
 
     Attributes:
-        connections: how many there are, the reserve's not counted.
+        connections: how many there are, without those in the reserve.
         idle: those that may be dropped, the one that is idle for longest first.
         held: bytes of memory that these hold.
     """
@@ -188,14 +186,14 @@ class _Peer:
         self.held = 0
 
     def begun(self, visitor: Visitor) -> None:
-        """Note that a connection is idle no more."""
+        """Note that a connection is not idle now."""
         idle = self.idle
         del idle[visitor]
         self.held -= visitor.held
         self._fullest.has(self._name, len(idle))
 
     def ended(self, visitor: Visitor) -> None:
-        """Note that a connection is idle, since nothing is under way on it."""
+        """Note that a connection is idle."""
         idle = self.idle
         idle[visitor] = None
         self.held = held = self.held + visitor.held
@@ -215,21 +213,21 @@ class Crowd:
     """The connections of a gateway.
 
     Rules:
-        1. A connection is idle when nothing is under way on it that its client may ask for: it has
-           sent no head yet, or an unfinished one, or one that was refused, or waits for the next.
-        2. When all places are taken, the connection goes that is idle for longest of the peer with
-           the most idle ones. When a peer has its share, that goes which is idle for longest of its
-           own. So does it when a peer's idle connections hold more than PEER_BYTES.
-        3. Where none is idle, a newcomer gets a place in the reserve, and there only what is kept
-           for it: health and metrics. In the reserve the same rules hold.
+        1. A connection is idle when no request of its client is under way: it has sent no head yet,
+        an unfinished one or a refused one, or it waits for the next.
+        2. When all places are taken, the peer with the most idle connections loses the one that is
+        idle for longest. When a peer has used up its share, it loses such a connection of its own.
+        The same happens when a peer's idle connections hold more than PEER_BYTES.
+        3. If no connection is idle, a newcomer gets a place in the reserve, where only health and
+        metrics are answered. The same rules hold within the reserve.
         4. A trusted proxy has no share, and its connections are not dropped.
 
     Args:
-        most: connections at once, the reserve not counted.
+        most: connections at once, without the reserve.
         share: of one peer.
         trusted: addresses of trusted proxies.
         clock: tells the time in seconds, for the log.
-        on_drop: told why a connection was dropped, or not taken.
+        on_drop: called with the reason when a connection is dropped or not taken.
         account_from: opens the account of a connection; by default nothing is charged.
     """
 
@@ -262,11 +260,12 @@ class Crowd:
         """Take in a connection that was accepted.
 
         Args:
-            address: of its client, as the socket tells it.
+            address: of its client, as the socket shows it.
             drop: ends the connection at once.
 
         Returns:
-            The visitor that it is; None where it is to be closed: not even the reserve has room.
+            The visitor; None if the connection must be closed, because even the reserve has no
+                room.
         """
         visitor = Visitor(self, peer_of(address), drop, self._account_from(address))
         visitor.trusted = address in self._trusted
@@ -279,7 +278,7 @@ class Crowd:
         self._reserve[visitor] = None
         return visitor
 
-    # --- From visitors ---------------------------------------------------------------------------
+    # --- For visitors ----------------------------------------------------------------------------
 
     def admit(self, visitor: Visitor) -> None:
         """See :meth:`Visitor.admit`."""
@@ -293,7 +292,6 @@ class Crowd:
         visitor.reserved = False
 
     def left(self, visitor: Visitor) -> None:
-        """Note that a connection is gone."""
         if visitor.reserved:
             del self._reserve[visitor]
             return
@@ -308,14 +306,14 @@ class Crowd:
     # --- Room ------------------------------------------------------------------------------------
 
     def _take_place(self, visitor: Visitor) -> bool:
-        """Whether there is a place for a connection, or one could be made; then it is taken."""
+        """Take a place for a connection, dropping another if necessary; say whether it has one."""
         peer = self._peers.get(visitor.peer)
         if not visitor.trusted and peer is not None and peer.connections >= self._share:
             if not self._drop_oldest(visitor.peer, "share"):
                 return False
         elif self.connections >= self._most and not self._drop_oldest(self._fullest.top(), "full"):
             return False
-        peer = self._peers.get(visitor.peer)  # one may have gone to make room
+        peer = self._peers.get(visitor.peer)  # an entry may be gone after a drop
         if peer is None:
             peer = _Peer(visitor.peer, self._fullest, self._bound_memory)
             self._peers[visitor.peer] = peer
@@ -340,7 +338,7 @@ class Crowd:
             self._drop(next(iter(peer.idle)), "memory")
 
     def _drop_oldest(self, name: str | None, why: str) -> bool:
-        """Drop the connection of a peer that is idle for longest; whether there was one."""
+        """Drop the peer's connection that is idle for longest; return whether there was one."""
         peer = self._peers.get(name) if name is not None else None
         if peer is None or not peer.idle:
             return False
@@ -353,7 +351,7 @@ class Crowd:
         visitor.drop()
 
     def _tell(self, why: str, visitor: Visitor) -> None:
-        """Count a connection that goes, and log some of them: once a second at most."""
+        """Count a dropped connection, and log once a second at most."""
         self._on_drop(why)
         self._dropped += 1
         if self._mentions.take(self._clock()):

@@ -29,28 +29,28 @@ from partway.protocol.http.content_codings import (
     name_of,
 )
 
-#: A shorter body is not packed: it would hardly be any shorter.
+#: A shorter body is not packed, since it would hardly shrink.
 _WORTHWHILE: Final = 1024
 
-#: What numbers are packed by next to nothing better, and in a third of the time of zlib's default.
+#: zlib's default packs numbers hardly better, and takes three times as long.
 _LEVEL: Final = 1
 
 
 async def decoded_body(
     exchange: Exchange, limit: int, run: Callable[..., Awaitable[bytes]] = asyncio.to_thread
 ) -> bytes:
-    """The whole body of a request, without its content coding.
+    """Return the whole body of a request, decoded.
 
     Args:
         exchange: the client's.
-        limit: most bytes of the body, both as it comes and without its coding.
+        limit: most bytes of the body, both as it comes and decoded.
         run: calls a function off the event loop, with its arguments.
 
     Raises:
-        UnsupportedCoding: the coding is not known here, or there are several.
+        UnsupportedCoding: the coding is unknown, or there are several.
         RequestTooLarge: the body has more bytes.
         InputValidationError: the body is not in its coding, or not whole.
-        ApiError: as of :meth:`Exchange.body`.
+        ApiError: as in :meth:`Exchange.body`.
     """
     coding = coding_of(exchange.headers)
     if not is_coded(coding):
@@ -77,15 +77,15 @@ def check_uncoded(exchange: Exchange) -> None:
 
 
 def unpacked(body: bytes, coding: str, limit: int) -> bytes:
-    """A request's body without its content coding.
+    """Return a request's body, decoded.
 
     Args:
         body: as it came.
         coding: its ``Content-Encoding``; empty for none.
-        limit: most bytes that it may have then.
+        limit: most bytes of the decoded body.
 
     Raises:
-        UnsupportedCoding: it is another one, or there are several.
+        UnsupportedCoding: the coding is unknown, or there are several.
         RequestTooLarge: the body has more bytes.
         InputValidationError: the body is not of this coding, or not whole.
     """
@@ -100,7 +100,7 @@ def unpacked(body: bytes, coding: str, limit: int) -> bytes:
 
 
 def decoded_beginning(body: bytes, coding: str, limit: int) -> bytes:
-    """The beginning of a body without its coding, for a message to quote.
+    """Return the decoded beginning of a body, for a message to quote.
 
     Args:
         body: its first bytes; the rest may be missing.
@@ -108,7 +108,7 @@ def decoded_beginning(body: bytes, coding: str, limit: int) -> bytes:
         limit: most bytes to return.
 
     Returns:
-        The part that could be read. A coding that is not known here is named instead.
+        The part that could be read. For an unknown coding, a text that names it.
     """
     if not is_coded(coding):
         return body
@@ -130,16 +130,17 @@ def _check_known(coding: str) -> None:
 
 
 def asked_for(accept_encoding: str) -> str:
-    """The coding that a client asks for a response in; empty for none.
+    """Return the coding that a client asks for in a response; empty for none.
 
-    Libraries offer all that they know, unasked: only who names one alone, and knows it, wants it.
+    Libraries offer all codings that they know. So only a client that names a single known one wants
+    it.
     """
     name = name_of(accept_encoding)
     return name if name in GZIP | DEFLATE else ""
 
 
 def packed(body: bytes, coding: str) -> bytes | None:
-    """A body in a content coding of :func:`asked_for`'s; None where it stays as it is."""
+    """Encode a body in a coding from :func:`asked_for`; None if it should stay as it is."""
     if not coding or len(body) < _WORTHWHILE:
         return None
     packing = zlib.compressobj(_LEVEL, wbits=GZIP_WINDOW if coding in GZIP else ZLIB_WINDOW)

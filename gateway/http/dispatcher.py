@@ -1,4 +1,4 @@
-"""The way from an exchange to its operation, and from errors to responses."""
+"""The dispatcher: from an exchange to its operation, and from errors to responses."""
 
 from __future__ import annotations
 
@@ -40,34 +40,34 @@ from partway.protocol.signatures.signed_request import SignableRequest
 
 log = logging.getLogger("partway.gateway")
 
-#: Requests, by method, and a path and an X-Amz-Target of so many characters, whose routes are
-#: remembered; and addresses, whose owners are.
+#: Limits of two caches: routes by method, path and X-Amz-Target, up to a length; and owners of
+#: addresses.
 _REMEMBERED_ROUTES: Final = 1024
 _LONGEST_REMEMBERED: Final = 256
 _REMEMBERED_OWNERS: Final = 1024
 
-#: A request's route, what its path says, and what it asks leave for.
+#: A request's route, the values from its path, and the action to permit.
 _Found: TypeAlias = tuple[Route, Mapping[str, str], Deed]
 
 _TARGET: Final = istr("X-Amz-Target")
 _ORIGIN: Final = istr("Origin")
 _UNWATCHED: Final = nullcontext()
-#: To look a member up in an enumeration takes as long as ten lines of this.
+#: A member lookup in an enumeration takes as long as ten lines of this module.
 _ANYONE: Final = Access.ANYONE
 _OF_OPERATION: Final = Leave.OF_OPERATION
 
 
 class Dispatcher:
-    """Answers every exchange, in this order: its head, route, who asks, its payload, its operation.
+    """Answers every exchange, in this order: head, route, authentication, payload, operation.
 
     Args:
-        routes: the first that answers a request's method and path wins.
-        authenticator: says who asks.
-        arns: makes the names of what leave is asked for.
-        allow_origins: origins of web pages that may ask, besides those of this host.
-        on_refused: told the name of each error that a request is answered with.
-        proxies: addresses of proxies, through which others ask.
-        gathered: the quota of bodies that are held whole; None bounds nothing.
+        routes: the first one that matches a request's method and path answers.
+        authenticator: finds out who sends a request.
+        arns: makes the ARNs of resources.
+        allow_origins: origins of allowed web pages, besides those of this host.
+        on_refused: called with the name of each error that answers a request.
+        proxies: addresses of proxies, which carry other clients.
+        gathered: the quota of gathered bodies; None for no limit.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class Dispatcher:
         gathered: Quota | None = None,
     ) -> None:
         self._routes = routes
-        # A client asks for the same again and again; whoever does not asks in vain, or for little.
+        # Clients repeat the same few requests; others miss the caches and fail or are rare.
         self._find = lru_cache(_REMEMBERED_ROUTES)(self._find_anew)
         self._owners = lru_cache(_REMEMBERED_OWNERS)(self._owners_of)
         self._authenticator = authenticator
@@ -93,13 +93,13 @@ class Dispatcher:
         self._gathered = gathered
 
     async def __call__(self, exchange: Exchange) -> None:
-        """Answer an exchange; returns when its operation is over."""
-        errors: ErrorDialect = aws_rest_json  # as long as it is not known whose client it is
+        """Answer an exchange; return when its operation is over."""
+        errors: ErrorDialect = aws_rest_json  # until the route, and so the kind of client, is known
         visitor = exchange.visitor
         measured = visitor.account.measured
         began = time.thread_time() if measured else 0.0
         recognised, identity = False, ANYBODY
-        # What is called is taken out first: 3.11 finds an attribute quickly, and no such method.
+        # A local name first: 3.11 finds attributes quickly, but not such bound methods.
         owners_of = self._owners
         exchange.holding = HeldBytes(self._gathered, owners_of(exchange.peer))
         try:
@@ -128,7 +128,7 @@ class Dispatcher:
                     visitor.ended()
         except ApiError as error:
             self._refuse(exchange, error, errors)
-            # Where nobody is asked for their name, what they ask in vain counts all the same.
+            # Without authentication, failed requests count as costs of an unknown sender.
             if recognised and identity is ANYBODY and _is_the_clients(error):
                 recognised = False
                 exchange.visit.in_vain()
@@ -145,7 +145,7 @@ class Dispatcher:
                 exchange.visit.cost(time.thread_time() - began if measured else 0.0)
 
     def in_reserve(self, method: str, path: str) -> bool:
-        """Whether a request is one that the reserve is for."""
+        """Say whether the reserve answers a request."""
         return any(
             route.reserved and method in route.methods and route.path.fullmatch(path)
             for route in self._routes
@@ -164,28 +164,28 @@ class Dispatcher:
 
     def _find_anew(self, method: str, path: str, target: str) -> _Found:
         route, named = find(self._routes, method, path, target)
-        action = resource = ""  # which the operation asks for itself
+        action = resource = ""  # empty: the operation checks it
         if route.access is not _ANYONE and route.leave is not _OF_OPERATION:
             action = route.action
-            # What is longer is no endpoint's name, and is not looked for in patterns to its end.
+            # A longer text is no endpoint's name, and need not be matched to its end.
             resource = self._arns.of("endpoint", named["endpoint"][: MAX_ENDPOINT_NAME + 1])
         return route, named, Deed(action, resource, route.service)
 
     def _authenticated(self, asked: AskedRequest, route: Route) -> Awaitable[Identity]:
-        """Find out who asks by the request, refusing who may not."""
+        """Authenticate a request's sender, and refuse one who may not make it."""
         return self._authenticator.authenticate(
             asked, bearer_allowed=route.access is Access.SIGNED_OR_BEARER
         )
 
     def _check_origin(self, exchange: Exchange, route: Route, identity: Identity) -> None:
-        """Refuse who may not ask from where they do: from this place, or by this page (3-4)."""
+        """Refuse a request from a wrong place: another machine, or another site's page (3-4)."""
         if route.control and identity.principal is None:
             headers = tuple(exchange.raw_headers)
             check_nearness(exchange.peer, exchange.version, headers, self._proxies)
         check_origin(exchange.headers, self._allow_origins, encrypted=exchange.encrypted)
 
     def _owners_of(self, peer: str) -> tuple[str, ...]:
-        """Whose share an address's bodies are of; nobody's where it stands for many."""
+        """Return the owners of an address's bodies; none for a proxy with many clients."""
         return () if peer in self._proxies else (f"address {peer_of(peer)}",)
 
     def _refuse(
@@ -195,9 +195,9 @@ class Dispatcher:
         errors: ErrorDialect,
         fault: Exception | None = None,
     ) -> None:
-        """Answer with an API error, and log it in one line; a fault of ours with its traceback.
+        """Answer with an API error, and log one line; a fault of ours is logged with its traceback.
 
-        The line has the status that the client gets: none where a response has begun.
+        The line has the status that the client gets; there is none if a response has begun.
         """
         self._on_refused(error.name)
         answer = None if exchange.answered else errors(error)
@@ -214,7 +214,7 @@ class Dispatcher:
 
 
 class _AskedRequest(AskedRequest):
-    """An exchange's request, with its payload by a route's rule."""
+    """An exchange's request, with the payload rule of its route."""
 
     __slots__ = ("_exchange", "_rule")
 
@@ -239,19 +239,19 @@ class _AskedRequest(AskedRequest):
 
 
 def _is_the_clients(error: ApiError) -> bool:
-    """Whether a refusal is the client's own fault, and not the container's or ours."""
+    """Say whether a refusal is the client's own fault, and not the container's or ours."""
     return error.status < HTTPStatus.INTERNAL_SERVER_ERROR and not isinstance(error, ContainerError)
 
 
 def _level(error: ApiError) -> int:
-    """How much a refusal is the operator's concern: most are the client's own."""
+    """Return the log level of a refusal: most are the client's own fault."""
     if isinstance(error, InternalServerError):
         return logging.ERROR
     return logging.WARNING if isinstance(error, ContainerError) else logging.INFO
 
 
 def _statuses(answer: ErrorResponse | None) -> dict[str, int | None]:
-    """The fields of the log that have an answer's status, and the status of a gRPC call."""
+    """Return the log's fields for an answer's status, and for the status of a gRPC call."""
     statuses: dict[str, int | None] = {"status": None if answer is None else answer.status}
     if answer is not None and "grpc-status" in answer.headers:
         statuses["grpc_status"] = int(answer.headers["grpc-status"])
@@ -259,6 +259,6 @@ def _statuses(answer: ErrorResponse | None) -> dict[str, int | None]:
 
 
 def _line(event: str, exchange: Exchange, **fields: str | int | None) -> LogLine:
-    """A line of the log on an exchange, with what its operation has noted."""
+    """Return a log line about an exchange, with the notes of its operation."""
     whose = {"request_id": exchange.request_id, "peer": exchange.peer}
     return LogLine(event, **whose, **exchange.noted, **fields)

@@ -1,4 +1,4 @@
-"""Both bodies of one exchange, open at once, whichever HTTP version carries them."""
+"""Duplex exchanges: both bodies open at once, in any HTTP version."""
 
 from __future__ import annotations
 
@@ -13,41 +13,41 @@ from partway.protocol.connections.fair_turns import Cancellable
 class Parting(enum.Enum):
     """How a client left an exchange that was not over (clause 2.1-4)."""
 
-    #: In good order: it has said all it had to say, and gives up the rest of the response.
+    #: In good order: its input is complete, and it does not want the rest of the response.
     IN_ORDER = "in order"
     #: It cancels.
     CANCELLED = "cancelled"
-    #: Without a word, or for a fault.
+    #: Without notice, or because of a fault.
     LOST = "lost"
 
 
 class DuplexHandler(Protocol):
-    """What a duplex tells its owner. :meth:`connection_lost` is always the last call."""
+    """The owner of a duplex. :meth:`connection_lost` is always the last call."""
 
     def data_received(self, data: bytes) -> None:
-        """Bytes of the request's body, cut anywhere."""
+        """Take bytes of the request's body, cut anywhere."""
 
     def input_ended(self) -> None:
-        """The request's body has come to its orderly end."""
+        """Note the orderly end of the request's body."""
 
     def pong_received(self, payload: bytes) -> None:
-        """A ping of :meth:`Duplex.ping` was answered."""
+        """Take the answer to a ping of :meth:`Duplex.ping`."""
 
     def writing_paused(self) -> None:
-        """Unsent bytes are over the high-water mark: stop the source."""
+        """Stop the source: unsent bytes are over the high-water mark."""
 
     def writing_resumed(self) -> None:
-        """Unsent bytes are below the low-water mark again."""
+        """Go on: unsent bytes are below the low-water mark again."""
 
     def connection_lost(self, how: Parting) -> None:
-        """The exchange is over; ``how`` counts if the owner has neither finished nor aborted it."""
+        """Note the end of the exchange; ``how`` matters only before a finish or an abort."""
 
 
 class Duplex(ABC):
     """The bodies of one exchange, both open at once.
 
-    Nothing is delivered before :meth:`start`, and then nothing while reading is paused. The owner
-    ends it by :meth:`finish` or :meth:`abort`, once.
+    Nothing is delivered before :meth:`start`, or while reading is paused. The owner ends the duplex
+    with :meth:`finish` or :meth:`abort`, once.
     """
 
     #: Whether the client can be pinged through this duplex.
@@ -62,7 +62,7 @@ class Duplex(ABC):
         low_water: int,
         call_later: Callable[..., Cancellable],
     ) -> None:
-        """Tell ``handler`` what comes from now on; reading is paused until it is resumed."""
+        """Deliver to ``handler`` from now on; reading is paused until it is resumed."""
 
     @abstractmethod
     def write(self, event: bytes) -> None:
@@ -73,18 +73,18 @@ class Duplex(ABC):
         """End the response, in bounded time, whether or not the request has ended.
 
         Args:
-            last: the last event, behind everything written so far; may be empty.
-            otherwise: the event that takes the place of all that the client does not take
-                (clause 2.3-6).
+            last: the last event, after everything written so far; may be empty.
+            otherwise: the event that replaces everything that the client does not take (clause
+                2.3-6).
         """
 
     @abstractmethod
     def abort(self) -> None:
-        """Break off the response; the client sees that it is not whole."""
+        """Break off the response; the client sees that it is incomplete."""
 
     @abstractmethod
     def pause_reading(self) -> None:
-        """Deliver nothing more, and let the client send no more than it has leave for."""
+        """Deliver nothing more, and give the client no further credit."""
 
     @abstractmethod
     def resume_reading(self) -> None:
@@ -92,16 +92,16 @@ class Duplex(ABC):
 
     @abstractmethod
     def ping(self, payload: bytes) -> int:
-        """Ping the client with 8 bytes; returns the ping's position for :meth:`flushed`."""
+        """Ping the client with 8 bytes; return the ping's position for :meth:`flushed`."""
 
     @abstractmethod
     def flushed(self, position: int) -> bool:
-        """Whether the socket has taken everything up to ``position``."""
+        """Say whether the socket has taken everything up to ``position``."""
 
     @property
     @abstractmethod
     def buffered_bytes(self) -> int:
-        """Bytes of both bodies held here: read and not delivered, written and not taken."""
+        """Bytes of both bodies held here: read and not delivered, or written and not taken."""
 
     @property
     @abstractmethod

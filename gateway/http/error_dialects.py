@@ -1,4 +1,4 @@
-"""How an error of the API reads in a response, for each family of clients.
+"""Error dialects: the form of an API error in a response, for each family of clients.
 
 A route names the dialect that its clients read.
 """
@@ -20,12 +20,12 @@ class ErrorResponse(NamedTuple):
     body: bytes
 
 
-#: Makes a response of an error.
+#: Makes a response from an error.
 ErrorDialect = Callable[[ApiError], ErrorResponse]
 
 
 def aws_rest_json(error: ApiError) -> ErrorResponse:
-    """AWS's REST JSON protocol: the name in a header, the members in the body (clause 4-1)."""
+    """Write an error in AWS's REST JSON protocol: its name is in a header (clause 4-1)."""
     headers = {
         "Content-Type": "application/json",
         "x-amzn-ErrorType": error.name,
@@ -34,7 +34,7 @@ def aws_rest_json(error: ApiError) -> ErrorResponse:
     return ErrorResponse(error.status, headers, error.body())
 
 
-#: What InvokeEndpoint and its relatives call our errors, and with which status (clause 4-5).
+#: Names and statuses of our errors in InvokeEndpoint and related operations (clause 4-5).
 _OF_THE_RUNTIME: Mapping[str, tuple[str, int]] = {
     "InputValidationError": ("ValidationError", 400),
     "RequestEntityTooLargeException": ("ValidationError", 400),
@@ -44,9 +44,9 @@ _OF_THE_RUNTIME: Mapping[str, tuple[str, int]] = {
 
 
 def aws_runtime(error: ApiError) -> ErrorResponse:
-    """The same protocol with the names that boto3's ``sagemaker-runtime`` knows (clause 4-5).
+    """Write an error with the names of boto3's ``sagemaker-runtime`` (clause 4-5).
 
-    Their members are those of its service model: none has an ``ErrorCode``.
+    The protocol is that of :func:`aws_rest_json`. The service model's errors have no ``ErrorCode``.
     """
     name, status = _OF_THE_RUNTIME.get(error.name, (error.name, error.status))
     members = {key: value for key, value in error.members.items() if key != "ErrorCode"}

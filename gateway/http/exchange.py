@@ -1,6 +1,6 @@
-"""One request and its answer, whichever HTTP version carries it.
+"""An exchange: one request and its answer, in any HTTP version.
 
-Operations are written against this and never against a server library's request.
+Operations use this class and never a server library's request.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ _EXPECT: Final = istr("Expect")
 
 
 class Exchange(ABC):
-    """A request, and the way to answer it once.
+    """A request, and the means to answer it once.
 
-    The answer is one of three: whole (:meth:`respond`, :meth:`fail`), in pieces (:meth:`begin`,
-    then :meth:`write` and :meth:`end`), or both bodies open at once (:meth:`open`).
+    An answer is whole (:meth:`respond`, :meth:`fail`), in pieces (:meth:`begin`, then :meth:`write`
+    and :meth:`end`), or opens both bodies at once (:meth:`open`).
 
-    Who waits in :meth:`body`, :meth:`chunks`, :meth:`begin`, :meth:`write` or :meth:`end` when the
-    client leaves gets :class:`ClientLeft`; an operation that waits for something else is cancelled.
+    If the client leaves, a wait in :meth:`body`, :meth:`chunks`, :meth:`begin`, :meth:`write` or
+    :meth:`end` raises :class:`ClientLeft`. An operation that waits for something else is cancelled.
 
     Attributes:
         method: the request's method.
@@ -47,15 +47,14 @@ class Exchange(ABC):
         version: HTTP's version: ``1.0``, ``1.1`` or ``2``.
         peer: address of the client, for logs.
         request_id: the exchange's id, sent back as ``x-amzn-requestid``.
-        visitor: the client's connection, as the crowd has it; one that nobody counts unless it is
-            given.
+        visitor: the client's connection in admission control; by default one that is not counted.
         encrypted: whether it has TLS, here and not only at a proxy's.
-        head_size: bytes of its head, as RFC 9113 §6.5.2 counts, if they and its headers have been
-            counted, and are within their limits.
-        noted: what the operation has found out and the operator's log says of the exchange besides,
-            should it be refused or left; nothing of it is for the client.
-        holding: what its gathered body is drawn from; it has no end unless another one is put here
-            before the body is asked for.
+        head_size: bytes of its head, counted as in RFC 9113 §6.5.2; None if the limits of the head
+            have not been checked.
+        noted: findings of the operation for the operator's log, in case the request is refused or
+            left; clients never see them.
+        holding: the quota for its gathered body; unlimited unless another one is set before the
+            body is read.
     """
 
     __slots__ = (
@@ -95,7 +94,7 @@ class Exchange(ABC):
         self.holding = UNCOUNTED
         #: The request's whole body, once it has been gathered.
         self._gathered: bytes | None = None
-        #: The same, taken from the client, as long as there is no room for it.
+        #: The whole body, taken from the client, as long as the quota has no room for it.
         self._undrawn: bytes | None = None
         self._continued = False
         #: Whether a response in pieces has begun and not ended.
@@ -132,28 +131,28 @@ class Exchange(ABC):
 
     @property
     def visit(self) -> Visit:
-        """What the request costs as long as it is not known who sends it."""
+        """The cost of the request until its sender is known."""
         visit = self._visit
         if visit is None:
             visit = self._visit = self.visitor.account.asked()
         return visit
 
     def recognised(self) -> None:
-        """Note that it is known who sends the request, and that they may."""
+        """Note that the sender is known, and may make the request."""
         visit, account = self._visit, self.visitor.account
         if visit is not None:
             visit.recognised()
-        elif account.measured or not account.known:  # else it changes nothing
+        elif account.measured or not account.known:  # otherwise it changes nothing
             account.recognised()
 
     # --- The request's body ----------------------------------------------------------------------
 
     async def body(self, limit: int, within: float = REQUEST_BODY_TIMEOUT) -> bytes:
-        """Return the whole body of the request; asked for again, the same bytes.
+        """Return the whole body of the request; a second call returns the same bytes.
 
         Args:
             limit: most bytes that the body may have.
-            within: seconds in which the whole body has to come.
+            within: seconds in which the whole body must come.
 
         Raises:
             RequestTooLarge: the body has more bytes, or its head says so.
@@ -167,8 +166,8 @@ class Exchange(ABC):
             return at_hand
         self._check_length(limit)
         self._continue_once()
-        # A list of what dribbles in would take a multiple of its bytes; what a bytearray has would
-        # be copied once more.
+        # A list of tiny chunks would take a multiple of their bytes, and a bytearray would be
+        # copied once more.
         whole = BytesIO()
         if not self._gather_at_hand(whole, limit):
             try:
@@ -181,9 +180,7 @@ class Exchange(ABC):
         return self._gathered
 
     def body_at_hand(self, limit: int) -> bytes | None:
-        """Return the whole body of the request if it has come, as most do with their heads.
-
-        None if it has to be waited for.
+        """Return the whole body of the request if it has come, as most do; else None.
 
         Args:
             limit: most bytes that the body may have.
@@ -196,7 +193,7 @@ class Exchange(ABC):
         if body is None:
             if self.headers.get(_EXPECT):  # it may wait for 100 Continue
                 return None
-            # What was taken and refused is refused again to whoever asks again.
+            # A body that was taken and refused is refused again on the next call.
             body = self._undrawn
             if body is None:
                 body = self._undrawn = self._whole_at_hand()
@@ -212,7 +209,7 @@ class Exchange(ABC):
 
     @property
     def gathered(self) -> bool:
-        """Whether the whole body of the request is there already."""
+        """Whether the whole body of the request has been gathered."""
         return self._gathered is not None
 
     async def chunks(
@@ -220,12 +217,12 @@ class Exchange(ABC):
     ) -> AsyncGenerator[bytes, None]:
         """Yield the body of the request as it comes, cut anywhere; whole if gathered before.
 
-        The client is held back while nobody asks for the next chunk: HTTP/2 gets no credit for the
-        stream, HTTP/1.1's socket is not read.
+        The client is held back while the caller does not ask for the next chunk: HTTP/2 gives no
+        credit for the stream, and HTTP/1.1's socket is not read.
 
         Args:
             limit: most bytes that the body may have.
-            pause: seconds in which the next chunk has to come, once it is asked for.
+            pause: seconds in which the next chunk must come, once it is asked for.
 
         Raises:
             RequestTooLarge: the body has more bytes, or its head says so.
@@ -242,12 +239,12 @@ class Exchange(ABC):
             yield self._gathered
 
     def _check_length(self, limit: int) -> None:
-        """Refuse a body whose head says already that it is too large."""
+        """Refuse a body whose head states too large a length."""
         if (stated := self.stated_length) is not None and stated > limit:
             raise _too_large(limit)
 
     def _gather_at_hand(self, whole: BytesIO, limit: int) -> bool:
-        """Gather what has come of a body already; whether that is all of it.
+        """Gather the part of a body that has come; return whether that is all.
 
         Most bodies come with their heads: no timer is set for them.
         """
@@ -288,13 +285,13 @@ class Exchange(ABC):
             self._say_continue()
 
     def _body_is_held_back(self) -> bool:
-        """Whether the client waits for 100 Continue, and may send no body without it."""
+        """Say whether the client waits for 100 Continue, and may send no body without it."""
         expects = self.headers.get(_EXPECT, "")  # RFC 9110 §10.1.1
         return expects.lower() == "100-continue" and not self._continued
 
     @abstractmethod
     async def _read(self) -> bytes:
-        """Return the next bytes of the request's body; empty behind its end.
+        """Return the next bytes of the request's body; empty after its end.
 
         Raises:
             InputValidationError: the body is not valid HTTP.
@@ -302,11 +299,11 @@ class Exchange(ABC):
         """
 
     def _whole_at_hand(self) -> bytes | None:
-        """Return all of the body, taken, if all of it has come; else None, and take nothing."""
+        """Take and return the body if all of it has come; else take nothing, return None."""
         return None
 
     def _at_hand(self) -> bytes | None:
-        """Return what :meth:`_read` would without waiting; None where it might have to wait.
+        """Return what :meth:`_read` would without waiting; None if it might have to wait.
 
         Raises:
             InputValidationError: the body is not valid HTTP.
@@ -343,8 +340,8 @@ class Exchange(ABC):
         Args:
             status: the response's.
             headers: the response's.
-            first: the first piece of the body, if it is there by now. Nobody waits here until the
-                client has room for another: :meth:`write` does.
+            first: the first piece of the body, if it is there already. Unlike :meth:`write`, this
+                does not wait until the client has room for another.
 
         Raises:
             ClientLeft: the client has left.
@@ -354,9 +351,9 @@ class Exchange(ABC):
         await self._begin(status, headers, b"" if self._bodiless else first)
 
     async def write(self, piece: bytes) -> None:
-        """Send a piece of the body at once; returns when the client has room for another.
+        """Send a piece of the body at once; return when the client has room for another.
 
-        Where the response has no body, to HEAD and with 204 and 304, the piece is dropped.
+        If the response has no body (to HEAD, and with 204 and 304), the piece is dropped.
 
         Raises:
             ClientLeft: the client has left, or takes nothing for RESPONSE_TAKEN_TIMEOUT.
@@ -365,13 +362,13 @@ class Exchange(ABC):
             await self._write(piece)
 
     async def end(self, last: bytes = b"", otherwise: bytes = b"") -> None:
-        """End a response in pieces, which then is whole.
+        """End a response in pieces, which is then complete.
 
         Args:
-            last: the last piece, behind all that was written.
-            otherwise: over HTTP/2 takes the place of all that the client does not take, should it
-                take nothing more (clause 2.3-6); over HTTP/1.1, which takes nothing back, such a
-                response is left without its end.
+            last: the last piece, after everything that was written.
+            otherwise: over HTTP/2, it replaces everything that a stalled client does not take
+                (clause 2.3-6). HTTP/1.1 cannot take bytes back, so such a response stays without
+                its end.
 
         Raises:
             ClientLeft: the client has left.
@@ -386,7 +383,7 @@ class Exchange(ABC):
 
     @abstractmethod
     async def _begin(self, status: int, headers: Mapping[str, str], first: bytes) -> None:
-        """See :meth:`begin`; ``first`` is empty where the response has no body."""
+        """See :meth:`begin`; ``first`` is empty if the response has no body."""
 
     @abstractmethod
     async def _write(self, piece: bytes) -> None:
@@ -394,7 +391,7 @@ class Exchange(ABC):
 
     @abstractmethod
     async def _end(self, last: bytes, otherwise: bytes) -> None:
-        """See :meth:`end`; both are empty where the response has no body."""
+        """See :meth:`end`; both are empty if the response has no body."""
 
     def _may_have_body(self, status: int) -> bool:
         return self.method != "HEAD" and status not in BODILESS
@@ -411,17 +408,17 @@ class Exchange(ABC):
 
     @abstractmethod
     def abort(self) -> None:
-        """Break off an answer that cannot be finished; the client sees that it is not whole."""
+        """Break off an answer that cannot be finished; the client sees that it is incomplete."""
 
     def operation_over(self) -> None:
-        """Let go of the body, and break off a response in pieces that has not been ended."""
+        """Release the body, and break off a response in pieces that has not been ended."""
         if self._gathered or self._undrawn or self.holding.size:
             self.let_go_of_body()
         if self._unended:
             self.abort()
 
     def let_go_of_body(self) -> None:
-        """Hold the gathered body no more; nobody asks for it again."""
+        """Release the gathered body, which is not needed again."""
         self._undrawn = None
         if self._gathered:
             self._gathered = b""
@@ -439,7 +436,7 @@ class UpgradableExchange(Exchange):
 
     @abstractmethod
     def hand_over(self, connection: FrameConnection) -> None:
-        """Give the upgraded transport to ``connection``, with any bytes read behind the head."""
+        """Give the upgraded transport to ``connection``, with any bytes read after the head."""
 
 
 class TrailingExchange(Exchange):
@@ -449,10 +446,10 @@ class TrailingExchange(Exchange):
     def respond_with_trailers(
         self, body: bytes, headers: Mapping[str, str], trailers: Mapping[str, str]
     ) -> None:
-        """Answer 200 with a whole body, and trailers behind it."""
+        """Answer 200 with a whole body and trailers."""
 
     async def end_with_trailers(self, trailers: Mapping[str, str]) -> None:
-        """End a response in pieces by trailers, which come behind all that was written.
+        """End a response in pieces by trailers, after everything that was written.
 
         Raises:
             ClientLeft: the client has left.
@@ -478,9 +475,9 @@ _LENGTH_DIGITS: Final = len(str(2**64))
 
 
 def stated_length(headers: Mapping[str, str], name: str = _LENGTH) -> int | None:
-    """The length that a head states for its body, by case-insensitive names; None if none.
+    """Return the length that a head states for its body, by case-insensitive names; None if none.
 
-    A number of more than 64 bits is none; and Python reads none of 5,000 digits.
+    A number of more than 64 bits does not count. Python refuses numbers of 5,000 digits.
     """
     stated = headers.get(name, "")
     is_length = stated.isascii() and stated.isdecimal() and len(stated) <= _LENGTH_DIGITS
@@ -490,7 +487,7 @@ def stated_length(headers: Mapping[str, str], name: str = _LENGTH) -> int | None
 def _joined(raw_headers: Sequence[tuple[str, str]]) -> Mapping[str, str]:
     together = CIMultiDict(raw_headers)
     if len({name.lower() for name in together}) == len(raw_headers):
-        return together  # as with most requests, no two have the same name
+        return together  # the usual case: all names differ
     together.clear()
     for name, value in raw_headers:
         before = together.get(name)

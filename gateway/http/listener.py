@@ -1,6 +1,6 @@
-"""The listener: accepts connections, looks at their first bytes, hands them on.
+"""The listener: it accepts connections, looks at their first bytes, and hands them on.
 
-Clauses 2.5-1 to 2.5-6 say what each client needs of the listener.
+Clauses 2.5-1 to 2.5-6 list the needs of each client.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ class HttpServer(Protocol):
     """Makes a protocol for each connection that speaks its version of HTTP."""
 
     def protocol(self, visitor: Visitor) -> asyncio.Protocol:
-        """A protocol for one connection, not yet connected."""
+        """Return a protocol for one connection, not yet connected."""
 
     @property
     def open_connections(self) -> int:
-        """How many of this server's connections are open."""
+        """The number of this server's open connections."""
 
 
 class Listener:
-    """The listening ports: first bytes tell which HTTP a connection speaks, with TLS or without.
+    """The listening ports. First bytes tell which HTTP a connection speaks, with TLS or without.
 
-    Who has agreed on h2 by ALPN gets no HTTP/1.1, whatever it says. Beyond that ALPN decides
-    nothing: older clients open with HTTP/2's preface without having agreed on anything.
+    A client that negotiated h2 by ALPN is never served HTTP/1.1. ALPN decides nothing else: older
+    clients open with HTTP/2's preface without ALPN.
 
     Args:
         http1: serves connections that speak HTTP/1.1.
         http2: serves connections that open with HTTP/2's preface.
-        crowd: the gateway's connections, those of these ports.
+        crowd: admission control for these ports.
     """
 
     def __init__(self, http1: HttpServer, http2: HttpServer, crowd: Crowd) -> None:
@@ -47,13 +47,13 @@ class Listener:
         self.crowd = crowd
         self._servers: list[asyncio.Server] = []
         self._tls_ports: list[TlsPort] = []
-        #: Connections that have not said yet what they speak.
+        #: Connections that have not sent anything yet.
         self.opening: set[asyncio.Transport] = set()
 
     async def start(
         self, host: str, port: int, tls: ssl.SSLContext | None = None
     ) -> tuple[str, int]:
-        """Listen on one more port; returns the address, with the real port where 0 was asked for.
+        """Listen on one more port; return the address, with the real port for port 0.
 
         Raises:
             OSError: the address is taken, or not this machine's; the error's ``filename`` is host
@@ -77,7 +77,7 @@ class Listener:
         return name[0], name[1]
 
     def stop(self) -> None:
-        """Accept nothing more; connections that have said something stay."""
+        """Accept nothing more; connections that have sent something stay."""
         for server in self._servers:
             server.close()
         for port in self._tls_ports:
@@ -87,13 +87,13 @@ class Listener:
 
 
 class _Opening(asyncio.Protocol):
-    """A connection until its first bytes have said what it speaks.
+    """A connection until its first bytes show which HTTP version it speaks.
 
     The client has ``OPENING_TIMEOUT`` for them; the HTTP server's own deadline begins after that.
 
     Args:
-        listener: whose connection it is.
-        visitor: the connection, where it has been taken in before its TLS handshake.
+        listener: the connection's listener.
+        visitor: the connection, if it was admitted before its TLS handshake.
     """
 
     def __init__(self, listener: Listener, visitor: Visitor | None = None) -> None:
@@ -108,7 +108,7 @@ class _Opening(asyncio.Protocol):
         accepted = cast("asyncio.Transport", transport)
         if self._visitor is None:
             peer = accepted.get_extra_info("peername")
-            # A socket that has no peer any more has been left before it was accepted.
+            # A socket without a peer name was closed by its client before it was accepted.
             self._visitor = self._listener.crowd.enter(peer[0] if peer else "", accepted.abort)
             if self._visitor is None:
                 accepted.abort()

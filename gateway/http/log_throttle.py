@@ -1,9 +1,9 @@
-"""Lines of the log that come again and again: a few are written, the rest counted.
+"""Throttling of log lines that repeat: a few are written, the rest counted.
 
-A request of 17 bytes would be a line of 250. Of each kind, by address, event, error and endpoint,
-or without an address where nobody waits for the answer,
-the first lines of a time are written whole, and at its end one line has the number of the others.
-The metrics count every request.
+A request of 17 bytes would be a line of 250. A kind of line is its address, event, error and
+endpoint; asynchronous requests have no address. In each period, the first lines of a kind are
+written whole. At the end of the period, one line has the number of the others. The metrics count
+every request.
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ from partway.gateway.limits import REPEATED_KINDS, REPEATED_LINES, REPEATED_SECO
 from partway.gateway.timing.clock import Clock, Timer
 from partway.log_lines import LogLine, Value
 
-#: Loggers whose lines on connections and requests say whose they are, as ``peer``.
+#: Loggers whose lines about connections and requests have a ``peer``.
 _LOGGERS: Final = ("partway.gateway", "partway.http1", "partway.http2", "partway.listener")
 
-#: One whose lines are of requests that nobody waits for: they have no address.
+#: A logger of asynchronous requests, whose lines have no address.
 _WITHOUT_PEERS: Final = "partway.async"
 
 #: The event of the line that has the number of the others.
 _MORE: Final = "more of the same"
 
-#: Logger, event, address (empty where lines have none), error and endpoint.
+#: Logger, event, address (empty for lines without), error and endpoint.
 _Kind = tuple[str, str, Value, Value, Value]
 
 
 @dataclass(slots=True)
 class _Seen:
-    """What has been seen of a kind in its time.
+    """The lines of one kind within its period.
 
     Attributes:
-        until: the end of the time.
+        until: the end of the period.
         lines: how many there were.
-        level: the highest among those that were not written.
+        level: the highest level among those that were not written.
         timer: writes their number; None while all were written.
     """
 
@@ -51,7 +51,7 @@ class RepeatedLines(logging.Filter):
     """Lets few lines of a kind through, from :meth:`open` until :meth:`close`.
 
     Args:
-        clock: by which the time of each kind is measured.
+        clock: measures the periods.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -60,12 +60,11 @@ class RepeatedLines(logging.Filter):
         self._seen: dict[_Kind, _Seen] = {}
 
     def open(self) -> None:
-        """Look at all lines from here on."""
         for name in (*_LOGGERS, _WITHOUT_PEERS):
             logging.getLogger(name).addFilter(self)
 
     def close(self) -> None:
-        """Write the numbers of lines that are due yet, and look at no more lines."""
+        """Write the pending numbers, and look at no more lines."""
         for kind, seen in list(self._seen.items()):
             if seen.timer is not None:
                 seen.timer.cancel()
@@ -74,7 +73,7 @@ class RepeatedLines(logging.Filter):
             logging.getLogger(name).removeFilter(self)
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether a line is written."""
+        """Say whether a line is written."""
         line = record.msg
         if not isinstance(line, LogLine) or line.event == _MORE:
             return True
@@ -98,7 +97,7 @@ class RepeatedLines(logging.Filter):
         return False
 
     def _begun(self, kind: _Kind, now: float) -> tuple[_Kind, _Seen]:
-        """The time of a kind that begins; where too many are known, that of all other addresses."""
+        """Begin a period for a kind; with too many kinds, for all other addresses together."""
         if kind not in self._seen and len(self._seen) >= REPEATED_KINDS:
             over = [
                 each

@@ -1,4 +1,4 @@
-"""Whose connection it is: what counts as one peer, and which peers stand for many clients."""
+"""Peers: which addresses count as one client, and which belong to proxies with many clients."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final
 
-#: What one subscriber has of IPv6 at least (RFC 6177 §2): all of it can be used by one machine.
+#: The smallest IPv6 network of a subscriber (RFC 6177 §2); one machine can use all of it.
 _IPV6_PREFIX: Final = 64
 
-#: Where NAT64 has the clients that speak IPv4 alone (RFC 6052 §2.1).
+#: NAT64's addresses of clients that speak only IPv4 (RFC 6052 §2.1).
 _NAT64: Final = ipaddress.IPv6Network("64:ff9b::/96")
 
-#: Addresses whose peers are remembered: each request asks for that of its own, several times.
+#: Cached addresses: each request looks up its own several times.
 _REMEMBERED: Final = 4096
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -21,18 +21,18 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 @lru_cache(maxsize=_REMEMBERED)
 def peer_of(address: str) -> str:
-    """The peer that an address belongs to, by which connections are counted and limited.
+    """Return the peer of an address; connections are counted and limited by peer.
 
-    An IPv4 address is a peer by itself, also where IPv6 carries it (``::ffff:192.0.2.1``, and
-    NAT64's ``64:ff9b::192.0.2.1``, RFC 6052 §2.1). Of IPv6
-    all addresses of one /64 are one peer.
+    An IPv4 address is a peer by itself, also inside IPv6 (``::ffff:192.0.2.1``, and NAT64's
+    ``64:ff9b::192.0.2.1``, RFC 6052 §2.1). All IPv6 addresses of one /64 are one peer.
 
     Args:
-        address: as a socket tells it, with a zone (``fe80::1%eth0``) or without.
+        address: as a socket shows it, with a zone (``fe80::1%eth0``) or without.
 
     Returns:
-        An IPv4 address, or an IPv6 network such as ``2001:db8::/64``; what is no address (a Unix
-        socket has none) as it is.
+        An IPv4 address, or an IPv6 network such as ``2001:db8::/64``. Any other text is returned as
+            it
+        is, since a Unix socket has no address.
     """
     found = _parsed(address)
     if found is None:
@@ -43,10 +43,10 @@ def peer_of(address: str) -> str:
 
 
 def network_of(text: str) -> Network:
-    """The network that a text names; an address by itself is a network of one.
+    """Return the network that a text names; a single address is a network of one.
 
     Raises:
-        ValueError: the text is neither an address nor a network, or has bits behind its prefix.
+        ValueError: the text is neither an address nor a network, or has bits after its prefix.
     """
     network = ipaddress.ip_network(text)
     mapped = network.network_address
@@ -56,7 +56,7 @@ def network_of(text: str) -> Network:
 
 
 class TrustedProxies:
-    """The addresses of proxies that carry many clients: no limit of a single peer's is theirs.
+    """The addresses of proxies that carry many clients, and so have no limits of one peer.
 
     Args:
         networks: texts as :func:`network_of` takes them.
@@ -71,7 +71,7 @@ class TrustedProxies:
         self._networks = tuple(map(network_of, networks))
 
     def __contains__(self, address: object) -> bool:
-        """Whether an address, as a socket tells it, is a trusted proxy's."""
+        """Say whether an address, as a socket shows it, is a trusted proxy's."""
         if not self._networks or not isinstance(address, str):
             return False
         found = _parsed(address)
@@ -79,7 +79,7 @@ class TrustedProxies:
 
 
 def _parsed(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """An address without its zone, IPv4's where IPv6 only carries it."""
+    """Return an address without its zone, and as IPv4 if IPv6 only carries it."""
     try:
         found = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:

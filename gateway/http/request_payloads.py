@@ -1,4 +1,4 @@
-"""What a route's operation takes as a request's body, and what a signature says of the body."""
+"""Payload rules: how a route takes a request's body, and how a signature covers the body."""
 
 from __future__ import annotations
 
@@ -31,27 +31,25 @@ class PayloadRule(ABC):
 
     @abstractmethod
     def hash_beforehand(self, exchange: Exchange) -> str | None:
-        """Return the payload hash that a request states, or that goes without its body.
-
-        None where only the body says.
+        """Return the payload hash that a request states, or that needs no body; else None.
 
         Raises:
-            ApiError: what the request states cannot be read, or cannot be right.
+            ApiError: the stated hash cannot be read, or cannot be right.
         """
 
     @abstractmethod
     def hash_at_hand(self, exchange: Exchange) -> str | None:
-        """Return the payload hash that a signature has to cover (clause 2.4-1).
+        """Return the payload hash that a signature must cover (clause 2.4-1).
 
-        None if the body has to be waited for. Called for signed requests only, once the owner of
-        the key is known.
+        None if the body has not come yet. Called only for signed requests, once the owner of the
+        key is known.
 
         Raises:
-            ApiError: the body is not what its header says, or cannot be read.
+            ApiError: the body is not as its header states, or cannot be read.
         """
 
     async def signed_hash(self, exchange: Exchange) -> str:
-        """Return what :meth:`hash_at_hand` does, and wait for it.
+        """Wait for the body, and return the hash of :meth:`hash_at_hand`.
 
         Raises:
             ApiError: as there.
@@ -61,7 +59,7 @@ class PayloadRule(ABC):
         return known
 
     async def prepare(self, exchange: Exchange) -> None:  # noqa: B027 most have nothing to do
-        """Do what has to be done before the operation hears of the request.
+        """Prepare the body before the operation runs.
 
         Raises:
             ApiError: the body is too large, too late, or not valid HTTP.
@@ -70,7 +68,7 @@ class PayloadRule(ABC):
 
 
 class NoPayload(PayloadRule):
-    """The operation reads no body; a body that comes all the same is skipped."""
+    """The operation reads no body; a body is skipped."""
 
     def hash_beforehand(self, exchange: Exchange) -> str:
         return payload_hash_of_body(_with_stated_hash(exchange), b"")
@@ -84,7 +82,7 @@ class _Limited(PayloadRule):
 
     Attributes:
         limit: most bytes that the body may have.
-        within: seconds in which a body that is gathered has to come.
+        within: seconds in which a gathered body must come.
     """
 
     limit: int
@@ -136,7 +134,7 @@ class DuplexPayload(PayloadRule):
 
 
 def _with_stated_hash(exchange: Exchange) -> tuple[tuple[str, str], ...]:
-    """The headers among which a payload's hash is to be looked for; few requests state one."""
+    """Return the headers that may state a payload's hash; few requests state one."""
     return tuple(exchange.raw_headers) if _STATED_HASH in exchange.headers else ()
 
 

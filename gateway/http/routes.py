@@ -1,4 +1,4 @@
-"""Routes: which operation a request asks for, and what is done before the operation runs."""
+"""Routes: the operation for each request, and the steps before it runs."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from partway.protocol.signatures.canonical_form import SERVICE
 
 _METHOD = re.compile(r"[A-Z]{1,16}")
 
-#: Says what is wrong with a request that no client of an operation's would send.
+#: Refuses a request that no client of an operation would send.
 Requirement = Callable[[Exchange], None]
 
 
-#: Answers an exchange, given who asks and what the route's path named.
+#: Answers an exchange, given the sender and the values from the route's path.
 Operation = Callable[[Exchange, Identity, Mapping[str, str]], Awaitable[None]]
 
 
 class Access(Enum):
-    """How a request says who sends it, where the gateway asks at all (clauses 2.4, 3-5)."""
+    """How a request proves its sender, if the gateway authenticates at all (clauses 2.4, 3-5)."""
 
     ANYONE = "anyone"
     SIGNED = "signed"
@@ -34,46 +34,45 @@ class Access(Enum):
 
 
 class Leave(Enum):
-    """Who sees to it that a request's sender may do what it asks for."""
+    """Who checks the permission of a request's sender."""
 
-    #: The dispatcher, by the endpoint that the path names, before the operation hears of it.
+    #: The dispatcher, for the endpoint in the path, before the operation runs.
     OF_ENDPOINT = "of endpoint"
-    #: The operation, by ``Identity.check``, since what it is done with is in the request's body.
+    #: The operation, by ``Identity.check``, since the request's body names the resource.
     OF_OPERATION = "of operation"
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One operation's place, and what is done before it runs.
+    """The route of one operation, and the steps before it runs.
 
     Attributes:
-        name: the operation's name; AWS's name of it, where AWS has one. With the service's before
-            it, it is what IAM calls the action.
+        name: the operation's name, AWS's if it has one. With the service's name before it, it is
+            IAM's name of the action.
         methods: HTTP methods that the route answers.
         path: matched against the raw path; named groups are percent-decoded and handed over. The
             group ``endpoint`` is the endpoint's name.
-        operation: what answers.
-        access: how a request says who sends it.
-        payload: what the operation takes as a request's body.
-        errors: how the operation's clients read errors.
-        target: the value of ``X-Amz-Target``, where one path is the place of several operations;
-            its beginning, with ``*`` behind; empty for any.
-        reserved: whether it is answered in the reserve too, when connections or streams are all in
-            use.
-        leave: who checks what the sender may do; nothing is checked where anyone may ask.
-        service: whose operation it is, as signatures and actions say.
-        control: whether it is of the control plane, which is reached from this machine alone where
-            nobody is asked for their name.
-        changes: whether it changes what the gateway has: each request for it is in the audit log.
-        granted_with: the operation that a sender must have leave for, where that is another one.
-        requires: raises an error where a request is not one of the operation's clients; it is asked
-            first, and the error is told as to anybody, not in ``errors``. None if all are.
-        action: what IAM calls it, such as ``sagemaker:InvokeEndpoint``.
-        watched: whether it is seen to that leave is asked for, or that what was changed is logged.
+        operation: answers the exchange.
+        access: how a request proves its sender.
+        payload: how the operation takes a request's body.
+        errors: the error dialect of the operation's clients.
+        target: the required ``X-Amz-Target``, if several operations share a path; a prefix if it
+            ends in ``*``; empty for any.
+        reserved: whether the reserve answers it too, when all connections or streams are in use.
+        leave: who checks the sender's permission; no one does if anyone may ask.
+        service: the operation's service, for signatures and actions.
+        control: whether it belongs to the control plane, which only this machine may use without
+            authentication.
+        changes: whether it changes the gateway: each such request is in the audit log.
+        granted_with: the operation whose permission the sender needs, if that is another one.
+        requires: raises an error for a request that is not from the operation's clients, before all
+            other checks. The error has the default dialect, not ``errors``. None to accept all.
+        action: IAM's name of the action, such as ``sagemaker:InvokeEndpoint``.
+        watched: whether the audit log verifies its permission check, or logs its changes.
 
     Raises:
-        ValueError: leave is to be had for the path's endpoint, and the path names none; or what
-            changes something is not of the control plane.
+        ValueError: the dispatcher must check a permission for the path's endpoint, and the path
+            names none; or the route changes something and is not of the control plane.
     """
 
     name: str
@@ -112,10 +111,10 @@ class Route:
 def find(
     routes: tuple[Route, ...], method: str, path: str, target: str = ""
 ) -> tuple[Route, Mapping[str, str]]:
-    """Return the route of a request, with what its path says.
+    """Return the route of a request, with the values from its path.
 
     Args:
-        routes: the first that answers wins.
+        routes: the first that matches is returned.
         method: the request's method.
         path: the request's raw path.
         target: the request's ``X-Amz-Target``; empty without that header.
@@ -136,7 +135,7 @@ def find(
             "CONNECT asks for a WebSocket over HTTP/2 (RFC 8441), which is not supported; a "
             "WebSocket must be opened over HTTP/1.1, also by a proxy in between (HAProxy: `ws h1`)"
         )
-    shown = method if _METHOD.fullmatch(method) else "this method"  # it may be anything at all
+    shown = method if _METHOD.fullmatch(method) else "this method"  # the method may be any text
     raise NotFound(f"no operation answers {shown} on this path")
 
 
@@ -146,5 +145,5 @@ def _fits(wanted: str, target: str) -> bool:
     return wanted in ("", target)
 
 
-#: Methods that read, and change nothing.
+#: Methods that only read.
 READING = frozenset({"GET", "HEAD"})

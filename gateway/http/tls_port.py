@@ -1,4 +1,4 @@
-"""A port with TLS whose connections count from the moment they are accepted (clause 2.5-3)."""
+"""A port with TLS, whose connections count from their acceptance on (clause 2.5-3)."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from partway.protocol.limits import ACCEPT_BACKLOG, REQUEST_HEAD_TIMEOUT
 
 log = logging.getLogger("partway.listener")
 
-#: The first byte of a client that speaks TLS: the type of its record, handshake (RFC 8446 §5.1).
+#: The first byte of a client that speaks TLS: the record type of a handshake (RFC 8446 §5.1).
 _HANDSHAKE: Final = b"\x16"
 
-#: What one hears that begins otherwise: a fatal alert, unexpected_message (RFC 8446 §5, §6).
+#: The answer to any other beginning: a fatal alert, unexpected_message (RFC 8446 §5, §6).
 _ALERT: Final = b"\x15\x03\x03\x00\x02\x02\x0a"
 
-#: Bytes that such a client has sent and that are read: to close with them unread sends TCP's RST,
-#: which may erase the alert.
+#: Bytes that are read from such a client: closing with unread bytes sends TCP's RST, which may
+#: erase the alert.
 _DISCARDED: Final = 64 * 1024
 
 #: Errors of accept() that leave a connection in the kernel's queue: no descriptor, no memory.
@@ -41,14 +41,14 @@ _EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 class TlsPort:
     """A port that accepts connections and does their TLS handshakes, each in a task.
 
-    A server of asyncio's would tell of a connection only once its handshake is done, so that
-    thousands of half-done ones would count as none.
+    An asyncio server reports a connection only after its handshake, so thousands of unfinished ones
+    would not count.
 
     Args:
         context: the server's side of TLS.
-        factory: makes the protocol of a connection whose handshake is done.
-        enter: takes a connection in, given its client's address and what ends it; None where it is
-            to be closed.
+        factory: makes the protocol of a connection after its handshake.
+        enter: admits a connection, given its client's address and a function that ends it; returns
+            None if it must be closed.
     """
 
     def __init__(
@@ -65,11 +65,10 @@ class TlsPort:
 
     @property
     def handshakes(self) -> int:
-        """How many connections are at their handshake."""
         return len(self._handshakes)
 
     async def start(self, host: str, port: int) -> tuple[str, int]:
-        """Listen on all of a host's addresses; returns one of them, and the real port.
+        """Listen on all of a host's addresses; return one of them, and the real port.
 
         Raises:
             OSError: an address is taken, or not this machine's.
@@ -93,7 +92,7 @@ class TlsPort:
         return name[0], name[1]
 
     def stop(self) -> None:
-        """Accept nothing more, and give up handshakes that are not done."""
+        """Accept nothing more, and give up unfinished handshakes."""
         for task in (*self._tasks, *self._handshakes):
             task.cancel()
 
@@ -106,8 +105,8 @@ class TlsPort:
                 except OSError as error:
                     if error.errno in _EXHAUSTED:
                         log.warning(LogLine("no connection can be accepted", reason=error.strerror))
-                        await asyncio.sleep(ACCEPT_PAUSE)  # nothing tells when there is room
-                    continue  # else a client that has left already
+                        await asyncio.sleep(ACCEPT_PAUSE)  # no event tells when there is room
+                    continue  # otherwise the client has left already
                 visitor = self._enter(peer[0], functools.partial(_end, accepted))
                 if visitor is None:
                     accepted.close()
@@ -117,7 +116,7 @@ class TlsPort:
                 self._own(self._handshakes, self._take(accepted, peer[0], visitor))
 
     async def _take(self, accepted: socket.socket, peer: str, visitor: Visitor) -> None:
-        """Do a connection's handshake; without it the connection is gone."""
+        """Do a connection's handshake; without it the connection leaves."""
         done = False
         try:
             done = await self._shake_hands(accepted, peer, visitor)
@@ -126,14 +125,14 @@ class TlsPort:
                 visitor.leave()
 
     async def _shake_hands(self, accepted: socket.socket, peer: str, visitor: Visitor) -> bool:
-        """Do a handshake; returns whether it was done, and the connection is its protocol's."""
+        """Do a handshake; return whether it succeeded, so that the protocol owns the connection."""
         begun = False
         try:
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             async with asyncio.timeout(TLS_HANDSHAKE_TIMEOUT):
                 begins = await _first_byte(accepted)
             async with asyncio.timeout(REQUEST_HEAD_TIMEOUT):
-                await visitor.account.turn()  # who waits costs nothing: its place is no fault
+                await visitor.account.turn()  # waiting is not charged
             if begins not in (_HANDSHAKE, b""):
                 visitor.account.left(encrypted=False)
                 _refuse_cleartext(accepted)
@@ -165,7 +164,7 @@ class TlsPort:
 
 
 async def _first_byte(accepted: socket.socket) -> bytes:
-    """Wait until a client has said something, or left; its first byte, which stays unread."""
+    """Wait until a client has sent something, or left; return its first byte, left unread."""
     loop = asyncio.get_running_loop()
     readable = asyncio.Event()
     loop.add_reader(accepted, readable.set)
@@ -180,7 +179,7 @@ async def _first_byte(accepted: socket.socket) -> bytes:
 
 
 def _end(accepted: socket.socket) -> None:
-    """End a connection at its handshake, which sees its end and closes it."""
+    """End a connection during its handshake, which then closes it."""
     with suppress(OSError):  # the client has left
         accepted.shutdown(socket.SHUT_RDWR)
 

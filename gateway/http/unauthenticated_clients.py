@@ -1,4 +1,4 @@
-"""What those may cost the gateway who have not shown who they are: a budget of CPU time."""
+"""Budgets of CPU time for clients that have not been authenticated."""
 
 from __future__ import annotations
 
@@ -32,20 +32,19 @@ class Strangers:
     """The budgets of all addresses.
 
     Rules:
-        1. What a request costs that is refused before it is known who sends it, or that anybody may
-           make, is drawn from the budget of its address, and from that of its connection. So is
-           what a connection has cost that ends without a request of somebody who is known.
-        2. While an address's budget is overdrawn, its connections are not read on which nobody is
-           known; when the budget allows it, one after the other goes on, in the order in which they
-           came, but those behind the others that have been let on and are still not known. So
-           nobody is refused for what a neighbour behind the same address does: a client with a
-           right signature waits once for each connection, and never again on it.
-        3. A connection on which nobody is known takes its turns with others that have a backlog
-           (:mod:`partway.protocol.connections.fair_turns`), also for a short read. Hundreds
-           of them may ask in the same moment.
+        1. A request is charged if it is refused before its sender is known, or if anyone may make
+        it. The cost is drawn from the budgets of its address and of its connection. A connection
+        that ends without a request of a known sender is charged too.
+        2. While an address's budget is overdrawn, its connections without a known sender are not
+        read. As the budget allows, one after the other goes on in order of arrival; those that had
+        a turn and are still unknown come last. So a client is not refused because of a neighbour
+        behind the same address. With a valid signature it waits once for each connection.
+        3. A connection without a known sender takes turns with others that have a backlog
+        (:mod:`partway.protocol.connections.fair_turns`), even for a short read. Hundreds of them
+        may ask in the same moment.
         4. A connection whose own budget is overdrawn takes no more requests.
-        5. An address that stands for many (a proxy's) has no budget of its own; what its
-           connections have is rule 4.
+        5. An address that stands for many clients (a proxy's) has no budget; rule 4 bounds its
+        connections.
 
     Args:
         clock: tells the time, and calls back after a time.
@@ -82,18 +81,19 @@ class Strangers:
 
 
 class Account:
-    """What one connection costs. Its owner tells :meth:`left` once it has ended.
+    """The costs of one connection. Its owner calls :meth:`left` once it has ended.
 
     Args:
         allowance: the connection's own budget; None if nothing is counted.
         clock: tells the time; None if nothing is counted.
-        address: the connection's address; None if that stands for many, or nothing is counted.
+        address: the connection's address; None if it stands for many clients, or nothing is
+            counted.
 
     Attributes:
-        known: whether somebody has shown on it who they are.
-        measured: whether what its next request takes is to be measured, should it be refused. It
-            is not where the last one was somebody's who is known: of what they send after it, one
-            refusal is drawn as STRANGER_REQUEST alone, and each clock that is not read is saved.
+        known: whether a request on it had a known sender.
+        measured: whether the time of its next request is measured, in case of a refusal. It is not
+            measured after a request of a known sender: one refusal after that costs only
+            STRANGER_REQUEST, which saves reading the clock.
     """
 
     __slots__ = (
@@ -127,28 +127,28 @@ class Account:
         return Visit(self)
 
     def recognised(self) -> None:
-        """Note that it is known who has sent a request, and that they may.
+        """Note that a request's sender is known, and may make it.
 
-        Changes nothing where somebody is known, and the next request is not measured.
+        Has no effect if a sender is known already and the next request is not measured.
         """
         self.known = True
         self.measured = False
 
     @property
     def overdrawn(self) -> bool:
-        """Whether the connection is to take no more requests (rule 4)."""
+        """Whether the connection may take no more requests (rule 4)."""
         if not self._spent or self._allowance is None or self._clock is None:
-            return False  # asked after every turn of a connection: no clock is looked at for it
+            return False  # called after every turn, so it avoids reading the clock
         return self._allowance.overdrawn_for(self._clock.time()) > 0
 
     def has_to_wait(self, go_on: Callable[[], None]) -> Timer | None:
-        """Whether nothing more of the connection may be read now (rule 2).
+        """Say whether the connection may not be read now (rule 2).
 
         Args:
-            go_on: called once it may be; it asks again, and then need not wait.
+            go_on: called once it may be read; its next call of this method need not wait.
 
         Returns:
-            Takes ``go_on`` back; None if there is nothing to wait for.
+            A timer that cancels ``go_on``; None if there is no need to wait.
         """
         if self.known or self._address is None:
             return None
@@ -183,7 +183,7 @@ class Account:
             self.known = True  # it is counted once
 
     def draw(self, seconds: float) -> None:
-        """Draw CPU seconds from the connection's budget and its address's; or give them back."""
+        """Draw CPU seconds from the budgets of connection and address; negative returns them."""
         if self._allowance is None or self._clock is None:
             return
         now = self._clock.time()
@@ -194,10 +194,10 @@ class Account:
 
 
 class Visit:
-    """What one request costs, until it is known whose it is.
+    """The cost of one request, until its sender is known.
 
-    Where nobody is known on the connection yet, part of it is drawn at once: a read brings more
-    requests than one, and many connections are read before the first request is refused.
+    On a connection without a known sender, part of it is drawn at once: a read may bring several
+    requests, and many connections are read before the first request is refused.
 
     Args:
         account: that of the request's connection.
@@ -212,35 +212,35 @@ class Visit:
             account.draw(self._drawn)
 
     def in_vain(self) -> None:
-        """Note that nobody was asked for their name, and that what they asked was at fault."""
+        """Note that a request without authentication was at fault."""
         self._account.known = False
 
     def recognised(self) -> None:
-        """Note that it is known who sends the request, and that they may."""
+        """Note that the sender is known, and may make the request."""
         self._account.recognised()
         drawn, self._drawn = self._drawn, 0.0
         if drawn:
             self._account.draw(-drawn)
 
     def cost(self, seconds: float) -> None:
-        """Note that the request was answered without its being known who sends it.
+        """Charge a request that was answered although its sender is not known.
 
         Args:
-            seconds: CPU time that the answer took; 0.0 where that was not measured.
+            seconds: CPU time of the answer; 0.0 if it was not measured.
         """
         self._account.measured = True
         self._account.draw(STRANGER_REQUEST - self._drawn + min(seconds, STRANGER_MOST))
 
 
 def uncharged() -> Account:
-    """The account of a connection that is charged nothing."""
+    """Return the account of a connection that is charged nothing."""
     account = Account()
     account.known = True
     return account
 
 
 class _Address:
-    """One address: its budget, and the connections that wait for it, in their order."""
+    """One address: its budget, and its waiting connections, in order."""
 
     def __init__(self, clock: Clock, address: str, mentions: TokenBucket) -> None:
         self.allowance = Allowance(STRANGER_BURST, STRANGER_SHARE, clock.time(), STRANGER_DEBT)
@@ -252,7 +252,7 @@ class _Address:
         self._timer: Timer | None = None
 
     def place(self, let_on: Callable[[], None], *, again: bool) -> _Place | None:
-        """Give a connection its place, or None if it need not wait.
+        """Give a connection its place in the line, or None if it need not wait.
 
         Args:
             let_on: called when it is its turn.
@@ -271,7 +271,6 @@ class _Address:
         return place
 
     def give_up(self, place: _Place) -> None:
-        """Take a place back."""
         self._waiting.pop(place, None)
         self._waiting_again.pop(place, None)
 
@@ -285,17 +284,17 @@ class _Address:
         first = self._waiting or self._waiting_again
         if first and not self.allowance.overdrawn_for(self._clock.time()):
             place, _ = first.popitem(last=False)
-            # Its requests are drawn as they are read, so that the next one finds what is left.
+            # Its requests are charged as they are read, so that the next one finds the true rest.
             try:
                 place.let_on()
-            finally:  # whatever is wrong with one connection, the others go on
+            finally:  # a fault of one connection must not stop the others
                 self._look_later()
         else:
             self._look_later()
 
 
 class _Place:
-    """A connection's place among those that wait."""
+    """A connection's place in the line."""
 
     __slots__ = ("_address", "let_on")
 
@@ -304,5 +303,4 @@ class _Place:
         self.let_on = let_on
 
     def cancel(self) -> None:
-        """Give the place up."""
         self._address.give_up(self)

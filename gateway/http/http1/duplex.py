@@ -1,4 +1,4 @@
-"""Both bodies of an HTTP/1.1 exchange, chunked, open at once (clauses 2.5-4, 2.7-1)."""
+"""The duplex of an HTTP/1.1 exchange: chunked bodies in both directions (clauses 2.5-4, 2.7-1)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LAST_CHUNK = b"0\r\n\r\n"
 
 
 class BodyProgress(Protocol):
-    """How far the body of a request has come."""
+    """The progress of a request's body."""
 
     @property
     def complete(self) -> bool:
@@ -30,10 +30,9 @@ class BodyProgress(Protocol):
 class Http1Duplex(Duplex):
     """Both bodies of an exchange, whose heads have been read and written.
 
-    The connection goes on parsing the request's chunks; a task of this object's own reads them.
-    Chunks of the response are written to the transport, one for each event and at once (clause
-    2.7-1). The transport's end is this object's business too: once that has come, :attr:`closed` is
-    set.
+    The connection goes on parsing the request's chunks; a task of this object reads them. Each
+    event of the response is one chunk, written to the transport at once (clause 2.7-1). This object
+    also handles the transport's end, and then sets :attr:`closed`.
 
     Args:
         body: the request's.
@@ -88,10 +87,10 @@ class Http1Duplex(Duplex):
             self._transport.write(chunk)
 
     def finish(self, last: bytes, otherwise: bytes) -> None:
-        """End the response; ``otherwise`` is not sent: TCP takes back nothing that was written.
+        """End the response; ``otherwise`` is not sent, since TCP cannot take bytes back.
 
-        If the client does not take it all, the last chunk does not come either, which says that
-        the response is not whole.
+        If the client does not take everything, the last chunk is not sent either. So the client
+        sees that the response is incomplete.
         """
         if self._finishing is not None or self._transport.is_closing():
             return
@@ -99,11 +98,11 @@ class Http1Duplex(Duplex):
         self._transport.write(_LAST_CHUNK)
         self._look_later(Lingering(self._transport.get_write_buffer_size()))
         if self._request_ended:
-            self._transport.close()  # once what is unsent is flushed
+            self._transport.close()  # once unsent bytes are flushed
             return
         # Not close(): unread input would make TCP send RST, which erases the last event.
         half_close(self._transport)
-        self._may_read.set()  # and what comes is dropped
+        self._may_read.set()  # further input is dropped
 
     def abort(self) -> None:
         self._transport.abort()
@@ -129,7 +128,7 @@ class Http1Duplex(Duplex):
     def taken_bytes(self) -> int:
         return self._written - self._transport.get_write_buffer_size()
 
-    # --- From the connection (OpenBothWays) ------------------------------------------------------
+    # --- For the connection (OpenBothWays) -------------------------------------------------------
 
     def writing_paused(self) -> None:
         """Tell the owner that the transport's buffer is over its high-water mark."""
@@ -142,22 +141,21 @@ class Http1Duplex(Duplex):
             self._handler.writing_resumed()
 
     def half_closed(self) -> bool:
-        """Note that the client sends nothing more; returns whether it may still be sent to."""
+        """Note that the client sends nothing more; return whether it can still receive."""
         if self._body.complete:  # its last chunk has come, if not yet been delivered
             return True
         if self._finishing is None:
-            self._transport.abort()  # a cut; closing would wait for what it may never take
+            self._transport.abort()  # a cut; close() would wait for the client to take the rest
         return False
 
     def request_broken(self) -> None:
-        """Treat the request as cut: what follows in its body is not a chunk (clause 2.7-1)."""
+        """Treat the request as cut: its body is no valid chunk (clause 2.7-1)."""
         if self._finishing is None:
             self._transport.abort()
         else:
-            self._transport.close()  # once what is unsent is flushed
+            self._transport.close()  # once unsent bytes are flushed
 
     def connection_lost(self) -> None:
-        """Note that the transport is gone."""
         if self._finishing is not None:
             self._finishing.cancel()
         if self._reader is not None:
@@ -165,10 +163,10 @@ class Http1Duplex(Duplex):
         self.closed.set()
         self._tell_lost()
 
-    # --- Inside ----------------------------------------------------------------------------------
+    # --- Internals -------------------------------------------------------------------------------
 
     async def _read(self) -> None:
-        """Deliver the request's body, then say that it has ended; after :meth:`finish`, drop it."""
+        """Deliver the request's body, then its end; after :meth:`finish`, drop it."""
         handler = self._handler
         assert handler is not None, "started"
         while True:
@@ -176,7 +174,7 @@ class Http1Duplex(Duplex):
             try:
                 data = await self._read_more()
             except (ConnectionError, BodyBroken):
-                self.request_broken()  # the connection has said what is wrong
+                self.request_broken()  # the connection has logged the fault
                 return
             self._held = len(data)
             await self._may_read.wait()
@@ -198,7 +196,7 @@ class Http1Duplex(Duplex):
     def _keep_finishing(self, lingering: Lingering) -> None:
         unsent = self._transport.get_write_buffer_size()
         if not unsent:
-            self._transport.close()  # the client has had its time to say the rest
+            self._transport.close()  # the client has had time to send its rest
         elif lingering.look(unsent):
             self._look_later(lingering)
         else:

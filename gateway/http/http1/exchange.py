@@ -1,4 +1,4 @@
-"""A request of HTTP/1.1 as an Exchange."""
+"""An exchange over HTTP/1.1."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from partway.protocol.limits import KIB
 #: SO_LINGER of a socket that ends by RST, and not by FIN.
 _NO_LINGER: Final = struct.pack("ii", 1, 0)
 
-#: Up to this a body is copied behind its head, so that both are one write.
+#: A body of up to this size is copied after its head, so that both are one write.
 _TOGETHER: Final = 64 * KIB
 
-#: A response that is given whole: its status, body and headers.
+#: A whole response: its status, body and headers.
 _Whole: TypeAlias = tuple[int, bytes, Mapping[str, str]]
 
 
@@ -38,7 +38,7 @@ class Http1Exchange(UpgradableExchange):
     Args:
         connection: the request's.
         request: as it was read.
-        visitor: the connection, as the crowd has it.
+        visitor: the connection in admission control.
 
     Attributes:
         closes: whether the connection ends with this response.
@@ -119,7 +119,7 @@ class Http1Exchange(UpgradableExchange):
         self._whole = status, body, headers
 
     def sent(self, *, ending: bool) -> bool:
-        """Send a response that was given whole, and end the exchange.
+        """Send a whole response, and end the exchange.
 
         Args:
             ending: whether the server ends.
@@ -153,9 +153,10 @@ class Http1Exchange(UpgradableExchange):
             self._connection.write(body)
 
     def _close_unless_body_comes(self) -> None:
-        """End the connection behind an answer where the client need not send its body any more.
+        """Close the connection after an answer to a client that still holds its body back.
 
-        What it sends next may be a request, which would be read as that body (RFC 9110 §10.1.1).
+        Such a client need not send the body. Its next bytes may be a request, which would be read
+        as that body (RFC 9110 §10.1.1).
         """
         if not self._request.complete and self._body_is_held_back():
             self.closes = True
@@ -174,12 +175,12 @@ class Http1Exchange(UpgradableExchange):
             if self.version == "1.1":
                 self._chunks, framing = True, CHUNKED
             else:
-                self.closes = True  # it ends with its connection (RFC 9112 §6.3)
+                self.closes = True  # the body ends with the connection (RFC 9112 §6.3)
         self._answered = True
         self._unsent_head = self._head(status, headers, framing, typed=not self._bodiless)
         if first:
             self._send_piece(first, b"")
-        else:  # with one that comes in this turn of the loop, or by itself
+        else:  # with the first piece, or alone in the next turn
             asyncio.get_running_loop().call_soon(self._send_head)
 
     def _send_head(self) -> None:
@@ -217,7 +218,7 @@ class Http1Exchange(UpgradableExchange):
         connection, request = self._connection, self._request
         if request.broken:
             raise _broken_body()
-        # Its client sends the body after this, and might take the response alone for a refusal.
+        # The client sends its body after this, and might take the response alone for a refusal.
         self._continue_once()
         transport = connection.transport
         if transport is None:
@@ -233,8 +234,8 @@ class Http1Exchange(UpgradableExchange):
 
     def hand_over(self, connection: FrameConnection) -> None:
         self._handed_over = True
-        # Told of the transport's end at once, the server would cancel us, and we see the stream to
-        # its end.
+        # The server would cancel this task at the transport's end, and the stream needs it to its
+        # own end.
         connection.take_over_from(self._connection, tell_end=False)
 
     # --- The end ---------------------------------------------------------------------------------
@@ -242,13 +243,13 @@ class Http1Exchange(UpgradableExchange):
     def abort(self) -> None:
         transport = self._connection.transport
         if transport is not None and self.version == "1.0" and self.answered:
-            # There the connection's orderly end would say that the response is whole.
+            # With HTTP/1.0, an orderly end would say that the response is complete.
             sock = transport.get_extra_info("socket")
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
         self._connection.abort()
 
     def let_go(self) -> None:
-        """Have the connection let go of a transport that was handed over, whose time is over."""
+        """Have the connection release a transport that was handed over and has ended."""
         if self._handed_over:
             self._connection.release()
 
@@ -260,7 +261,7 @@ class Http1Exchange(UpgradableExchange):
         *,
         typed: bool = False,
     ) -> bytes:
-        """The response's head.
+        """Return the response's head.
 
         Args:
             status: the response's.
@@ -279,7 +280,7 @@ class Http1Exchange(UpgradableExchange):
 
 
 def _has_type(headers: Mapping[str, str]) -> bool:
-    """Whether a response says what its body is, however that is spelt."""
+    """Say whether a response has a Content-Type, in any case."""
     return "content-type" in map(str.lower, headers)
 
 

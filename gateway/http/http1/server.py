@@ -1,4 +1,4 @@
-"""The gateway's connections of HTTP/1.1: each request becomes an Exchange."""
+"""The HTTP/1.1 server: each request of its connections becomes an Exchange."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Http1Server(RequestServer):
 
     Args:
         dispatch: answers an exchange.
-        taken_within: seconds in which a client has to take some of what it is sent, over and over.
+        taken_within: seconds in which a client must take some of the bytes sent to it, repeatedly.
     """
 
     def __init__(self, dispatch: Dispatch, *, taken_within: float = RESPONSE_TAKEN_TIMEOUT) -> None:
@@ -37,7 +37,7 @@ class Http1Server(RequestServer):
         self._dispatch = dispatch
 
     def protocol(self, visitor: Visitor | None = None) -> asyncio.Protocol:
-        """A protocol for one connection; without a visitor nobody counts it."""
+        """Return a protocol for one connection; without a visitor it is not counted."""
         visitor = visitor or uncounted()
         handler = Http1Handler(self._dispatch, visitor)
         connection = RequestConnection(self, handler, handler)
@@ -53,11 +53,11 @@ class Http1Server(RequestServer):
 
 
 class Http1Handler:
-    """What a connection is to the gateway: its requests are dispatched, and the crowd weighs it.
+    """A connection's handler: it dispatches requests, and reports memory to admission control.
 
     Args:
         dispatch: answers an exchange.
-        visitor: the connection, as the crowd has it.
+        visitor: the connection in admission control.
     """
 
     __slots__ = ("_dispatch", "_held", "_stalls", "_visitor")
@@ -95,7 +95,7 @@ class Http1Handler:
     def note_broken(self, connection: RequestConnection, broken: RequestBroken) -> None:
         log.info(LogLine("bad request", peer=connection.peer, reason=str(broken)))
 
-    # --- The connection in the crowd (Admission) -------------------------------------------------
+    # --- The connection in admission control (Admission) -----------------------------------------
 
     @property
     def known(self) -> bool:

@@ -1,7 +1,7 @@
 """One HTTP/2 connection on asyncio: it reads frames in turns (RFC 9113 on h2).
 
 :class:`Http2Connection` is the transport's protocol, :class:`Http2FrameReader` cuts its bytes into
-frames. What leaves is the business of :mod:`partway.gateway.http.http2.sending`.
+frames. :mod:`partway.gateway.http.http2.sending` decides when bytes leave.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from partway.protocol.http2.preface import HTTP2_PREFACE
 
 log = logging.getLogger("partway.http2")
 
-#: HAProxy 2.6 resets a stream that it has not opened where the server does not announce RFC 8441.
+#: HAProxy 2.6 resets a stream that it has not opened if the server does not announce RFC 8441.
 _WEBSOCKET_OVER_HTTP2: Final = (
     "a proxy probably tried to open a WebSocket over HTTP/2 (RFC 8441), which is not supported; "
     "WebSockets must come over HTTP/1.1: in HAProxy add `ws h1` beside `proto h2`"
@@ -58,11 +58,11 @@ class Http2FrameReader:
     :meth:`feed`, and :meth:`take_turn` as long as :attr:`waiting`.
 
     Rules:
-        1. Only whole frames go on. The head alone refuses a frame over HTTP2_MAX_FRAME
-           (RFC 9113 §4.2): h2 would first gather all of it.
-        2. h2 and the streams have seen all that comes before plain DATA when it is judged.
-        3. The connection's credit goes back on receipt of DATA, whichever stream it is for
-           (clause 2.6-2).
+        1. Only whole frames are handed on. A frame over HTTP2_MAX_FRAME is refused by its head
+        alone (RFC 9113 §4.2): h2 would first gather all of it.
+        2. h2 and the streams see everything before plain DATA before it is judged.
+        3. The connection's credit goes back on receipt of DATA, whichever stream it is for (clause
+        2.6-2).
 
     Args:
         gate: judges the frames.
@@ -71,7 +71,8 @@ class Http2FrameReader:
         out: the connection's transport.
 
     Attributes:
-        oversized: whether a frame was announced that is too large: no later byte is understood.
+        oversized: whether a frame was announced that is too large: later bytes cannot be
+            understood.
     """
 
     def __init__(
@@ -88,14 +89,13 @@ class Http2FrameReader:
         self._owed_credit = 0
 
     def feed(self, data: bytes) -> None:
-        """Take in bytes that the client has sent."""
         self._buffer = self._buffer + data if self._buffer else data
         if self._gate.in_block:
             self._gate.announced(self._buffer[:HEAD_BYTES])
 
     @property
     def held(self) -> int:
-        """Bytes of frames that are not whole, and of a header block that is not."""
+        """Bytes of incomplete frames and of an incomplete header block."""
         return len(self._buffer) + self._gate.held
 
     @property
@@ -110,7 +110,7 @@ class Http2FrameReader:
         return size >= HEAD_BYTES + length or length > limits.HTTP2_MAX_FRAME
 
     def drop(self) -> None:
-        """Let go of what is held: the connection is gone."""
+        """Release everything held: the connection is gone."""
         self._buffer = b""
 
     def take_turn(self, now: float) -> None:
@@ -121,7 +121,7 @@ class Http2FrameReader:
         """
         gate, buffer = self._gate, self._buffer
         self._buffer = b""  # a frame whose delivery fails is not delivered again
-        pieces: list[bytes] = []  # what h2 is to see, up to ``run``
+        pieces: list[bytes] = []  # frames for h2, up to ``run``
         run = 0
         at = min(self._preface_left, len(buffer))
         self._preface_left -= at
@@ -173,7 +173,7 @@ class Http2FrameReader:
             gate.owed_credit = 0
 
     def _hand_to_library(self, pieces: list[bytes], last: bytes, now: float) -> None:
-        """Hand pieces to h2, and what h2 makes of them to the streams; the pieces are cleared."""
+        """Hand pieces to h2, and its events to the streams; the pieces are cleared."""
         frames = b"".join((*pieces, last))
         pieces.clear()
         if not frames:
@@ -195,14 +195,14 @@ class Http2FrameReader:
 
 
 class Http2Connection(asyncio.Protocol):
-    """A transport's protocol: what it reads goes to the streams, in turns with other connections.
+    """The protocol of a transport: it reads in turns with other connections, and feeds the streams.
 
     It makes the other objects of the connection. :class:`Http2Streams` has the streams,
-    :class:`Http2Sender` sends, and :class:`Http2Lifetime` says when the connection closes.
+    :class:`Http2Sender` sends, and :class:`Http2Lifetime` decides when the connection closes.
 
     Args:
         siblings: the connections of its server.
-        visitor: the connection, as the crowd has it.
+        visitor: the connection in admission control.
     """
 
     def __init__(self, siblings: Connections, visitor: Visitor | None = None) -> None:
@@ -226,7 +226,7 @@ class Http2Connection(asyncio.Protocol):
     # --- asyncio's callbacks ---------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # Not checked with isinstance: uvloop's transports derive from no class of asyncio's.
+        # isinstance does not help: uvloop's transports derive from no class of asyncio's.
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(
             high=limits.WRITE_HIGH_WATER, low=limits.WRITE_LOW_WATER
@@ -270,7 +270,7 @@ class Http2Connection(asyncio.Protocol):
             self._acknowledges_soon = True
             prompt_acks.soon(self)
         self._reader.feed(data)
-        if self._turn is None and self._reader.waiting:  # bytes that dribble in cost no turn each
+        if self._turn is None and self._reader.waiting:  # dribbled bytes do not cost a turn each
             if not self._visitor.account.known or (len(data) > limits.LONG_READ and rounds.busy()):
                 self._yield_turn()
             else:
@@ -280,7 +280,7 @@ class Http2Connection(asyncio.Protocol):
             self._weigh_if_idle()
 
     def _weigh_if_idle(self) -> None:
-        """Say what is held while no stream is under way; what streams hold is bounded with them."""
+        """Report the memory held while no stream is under way; streams have bounds of their own."""
         if self._visitor.busy:
             return
         read = self._largest_read * TLS_READ_HELD if self._out.encrypted else 0
@@ -289,8 +289,8 @@ class Http2Connection(asyncio.Protocol):
         self._visitor.holds(frames + self._out.unsent + streams + read)
 
     def eof_received(self) -> bool:
-        # A client that ends its side can send neither credit nor pongs: it has left. What is unsent
-        # is not waited for longer than for others.
+        # A client that ends its side can send neither credit nor pongs: it has left. Unsent bytes
+        # get the usual time, and no more.
         self._out.close()
         return False
 
@@ -307,7 +307,7 @@ class Http2Connection(asyncio.Protocol):
         self._visitor.account.left(encrypted=self._out.encrypted)
         self._lifetime.lost()
         self._streams.lost()
-        # The connection's objects refer to each other, and go much later than what they hold.
+        # These objects refer to each other, and are collected much later than the bytes they hold.
         self._gate.drop()
         self._reader.drop()
         del self._transport
@@ -326,7 +326,7 @@ class Http2Connection(asyncio.Protocol):
         log.info(LogLine("bad HTTP/2", peer=self._out.peer, reason=reason))
 
     def _tell_unopened_reset(self) -> None:
-        """Say what resets of streams that were never opened are a sign of."""
+        """Log the likely cause of resets of streams that were never opened."""
         if self._gate.unopened_reset:
             self._gate.unopened_reset = False
             line = "a reset of a stream that was never opened"
@@ -357,12 +357,12 @@ class Http2Connection(asyncio.Protocol):
         except ProtocolError as error:
             if not self._gate.unopened_reset:
                 self._log_fault(type(error).__name__)
-            self._sender.flush_library()  # h2 has put its GOAWAY there
+            self._sender.flush_library()  # h2 has a GOAWAY there
             self._give_up()
         finally:
             self._tell_unopened_reset()
             if began and not account.known:
-                # HPACK can be made dear, and no request need come of it.
+                # HPACK can be made expensive without any request.
                 account.draw(min(time.thread_time() - began, STRANGER_TURN))
             self._sender.soon()
             if outermost:
@@ -374,7 +374,7 @@ class Http2Connection(asyncio.Protocol):
             self._transport.resume_reading()
 
     def _yield_turn(self) -> None:
-        """Let others have the loop; until this connection's turn comes, and no longer."""
+        """Let other connections run until this one's turn comes."""
         self._pause_reading()
         self._turn = rounds.soon(self._take_turn)
 
@@ -384,7 +384,7 @@ class Http2Connection(asyncio.Protocol):
             self._transport.pause_reading()
 
     def _after_turn(self) -> None:
-        """Act on what the gate has found, and give the credit that is due."""
+        """Act on the gate's findings, and give the credit that is due."""
         if self._gate.overdoing or self._gate.closed_streams:
             self._streams.reset_offending()
         self._lifetime.review()

@@ -1,4 +1,4 @@
-"""All HTTP/2 connections of a server, and how many streams may be open on them together."""
+"""The HTTP/2 connections of a server, and the limit on streams of all of them together."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from partway.gateway.limits import HTTP2_MAX_STREAMS_IN_ALL, HTTP2_RESERVED_STRE
 
 Dispatch = Callable[[Exchange], Awaitable[None]]
 
-#: Whether a request, by its method and path, is one that the reserve is for.
+#: Whether the reserve answers a request, given its method and path.
 InReserve = Callable[[str, str], bool]
 
 
@@ -30,28 +30,28 @@ class Open(Protocol):
 
 
 class Unended(Protocol):
-    """Streams of one connection that are over but for the client's end of them."""
+    """Streams of one connection that have ended here but not yet on the client's side."""
 
     def __len__(self) -> int: ...
 
     def reset_oldest(self) -> None:
-        """Reset the one that is over for longest."""
+        """Reset the one that ended first."""
 
 
 class Connections:
-    """The connections of one server, and what they share.
+    """The connections of one server, and the state that they share.
 
     Args:
         dispatch: answers an exchange.
-        on_closed_to_new: told what a client sent too much of.
+        on_closed_to_new: called with the kind of excess when a connection takes no more streams.
         max_streams: streams that one connection may have open at once.
         in_reserve: whether a request is one that the reserve of streams is for.
 
     Attributes:
         open: the open connections.
         streams: how many streams are open on all connections together.
-        late: how many more are over but for their clients' ends of them.
-        unended: the connections that have some of those, by how many.
+        late: how many more streams have ended here but not yet on the client's side.
+        unended: the connections that have such streams, by their number.
         closed: set when a connection closes.
     """
 
@@ -74,7 +74,7 @@ class Connections:
         self.closed = asyncio.Event()
 
     def full(self, visitor: Visitor, *, reserved: bool) -> bool:
-        """Whether a connection takes no other stream, since all of them or its peer's are open.
+        """Say whether a connection may open no stream, because all places or its peer's are taken.
 
         Args:
             visitor: the connection.
@@ -86,12 +86,12 @@ class Connections:
         return self.streams >= most + more or self._streams_of.get(visitor.peer, 0) >= share + more
 
     def stream_began(self, visitor: Visitor) -> None:
-        """Count a stream that is open from here on."""
+        """Count a stream that opens."""
         self.streams += 1
         self._streams_of[visitor.peer] = self._streams_of.get(visitor.peer, 0) + 1
 
     def stream_over(self, visitor: Visitor) -> None:
-        """Count a stream that is open no more."""
+        """Count a stream that ends."""
         self.streams -= 1
         left = self._streams_of.pop(visitor.peer) - 1
         if left:

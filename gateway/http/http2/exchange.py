@@ -1,4 +1,4 @@
-"""A request on an HTTP/2 stream, and the way to answer it."""
+"""An exchange over HTTP/2."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class Http2Exchange(TrailingExchange):
         else:
             self._stream.abort()
 
-    # --- Inside ----------------------------------------------------------------------------------
+    # --- Internals -------------------------------------------------------------------------------
 
     def _bodies(self) -> AwaitedBodies:
         """Return the stream's bodies, which an operation owns from the first call on."""
@@ -155,5 +155,5 @@ class Http2Exchange(TrailingExchange):
 
 
 def _fields(headers: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Headers or trailers as HTTP/2 has them: names in lower case (RFC 9113 §8.2.1)."""
+    """Return headers or trailers in HTTP/2's form: names in lower case (RFC 9113 §8.2.1)."""
     return [(name.lower(), value) for name, value in headers.items()]

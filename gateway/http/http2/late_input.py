@@ -1,4 +1,4 @@
-"""What clients still send on HTTP/2 streams whose responses are over (clause 2.3-6)."""
+"""Late input: bytes that arrive on an HTTP/2 stream after its response (clause 2.3-6)."""
 
 from __future__ import annotations
 
@@ -22,30 +22,30 @@ _CREDIT_STEP = HTTP2_OPENING_WINDOW // 2
 
 
 class LateInput:
-    """The streams of a connection that are over but for the client's end of them.
+    """The late streams of a connection: ended here, but not yet on the client's side.
 
     The response and its END_STREAM are sent, and the client may go on with its request. The owner
-    tells of each such stream by :meth:`begin`, of its DATA by :meth:`received`, and of its end by
+    reports each such stream by :meth:`begin`, its DATA by :meth:`received`, and its end by
     :meth:`ended`.
 
     Rules:
-        1. What comes is dropped, and credited all the same: a client may have to send all that it
-           has before it can end a stream.
-        2. A stream is reset when nothing has come on it for HTTP2_LATE_QUIET. Not sooner, whatever
-           RFC 9113 §8.1 says of it: node takes any reset for an abort, and the JavaScript SDK then
-           drops what it has not read; and what the Python SDK's caller sends behind it makes
-           closing the stream wait for ever. Not never, since version 0.4 of the latter waits for
-           the reset; so a client that was answered in whole before it sent anything, and goes on
-           sending nothing, is told after HTTP2_LATE_QUIET_UNBEGUN.
+        1. Input is dropped, and credited all the same: a client may have to send everything before
+        it can end a stream.
+        2. A stream is reset when nothing has come on it for HTTP2_LATE_QUIET. RFC 9113 §8.1 allows
+        an earlier reset, but node takes any reset for an abort, and the JavaScript SDK then drops
+        unread data. In the Python SDK, input that the caller sends after the reset makes closing
+        the stream wait for ever. The reset must come, since version 0.4 of the Python SDK waits for
+        it. If the client was answered in whole before it sent anything, the time is
+        HTTP2_LATE_QUIET_UNBEGUN.
         3. A stream is reset at once when more than HTTP2_LATE_BYTES have come on it, and when
-           HTTP2_LATE_TIMEOUT has passed.
-        4. The oldest stream is reset at once where there are more than HTTP2_LATE_STREAMS of them
-           on the connection. A client counts them among its open ones (RFC 9113 §5.1.2), so they
-           are never more than half of what it may have open. With more than
-           HTTP2_LATE_STREAMS_IN_ALL on all connections it is the oldest of the connection that has
-           most of them: a client that leaves many takes the time from itself, not from others.
-        5. A connection that closes waits until nothing has come for HTTP2_LATE_QUIET_AT_CLOSE; the
-           owner ends its transport where that is too long.
+        HTTP2_LATE_TIMEOUT has passed.
+        4. The oldest stream of a connection is reset at once when there are more than
+        HTTP2_LATE_STREAMS. A client counts them among its open ones (RFC 9113 §5.1.2), so the limit
+        is at most half of those it may open. With more than HTTP2_LATE_STREAMS_IN_ALL on all
+        connections, the connection with most of them loses its oldest. So a client that leaves many
+        harms only itself.
+        5. A connection that closes waits until nothing has come for HTTP2_LATE_QUIET_AT_CLOSE; its
+        owner ends the transport if that takes too long.
 
     Args:
         siblings: the connections of its server.
@@ -77,7 +77,7 @@ class LateInput:
         return len(self._streams)
 
     def begin(self, stream_id: int, owed: int, *, unbegun: bool) -> None:
-        """Note that a stream is over but for the client's end of it.
+        """Note that a stream is late: it waits for the client's end.
 
         Args:
             stream_id: the stream's id.
@@ -99,7 +99,7 @@ class LateInput:
             fullest.reset_oldest()
 
     def received(self, stream_id: int, size: int) -> None:
-        """Drop DATA of a stream, if it is one of these (rules 1 and 3)."""
+        """Drop DATA of a late stream (rules 1 and 3)."""
         stream = self._streams.get(stream_id)
         if stream is None:
             return
@@ -113,7 +113,7 @@ class LateInput:
             self._credit(stream_id, stream)
 
     def ended(self, stream_id: int) -> bool:
-        """Note that the client has ended a stream; returns whether it was one of these."""
+        """Note that the client has ended a stream; return whether it was a late one."""
         stream = self._streams.pop(stream_id, None)
         if stream is None:
             return False
@@ -123,22 +123,21 @@ class LateInput:
         return True
 
     def reset_oldest(self) -> None:
-        """Reset the one that is over for longest (rule 4)."""
+        """Reset the stream that has been late for longest (rule 4)."""
         self._reset(next(iter(self._streams)))
 
     def close_soon(self) -> None:
-        """Wait for each no longer than a connection that closes does (rule 5)."""
+        """Shorten the wait for each stream, because the connection closes (rule 5)."""
         self._closing = True
         for stream_id, stream in self._streams.items():
             stream.timer.cancel()
             self._look_after(stream_id, stream, HTTP2_LATE_QUIET_AT_CLOSE)
 
     def lost(self) -> None:
-        """Note that the transport is gone."""
         for stream_id in list(self._streams):
             self.ended(stream_id)
 
-    # --- Inside ----------------------------------------------------------------------------------
+    # --- Internals -------------------------------------------------------------------------------
 
     def _credit(self, stream_id: int, stream: _LateStream) -> None:
         if stream.owed:
@@ -164,12 +163,12 @@ class LateInput:
 
 
 class _LateStream:
-    """One of them.
+    """One late stream.
 
     Attributes:
         began_at: when its response was over.
-        heard_at: when DATA came on it last.
-        received: bytes that have come on it since the first.
+        heard_at: when DATA last came on it.
+        received: bytes that have come on it since its response was over.
         owed: bytes that are not credited yet.
         quiet: seconds without DATA after which it is reset.
         timer: calls back when its time may be over.

@@ -1,4 +1,4 @@
-"""h2, set up as this server's library, and the SETTINGS that h2 does not announce itself."""
+"""The h2 library, configured for this server, and the SETTINGS that h2 does not announce itself."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from partway.gateway.limits import HTTP2_CONNECTION_WINDOW, HTTP2_OPENING_WINDOW
 from partway.protocol import limits
 from partway.protocol.http2.frames import DATA, HEAD, SETTINGS, frame
 
-# It writes every header that it decodes at debug level, and so tokens and signatures.
+# At debug level it logs every decoded header, and so tokens and signatures.
 logging.getLogger("hpack").setLevel(logging.INFO)
 
 _SETTINGS = {
@@ -25,25 +25,25 @@ _SETTINGS = {
     SettingCodes.ENABLE_PUSH: 0,
 }
 
-#: Where a stream's DATA goes either way (RFC 9113 §5.1).
+#: Stream states in which DATA may be received or sent (RFC 9113 §5.1).
 _MAY_RECEIVE: Final = frozenset({StreamState.OPEN, StreamState.HALF_CLOSED_LOCAL})
 _MAY_SEND: Final = frozenset({StreamState.OPEN, StreamState.HALF_CLOSED_REMOTE})
 
 
 class ServerLibrary(H2Connection):
-    """h2, with a shorter way for plain DATA, which is nearly all that comes and goes.
+    """h2, with a shorter path for plain DATA, which is nearly all traffic.
 
     Plain DATA has no padding and does not end its stream. For each such frame h2 makes a frame
-    object, its repr for a log, and events. That costs half of what the whole gateway spends on a
-    part. The shorter way checks and counts as h2 does: the stream's state and the four windows. All
-    else goes h2's way.
+    object, its repr for a log, and events. That is half of the gateway's cost of a part. The
+    shorter path checks and counts as h2 does: the stream's state and the four windows. All other
+    frames go through h2.
     """
 
     def takes_plain_data(self, stream_id: int, size: int) -> bool:
-        """Count a frame of plain DATA, whose payload h2 need not see then.
+        """Count a frame of plain DATA, so that h2 need not see its payload.
 
         Returns:
-            Whether it is counted. If not, h2 has to receive the frame.
+            Whether it is counted. If not, h2 must receive the frame.
 
         Raises:
             ProtocolError: the DATA exceeds a window; h2 has a GOAWAY to send that says so.
@@ -78,7 +78,7 @@ class ServerLibrary(H2Connection):
             or size > self.outbound_flow_control_window
             or size > self.max_outbound_frame_size
         ):
-            self.send_data(stream_id, data)  # it knows what is wrong
+            self.send_data(stream_id, data)  # it raises the right error
             return
         stream.outbound_flow_control_window -= size
         self.outbound_flow_control_window -= size
@@ -96,12 +96,13 @@ def server_library() -> ServerLibrary:
             normalize_outbound_headers=False,
         )
     )
-    # One stream too many is refused by itself; h2 would end the connection, so it gets no limit.
+    # No limit here: h2 would end the connection for a stream too many; here only the stream is
+    # refused.
     connection.local_settings = Settings(client=False, initial_values=dict(_SETTINGS))
-    # More than the settings say: a head over that limit is answered; it costs no connection.
+    # Higher than announced, so that a head over the limit is answered and the connection survives.
     connection.decoder.max_header_list_size = limits.HTTP2_MAX_HEADER_BLOCK
     connection.initiate_connection()
-    connection.clear_outbound_data_buffer()  # ours, with that limit, goes in its place
+    connection.clear_outbound_data_buffer()  # our own settings frame, with the limit, replaces h2's
     connection.increment_flow_control_window(HTTP2_CONNECTION_WINDOW - HTTP2_OPENING_WINDOW)
     connection.clear_outbound_data_buffer()
     return connection

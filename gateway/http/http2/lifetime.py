@@ -1,4 +1,4 @@
-"""Which streams an HTTP/2 connection takes, and when it takes none and closes."""
+"""The lifetime of an HTTP/2 connection: which streams it takes, and when it closes."""
 
 from __future__ import annotations
 
@@ -25,44 +25,43 @@ from partway.protocol.http2.frames import goaway
 
 log = logging.getLogger("partway.http2")
 
-#: GOAWAY of a server that will still answer what is under way to it (RFC 9113 §6.8).
+#: The last stream in GOAWAY of a server that still answers streams under way to it (RFC 9113 §6.8).
 _EVERY_STREAM = 2**31 - 1
 
 
 class Http2Lifetime:
-    """Which streams a connection takes, and when it takes none and closes.
+    """Decides which streams a connection takes, and when it takes no more and closes.
 
-    The owner asks :meth:`takes_a_stream` before it begins one, tells of each stream's beginning and
+    The owner calls :meth:`takes_a_stream` before it begins one, reports each stream's beginning and
     end, calls :meth:`review` after every turn, and :meth:`lost` once the transport is gone.
 
     Rules:
-        1. A stream too many, on this connection, on all of them or on those of its peer, is refused
-           by itself; what the reserve is for has some of all streams for itself. One that is over
-           but for the client's end of it does not count: those have bounds of their own.
-        2. Without a stream the connection closes: after REQUEST_HEAD_TIMEOUT where there was none
-           yet, or where the client has said GOAWAY and so closes itself when it has read all; after
-           HTTP2_IDLE_TIMEOUT otherwise.
-        3. Too much of what costs (the gate's rule 2), more refusals than the connection has a
-           budget for (rule 4 of
-           :class:`~partway.gateway.http.unauthenticated_clients.Strangers`), or rapid
-           reset below the rate that the gate lets pass, closes the connection to new streams. Those
-           that run go on.
-        4. Closed to new streams, it closes with the last of them, and its client's end of it, once
-           what is unsent is taken.
-        5. A last stream that a GOAWAY has named is not raised by a later one (RFC 9113 §6.8).
+        1. A stream beyond the limit of this connection, of all connections or of its peer is
+        refused alone. Requests for the reserve have some further streams. Streams that wait only
+        for the client's end do not count here: those have limits of their own.
+        2. A connection without streams closes after HTTP2_IDLE_TIMEOUT. It closes after
+        REQUEST_HEAD_TIMEOUT if it never had one, or if the client has sent GOAWAY, since such a
+        client closes the connection itself when it has read everything.
+        3. Three things close the connection to new streams: too many costly frames (the gate's rule
+        2), more refusals than the connection's budget (rule 4 of
+        :class:`~partway.gateway.http.unauthenticated_clients.Strangers`), or rapid reset at a rate
+        that the gate lets pass. Running streams go on.
+        4. A connection closed to new streams closes once its last stream has ended on both sides
+        and unsent bytes are taken.
+        5. A later GOAWAY does not raise the last stream of an earlier one (RFC 9113 §6.8).
 
     Args:
         gate: the connection's gate.
         out: the connection's transport.
         siblings: the connections of its server.
-        flush: writes what the HTTP/2 library has to send.
+        flush: writes the HTTP/2 library's pending bytes.
         on_closing: called when it is closed to new streams.
         call_later: calls back after a time, as the event loop does.
-        visitor: the connection, as the crowd has it.
+        visitor: the connection in admission control.
 
     Attributes:
         closing: whether it takes no new stream, and closes with its last one.
-        visitor: the connection, as the crowd has it.
+        visitor: the connection in admission control.
     """
 
     def __init__(
@@ -85,13 +84,13 @@ class Http2Lifetime:
         self._on_closing = on_closing
         self._call_later = call_later
         self._open = 0
-        self._unended = 0  # over, but for the client's end of them
+        self._unended = 0  # ended here, but not on the client's side
         self._over = 0
         self._premature = 0
         self._idle: Cancellable | None = None
         self._idle_after(limits.REQUEST_HEAD_TIMEOUT)
 
-    # --- From the server -------------------------------------------------------------------------
+    # --- For the server --------------------------------------------------------------------------
 
     def announce_end(self) -> None:
         """Send GOAWAY; new streams are still answered (RFC 9113 §6.8)."""
@@ -109,10 +108,10 @@ class Http2Lifetime:
         self._out.abort()
 
     def drop(self) -> None:
-        """Close at once, for others need the place; which requests were answered is still said.
+        """Close at once to make room; a GOAWAY still says which requests were answered.
 
-        Not where that could be waited for: by a client that takes nothing, or with TLS, whose end
-        has two sides.
+        There is no GOAWAY if it would mean waiting: for a client that takes nothing, or with TLS,
+        whose end has two sides.
         """
         if self._out.unsent or self._out.encrypted:
             self._out.abort()
@@ -120,10 +119,10 @@ class Http2Lifetime:
         self._out.write(goaway(self._gate.last_stream, ErrorCodes.NO_ERROR))
         self._out.close()
 
-    # --- From the connection's streams -----------------------------------------------------------
+    # --- For the connection's streams ------------------------------------------------------------
 
     def takes_a_stream(self, *, reserved: bool = False) -> bool:
-        """Whether one more stream may begin (rule 1).
+        """Say whether one more stream may begin (rule 1).
 
         Args:
             reserved: whether its request is one that the reserve is for.
@@ -134,17 +133,17 @@ class Http2Lifetime:
 
     @property
     def streams(self) -> int:
-        """How many streams there are, those included that are over but for the client's end."""
+        """The number of streams, with those that wait only for the client's end."""
         return self._open + self._unended
 
     def stream_began(self) -> None:
-        """Note that a stream is open from here on."""
+        """Note that a stream opens."""
         self._open += 1
         self._siblings.stream_began(self.visitor)
         self._cancel_idle()
 
     def stream_reset(self, age: float) -> None:
-        """Note that a stream was reset, by the client or for what the client sent.
+        """Note that a stream was reset, by the client or because of its input.
 
         :meth:`stream_over` follows.
 
@@ -161,7 +160,7 @@ class Http2Lifetime:
         self._over += 1
         if self._open or self._out.gone:
             return
-        if self.closing:  # behind what is being sent
+        if self.closing:  # after the bytes that are being sent
             asyncio.get_running_loop().call_soon(self.close_if_done)
         elif self._gate.client_goes:
             self._idle_after(limits.REQUEST_HEAD_TIMEOUT)
@@ -169,14 +168,14 @@ class Http2Lifetime:
             self._idle_after(HTTP2_IDLE_TIMEOUT)
 
     def stream_unended(self) -> None:
-        """Note that a stream is over but for the client's end of it: it is waited for (rule 4)."""
+        """Note that a stream waits only for the client's end (rule 4)."""
         self._unended += 1
 
     def client_ended(self) -> None:
-        """Note that a stream which was over but for the client's end of it is ended, or reset."""
+        """Note that such a stream has been ended or reset."""
         self._unended -= 1
 
-    # --- From the connection ---------------------------------------------------------------------
+    # --- For the connection ----------------------------------------------------------------------
 
     def review(self) -> None:
         """Close to new streams if the client has done too much (rule 3)."""
@@ -198,20 +197,19 @@ class Http2Lifetime:
             self._out.close(gently=True)
 
     def lost(self) -> None:
-        """Note that the transport is gone."""
         self._cancel_idle()
         self.visitor.leave()
 
-    # --- Inside ----------------------------------------------------------------------------------
+    # --- Internals -------------------------------------------------------------------------------
 
     def _premature_resets(self) -> str | None:
-        """Name what the client overdoes if many streams were reset early, however slowly."""
+        """Name the excess if many streams were reset early, however slowly; else None."""
         limit = HTTP2_PREMATURE_SHARE * self._over
         many = self._over >= HTTP2_PREMATURE_AFTER and self._premature > limit
         return "premature resets" if many else None
 
     def _close_to_new(self, code: ErrorCodes) -> None:
-        # Not by h2, which would send nothing more itself.
+        # Not by h2, which would then send nothing more.
         self.closing = True
         self._gate.close_to_new()
         self._out.write(goaway(self._gate.last_stream, code))

@@ -1,7 +1,7 @@
-"""When bytes leave an HTTP/2 connection: turns, windows, and one write for many frames.
+"""Sending on an HTTP/2 connection: turns, windows, and one write for many frames.
 
-:class:`Http2Sender` decides it. It has a :class:`FairScheduler` for the streams' turns and an
-:class:`Outlet` for the transport.
+:class:`Http2Sender` decides when bytes leave. It has a :class:`FairScheduler` for the streams'
+turns and an :class:`Outlet` for the transport.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from partway.protocol.lingering import Lingering
 
 log = logging.getLogger("partway.http2")
 
-#: DATA is put together up to this size before it is written, and streams take turns.
+#: DATA is gathered up to this size before it is written; streams take turns in it.
 _WRITE_SIZE = 64 * limits.KIB
 
-#: Streams that may find the connection's window too small for their last event before the rest
-#: are left to wait for more of it.
+#: Streams whose last event may find the connection's window too small in one round; the rest then
+#: wait for more window.
 _FRUITLESS_TURNS = 8
 
 
@@ -44,7 +44,7 @@ class SendingStream(Protocol):
     stream_id: int
 
     def send_frame(self) -> int:
-        """Send what fits one DATA frame and the window; returns how many bytes."""
+        """Send as much as one DATA frame and the window take; return how many bytes."""
 
     @property
     def wants_to_send(self) -> bool:
@@ -56,20 +56,20 @@ class SendingStream(Protocol):
 
 
 class Http2Sender:
-    """The one owner of when bytes leave a connection.
+    """Decides when bytes leave a connection; nothing else does.
 
     Rules:
-        1. Outside of a read bytes leave at once. During a read they leave in one write at its end,
-           with everything else that comes of the read
-           (:mod:`partway.protocol.connections.batched_writes`). On a connection with several open
-           streams they leave in the loop's next turn: the containers of other streams may have
-           answered at the same time.
+        1. Outside of a read, bytes leave at once. During a read they leave in one write at its end,
+        with everything else that the read causes
+        (:mod:`partway.protocol.connections.batched_writes`). On a connection with several open
+        streams they leave in the loop's next turn: the containers of other streams may have
+        answered at the same time.
         2. Streams with DATA take turns, one frame each (:class:`FairScheduler`). Up to
-           ``_WRITE_SIZE`` bytes of DATA are one write.
-        3. No stream has a turn while the transport is over its high-water mark. Frames that h2
-           has to send leave all the same; :class:`Outlet` bounds them.
-        4. HTTP2_HELD_BACK bytes of a stream's window stay free for a last event, where a client's
-           window is HTTP2_HOLD_BACK_FROM bytes or more (clause 2.3-6).
+        ``_WRITE_SIZE`` bytes of DATA are one write.
+        3. No stream has a turn while the transport is over its high-water mark. Frames that h2 must
+        send leave all the same; :class:`Outlet` bounds them.
+        4. HTTP2_HELD_BACK bytes of a stream's window stay free for a last event, if the client's
+        window is HTTP2_HOLD_BACK_FROM bytes or more (clause 2.3-6).
 
     Args:
         out: the connection's transport.
@@ -78,7 +78,7 @@ class Http2Sender:
         on_flushed: called after each flush.
 
     Attributes:
-        uncut: up to this size an event is not cut at the end of the window (clause 2.3-6).
+        uncut: an event of up to this size is not cut at the end of the window (clause 2.3-6).
     """
 
     def __init__(
@@ -99,10 +99,10 @@ class Http2Sender:
         self._due = False
         self._paused = False
 
-    # --- When ------------------------------------------------------------------------------------
+    # --- When to send ----------------------------------------------------------------------------
 
     def soon(self) -> None:
-        """Send what h2 has, and what streams have, at the time that rule 1 says."""
+        """Send pending bytes of h2 and the streams, at the time of rule 1."""
         if self._due or self._out.gone:
             return
         batch = batched_writes.connections
@@ -117,7 +117,7 @@ class Http2Sender:
 
     def flush(self) -> None:
         """Send now: let streams take turns, and write."""
-        self._due = True  # what streams cause while they send is sent below
+        self._due = True  # bytes that streams cause while they send are sent below
         try:
             while not self._out.gone:
                 more = not self._paused and self._schedule.send(_WRITE_SIZE)
@@ -129,7 +129,7 @@ class Http2Sender:
         self._on_flushed()
 
     def flush_library(self) -> None:
-        """Write what h2 has to send, and give streams no turn."""
+        """Write the pending bytes of h2, and give streams no turn."""
         data = self._h2.data_to_send()
         if data:
             self._out.write(data)
@@ -139,11 +139,10 @@ class Http2Sender:
         self._paused = True
 
     def resume(self) -> None:
-        """Give streams turns again."""
         self._paused = False
         self.flush()
 
-    # --- From streams ----------------------------------------------------------------------------
+    # --- For streams -----------------------------------------------------------------------------
 
     def stream_ready(self, stream: SendingStream) -> None:
         """Call the stream's :meth:`~SendingStream.send_frame` soon, in its turn."""
@@ -151,13 +150,12 @@ class Http2Sender:
         self.soon()
 
     def stream_over(self, stream: SendingStream) -> None:
-        """Give a stream no turn any more."""
         self._schedule.remove(stream)
 
     def send_head(
         self, stream_id: int, headers: list[tuple[str, str]], *, end: bool = False
     ) -> None:
-        """Send a response's head, together with what follows it; or what ends it, its trailers."""
+        """Send a response's head with the next write, or trailers, which end the response."""
         with suppress(ProtocolError):  # the client has reset it; the event that says so follows
             self._h2.send_headers(stream_id, headers, end_stream=end)
         if end:
@@ -173,7 +171,6 @@ class Http2Sender:
         self.soon()
 
     def give_credit(self, stream_id: int, size: int) -> None:
-        """Let the client send more on a stream."""
         try:
             self._h2.increment_flow_control_window(size, stream_id)
         except (ProtocolError, KeyError):  # h2 has forgotten the stream
@@ -181,20 +178,20 @@ class Http2Sender:
         self.soon()
 
     def ping(self, payload: bytes) -> int:
-        """Send PING at once; returns its position for :meth:`flushed`."""
+        """Send PING at once; return its position for :meth:`flushed`."""
         if not self._out.closed:
             self._h2.ping(payload)
             self.flush_library()
         return self._out.written
 
     def flushed(self, position: int) -> bool:
-        """Whether the socket has taken everything up to ``position``."""
+        """Say whether the socket has taken everything up to ``position``."""
         return self._out.written - self._out.unsent >= position
 
     # --- Windows ---------------------------------------------------------------------------------
 
     def window(self, stream_id: int, *, whole: bool) -> int:
-        """Bytes that may be sent now; only if ``whole`` with those held back (rule 4)."""
+        """Return the bytes that may be sent now; ``whole`` includes those held back (rule 4)."""
         stream = self._h2.streams.get(stream_id)
         if stream is None or self._out.gone:
             return 0
@@ -202,13 +199,12 @@ class Http2Sender:
         return min(own, self._h2.outbound_flow_control_window)
 
     def own_window(self, stream: SendingStream) -> int:
-        """Bytes that a stream's own window has for what the stream sends next."""
+        """Return the bytes that a stream's own window has for its next bytes."""
         library = self._h2.streams.get(stream.stream_id)
         held_back = 0 if stream.uses_whole_window else self._hold_back
         return library.outbound_flow_control_window - held_back if library is not None else 0
 
     def shared_window(self) -> int:
-        """Bytes that the connection's window has."""
         return self._h2.outbound_flow_control_window
 
     def window_opened(self, stream: SendingStream | None) -> None:
@@ -228,13 +224,13 @@ class Http2Sender:
 
 
 class Windows(Protocol):
-    """How many bytes may be sent now."""
+    """The bytes that may be sent now."""
 
     def own_window(self, stream: SendingStream) -> int:
-        """Bytes that a stream's own window allows for what the stream sends next."""
+        """Return the bytes that a stream's own window allows for its next bytes."""
 
     def shared_window(self) -> int:
-        """Bytes that the connection's window allows."""
+        """Return the bytes that the connection's window allows."""
 
 
 class FairScheduler:
@@ -260,18 +256,15 @@ class FairScheduler:
             self._ready[stream] = None
 
     def remove(self, stream: SendingStream) -> None:
-        """Forget a stream that is over."""
         for queue in (self._ready, self._waiting_for_shared, self._waiting_for_own):
             queue.pop(stream, None)
 
     def window_opened(self, stream: SendingStream) -> None:
-        """Note that a stream's own window has grown."""
         if stream in self._waiting_for_own:
             del self._waiting_for_own[stream]
             self._ready[stream] = None
 
     def every_window_changed(self) -> None:
-        """Note that every stream's own window has changed."""
         self._ready |= self._waiting_for_own
         self._waiting_for_own.clear()
 
@@ -321,7 +314,7 @@ class Outlet:
         written: bytes written since the beginning.
         peer: the client's address.
         gone: whether the transport is gone.
-        encrypted: whether there is TLS under it.
+        encrypted: whether the transport has TLS.
     """
 
     def __init__(
@@ -338,7 +331,7 @@ class Outlet:
 
     @property
     def closed(self) -> bool:
-        """Whether nothing more goes out, and nothing that comes in matters."""
+        """Whether nothing more is sent, and input does not matter."""
         return self.gone or self._shut or self._transport.is_closing()
 
     @property
@@ -347,7 +340,7 @@ class Outlet:
         return 0 if self.gone else self._transport.get_write_buffer_size()
 
     def write(self, data: bytes) -> None:
-        """Write bytes; a client that takes nothing while it provokes more and more is cut."""
+        """Write bytes; cut a client that takes nothing but provokes more and more."""
         if self.closed:
             return
         self.written += len(data)
@@ -357,10 +350,10 @@ class Outlet:
             self._transport.abort()
 
     def close(self, *, gently: bool = False) -> None:
-        """Close, once what is unsent is taken; a client that takes nothing of it is cut.
+        """Close once unsent bytes are taken; cut a client that takes nothing.
 
         Args:
-            gently: read and drop what the client still sends, until it ends its side, for
+            gently: first read and drop the client's input until it ends its side, for
                 LINGER_TIMEOUT at most. Unread bytes would make TCP send RST, which erases the last
                 events (clauses 2.3-6, 2.7-1).
         """
@@ -374,12 +367,10 @@ class Outlet:
         self._look_later(Lingering(self.unsent))
 
     def abort(self) -> None:
-        """End the transport at once."""
         if not self.gone:
             self._transport.abort()
 
     def lost(self) -> None:
-        """Note that the transport is gone."""
         if self._finishing is not None:
             self._finishing.cancel()
         if not self.gone:
@@ -395,5 +386,5 @@ class Outlet:
             self._look_later(lingering)
         elif unsent or not self.encrypted:
             self.abort()
-        # Else the rest is with the transport below TLS, which has its own time (the loop's
-        # ssl_shutdown_timeout), and whose bytes nobody else can see.
+        # Otherwise the rest is in the transport below TLS, whose bytes are not visible here. It has
+        # a time limit of its own (the loop's ssl_shutdown_timeout).

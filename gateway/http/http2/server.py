@@ -1,4 +1,4 @@
-"""HTTP/2: makes a connection of each transport, and closes them all in time."""
+"""The HTTP/2 server: it makes a connection of each transport, and closes all of them in time."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ class Http2Server:
 
     Args:
         dispatch: answers an exchange.
-        on_closed_to_new: told what a client sent too much of.
+        on_closed_to_new: called with the kind of excess when a connection takes no more streams.
         max_streams: streams that one connection may have open at once.
-        in_reserve: whether a request, by its method and path, is one that the reserve is for.
+        in_reserve: whether the reserve answers a request, given its method and path.
     """
 
     def __init__(
@@ -30,25 +30,24 @@ class Http2Server:
         self._connections = Connections(dispatch, on_closed_to_new, max_streams, in_reserve)
 
     def protocol(self, visitor: Visitor | None = None) -> asyncio.Protocol:
-        """A protocol for one connection; without a visitor nobody counts it."""
-        # Not before the first one: a gateway whose clients are all WebSockets needs no HTTP/2. The
-        # library and all that stands on it take some 20 ms, once.
+        """Return a protocol for one connection; without a visitor it is not counted."""
+        # Imported with the first connection: a gateway with WebSocket clients only needs no HTTP/2.
+        # The library and the modules on top take some 20 ms, once.
         from partway.gateway.http.http2.connection import Http2Connection
 
         return Http2Connection(self._connections, visitor)
 
     @property
     def open_connections(self) -> int:
-        """How many connections are open."""
         return len(self._connections.open)
 
     def announce_end(self) -> None:
-        """Tell clients that their next stream is better opened elsewhere."""
+        """Tell clients to open their next stream elsewhere."""
         for connection in self._connections.open:
             connection.announce_end()
 
     async def shutdown(self, timeout: float) -> None:
-        """Close connections, idle ones now, others after their streams, or ``timeout`` seconds."""
+        """Close connections after their streams, all within ``timeout`` seconds."""
         for connection in list(self._connections.open):
             connection.close_when_idle()
         try:

@@ -1,6 +1,6 @@
 """One HTTP/2 stream: a request, and the bodies of both directions with their flow control.
 
-RFC 9113 §5, §8. What the bytes mean is the operation's business.
+RFC 9113 §5, §8. The operation interprets the bytes.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ class StreamTable(Protocol):
         """Send RST_STREAM; the stream is over for client and gateway."""
 
     def await_end(self, stream_id: int, owed: int, *, unbegun: bool) -> None:
-        """Drop what the client still sends, until it ends the stream: see :class:`LateInput`."""
+        """Drop the client's further input, until it ends the stream: see :class:`LateInput`."""
 
     def stream_over(self, stream: Http2Stream) -> None:
-        """Nothing more is sent on this stream."""
+        """Note that nothing more is sent on this stream."""
 
     def ping(self, payload: bytes) -> int:
-        """Send PING; returns its position in what the connection sends."""
+        """Send PING; return its position in the connection's output."""
 
 
 class Http2Stream(Duplex):
     """The two bodies of one HTTP/2 exchange, with their flow control.
 
-    Only the credit of the stream is withheld while reading is paused; the connection gives its
-    own back on receipt (clause 2.6-2). While reading goes on every byte is credited, so an event
-    may be larger than a window (clause 2.6-3).
+    Only the credit of the stream is withheld while reading is paused; the connection gives its own
+    back on receipt (clause 2.6-2). While reading goes on every byte is credited, so an event may be
+    larger than a window (clause 2.6-3).
 
     Args:
         sender: sends heads and DATA.
@@ -73,11 +73,11 @@ class Http2Stream(Duplex):
         self._begun_request = False
         self._request_ended = False
         self._end_told = False
-        # The response's.
+        # The response.
         self._queue: deque[bytes] = deque()
         self._queued = 0
         self._taken = 0
-        self._begun = 0  # bytes of the first event of the queue that are sent
+        self._begun = 0  # sent bytes of the queue's first event
         self._blocked = False
         self._last: bytes | None = None
         self._otherwise = b""
@@ -143,7 +143,7 @@ class Http2Stream(Duplex):
         self._settle(handler)
 
     def ping(self, payload: bytes) -> int:
-        # Every stream counts its own; the first half of the counter makes room for whose it is.
+        # Each stream counts its own pings; the stream's id replaces the first half of the counter.
         return self._table.ping(self.stream_id.to_bytes(4, "big") + payload[4:])
 
     def flushed(self, position: int) -> bool:
@@ -157,7 +157,7 @@ class Http2Stream(Duplex):
     def taken_bytes(self) -> int:
         return self._taken
 
-    # --- From the exchange -----------------------------------------------------------------------
+    # --- For the exchange ------------------------------------------------------------------------
 
     def send_whole(self, body: bytes, trailers: list[tuple[str, str]] | None = None) -> None:
         """Send a body, and end the response: by trailers, if there are any."""
@@ -177,16 +177,16 @@ class Http2Stream(Duplex):
             self._response_ended()
 
     def finish_with_trailers(self, trailers: list[tuple[str, str]]) -> None:
-        """End the response by trailers, behind all that was written (RFC 9113 §8.1)."""
+        """End the response by trailers, after everything that was written (RFC 9113 §8.1)."""
         if self._last is None:
             self._trailers = trailers
         self.finish(b"", b"")
 
     def break_off(self) -> None:
-        """Say that the response is not whole (RFC 9113 §5.4.2)."""
+        """Mark the response as incomplete (RFC 9113 §5.4.2)."""
         self._reset(ErrorCodes.INTERNAL_ERROR)
 
-    # --- From the connection ---------------------------------------------------------------------
+    # --- For the connection ----------------------------------------------------------------------
 
     def data_received(self, data: bytes, flow_controlled: int) -> None:
         """Take in DATA of the client; ``flow_controlled`` counts its padding too."""
@@ -196,7 +196,7 @@ class Http2Stream(Duplex):
         self._begun_request = True
         self._owed_credit += flow_controlled
         if self._last is not None:
-            return  # dropped; its credit is given with what comes behind the response
+            return  # dropped; credited as late input
         if self._reading and handler is not None:
             handler.data_received(data)
             self._settle(handler)
@@ -204,13 +204,12 @@ class Http2Stream(Duplex):
             self._held += data
 
     def request_ended(self) -> None:
-        """Note that END_STREAM came."""
         self._request_ended = True
         if self._handler is not None:
             self._settle(self._handler)
 
     def pong_received(self, payload: bytes) -> None:
-        """Tell the owner that PING's ACK came, with what :meth:`ping` had sent."""
+        """Tell the owner that PING was acknowledged, with the payload of :meth:`ping`."""
         if self._handler is not None:
             self._handler.pong_received(bytes(4) + payload[4:])
 
@@ -221,16 +220,16 @@ class Http2Stream(Duplex):
             self._end()
 
     def send_frame(self) -> int:
-        """Send what fits one DATA frame and the window; returns how many bytes.
+        """Send as much as one DATA frame and the window take; return how many bytes.
 
-        Called again as long as :attr:`wants_to_send`, unless it returned 0: then the window is
-        used up, and more of it brings the next call.
+        The owner calls again as long as :attr:`wants_to_send`. After 0 the window is used up, and
+        the next call comes when there is more.
         """
         if self._over:
             return 0
         if not self._queue:
             return self._send_last()
-        # Nothing is held back for a last event where none can come.
+        # Nothing is held back if no last event can come.
         data = self._take(self._sender.window(self.stream_id, whole=self.uses_whole_window))
         if not data:
             return 0
@@ -250,13 +249,13 @@ class Http2Stream(Duplex):
 
     @property
     def uses_whole_window(self) -> bool:
-        """Whether what is sent next may use the bytes held back for a last event."""
+        """Whether the next bytes may use those held back for a last event."""
         return not self._queue or (self._last == b"" and not self._otherwise)
 
-    # --- Inside ----------------------------------------------------------------------------------
+    # --- Internals -------------------------------------------------------------------------------
 
     def _settle(self, handler: DuplexHandler) -> None:
-        """After a delivery: give credit, and tell of the end once everything has been delivered."""
+        """After a delivery, give credit, or tell of the end once everything has been delivered."""
         if not self._reading or self._over or self._held:
             return
         if self._request_ended:
@@ -268,7 +267,7 @@ class Http2Stream(Duplex):
             self._sender.give_credit(self.stream_id, owed)
 
     def _take(self, window: int) -> bytes:
-        """Take one frame's bytes off the queue; events are joined, and cut if need be."""
+        """Take one frame's bytes off the queue; events are joined, and cut if necessary."""
         queue = self._queue
         pieces: list[bytes] = []
         size = 0
@@ -291,10 +290,10 @@ class Http2Stream(Duplex):
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def _is_to_wait(self, size: int, window: int) -> bool:
-        """Whether an event waits until all of it fits (clause 2.3-6).
+        """Say whether an event waits until all of it fits (clause 2.3-6).
 
-        No exception could follow half an event. An event waits only where bytes are held back for
-        an exception: where the stream's own window is short.
+        No exception could follow half an event. An event waits only if bytes are held back for an
+        exception: if the stream's own window is short.
         """
         sender, stream_id = self._sender, self.stream_id
         if size <= window or size > sender.uncut:
@@ -359,8 +358,8 @@ class Http2Stream(Duplex):
         self._held.clear()
 
     def _tell_lost(self) -> None:
-        # Soon and not now: the owner may be in the middle of ending it. And in turns with others: a
-        # thousand streams may end with their connection.
+        # In the loop's next turn, since the owner may be in the middle of ending it. And in rounds,
+        # since a thousand streams may end with their connection.
         handler = self._handler
         if handler is not None:
             rounds.soon(lambda: handler.connection_lost(self._parting))

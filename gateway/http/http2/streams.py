@@ -39,7 +39,7 @@ from partway.protocol.http2.frames import rst_stream
 
 log = logging.getLogger("partway.http2")
 
-#: What a client's RST_STREAM says of how it leaves; other codes name a fault (clause 2.1-4).
+#: How a client leaves, by the code of its RST_STREAM; other codes name a fault (clause 2.1-4).
 _PARTINGS: Final[Mapping[object, Parting]] = {
     ErrorCodes.NO_ERROR: Parting.IN_ORDER,
     ErrorCodes.CANCEL: Parting.CANCELLED,
@@ -47,7 +47,7 @@ _PARTINGS: Final[Mapping[object, Parting]] = {
 
 
 class Http2Streams:
-    """The streams of a connection, from a request's head to the last that a client sends of it.
+    """The streams of a connection, from a request's head to the client's last input.
 
     Reading is never paused here: back-pressure is each stream's own (clause 2.6-2).
 
@@ -55,15 +55,15 @@ class Http2Streams:
         library: the connection's h2.
         gate: the connection's gate.
         out: the connection's transport.
-        sender: sends what streams and h2 have.
-        lifetime: says which streams the connection takes, and is told of their ends.
+        sender: sends pending bytes of streams and h2.
+        lifetime: decides which streams the connection takes, and learns of their ends.
         siblings: the connections of its server.
-        open_streams: where the open streams are kept, by their ids.
+        open_streams: the open streams, by their ids.
         clock: tells the time, and calls back after a time.
 
     Attributes:
         open: streams that are not over, by their ids.
-        late: streams that are over but for the client's end of them.
+        late: streams that wait only for the client's end.
     """
 
     def __init__(
@@ -89,12 +89,12 @@ class Http2Streams:
         self._is_reserved = siblings.in_reserve
         self._loop = asyncio.get_running_loop()
 
-    # --- From the connection ---------------------------------------------------------------------
+    # --- For the connection ----------------------------------------------------------------------
 
     def reset_offending(self) -> None:
-        """Reset streams that send too many tiny DATA frames, or are over (the gate's 4 and 6)."""
+        """Reset streams with tiny DATA frames, or with input after their end (gate's 4 and 6)."""
         gate = self._gate
-        for stream_id in gate.closed_streams:  # which h2 has not seen, and may have forgotten
+        for stream_id in gate.closed_streams:  # h2 has not seen these, and may have forgotten them
             self._out.write(rst_stream(stream_id, ErrorCodes.STREAM_CLOSED))
         gate.closed_streams.clear()
         for stream_id in gate.overdoing:
@@ -114,14 +114,13 @@ class Http2Streams:
             stream.lost()
 
     def lost(self) -> None:
-        """Note that the transport is gone."""
         self.late.lost()
         self.lose_all()
 
-    # --- What h2 tells ---------------------------------------------------------------------------
+    # --- Events of h2 ----------------------------------------------------------------------------
 
     def handle(self, event: Event, now: float) -> None:
-        """Act on an event of h2's that is no DATA."""
+        """Act on an event of h2 other than DATA."""
         match event:
             case WindowUpdated(stream_id=stream_id):
                 self._sender.window_opened(self.open.get(stream_id or 0))
@@ -139,8 +138,8 @@ class Http2Streams:
                 if stream is not None:
                     stream.pong_received(payload)
             case RemoteSettingsChanged(changed_settings=changed):
-                # h2 would let a client have any size, and hpack looks through all of the table for
-                # each header that it encodes.
+                # h2 would let a client choose any size, and hpack searches the whole table for each
+                # header that it encodes.
                 encoder = self._h2.encoder
                 table = min(encoder.header_table_size, HTTP2_ENCODER_TABLE)
                 encoder.header_table_size = table
@@ -169,7 +168,7 @@ class Http2Streams:
         stream.task = self._loop.create_task(self._answer(exchange, stream))
 
     def _in_reserve(self, headers: Sequence[tuple[str | bytes, str | bytes]]) -> bool:
-        """Whether a request that there is no stream for has one in the reserve."""
+        """Say whether a request beyond the limit gets a stream of the reserve."""
         said = {text(name): text(value) for name, value in headers}
         path = said.get(":path", "").partition("?")[0]
         asks = self._is_reserved(said.get(":method", ""), path)
@@ -185,7 +184,7 @@ class Http2Streams:
 
     def _stream_reset(self, stream_id: int, code: object, now: float, *, by_client: bool) -> None:
         self._client_ended(stream_id)
-        if not by_client:  # h2 did, for what the client had sent
+        if not by_client:  # h2 did, because of the client's input
             self._gate.reset_provoked(now)
             self._gate.stream_reset(stream_id)
         stream = self.open.get(stream_id)
@@ -193,10 +192,9 @@ class Http2Streams:
             self._lifetime.stream_reset(now - stream.opened_at)
             stream.lost(_PARTINGS.get(code, Parting.LOST) if by_client else Parting.LOST)
 
-    # --- From a stream ---------------------------------------------------------------------------
+    # --- For streams -----------------------------------------------------------------------------
 
     def reset(self, stream_id: int, code: ErrorCodes) -> None:
-        """Send RST_STREAM."""
         try:
             self._h2.reset_stream(stream_id, code)
         except ProtocolError:  # the client has reset it; the event that says so follows
@@ -212,7 +210,7 @@ class Http2Streams:
 
     def _tell_late(self, stream_id: int) -> None:
         self._lifetime.client_ended()
-        # Who has said that it goes closes the connection itself, when it has read everything.
+        # A client that sent GOAWAY closes the connection itself, when it has read everything.
         if self._lifetime.closing or not self._gate.client_goes:
             self.reset(stream_id, ErrorCodes.NO_ERROR)
         else:
@@ -220,9 +218,9 @@ class Http2Streams:
         self._lifetime.close_if_done()
 
     def _forget(self, stream_id: int) -> None:
-        """Have h2 let go of a stream, and say nothing of it to the client.
+        """Have h2 forget a stream without telling the client.
 
-        For each new stream h2 looks at all that it has: those that are kept cost ever more.
+        h2 looks at all its streams for each new one, so kept streams would cost ever more.
         """
         self._sender.flush_library()
         with suppress(ProtocolError):  # h2 has forgotten the stream
@@ -236,7 +234,6 @@ class Http2Streams:
             self._lifetime.client_ended()
 
     def stream_over(self, stream: Http2Stream) -> None:
-        """Forget a stream."""
         del self.open[stream.stream_id]
         self._sender.stream_over(stream)
         if stream.stream_id not in self.late:
@@ -244,7 +241,7 @@ class Http2Streams:
         self._lifetime.stream_over()
 
     def ping(self, payload: bytes) -> int:
-        """Send PING; returns its position in what the connection sends."""
+        """Send PING; return its position in the connection's output."""
         if not self._out.closed:
             self._gate.ping_sent()
         return self._sender.ping(payload)
