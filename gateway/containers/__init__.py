@@ -1,1 +1,1 @@
-"""Requests of containers: one exchange of HTTP/1.1 on a connection, and the connections kept."""
+"""Requests to containers: exchanges of HTTP/1.1, and the connections kept for them."""

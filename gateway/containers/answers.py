@@ -1,10 +1,11 @@
-"""A container's answer as bytes: its head, and its body in pieces that keep the bounds of chunks.
+"""Parsing a container's answer: its head, and its body in pieces that keep the bounds of chunks.
 
-What is HTTP/1.1 is decided by llhttp, which refuses two lengths, a length beside a transfer coding,
-lines that end in a bare LF and numbers of any other form (RFC 9112 §6.3, §11.2). What it lets pass
-and nobody may lean on is refused here: other codings than ``chunked``, and chunks of HTTP/1.0.
+llhttp decides what is HTTP/1.1. It refuses two lengths, a length beside a transfer coding, lines
+that end in a bare LF and malformed numbers (RFC 9112 §6.3, §11.2). This module refuses further
+unreliable forms that llhttp lets pass: other codings than ``chunked``, and chunks of HTTP/1.0.
+
 llhttp also reads RTSP and ICE as if they were HTTP, and does not say which of them it has read. So
-the name at the beginning of a status line is looked at before llhttp has the line.
+the name at the beginning of a status line is checked before llhttp gets the line.
 """
 
 from __future__ import annotations
@@ -26,38 +27,39 @@ from partway.gateway.containers.limits import (
 )
 from partway.protocol.limits import MAX_HEADERS, MAX_INTERIM_RESPONSES, PART_OVERHEAD
 
-#: Statuses whose answers have no body (RFC 9110 §6.4.1); to a POST, that is.
+#: Statuses whose answers to a POST have no body (RFC 9110 §6.4.1).
 _BODILESS: Final = frozenset({204, 304})
-#: An istr is found among headers in a quarter of a text's time.
+#: Lookup of an istr takes a quarter of a text's time.
 _CODING: Final = istr("Transfer-Encoding")
 _DATE: Final = istr("Date")
 _LENGTH: Final = istr("Content-Length")
 
 _STATUSES: Final = range(200, 600)
-#: Of a value that is handed back: AWS's model bounds content type and custom attributes so.
+#: Limit of a value that is handed back: AWS's model bounds content type and custom attributes so.
 _HANDED_BACK_CHARACTERS: Final = 1024
 _LINE_ENDS: Final = b"\r\n"
-#: Begins every status line, and where the status stands in it (RFC 9112 §4): llhttp refuses lines
-#: of another form.
+#: The beginning of every status line, and the position of the status in it (RFC 9112 §4). llhttp
+#: refuses lines of another form.
 _NAME: Final = b"HTTP/"
 _STATUS_AT: Final = len(b"HTTP/1.1 ")
-#: To look a member up in an enumeration takes as long as twenty lines of this.
+#: A member lookup in an enumeration takes as long as twenty lines of this module.
 _SWITCHING_PROTOCOLS: Final = int(HTTPStatus.SWITCHING_PROTOCOLS)
 
 
 class AnswerBroken(Exception):
-    """What the container sent is no valid answer; the message says what is wrong with it."""
+    """The container's answer is invalid; the message says what is wrong."""
 
 
 @dataclass(slots=True)
 class AnswerHead:
-    """The head of an answer: nothing in it changes.
+    """The head of an answer; it never changes.
 
     Attributes:
         status: from 200 to 599.
         headers: by case-insensitive names, without Content-Length and Date.
-        length: of its body, as stated; None if it is not, as of one in chunks.
-        chunked: whether its body comes in chunks; else it is a length, or ends with the connection.
+        length: of its body, as stated; None if it is not stated, as for a body in chunks.
+        chunked: whether its body comes in chunks; else it has a length, or ends with the
+            connection.
         keeps: whether the connection may be used again.
     """
 
@@ -71,7 +73,7 @@ class AnswerHead:
         """Return the headers that the client gets, or the next container.
 
         Args:
-            names: those that are handed back, and the names by which their receiver knows them.
+            names: the headers to hand back, and the names that their receiver knows.
         """
         headers = self.headers
         return {
@@ -85,11 +87,11 @@ class AnswerHead:
 
 @dataclass(slots=True)
 class AnswerPiece:
-    """Some of an answer's body.
+    """A piece of an answer's body.
 
     Attributes:
         data: never empty.
-        ends_chunk: whether a chunk ends here. Without chunks, each read is as good as one.
+        ends_chunk: whether a chunk ends here. Without chunks, each read counts as one.
     """
 
     data: bytes
@@ -97,17 +99,17 @@ class AnswerPiece:
 
 
 class AnswerParser:
-    """Reads one answer. Whoever feeds it takes what it has made in between.
+    """Parses one answer. The caller takes the pieces between feeds.
 
     Args:
-        whole_chunk: bytes up to which a chunk is one piece; a longer one comes in several.
+        whole_chunk: a chunk of up to so many bytes is one piece; a longer one comes in several.
 
     Attributes:
-        head: the answer's, once it is whole; interim ones are passed over (RFC 9110 §15.2).
-        pieces: of the body, that nobody has taken yet.
-        held: what these cost, in bytes.
+        head: the answer's, once it is complete; interim ones are skipped (RFC 9110 §15.2).
+        pieces: of the body, that have not been taken yet.
+        held: the memory that these take, in bytes.
         complete: whether the answer has come to its end.
-        trailing: whether bytes came behind the end, so that the connection is not to be trusted.
+        trailing: whether bytes came after the end, so that the connection cannot be trusted.
     """
 
     __slots__ = (
@@ -124,23 +126,23 @@ class AnswerParser:
         self.trailing = False
         self._whole_chunk = whole_chunk
         self._headers: list[tuple[str, str]] = []
-        self._chunk = bytearray()  # what has come of one whose end has not
+        self._chunk = bytearray()  # bytes of an unfinished chunk
         self._interim = 0
-        self._in_vain = 0  # bytes since the last that were of use
+        self._in_vain = 0  # bytes since the last useful ones
         self._until_end = False
         self._reason = ""
-        #: The first bytes of a status line, while they are too few to be looked at.
+        #: The first bytes of a status line, while they are too few to check.
         self._unnamed = b""
-        #: Whether the name and the status of the head that llhttp reads have been looked at, and
-        #: whether it is an interim one.
+        #: Whether the name and the status of the current head have been checked, and whether it is
+        #: an interim head.
         self._is_named = self._is_interim = False
         self._parser = httptools.HttpResponseParser(self)
 
     def feed(self, data: bytes | memoryview) -> None:
-        """Take what the container sent, ANSWER_TURN_BYTES at most where the answer has chunks.
+        """Take bytes from the container, at most ANSWER_TURN_BYTES of an answer in chunks.
 
         Raises:
-            AnswerBroken: it is no valid answer.
+            AnswerBroken: the answer is invalid.
         """
         if self.complete:
             self.trailing |= bool(data)
@@ -152,12 +154,12 @@ class AnswerParser:
     def _parse_beginning(self, data: bytes) -> None:
         """Have llhttp read the beginning of a head, and the interim ones before it.
 
-        An interim head goes in line by line, since another status line begins behind it.
+        An interim head goes in line by line, since another status line follows it.
         """
         self._unnamed = b""
         while data:
             if not self._is_named:
-                line = data.lstrip(_LINE_ENDS)  # llhttp passes over empty lines
+                line = data.lstrip(_LINE_ENDS)  # llhttp skips empty lines
                 self._in_vain += len(data) - len(line)
                 data = line
                 if not data.startswith(_NAME) and not _NAME.startswith(data):
@@ -179,7 +181,7 @@ class AnswerParser:
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserError as error:
-            if self.complete:  # what is wrong came behind the answer, which is whole
+            if self.complete:  # the answer is complete, and the fault came after it
                 self.trailing = True
                 return
             raise AnswerBroken(self._reason or f"it is not valid HTTP/1.1: {error}") from None
@@ -192,10 +194,10 @@ class AnswerParser:
             raise AnswerBroken(f"a {what} is over {MAX_ANSWER_HEAD_BYTES} bytes")
 
     def feed_end(self) -> None:
-        """Take it that the container's side of the connection has ended.
+        """Note that the container's side of the connection has ended.
 
         Raises:
-            AnswerBroken: there had to come more.
+            AnswerBroken: the answer is incomplete.
         """
         if self.complete:
             return
@@ -206,7 +208,7 @@ class AnswerParser:
         self.complete = True
 
     def take(self) -> AnswerPiece | None:
-        """Return the next piece; None where none has come yet."""
+        """Return the next piece; None if there is none yet."""
         if not self.pieces:
             return None
         piece = self.pieces.popleft()
@@ -215,31 +217,31 @@ class AnswerParser:
 
     @property
     def begun(self) -> int:
-        """Bytes that have come of a chunk whose end has not, and so are no piece yet.
+        """Bytes of an unfinished chunk, which are no piece yet.
 
-        Nobody is held back for them: their end could not come then.
+        The container is not held back for them: otherwise their end could not come.
         """
         return len(self._chunk)
 
     @property
     def turn(self) -> int | None:
-        """How many bytes are fed at a time; None for any number."""
+        """How many bytes to feed at a time; None for any number."""
         unchunked = self.head is not None and not self.head.chunked
         return None if unchunked else ANSWER_TURN_BYTES
 
     def close(self) -> None:
-        """Let go of the parser, which has this object, and so both of them go at once."""
+        """Release the parser, which refers to this object, so that both are freed at once."""
         del self._parser
 
-    # --- What llhttp calls -----------------------------------------------------------------------
+    # --- Called by llhttp ------------------------------------------------------------------------
 
     def on_message_begin(self) -> None:
-        """A head begins: the answer's, or one behind its end, which is not parsed."""
+        """Begin a head: the answer's, or another one after its end, which is refused."""
         if self.complete:
             self._refuse("there is another one behind it")
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """A header of the head, or of a trailer, which nobody needs."""
+        """Take a header of the head; headers of a trailer are ignored."""
         if self.head is not None:
             return
         headers = self._headers
@@ -248,7 +250,7 @@ class AnswerParser:
         headers.append((name.decode("ascii"), value.decode("latin-1").strip(" \t")))
 
     def on_headers_complete(self) -> None:
-        """The head is whole."""
+        """Complete the head."""
         self._in_vain = 0
         parser = self._parser
         status = parser.get_status_code()
@@ -272,14 +274,14 @@ class AnswerParser:
         headers.popall(_DATE, None)
         stated = headers.pop(_LENGTH, None)
         length = None if stated is None else int(stated)
-        if length is not None and length > MAX_ANSWER_LENGTH:  # llhttp takes twice as much
+        if length is not None and length > MAX_ANSWER_LENGTH:  # llhttp accepts twice as much
             self._refuse(f"its Content-Length is over {MAX_ANSWER_LENGTH}")
         self._until_end = not (is_chunked or length is not None or status in _BODILESS)
         keeps = parser.should_keep_alive()
         self.head = AnswerHead(status, headers, length, is_chunked, keeps)
 
     def on_body(self, data: bytes) -> None:
-        """Some of the body."""
+        """Take some of the body."""
         self._in_vain = 0
         assert self.head is not None, "a body follows its head"
         if not self.head.chunked:
@@ -290,16 +292,15 @@ class AnswerParser:
         self._chunk += data
 
     def on_chunk_header(self) -> None:
-        """A chunk begins."""
         self._in_vain = 0
 
     def on_chunk_complete(self) -> None:
-        """A chunk ends; the last one has nothing in it."""
+        """End a chunk; the last one is empty."""
         if self._chunk:
             self._hand_over_chunk(ends_chunk=True)
 
     def on_message_complete(self) -> None:
-        """The end: of the answer, or of an interim one."""
+        """End the answer, or an interim one."""
         if self.head is not None:
             self.complete = True
         else:

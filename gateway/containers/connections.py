@@ -1,4 +1,4 @@
-"""The connections with containers by which requests go: dialled, kept for a moment, used again."""
+"""Connections to containers for requests: dialled, kept for a moment, and used again."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from partway.protocol.limits import JOIN_UP_TO, WRITE_HIGH_WATER
 
 
 class _Kept:
-    """What is kept of one container: connections that wait for their next request.
+    """The kept connections of one container, which wait for their next request.
 
     Attributes:
         destination: where the container is.
-        waiting: the connections, the one that was used last at the end.
+        waiting: the connections, the most recently used one at the end.
         asked: how many exchanges are under way.
     """
 
@@ -47,18 +47,18 @@ class _Kept:
 
 
 class ContainerConnection(asyncio.Protocol):
-    """One connection with a container; it has one exchange at a time, or waits for the next.
+    """One connection to a container; it has one exchange at a time, or waits for the next.
 
     Args:
-        connections: where it waits.
-        kept: what is kept of its container.
+        connections: the pool that it waits in.
+        kept: the kept connections of its container.
 
     Attributes:
-        answer: the exchange that it has.
-        kept: what is kept of its container.
+        answer: its current exchange.
+        kept: the kept connections of its container.
         loop: the running one.
-        idle_until: when the wait for the next one is over, by the clock of who keeps it.
-        idle: looks at that, then or before.
+        idle_until: when its wait is over, by the pool's clock.
+        idle: a timer that checks this, then or earlier.
     """
 
     def __init__(self, connections: ContainerConnections, kept: _Kept) -> None:
@@ -77,22 +77,22 @@ class ContainerConnection(asyncio.Protocol):
         self._acknowledges_soon = False
 
     def is_open(self) -> bool:
-        """Whether it has not come to its end, as far as the loop knows."""
+        """Say whether it is open, as far as the loop knows."""
         return not self._ended and not self._transport.is_closing()
 
     def is_usable(self) -> bool:
-        """Whether another request may go by it.
+        """Say whether another request may use it.
 
-        The kernel is asked too: what the container has said or closed while nobody was asked may
-        not have come to the loop yet.
+        The kernel is asked too: the container may have sent or closed while the connection waited,
+        and the loop may not know of it yet.
         """
         return not (self._ended or self._transport.is_closing() or self._looked.poll(0))
 
     def check_silence(self) -> None:
-        """Break a connection off on which bytes have come already, before its first request.
+        """Break off a connection on which bytes have come before its first request.
 
-        The kernel says how many there are. With TLS they may be messages of TLS itself, and nobody
-        is blamed for them.
+        The kernel says how many there are. With TLS they may be messages of TLS itself, which are
+        no fault.
 
         Raises:
             ContainerBroke: there are some, or the connection has ended.
@@ -108,13 +108,12 @@ class ContainerConnection(asyncio.Protocol):
             raise ContainerBroke("the container spoke before it was asked")
 
     def abort(self) -> None:
-        """Break the connection off."""
         if self.idle is not None:
             self.idle.cancel()
             self.idle = None
         self._transport.abort()
 
-    # --- The wire of an exchange -----------------------------------------------------------------
+    # --- For an exchange (RequestWire) -----------------------------------------------------------
 
     def write(self, data: bytes) -> None:
         if not self._transport.is_closing():
@@ -149,7 +148,7 @@ class ContainerConnection(asyncio.Protocol):
     def over(self, *, good: bool) -> None:
         self._connections.over(self, good=good)
 
-    # --- What the loop says ----------------------------------------------------------------------
+    # --- Callbacks of the loop -------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
@@ -160,8 +159,8 @@ class ContainerConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self.answer is None:
-            # The container speaks without being asked. The timer of a connection that waits for
-            # its next request runs on, and has it forgotten.
+            # The container speaks without a request. The idle timer of the connection runs on, and
+            # removes it.
             self._transport.abort()
         else:
             self.answer.data_received(data)
@@ -170,7 +169,7 @@ class ContainerConnection(asyncio.Protocol):
                 prompt_acks.soon(self)
 
     def acknowledge(self) -> None:
-        """Acknowledge the last read, unless it has ended an answer, which a request may follow."""
+        """Acknowledge the last read, unless it has ended an answer, since a request may follow."""
         self._acknowledges_soon = False
         if self.answer is not None and not (self._ended or self.answer.parser.complete):
             acknowledge(self._transport)
@@ -202,19 +201,20 @@ class ContainerConnection(asyncio.Protocol):
 
 
 class ContainerConnections:
-    """Asks containers, each request on a connection of its own while it lasts.
+    """Sends requests to containers; each has a connection of its own while it lasts.
 
-    A request that finds no connection has not been sent, and may go elsewhere. One that is on a
+    A request without a connection has not been sent, and may go to another instance. A request on a
     connection is never sent again: the container may have acted on it. A kept connection that the
-    container has closed is seen before it is given the request (so does Go, whose transport calls
-    it errServerClosedIdle), and another one is taken; closed later, it is an exchange that broke.
+    container has closed is detected before it gets a request, and another one is used. (Go's
+    transport does the same and calls it errServerClosedIdle.) If it closes later, the exchange is
+    broken.
 
     Args:
         clock: measures the times; the running loop's unless it is given.
 
     Attributes:
         idle: how many connections wait for their next request.
-        timers: the same clock, for what most often ends long before its time.
+        timers: the same clock, for timers that are mostly cancelled early.
     """
 
     def __init__(self, clock: Clock | None = None) -> None:
@@ -231,18 +231,18 @@ class ContainerConnections:
         timeout: float = INVOCATION_TIMEOUT,
         whole_chunk: int = WHOLE_CHUNK_BYTES,
     ) -> ContainerAnswer:
-        """Send a request, or begin to; ``async with`` what this returns, at once.
+        """Send a request, or begin to; use the result in ``async with`` at once.
 
         Args:
             destination: where it goes.
-            request: what is asked.
+            request: the request.
             timeout: seconds from the request's end to the answer's head, and of silence in its
                 body.
-            whole_chunk: bytes up to which a chunk of the answer is one piece.
+            whole_chunk: a chunk of the answer of up to so many bytes is one piece.
 
         Raises:
-            ContainerUnreachable: there is no connection; nothing of the body has been asked for.
-            ContainerBroke: the container spoke, or left, before it was asked.
+            ContainerUnreachable: there is no connection; nothing of the body has been read.
+            ContainerBroke: the container sent something, or closed, before the request.
             ServiceUnavailable: the gateway has no file descriptor left for one.
         """
         head, body = request.head(destination.authority), request.body
@@ -259,7 +259,7 @@ class ContainerConnections:
             self._end(kept)
             raise
         began_at = time.monotonic()
-        # The container has it before what is kept of the exchange is made.
+        # The request is sent before the exchange object is made.
         if isinstance(body, bytes):
             connection.write_whole(head, body)
         else:
@@ -273,7 +273,7 @@ class ContainerConnections:
         return answer
 
     def close(self) -> None:
-        """Close what waits, and keep no connection from here on."""
+        """Close waiting connections, and keep none from here on."""
         self._closed = True
         self.idle = 0
         for kept in list(self._kept.values()):
@@ -283,7 +283,7 @@ class ContainerConnections:
             self._forget_unused(kept)
 
     def _usable(self, kept: _Kept) -> ContainerConnection | None:
-        """The connection that was used last, of those that can be; none if there is none."""
+        """Return the most recently used connection that is usable; None if there is none."""
         waiting = kept.waiting
         while waiting:
             connection = waiting.pop()
@@ -294,11 +294,11 @@ class ContainerConnections:
         return None
 
     def over(self, connection: ContainerConnection, *, good: bool) -> None:
-        """Have the connection of an exchange that is over wait for the next, if there is room.
+        """Let the connection of an ended exchange wait for the next, if there is room.
 
         Args:
             connection: the exchange's.
-            good: whether the exchange has come to its end in good order; else it is broken off.
+            good: whether the exchange has ended in good order; else the connection is broken off.
         """
         answer, connection.answer = connection.answer, None
         assert answer is not None, "an exchange is over once"
@@ -314,7 +314,7 @@ class ContainerConnections:
         waiting.append(connection)
         self.idle += 1
         connection.idle_until = self._clock.time() + CONTAINER_IDLE_TIMEOUT
-        if connection.idle is None:  # else the timer of an earlier wait runs still, and looks
+        if connection.idle is None:  # else an earlier timer still runs and checks
             self._look_after(CONTAINER_IDLE_TIMEOUT, connection)
 
     def _end(self, kept: _Kept) -> None:
@@ -330,7 +330,7 @@ class ContainerConnections:
         connection.idle = self._clock.call_later(seconds, self._look, connection)
 
     def _look(self, connection: ContainerConnection) -> None:
-        """Close a connection that has waited for long enough."""
+        """Close a connection that has waited long enough."""
         connection.idle = None
         if connection.answer is not None:
             return  # it is in use; the next wait has a timer again

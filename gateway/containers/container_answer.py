@@ -34,7 +34,7 @@ _NO_BYTES: Final = memoryview(b"")
 
 
 class RequestWire(Protocol):
-    """The connection that an exchange is on, as the exchange has it.
+    """The connection of an exchange, as the exchange sees it.
 
     Attributes:
         loop: the running one.
@@ -49,7 +49,7 @@ class RequestWire(Protocol):
         """Return when there is room for more bytes."""
 
     def pause_reading(self) -> None:
-        """Read no more."""
+        """Stop reading."""
 
     def resume_reading(self) -> None:
         """Read on."""
@@ -58,37 +58,37 @@ class RequestWire(Protocol):
         """Break the connection off: the container's request is cancelled."""
 
     def over(self, *, good: bool) -> None:
-        """Take it that the exchange is over; ``good`` if the connection may have another."""
+        """Note that the exchange is over; ``good`` if the connection may have another."""
 
 
 class ContainerAnswer:
-    """What a container answers to one request; taken from :meth:`ContainerConnections.ask`.
+    """A container's answer to one request; returned by :meth:`ContainerConnections.ask`.
 
-    A context, whose end is the exchange's. Before the answer's end it cancels the container's
-    request: the connection is broken off.
+    A context, whose end is the exchange's. If it ends before the answer does, the connection is
+    broken off, which cancels the container's request.
 
-    The container is held back while nobody takes what it says. Who waits gets what has gone wrong;
-    whoever does not wait gets it when it waits next.
+    The container is held back while the caller does not take the answer. A fault is raised in the
+    current wait, or else in the next one.
 
     Rules. One read may bring forty thousand chunks of a byte each.
         1. A turn parses bytes until these have made ANSWER_CHUNKS_PER_TURN pieces. The rest waits
-           for another turn in the loop's rounds (:mod:`partway.protocol.connections.fair_turns`),
-           and the container is not read meanwhile.
+        for another turn in the loop's rounds (:mod:`partway.protocol.connections.fair_turns`),
+        and the container is not read meanwhile.
         2. A read is parsed at once, unless it is over LONG_READ while others have a backlog, or it
-           follows bytes that were full of tiny chunks. Then it waits for a turn.
-        3. A taker of more than ANSWER_PIECES_PER_TURN pieces in a row waits for a turn.
+        follows bytes that were full of tiny chunks. Then it waits for a turn.
+        3. A caller that takes more than ANSWER_PIECES_PER_TURN pieces in a row waits for a turn.
         4. A turn hands over the pieces that are there. Without any it parses more bytes.
 
     Args:
-        wire: the connection that the exchange is on.
+        wire: the connection of the exchange.
         timers: measure the times.
         began_at: as the attribute.
         timeout: seconds from the request's end to the answer's head, and of silence in its body.
-        whole_chunk: bytes up to which a chunk of the body is one piece.
+        whole_chunk: a chunk of the body of up to so many bytes is one piece.
 
     Attributes:
-        parser: reads the answer.
-        began_at: when the request was given to be sent, by :func:`time.monotonic`.
+        parser: parses the answer.
+        began_at: when the request was handed to the connection, by :func:`time.monotonic`.
         sender: sends the body of a request that comes bit by bit; None for another.
         sent: whether the whole request has been handed to the connection.
     """
@@ -139,8 +139,7 @@ class ContainerAnswer:
         self._news: asyncio.Future[None] | None = None
         self.sender: asyncio.Task[None] | None = None
         self._taken_at_once = 0
-        #: Where it stands while the head is waited for, and while somebody waits for more of the
-        #: body.
+        #: Its line among the timers, while the head or more of the body is waited for.
         self._line: Line | None = None
         self.due: float
 
@@ -158,17 +157,17 @@ class ContainerAnswer:
     # --- The request -----------------------------------------------------------------------------
 
     def send(self, body: AsyncGenerator[bytes, None], length: int | None) -> None:
-        """Send a body as it comes, by a task of this object's; the head has been sent.
+        """Send a body as it comes, in a task of this object; the head has been sent.
 
         Args:
             body: the request's.
-            length: of the body, where it is known; else it goes in chunks.
+            length: of the body, if it is known; else the body goes in chunks.
         """
         work = self._send(body, length)
         self.sender = asyncio.create_task(work, name="body of a request of a container")
 
     async def _send(self, body: AsyncGenerator[bytes, None], length: int | None) -> None:
-        """Send a body as it comes; what goes wrong with it is what goes wrong with the exchange."""
+        """Send a body as it comes; an error of the body fails the exchange."""
         sent = 0
         try:
             async with aclosing(body):
@@ -197,7 +196,7 @@ class ContainerAnswer:
             self.is_sent()
 
     def is_sent(self) -> None:
-        """Note that the whole request is handed to the connection: the answer has its time."""
+        """Note that the connection has the whole request: the time for the answer begins."""
         self.sent = True
         if self.parser.head is None:
             self._line = self._timers.stand(self, self._timeout)
@@ -211,26 +210,26 @@ class ContainerAnswer:
 
         Raises:
             ContainerLate: it has not come in time.
-            ContainerError: the connection ended, or what came is no answer.
-            Exception: what the body of the request has raised.
+            ContainerError: the connection ended, or the answer is invalid.
+            Exception: an error of the request's body.
         """
         while (head := self.parser.head) is None:
             if self._error is not None:
                 raise self._error
             self._news = self._wire.loop.create_future()
             try:
-                await self._news  # as long as the body comes, that has limits of its own
+                await self._news  # while the body is sent, other limits hold
             finally:
                 self._news = None
         return head
 
     async def piece(self) -> AnswerPiece | None:
-        """Wait for the next piece of the answer's body; None behind its end.
+        """Wait for the next piece of the answer's body; None after its end.
 
         Raises:
             ContainerLate: the container was silent for too long.
             ContainerError: the connection ended before the body did, or it is not valid HTTP.
-            Exception: what the body of the request has raised.
+            Exception: an error of the request's body.
         """
         while True:
             if self._taken_at_once >= ANSWER_PIECES_PER_TURN and self.parser.pieces:
@@ -250,7 +249,7 @@ class ContainerAnswer:
                 await self._next_read()
 
     async def read(self) -> bytes:
-        """Wait for more of the answer's body, whatever its chunks; empty behind its end.
+        """Wait for more of the answer's body, whatever its chunks; empty after its end.
 
         Raises:
             ContainerError: see :meth:`piece`.
@@ -269,9 +268,9 @@ class ContainerAnswer:
         return b"".join(pieces)
 
     def rest(self) -> bytes | None:
-        """Take the rest of the answer's body, if all of it is there; None if it is yet to come.
+        """Take the rest of the answer's body, if it is all there; else return None.
 
-        Who is given None takes nothing, and has to wait by :meth:`read`.
+        The caller then has to wait by :meth:`read`.
         """
         parser = self.parser
         if not parser.complete or self._paused or len(parser.pieces) > 1:
@@ -280,17 +279,17 @@ class ContainerAnswer:
         return b"" if piece is None else piece.data
 
     async def so_far(self, most: int, seconds: float) -> bytes:
-        """Wait for the answer's body, and return what comes of it, whole or not.
+        """Wait for the answer's body, and return what has come, complete or not.
 
         Args:
             most: bytes that are wanted.
-            seconds: until what has come then will do.
+            seconds: the longest wait.
 
         Raises:
-            Exception: what the body of the request has raised.
+            Exception: an error of the request's body.
         """
         said = b""
-        with suppress(ContainerError, TimeoutError):  # its status says already that it failed
+        with suppress(ContainerError, TimeoutError):  # its status already says that it failed
             async with time_limit(self._timers, seconds):
                 while len(said) < most and (more := await self.read()):
                     said += more
@@ -307,17 +306,13 @@ class ContainerAnswer:
         return self.parser.held + self.parser.begun + len(self._unparsed)
 
     def piece_at_hand(self) -> AnswerPiece | None:
-        """Take the next piece, if it has come, and make room for those that come behind it.
-
-        None where it is yet to come, or there is none.
-        """
+        """Take the next piece if it has come, and let the container send more; else return None."""
         piece = self.parser.take()
         if self._paused and self.parser.held <= WRITE_LOW_WATER:
             self._hold_back()
         return piece
 
     async def _wait(self) -> None:
-        """Wait for news."""
         self._news = self._wire.loop.create_future()
         try:
             await self._news
@@ -325,7 +320,7 @@ class ContainerAnswer:
             self._news = None
 
     async def _next_read(self) -> None:
-        """Wait until more of the answer comes; the container's silence has its time."""
+        """Wait until more of the answer comes, within the time for a silence."""
         self._taken_at_once = 0
         self._line = self._timers.stand(self, self._timeout)
         try:
@@ -334,13 +329,13 @@ class ContainerAnswer:
             self._heard()
 
     def _heard(self) -> None:
-        """Take it that the container has said what it was waited for."""
+        """Stop the timer: the container has sent the awaited bytes."""
         line, self._line = self._line, None
         if line is not None:
             line.pop(self, None)
 
     def time_over(self) -> None:
-        """The container has not said in time what it was waited for."""
+        """Fail the exchange: the container has not sent the awaited bytes in time."""
         self._line = None
         what = "its answer" if self.parser.head is None else "the rest of its answer"
         self.fail(ContainerLate(f"the container did not begin {what} within {self._timeout:g} s"))
@@ -349,10 +344,10 @@ class ContainerAnswer:
         if self._news is not None and not self._news.done():
             self._news.set_result(None)
 
-    # --- What the connection says ----------------------------------------------------------------
+    # --- Called by the connection ----------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
-        """The container sent bytes."""
+        """Take bytes from the container."""
         if self._error is not None:
             return
         if self._unparsed:
@@ -362,7 +357,7 @@ class ContainerAnswer:
             self._queue()
             self._hold_back()
         elif len(data) <= ANSWER_TURN_BYTES and not self.parser.held:
-            self._feed(data)  # as with most answers, it is all there is
+            self._feed(data)  # the usual case: a whole, short answer
             if self.parser.trailing:
                 self._hold_back()
             self._heard_in_time()
@@ -371,19 +366,19 @@ class ContainerAnswer:
             self._parse()
 
     def connection_ended(self, trouble: str = "") -> None:
-        """The connection has come to its end.
+        """Note the end of the connection.
 
         Args:
-            trouble: what has broken it; empty if the container has closed it in good order.
+            trouble: the fault that broke it; empty if the container has closed it in good order.
         """
         if self._end is not None or self._error is not None or self.parser.complete:
             return
         self._end = trouble
-        if not self._unparsed:  # else that was the container's last word, and comes in turns
+        if not self._unparsed:  # else the last bytes are parsed in turns first
             self._end_with_connection(trouble)
 
     def _end_with_connection(self, trouble: str) -> None:
-        """Take it that nothing more comes, and all that came is parsed."""
+        """Note that nothing more comes, after all bytes have been parsed."""
         if trouble:
             self.fail(_broken(f"the connection broke: {trouble}"))
             return
@@ -396,12 +391,12 @@ class ContainerAnswer:
     # --- Turns -----------------------------------------------------------------------------------
 
     def _queue(self) -> None:
-        """Have a turn, if none is waited for (rule 3)."""
+        """Ask for a turn, unless one is waited for (rule 3)."""
         if self._place is None:
             self._place = rounds.wake_soon(self._take_turn)
 
     def _take_turn(self) -> None:
-        """Let the pieces that are there be taken, or make some (rule 4)."""
+        """Let pieces be taken, or parse some (rule 4)."""
         self._place = None
         self._taken_at_once = 0
         if self._unparsed and not self.parser.pieces:
@@ -410,7 +405,7 @@ class ContainerAnswer:
             self._wake()
 
     def _parse(self) -> None:
-        """Make pieces of some of what has come (rule 1)."""
+        """Parse some of the bytes into pieces (rule 1)."""
         parser = self.parser
         before = len(parser.pieces)
         while self._unparsed and len(parser.pieces) - before < ANSWER_CHUNKS_PER_TURN:
@@ -427,7 +422,7 @@ class ContainerAnswer:
         self._heard_in_time()
 
     def _feed(self, data: bytes | memoryview) -> bool:
-        """Parse some bytes; whether they are an answer's."""
+        """Parse some bytes; return whether they are valid."""
         parser = self.parser
         before = len(parser.pieces)
         try:
@@ -439,7 +434,7 @@ class ContainerAnswer:
         return True
 
     def _hold_back(self) -> None:
-        """Read the container, or do not, by what there is of it to parse and to take."""
+        """Pause or resume reading, by the bytes to parse and the pieces to take."""
         parser = self.parser
         enough = bool(self._unparsed) or parser.held >= WRITE_HIGH_WATER or parser.trailing
         if enough != self._paused:
@@ -450,7 +445,7 @@ class ContainerAnswer:
                 self._wire.resume_reading()
 
     def _heard_in_time(self) -> None:
-        """Tell whoever waits of what came; once the head is there, no time runs against it."""
+        """Wake the waiting caller; once the head is there, stop the timer."""
         if self.parser.head is not None:
             self._heard()
         if self._news is not None:
@@ -459,10 +454,10 @@ class ContainerAnswer:
     # --- The end ---------------------------------------------------------------------------------
 
     def fail(self, error: BaseException) -> None:
-        """End the exchange for a reason, which whoever waits for the answer gets.
+        """End the exchange with an error, which is raised where the answer is waited for.
 
-        The connection is broken off, and so the container's request is cancelled. An answer that
-        has come whole stays as it is.
+        The connection is broken off, which cancels the container's request. A complete answer stays
+        as it is.
         """
         if self._error is None and not self.parser.complete:
             self._error = error
@@ -472,10 +467,10 @@ class ContainerAnswer:
             self._wake()
 
     async def close(self) -> None:
-        """End the exchange, wherever it is; returns once nothing of the request is sent any more.
+        """End the exchange, in any state; return once the request's body has stopped.
 
-        The connection may have another exchange if request and answer have come to their ends in
-        good order; if not, it is broken off.
+        The connection may have another exchange if request and answer have ended in good order; if
+        not, it is broken off.
         """
         if self._line is not None:
             self._heard()
@@ -495,7 +490,7 @@ class ContainerAnswer:
             self._wire.over(good=good)
 
     def _is_good(self) -> bool:
-        """Whether request and answer are whole, and nothing came behind the answer."""
+        """Say whether request and answer are complete, and nothing came after the answer."""
         parser = self.parser
         is_whole = parser.complete and self._error is None and self.sent
         behind = self._paused or parser.trailing

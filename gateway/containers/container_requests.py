@@ -1,4 +1,4 @@
-"""A request of a container, as values and as bytes."""
+"""A container's request, as values and as bytes."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from partway.protocol.errors import InputValidationError
 
 CONTENT_TYPE: Final = istr("Content-Type")
 CUSTOM_ATTRIBUTES: Final = istr("X-Amzn-SageMaker-Custom-Attributes")
-#: Tells a container which request it is.
+#: Tells a container the request's id.
 REQUEST_ID: Final = "X-Amzn-SageMaker-Request-Id"
 
-#: Of a header's value: visible ASCII, spaces and tabs (RFC 9110 §5.5, without what is obsolete).
+#: A header's value: visible ASCII, spaces and tabs (RFC 9110 §5.5, without obsolete forms).
 HEADER_VALUE: Final = re.compile(r"[\t -~]*")
 
 
 class Destination:
-    """Where a request goes; those that have the same key may have it on the same connection.
+    """The target of a request; requests to targets with the same key may share a connection.
 
     Args:
         container: where the container listens.
-        instance: tells it from others that listened there before.
+        instance: distinguishes it from earlier containers at the same address.
         connect_timeout: seconds for a connection to be accepted.
         tls: the client's side of TLS; None for cleartext.
 
@@ -36,8 +36,8 @@ class Destination:
         container: the same.
         connect_timeout: the same.
         tls: the same.
-        key: container, instance and tls, as one text that is looked up quickly.
-        authority: what ``Host`` says; https's port is left out, as clients do (RFC 9110 §4.2.3).
+        key: container, instance and tls as one text, for quick lookups.
+        authority: the value of ``Host``; https's port is left out, as clients do (RFC 9110 §4.2.3).
     """
 
     __slots__ = ("authority", "connect_timeout", "container", "key", "tls")
@@ -53,21 +53,20 @@ class Destination:
         self.connect_timeout = connect_timeout
         self.tls = tls
         authority = str(container)
-        # Of a context that is in use nobody else has the number.
+        # The number of a context is unique while the context is in use.
         self.key = f"{authority} {id(tls) if tls else ''} {instance}"
         self.authority = authority if tls is None else authority.removesuffix(f":{HTTPS_PORT}")
 
 
 @dataclass(slots=True)
 class ContainerRequest:
-    """What a container is asked.
+    """A request to a container.
 
     Attributes:
-        target: path and query, on which no client has an influence beyond its patterns.
-        lines: the headers that go along, as :func:`header_lines` has them; what HTTP itself needs
-            comes on top.
-        body: whole, or as it comes.
-        length: of a body as it comes, where it is known; else it goes in chunks.
+        target: path and query, which a client can influence only within fixed patterns.
+        lines: the headers, from :func:`header_lines`; HTTP's own headers are added.
+        body: the whole body, or its pieces as they come.
+        length: of a body in pieces, if it is known; else the body goes in chunks.
         method: HTTP's; a GET has no body.
     """
 
@@ -83,13 +82,13 @@ class ContainerRequest:
         return self.length is None and not isinstance(self.body, bytes)
 
     def head(self, authority: str) -> bytes:
-        """The request's head.
+        """Return the request's head.
 
         Args:
             authority: the container's, for ``Host``.
         """
         if self.method == "GET":
-            framing = ""  # RFC 9110 §8.6: no length where none is anticipated
+            framing = ""  # RFC 9110 §8.6: no length for a method without a body
         elif isinstance(self.body, bytes):
             framing = f"Content-Length: {len(self.body)}\r\n"
         elif self.length is None:
@@ -101,13 +100,13 @@ class ContainerRequest:
 
 
 def header_lines(headers: Iterable[tuple[str, str]]) -> str:
-    """Headers of a container's request as lines, each with its end.
+    """Write the headers of a container's request as lines, each with its end.
 
     Args:
         headers: names and values, in their order.
 
     Raises:
-        InputValidationError: a value would be more than a value on the wire.
+        InputValidationError: a value has characters that no header may have.
     """
     lines = []
     for name, value in headers:

@@ -1,4 +1,4 @@
-"""A container's failures, in the words by which clients know them (clause 4-5)."""
+"""A container's failures, in AWS's words for clients (clause 4-5)."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ _RETRY_AFTER: Final[Mapping[str, str]] = {"Retry-After": "Retry-After"}
 
 
 def too_long(seconds: float) -> ContainerLate:
-    """An endpoint's request_lifetime is over before the request is."""
+    """Make the error for a request that outlives its endpoint's request_lifetime."""
     return ContainerLate(
         f"request and answer were not over within {seconds:g} s (request_lifetime)"
     )
 
 
 async def refusal(answer: ContainerAnswer, head: AnswerHead, name: str) -> ContainerError:
-    """What clients know of an answer that has another status than 2xx.
+    """Make the error for an answer with another status than 2xx.
 
     Args:
-        answer: the beginning of its body is waited for.
+        answer: the answer, whose beginning is waited for.
         head: the answer's.
         name: of the container.
     """
@@ -48,7 +48,7 @@ async def refusal(answer: ContainerAnswer, head: AnswerHead, name: str) -> Conta
 
 
 def in_the_clients_words(error: ContainerError, name: str) -> ContainerError:
-    """What went wrong between gateway and a container as AWS says it, with a status of 0."""
+    """Translate a fault between gateway and container into AWS's words, with a status of 0."""
     match error:
         case ContainerLate():
             waited = "Your invocation timed out while waiting for a response from container"
@@ -56,7 +56,7 @@ def in_the_clients_words(error: ContainerError, name: str) -> ContainerError:
             return _failed(error, why, name, ContainerLate)
         case ContainerBroke() | ContainerUnreachable():
             return _failed(error, error.message, name)
-        case _:  # it has answered, and is in these words already
+        case _:  # it has answered, and has these words already
             return error
 
 
@@ -77,14 +77,14 @@ def model_error(
     retry_after: str = "",
     kind: type[ContainerError] = ContainerError,
 ) -> ContainerError:
-    """A container's failure in AWS's words, by which clients know it (section 5).
+    """Make the error for a container's failure, in AWS's words (section 5).
 
     Args:
         status: the container's own; 0 if it gave none.
-        said: what it said itself, or what is said of it.
-        for_operator: the same for the log, where that names the container's place.
-        retries: whether another attempt may fare better.
-        name: of the container: its host name, where its instance has several.
+        said: the container's own words, or a description of the failure.
+        for_operator: the same for the log, if that names the container's place.
+        retries: whether another attempt may succeed.
+        name: of the container: its host name if its instance has several.
         retry_after: the container's own ``Retry-After``.
         kind: the class of the error.
     """
@@ -96,10 +96,10 @@ def model_error(
 
 
 def answer_too_large(most_bytes: float) -> ContainerError:
-    """A container's answer is longer than its client gets."""
+    """Make the error for an answer that is too long for its client."""
     return model_error(0, f"the container's answer is over {most_bytes} bytes", retries=False)
 
 
 def stopped() -> ContainerBroke:
-    """The instance's time to drain is over before the request is."""
+    """Make the error for a request that outlives the drain of its instance."""
     return ContainerBroke("the instance was stopped before it had answered")

@@ -1,7 +1,7 @@
-"""An invocation: one request that an instance is asked with, and its answer back.
+"""An invocation: one request to an instance, and its answer.
 
-An operation brings headers and a body, and gets a container's answer of 2xx. Everything else has
-become the error that clients know (clause 4-5).
+An operation gives headers and a body, and gets a container's answer with 2xx. Any other outcome is
+an error in AWS's words for clients (clause 4-5).
 """
 
 from __future__ import annotations
@@ -49,25 +49,25 @@ from partway.protocol.errors import (
 from partway.protocol.http.content_codings import CONTENT_ENCODING
 from partway.protocol.limits import KIB, MAX_PART_BYTES
 
-#: An unsigned body that is stated to be no longer than this goes along in one piece.
+#: An unsigned body with a stated length of at most this is sent in one piece.
 _AT_ONCE: Final = 64 * KIB
 
-#: A body, whole or as it comes; and the length of one that comes, where it is known.
+#: A body, whole or in pieces; and the length of a body in pieces, if it is known.
 _Body: TypeAlias = tuple[bytes | AsyncGenerator[bytes, None], int | None]
 
 
-#: Headers of a container's answer that the next container's request has.
+#: Headers of a container's answer that are passed to the next container.
 _HANDED_ON: Final[Mapping[str, str]] = {
     name: name for name in (CONTENT_TYPE, CONTENT_ENCODING, CUSTOM_ATTRIBUTES)
 }
 
 
 class Invocations:
-    """Asks instances.
+    """Sends requests to instances.
 
     Args:
         router: chooses the instance.
-        connections: by which instances are asked.
+        connections: the connections to containers.
         under_way: where a request is admitted.
         metrics: where a request is counted.
         arns: makes the names of logs; its account is in AWS's words.
@@ -108,29 +108,29 @@ class Invocations:
         within: float | None = None,
         as_stream: bool = False,
     ) -> Invocation:
-        """Ask an instance, and have its answer for as long as the block lasts.
+        """Send a request to an instance, and have its answer for as long as the block lasts.
 
         Args:
-            request: whose body is asked with.
-            identity: who sends it.
+            request: the request with the body.
+            identity: its sender.
             endpoint: the endpoint's name.
-            headers: those that go along to each container, checked.
-            variant: the only one that will do; empty for any.
-            container: the host name of the only one that will do; empty for those of the endpoint.
-            session: the id of the session that it belongs to; empty for none.
-            target: the path at which its containers are asked; None for where each takes requests.
-            most_bytes: of the request's body; None for those of all requests.
-            within: seconds for the container's answer to begin, and for all of it to come, given by
-                a caller that has requests of its own under way; None for the endpoint's.
-            as_stream: whether the caller keeps it as a stream, and has admitted it as one: how it
-                ends is the caller's, and a chunk of the answer is one piece, up to MAX_PART_BYTES.
-                The caller says so by :meth:`.Invocation.kept_as_stream`; until then the request's
-                time runs, and its body is held.
+            headers: headers for each container, already checked.
+            variant: the required variant; empty for any.
+            container: the host name of the required container; empty for those of the endpoint.
+            session: the id of the request's session; empty for none.
+            target: the path to request; None for each container's own path for requests.
+            most_bytes: of the request's body; None for the limit of all requests.
+            within: seconds for the container's answer to begin, and for all of it to come, from a
+                caller that counts its requests itself; None for the endpoint's limits.
+            as_stream: whether the caller keeps the answer as a stream, and has admitted it as one.
+                The caller then logs its end, and a chunk of the answer is one piece, up to
+                MAX_PART_BYTES. The caller reports this by :meth:`.Invocation.kept_as_stream`; until
+                then the request's time runs, and its body is held.
 
         Returns:
-            The block, which raises what has gone wrong as clients know it:
+            The block, which raises errors in the words for clients:
 
-            - ContainerError: an instance did not answer 2xx, or not in time, or not whole.
+            - ContainerError: an instance did not answer 2xx, or not in time, or not completely.
             - ServiceUnavailable: no instance takes any now, or the gateway is full or draining.
             - InputValidationError: no endpoint, variant or container has the name.
         """
@@ -150,23 +150,23 @@ class Invocations:
         )
 
     def forget_session(self, identity: Identity, endpoint: str, session: str) -> None:
-        """Let a session of a sender's that is over go to any instance."""
+        """Forget a sender's ended session, so that its id may go to any instance."""
         self.router.forget_session(endpoint, session_key(identity, session))
 
 
 class Invocation:
-    """One request that an instance is asked with: a block that lasts as long as its answer does.
+    """One request to an instance: a block that lasts as long as its answer does.
 
-    The steps, in their order: a place among the requests under way, and one on an instance; the
-    container is asked, and the next ones of the instance with its answer; the block; the end,
-    where everything is given back, and counted.
+    Its steps: take a place among the requests under way, and one on an instance; ask the container,
+    and then the instance's next ones with its answer; run the block; give everything back, and
+    count the request.
 
     Args: those of :meth:`.Invocations.answered`, which makes it.
 
     Attributes:
         lease: the place on the instance.
         head: of the answer.
-        answer: whose body is to be taken in the block.
+        answer: the answer, whose body is taken in the block.
     """
 
     __slots__ = (
@@ -206,16 +206,16 @@ class Invocation:
         self._as_stream = as_stream
         self._began_at = time.monotonic()
         self._task: asyncio.Task[Any]
-        #: Who has a share of the requests under way; None where it does not count as one.
+        #: The owner of its share of the requests under way; None if it does not count as one.
         self._sender: str | None = None
-        #: Of the whole; of a stream, until that is kept.
+        #: Of the whole request; for a stream, until it is kept.
         self._limit: TimeLimit
-        #: The container that is asked now, and those that are asked behind it.
+        #: The current container, and those to ask after it.
         self._place: Place | None = None
         self._further: Sequence[Place] = ()
-        #: Of the containers that have been asked, in their order.
+        #: The answers of the containers that have been asked, in order.
         self._answers: list[ContainerAnswer] = []
-        #: When the first of them was.
+        #: When the first container was asked.
         self._asked_at: float | None = None
         self.lease: Lease
         self.head: AnswerHead
@@ -246,11 +246,11 @@ class Invocation:
     def kept_as_stream(self, end: Callable[[], object]) -> None:
         """Note that the answer is a stream from here on, which may take any time.
 
-        The request's time is over, and its body let go of. To be called once, and before anything
-        is waited for in the block: the time of a request that has its response is nobody's.
+        The request's time limit is lifted, and its body released. Must be called once, and before
+        any wait in the block, since the request's limit would otherwise end the stream.
 
         Args:
-            end: called where the instance stops, in place of what ends a request then.
+            end: called if the instance stops, in place of the usual end of a request.
         """
         self._limit.lift()
         self._request.let_go_of_body()
@@ -259,7 +259,7 @@ class Invocation:
     # --- Admission -------------------------------------------------------------------------------
 
     def _admit(self) -> None:
-        """Take a place among the requests under way, and one on an instance; its time begins."""
+        """Take a place among the requests under way and on an instance; start the time limit."""
         means, endpoint = self._means, self._endpoint
         task = asyncio.current_task()
         assert task is not None, "a block is in a task"
@@ -285,14 +285,14 @@ class Invocation:
 
     @property
     def _longest(self) -> float:
-        """Seconds that it may take."""
+        """The time limit of the whole request, in seconds."""
         policy = self.lease.place.policy
         return policy.request_lifetime if self._within is None else self._within
 
     # --- Containers ------------------------------------------------------------------------------
 
     async def _ask_first(self) -> None:
-        """Ask the first container of the instance; another instance's if this takes no connection.
+        """Ask the first container of the instance; if it takes no connection, another instance's.
 
         A request that is on a connection goes nowhere else.
         """
@@ -310,7 +310,7 @@ class Invocation:
         await self._take_head(answer)
 
     async def _ask_next(self) -> None:
-        """Ask the next container of the instance, with what the one before has answered."""
+        """Ask the next container of the instance, with the answer of the one before."""
         before, answer, head = self._place, self.answer, self.head
         place, *self._further = self._further
         lines = self._lines(next_headers(self._headers, head, is_last=not self._further))
@@ -320,17 +320,16 @@ class Invocation:
             body = self._handed_on(first, answer, before), head.length
         try:
             answer = await self._ask(place, lines, body)
-        except ContainerUnreachable:  # no other instance has what this one has answered so far
+        except ContainerUnreachable:  # no other instance has the earlier answers
             self.lease.unreachable()
             raise
         await self._take_head(answer)
 
     def _lines(self, headers: Mapping[str, str]) -> str:
-        """A container's headers, as lines."""
         return f"{header_lines(headers.items())}{REQUEST_ID}: {self._request.request_id}\r\n"
 
     async def _body(self) -> _Body:
-        """The client's body: whole if it is short, or too long and refused; else as it comes."""
+        """Return the client's body: whole if it is short, or too long to accept; else in pieces."""
         request, most_bytes = self._request, self._most_bytes
         length = request.stated_length
         goes_whole = length is not None and not _AT_ONCE < length <= most_bytes
@@ -341,12 +340,12 @@ class Invocation:
     async def _handed_on(
         self, first: bytes, answer: ContainerAnswer, place: Place | None
     ) -> AsyncGenerator[bytes, None]:
-        """Yield an answer's body, as it comes: no more is held than the next container takes.
+        """Yield an answer's body as it comes: at most what the next container takes is held.
 
         Args:
-            first: what has been read of it.
-            answer: whose body it is.
-            place: the container's, which is at fault where the body breaks off.
+            first: the part that has been read.
+            answer: the answer.
+            place: the container's, which is at fault if the body breaks off.
         """
         try:
             while first:
@@ -357,7 +356,6 @@ class Invocation:
             raise
 
     async def _ask(self, place: Place, lines: str, body: _Body) -> ContainerAnswer:
-        """Ask a container."""
         self._place = place
         policy, lease = place.policy, self.lease
         tls = None if place.tls is None else place.tls.context()  # its files may be renewed
@@ -384,14 +382,14 @@ class Invocation:
         self.head, self.answer = head, answer
 
     def _stop(self) -> None:
-        """The instance ends: what it is asked has no answer."""
+        """Fail the current exchange: the instance stops."""
         if self._answers:  # else they are being ended
             self._answers[-1].fail(stopped())
 
     # --- The end ---------------------------------------------------------------------------------
 
     async def _over(self, error: BaseException | None) -> None:
-        """Give all back, and raise what clients know in place of what has gone wrong."""
+        """Release everything, and raise errors in the words for clients."""
         try:
             if self._answers:
                 await self._close()
@@ -411,7 +409,7 @@ class Invocation:
     def _end(self, error: BaseException | None) -> None:
         means, lease, noted = self._means, self.lease, self._request.noted
         noted["endpoint"] = self._endpoint
-        if self._place is not None:  # for the operator to see, not for the client
+        if self._place is not None:  # for the operator, not for the client
             noted["container"] = self._place.url
         known = self._as_clients_know(error)
         status = 200 if known is None else known.status if isinstance(known, ApiError) else 0
@@ -425,7 +423,7 @@ class Invocation:
             raise known from None
 
     def _as_clients_know(self, error: BaseException | None) -> BaseException | None:
-        """A container's failure in the words for clients, with its log's name; else the same."""
+        """Return a container's failure in the words for clients; other errors unchanged."""
         try:
             self._limit.end(error)
         except TimeoutError as late:
@@ -439,24 +437,24 @@ class Invocation:
 
     @property
     def _name(self) -> str:
-        """The name that errors have for the container that is asked, in AWS's words."""
+        """AWS's name in errors for the current container."""
         return (self._place and self._place.hostname) or "primary"
 
 
 def session_key(identity: Identity, session: str) -> StickySession:
-    """The name by which a session of a sender's is known here; without an id it is no session."""
+    """Return the name of a sender's session; without an id there is no session."""
     return StickySession(identity.principal or "", session) if session else NO_SESSION
 
 
 def first_headers(headers: Mapping[str, str]) -> Mapping[str, str]:
-    """A request's headers, for the first of several: what is accepted the last one has to know."""
+    """Return the headers for the first of several containers; ``Accept`` is for the last."""
     return {name: value for name, value in headers.items() if name != "Accept"}
 
 
 def next_headers(
     headers: Mapping[str, str], head: AnswerHead, *, is_last: bool
 ) -> Mapping[str, str]:
-    """The headers for a container that is asked with what the one before has answered.
+    """Return the headers for a container that gets the answer of the one before.
 
     Args:
         headers: the request's.
@@ -464,6 +462,6 @@ def next_headers(
         is_last: whether its own answer is the client's.
     """
     found = dict(headers if is_last else first_headers(headers))
-    for name in (CONTENT_TYPE, CONTENT_ENCODING):  # of the body that the first container had
+    for name in (CONTENT_TYPE, CONTENT_ENCODING):  # they describe the first container's body
         found.pop(name, None)
     return found | head.handed_back(_HANDED_ON)

@@ -1,6 +1,6 @@
-"""The headers that go along with a request of InvokeEndpoint and its relatives (section 5).
+"""Headers of InvokeEndpoint and related operations (section 5).
 
-Each is held to the pattern of AWS's service model before a container sees it; empty counts as
+Each must match the pattern of AWS's service model before a container sees it; empty counts as
 absent.
 """
 
@@ -19,7 +19,7 @@ from partway.protocol.errors import InputValidationError
 from partway.protocol.http.content_codings import CONTENT_ENCODING
 from partway.protocol.limits import is_name
 
-#: Looked up for each request: an istr is found among headers in a quarter of a text's time.
+#: Looked up for each request: lookup of an istr takes a quarter of a text's time.
 TARGET_MODEL: Final = istr("X-Amzn-SageMaker-Target-Model")
 INFERENCE_ID: Final = istr("X-Amzn-SageMaker-Inference-Id")
 EXPLANATIONS: Final = istr("X-Amzn-SageMaker-Enable-Explanations")
@@ -29,29 +29,29 @@ PREFIX_AWARE: Final = istr("X-Amzn-SageMaker-Prefix-Aware-Id")
 NEW_SESSION: Final = istr("X-Amzn-SageMaker-New-Session-Id")
 CLOSED_SESSION: Final = istr("X-Amzn-SageMaker-Closed-Session-Id")
 
-#: Of InvokeEndpointAsync alone.
+#: Headers of InvokeEndpointAsync alone.
 INPUT_LOCATION: Final = istr("X-Amzn-SageMaker-InputLocation")
 OUTPUT_EXTENSION: Final = istr("X-Amzn-SageMaker-S3OutputPathExtension")
 FILENAME: Final = istr("X-Amzn-SageMaker-Filename")
 TTL: Final = istr("X-Amzn-SageMaker-RequestTTLSeconds")
 INVOCATION_TIMEOUT: Final = istr("X-Amzn-SageMaker-InvocationTimeoutSeconds")
 
-#: What HTTP calls Accept and Content-Type, of an answer that does not come as this response.
+#: Accept and Content-Type for an answer that does not come as this response.
 ACCEPT: Final = istr("X-Amzn-SageMaker-Accept")
 PAYLOAD_TYPE: Final = istr("X-Amzn-SageMaker-Content-Type")
 
-#: The coding of a response stream's chunks, which the response's own ``Content-Encoding`` cannot
-#: say: that is of the events around them. AWS has no such header.
+#: The coding of a response stream's chunks. The response's own ``Content-Encoding`` is that of the
+#: events around them. AWS has no such header.
 PAYLOAD_CODING: Final = istr("X-Amzn-SageMaker-Content-Encoding")
 
-#: In place of a session's id: begin one.
+#: Stands for a session's id, to begin a session.
 BEGIN_SESSION: Final = "NEW_SESSION"
 
-#: Of each answer: the variant whose it is.
+#: In each answer: the variant that gave it.
 INVOKED_VARIANT: Final = "x-Amzn-Invoked-Production-Variant"
 
-#: Of each answer: the container chooses its media type, and a browser is to make no page of this
-#: origin of it, nor one of bytes whose type is another.
+#: In each answer, since the container chooses its media type: a browser must not make a page of
+#: this origin from it, nor guess another type.
 NO_PAGE: Final[Mapping[str, str]] = {
     "X-Content-Type-Options": "nosniff",
     "Content-Security-Policy": "sandbox",
@@ -69,7 +69,7 @@ _BEGUN: Final = re.compile(
 
 
 class _Rule(NamedTuple):
-    """What a header's value must be: AWS's name of the member, the words, and the test."""
+    """The rule for a header's value: AWS's name of the member, the rule in words, and a test."""
 
     member: str
     must_be: str
@@ -93,7 +93,7 @@ def _name(member: str) -> _Rule:
 _PRINTED_WORDS: Final = "of visible ASCII and spaces, no space in front"
 _ASCII_WORDS: Final = "of visible ASCII, spaces and tabs"
 
-#: Those of InvokeEndpoint, in the order in which a container gets them.
+#: Headers of InvokeEndpoint, in the order in which a container gets them.
 INVOKE_HEADERS: Final[Mapping[str, _Rule]] = {
     CONTENT_TYPE: _text("ContentType", _LONG, _ASCII, _ASCII_WORDS),
     CONTENT_ENCODING: _text("Content-Encoding", _LONG, _ASCII, _ASCII_WORDS),
@@ -112,7 +112,7 @@ INVOKE_HEADERS: Final[Mapping[str, _Rule]] = {
 }
 
 
-#: Those of the Open Inference Protocol, for a container that speaks it itself.
+#: Headers of the Open Inference Protocol, for a container that speaks it itself.
 OPEN_INFERENCE_HEADERS: Final[Mapping[str, _Rule]] = {
     name: _text(name, _LONG, _ASCII, _ASCII_WORDS)
     for name in (
@@ -130,7 +130,7 @@ def _whole(member: str, least: int, most: int) -> _Rule:
     )
 
 
-#: Those of InvokeEndpointAsync.
+#: Headers of InvokeEndpointAsync.
 ASYNC_HEADERS: Final[Mapping[str, _Rule]] = {
     PAYLOAD_TYPE: INVOKE_HEADERS[CONTENT_TYPE],
     CONTENT_ENCODING: INVOKE_HEADERS[CONTENT_ENCODING],
@@ -158,7 +158,7 @@ ASYNC_HEADERS: Final[Mapping[str, _Rule]] = {
 
 
 class BegunSession(NamedTuple):
-    """What a container says of a session that it has begun.
+    """A session that a container has begun.
 
     Attributes:
         id: the session's.
@@ -172,14 +172,14 @@ class BegunSession(NamedTuple):
 def passed_on(
     headers: Mapping[str, str], rules: Mapping[str, _Rule] = INVOKE_HEADERS
 ) -> dict[str, str]:
-    """Return the headers that a container gets, by the names that it knows them by.
+    """Return the headers that a container gets, by the names it knows.
 
     Args:
         headers: the request's, case-insensitive.
-        rules: those that the operation has.
+        rules: those of the operation.
 
     Raises:
-        InputValidationError: a value is against its pattern; the message says which.
+        InputValidationError: a value violates its pattern; the message says which.
     """
     found = {}
     for name, rule in rules.items():
@@ -195,12 +195,12 @@ def passed_on(
 
 
 def is_session(text: str) -> bool:
-    """Whether a text may be a session's id."""
+    """Say whether a text may be a session's id."""
     return len(text) <= _MAX_SESSION and _ID.fullmatch(text) is not None
 
 
 def begun_session(value: str) -> BegunSession | None:
-    """Read what a container answers to NEW_SESSION; None if it is not ``ID; Expires=TIME``."""
+    """Read a container's answer to NEW_SESSION; None if it is not ``ID; Expires=TIME``."""
     match = _BEGUN.fullmatch(value)
     if match is None or len(value) > _MAX_SESSION:
         return None

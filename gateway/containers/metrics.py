@@ -1,6 +1,6 @@
-"""What the gateway counts of requests, for Prometheus.
+"""Prometheus metrics of requests.
 
-A request only adds to integers; samples are made of them when somebody looks.
+A request only adds to integers; samples are made from them on each scrape.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
 
-#: Bounds, in seconds: an echo answers in a millisecond, a large model in its 60 s.
+#: Seconds: an echo answers in a millisecond, a large model within its 60 s.
 _BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 _BUCKET_NAMES: Final = (*(str(float(bound)) for bound in _BUCKETS), "+Inf")
 
@@ -23,7 +23,7 @@ class RequestMetrics:
     """Counters over all requests that have had an instance.
 
     Args:
-        registry: where they are exposed.
+        registry: the Prometheus registry.
     """
 
     def __init__(self, registry: CollectorRegistry) -> None:
@@ -38,9 +38,9 @@ class RequestMetrics:
         Args:
             endpoint: the endpoint's name.
             variant: the name of the variant that it went to.
-            status: what its client got.
+            status: the status that its client got.
             whole: seconds that it took.
-            model: seconds of them that the container took; None if it never had the request.
+            model: the container's share of these seconds; None if it never had the request.
         """
         counted = self._of.get((endpoint, variant))
         if counted is None:
@@ -54,20 +54,20 @@ class RequestMetrics:
                 counted.observed = _Seconds(), _Seconds()
             of_model, of_overhead = counted.observed
             overhead = whole - model if whole > model else 0.0
-            # Written out, for each request is observed twice.
+            # Written out, since it runs twice for each request.
             of_model.in_buckets[bisect_left(_BUCKETS, model)] += 1
             of_model.sum += model
             of_overhead.in_buckets[bisect_left(_BUCKETS, overhead)] += 1
             of_overhead.sum += overhead
 
     def keep_only(self, endpoints: Collection[str]) -> None:
-        """Forget what was counted of all other endpoints, which are no more."""
+        """Drop the counts of all other endpoints, which have been deleted."""
         for endpoint, variant in list(self._of):
             if endpoint not in endpoints:
                 del self._of[endpoint, variant]
 
     def collect(self) -> Iterable[Metric]:
-        """What Prometheus is told."""
+        """Return the samples for Prometheus."""
         requests = CounterMetricFamily(
             "partway_invocations",
             "Requests that went to an instance, by the status that their clients got",
@@ -93,7 +93,7 @@ class RequestMetrics:
 
 
 class _Count:
-    """Requests that had one status.
+    """Requests with one status.
 
     Attributes:
         number: how many.
@@ -108,10 +108,10 @@ class _Count:
 
 
 class _Seconds:
-    """How long something took, request by request.
+    """Durations, request by request.
 
     Attributes:
-        in_buckets: how many took so long, by the bounds between which that is.
+        in_buckets: how many fall into each bucket.
         sum: of all seconds.
     """
 
@@ -123,7 +123,7 @@ class _Seconds:
         self._since = time.time()
 
     def add_to(self, family: HistogramMetricFamily, of: tuple[str, str]) -> None:
-        """Add what was counted to a family, as one endpoint's and variant's."""
+        """Add the counts to a family, with the labels of an endpoint and a variant."""
         up_to = accumulate(self.in_buckets)
         family.add_metric(of, list(zip(_BUCKET_NAMES, up_to, strict=True)), self.sum)
         labels = dict(zip(("endpoint", "variant"), of, strict=True))
@@ -131,11 +131,11 @@ class _Seconds:
 
 
 class _OfVariant:
-    """What was counted of one variant of an endpoint.
+    """The counts of one variant of an endpoint.
 
     Attributes:
         statuses: of its requests.
-        observed: the container's time, and what the gateway took beside it; None before the first.
+        observed: the container's time, and the gateway's time beside it; None before the first.
     """
 
     __slots__ = ("observed", "statuses")

@@ -1,4 +1,4 @@
-"""Which containers of an instance are asked, where it has several (section 5)."""
+"""The containers that a request goes to, if its instance has several (section 5)."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ _NO_SUCH: Final = "ContainerNotFound"
 
 
 def containers_asked(place: Place, hostname: str) -> tuple[Place, ...]:
-    """Where a request goes: to one container, or to several, one after the other.
+    """Return the containers that a request goes to: one, or several in sequence.
 
     Args:
         place: where the instance is.
-        hostname: the one that the request names (TargetContainerHostname); empty for none.
+        hostname: the container that the request names (TargetContainerHostname); empty for none.
 
     Raises:
         InputValidationError: there is no such container, none is named where one must be, or one is
-            where none can be.
+            named where none can be.
     """
     if place.containers and place.execution == "direct":
         return (_named(place, hostname),)
@@ -33,14 +33,14 @@ def containers_asked(place: Place, hostname: str) -> tuple[Place, ...]:
 
 
 def container_streamed(place: Place, hostname: str) -> Place:
-    """Where a stream of both directions goes: to one container.
+    """Return the one container that a bidirectional stream goes to.
 
     Args:
         place: where the instance is.
-        hostname: the one that the client names; empty for none.
+        hostname: the container that the client names; empty for none.
 
     Raises:
-        InputValidationError: as for :func:`containers_asked`; or several would have to be asked.
+        InputValidationError: as for :func:`containers_asked`; or there would be several containers.
     """
     asked = containers_asked(place, hostname)
     if len(asked) > 1:

@@ -1,4 +1,4 @@
-"""A request whose body the gateway has: made of a client's, or kept until now."""
+"""A request whose body the gateway has: made from a client's, or kept until now."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from partway.gateway.http.exchange import Exchange
 
 
 class PreparedRequest:
-    """As much of an exchange as an instance is asked with, and another body.
+    """The parts of an exchange that an invocation needs, with another body.
 
     Args:
-        body: the whole of it, or what makes its pieces; either is within the caller's limit.
-        length: of a body in pieces, where it is known.
-        of: the client's exchange, whose body has been gathered; None where no client waits.
-        request_id: where no client waits.
+        body: the whole of it, or a function that yields its pieces; within the caller's limit.
+        length: of a body in pieces, if it is known.
+        of: the client's exchange, whose body has been gathered; None if no client waits.
+        request_id: used if no client waits.
     """
 
     def __init__(
@@ -41,7 +41,6 @@ class PreparedRequest:
         return isinstance(self._body, bytes)
 
     async def body(self, limit: int) -> bytes:
-        """Return the whole body."""
         if isinstance(self._body, bytes):
             return self._body
         async with aclosing(self._body()) as pieces:
@@ -53,7 +52,7 @@ class PreparedRequest:
         return self._body()
 
     def let_go_of_body(self) -> None:
-        """Hold neither body any more."""
+        """Release both bodies."""
         self._body = b""
         if self._exchange is not None:
             self._exchange.let_go_of_body()

@@ -1,4 +1,4 @@
-"""The requests of one gateway that are under way: how many there may be, and how they all end."""
+"""The requests under way: their limit, and how they end at the gateway's stop."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from partway.protocol.errors import ServiceUnavailable
 
 log = logging.getLogger("partway.gateway")
 
-#: Senders whose names are remembered: each request asks for its own.
+#: Cached names of senders: each request looks up its own.
 _REMEMBERED_SENDERS: Final = 1024
 
 
 class RequestsUnderWay:
-    """Admission of requests, and their way down.
+    """Admission of requests, and their drain.
 
     Args:
         most: requests under way at once.
-        per_principal: requests of one principal under way at once; of one address where nobody is
-            asked who they are.
-        clock: the clock by which the drain goes; the running loop's unless it is given.
+        per_principal: requests of one principal under way at once; of one address without
+            authentication.
+        clock: the clock of the drain; the running loop's unless it is given.
 
     Attributes:
-        draining: whether no request is taken any more.
+        draining: whether requests are refused from now on.
     """
 
     def __init__(self, most: int, per_principal: int, clock: Clock | None = None) -> None:
@@ -39,7 +39,7 @@ class RequestsUnderWay:
         self._clock = clock or LoopClock()
         self._tasks: set[asyncio.Task[object]] = set()
         self._ending = False
-        self._idle = asyncio.Event()  # once no more are taken
+        self._idle = asyncio.Event()  # during the drain
         self._hastened = asyncio.Event()
 
     def __len__(self) -> int:
@@ -52,8 +52,8 @@ class RequestsUnderWay:
 
         Args:
             task: the running one, which answers it.
-            principal: who sends it; None where nobody is asked who they are.
-            peer: whose address it comes from, which counts there; empty for a trusted proxy's.
+            principal: its sender; None without authentication.
+            peer: its address, which counts without authentication; empty for a trusted proxy's.
 
         Returns:
             The owner of the request's share; ``NOBODY`` for a sender without one.
@@ -72,15 +72,15 @@ class RequestsUnderWay:
         return sender
 
     def ended(self, task: asyncio.Task[object], sender: str, error: BaseException | None) -> None:
-        """Note that a request is under way no more.
+        """Note that a request has ended.
 
         Args:
             task: the running one, which has answered it.
-            sender: what :meth:`admit` has returned.
-            error: what has gone wrong with it.
+            sender: the return value of :meth:`admit`.
+            error: the error that ended it.
 
         Raises:
-            ServiceUnavailable: the drain has broken it off, and nothing else.
+            ServiceUnavailable: the drain alone has broken it off.
         """
         self._tasks.discard(task)
         self._quota.give_back(1, sender)
@@ -94,11 +94,11 @@ class RequestsUnderWay:
         self._hastened.set()
 
     async def drain(self, grace: float) -> None:
-        """Take nothing new; returns once nothing is under way, or does not end though broken off.
+        """Refuse new requests; return once none is under way, or those broken off do not end.
 
         Args:
             grace: seconds for requests to end by themselves. The rest are broken off then, and have
-                REQUEST_END_TIMEOUT to come to their end.
+                REQUEST_END_TIMEOUT to end.
         """
         self.draining = True
         if not self._tasks:
@@ -119,7 +119,7 @@ class RequestsUnderWay:
 
 @lru_cache(maxsize=_REMEMBERED_SENDERS)
 def _sender(principal: str | None, peer: str) -> str:
-    """Who has a share of the requests under way, as refusals name them."""
+    """Return the owner of a share of the requests under way, as refusals name it."""
     if principal is not None:
         return repr(principal)
     return f"address {peer}" if peer else NOBODY

@@ -1,1 +1,1 @@
-"""One stream: two legs and the session between them."""
+"""Streams: each has two legs and the session between them."""

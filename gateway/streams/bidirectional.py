@@ -1,6 +1,6 @@
 """InvokeEndpointWithBidirectionalStream: from a request to a running session (sections 2 to 4).
 
-A front knows how one kind of client opens a stream; what comes after is the same for all.
+A front handles how one kind of client opens a stream; the rest is the same for all.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ if TYPE_CHECKING:
     #: How one kind of client opens a stream.
     _Front: TypeAlias = EventStreamFront | WebSocketFront
 
-#: AWS's name of the operation, by which principals are given leave to call it.
+#: AWS's name of the operation, used in policies.
 OPERATION = "InvokeEndpointWithBidirectionalStream"
 
-#: Clause 2.1-4: a base path may stand in front, and a client may percent-encode the name.
+#: Clause 2.1-4: a base path may come first, and a client may percent-encode the name.
 PATH = re.compile(r"(?:/.*)?/endpoints/(?P<endpoint>[^/]+)/invocations-bidirectional-stream")
 
 
@@ -49,7 +49,7 @@ class BidirectionalStream:
         router: chooses the instance that answers.
         streams: where a stream is admitted and kept.
         wall_clock: returns epoch seconds, for the signatures of events.
-        dialler: opens the connections with containers.
+        dialler: opens the connections to containers.
         arns: makes the names of logs.
     """
 
@@ -81,7 +81,7 @@ class BidirectionalStream:
     async def __call__(
         self, exchange: Exchange, identity: Identity, named: Mapping[str, str]
     ) -> None:
-        """Answer one request; returns when its stream is over."""
+        """Answer one request; return when its stream is over."""
         chain = identity.event_chain() if _is_event_stream(exchange) else None
         front = self._front(exchange, chain)
         endpoint, wanted = named["endpoint"], front.target
@@ -99,10 +99,10 @@ class BidirectionalStream:
             await session.closed()
 
     async def _open(self, exchange: Exchange, front: _Front, lease: Lease, target: str) -> Session:
-        """Open the container's side, then the client's (clause 2.2-2); returns what joins them."""
+        """Open the container's side, then the client's (clause 2.2-2); return the session."""
         try:
             upgraded = await self._dial(exchange, front, lease, target)
-        except ContainerUnreachable:  # by another instance if the first one cannot be reached
+        except ContainerUnreachable:  # another instance may be reachable
             if not lease.move():
                 raise
             upgraded = await self._dial(exchange, front, lease, target)
@@ -129,9 +129,8 @@ class BidirectionalStream:
         )
 
     async def _dial(self, exchange: Exchange, front: _Front, lease: Lease, target: str) -> Upgraded:
-        """Open the container's side."""
         place = container_streamed(lease.place, front.target.container)
-        # Where the container runs is for the operator to see, not for the client.
+        # The operator may see where the container runs, but not the client.
         exchange.noted["container"] = place.url
         try:
             return await self._dialler(place, target, exchange.request_id)

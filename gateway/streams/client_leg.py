@@ -1,7 +1,7 @@
 """The leg toward a WebSocket client: three subprotocols (section 3).
 
-``payloadpart.v1.msgpack`` and ``payloadpart.v1.json`` carry events in messages,
-``payloadpart.v1.raw`` makes the client's own frames the parts.
+``payloadpart.v1.msgpack`` and ``payloadpart.v1.json`` carry events in messages. In
+``payloadpart.v1.raw``, the client's own frames are the parts.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ Takeover = Callable[[FrameConnection], None]
 
 
 class WebSocketClientLeg(WebSocketLeg, ClientLeg):
-    """What the legs of the three subprotocols share.
+    """The common part of the three subprotocols' legs.
 
     Args:
         takeover: gives the connection its transport.
@@ -92,7 +92,7 @@ class WebSocketClientLeg(WebSocketLeg, ClientLeg):
 
     @abstractmethod
     def _last_words(self, ending: Ending) -> Close:
-        """Send the last event, if the subprotocol has one; returns the Close to follow it."""
+        """Send the last event, if the subprotocol has one; return the Close to follow it."""
 
     # --- FrameHandler ----------------------------------------------------------------------------
 
@@ -137,7 +137,7 @@ class RawClientLeg(WebSocketClientLeg):
     def _last_words(self, ending: Ending) -> Close:
         own = ending.model_close
         if own is not None and own.code in (None, NORMAL, GOING_AWAY):
-            return own  # passes through, whatever normal_close makes of it for others
+            return own  # passes through, whatever normal_close says for others
         if ending.error is None:
             return Close(NORMAL)
         if ending.client_close is not None:
@@ -211,19 +211,19 @@ class EnvelopeClientLeg(WebSocketClientLeg):
 
 
 class JsonClientLeg(EnvelopeClientLeg):
-    """Messages in JSON, of which the large ones are coded in turns with other streams.
+    """Messages in JSON; large ones are coded in turns with other streams.
 
-    Meanwhile nothing else is read of the client, or of the container, so all stays in its order.
+    Meanwhile nothing else is read from the client or the container, so the order is kept.
     """
 
     def __init__(self, takeover: Takeover, policy: StreamPolicy, clock: Clock) -> None:
         super().__init__(takeover, policy, clock, JsonEnvelope)
         self._decoding = StepwiseWork(clock, lambda: self._session.failed())
         self._encoding = StepwiseWork(clock, lambda: self._session.failed())
-        self._may_read = False  # as far as the session goes
+        self._may_read = False  # as far as the session allows
         self._writable = True
-        self._ending: Ending | None = None  # that waits for a message to be sent whole
-        self._encoded = self._decoded = 0  # bytes of what is being coded
+        self._ending: Ending | None = None  # waits until a message has been sent whole
+        self._encoded = self._decoded = 0  # bytes that are being coded
 
     # --- Down ------------------------------------------------------------------------------------
 
@@ -268,7 +268,7 @@ class JsonClientLeg(EnvelopeClientLeg):
             self._pings.stop()
             self._ending = ending
             self._connection.pause_reading()
-            self._encoding.go_on()  # also to who takes nothing: it is one part at most
+            self._encoding.go_on()  # even if the client takes nothing: it is at most one part
         else:
             super().finish(ending)
 
@@ -321,7 +321,7 @@ def _failure_code(error: StreamError) -> int:
     return MODEL_FAILED if isinstance(error, ModelStreamError) else GATEWAY_FAILED
 
 
-#: Subprotocols by name, in no order: the client's order decides.
+#: Subprotocols by name; the client's order decides, not this one.
 LEGS: dict[str, Callable[[Takeover, StreamPolicy, Clock], WebSocketClientLeg]] = {
     RAW: RawClientLeg,
     MSGPACK: lambda takeover, policy, clock: EnvelopeClientLeg(

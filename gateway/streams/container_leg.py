@@ -28,7 +28,7 @@ from partway.protocol.websocket.handshake import ClientHandshake, HandshakeRefus
 #: Where a container takes streams, unless the client names another path (clause 1.6-1).
 DEFAULT_PATH = "/invocations-bidirectional-stream"
 
-#: The one header of a request that goes along to a container (clause 1.6-1).
+#: The only header of a request that a container gets (clause 1.6-1).
 REQUEST_ID = "X-Amzn-SageMaker-Request-Id"
 
 
@@ -42,22 +42,22 @@ async def dial(
     """Connect to a container and upgrade (clause 4-6).
 
     Args:
-        address: the container's address, on which no client has an influence.
+        address: the container's address, which no client can influence.
         target: path and query.
-        request_id: goes along as ``X-Amzn-SageMaker-Request-Id``, alone of all headers (1.6-1).
+        request_id: sent as ``X-Amzn-SageMaker-Request-Id``, the only such header (1.6-1).
         policy: settings of the endpoint's streams.
         tls: the client's side of TLS; None for cleartext.
 
     Raises:
-        ContainerError: the container did not grant the stream; the error has the container's own
-            status and body, or status 0 where it gave no valid answer.
-        ContainerUnreachable: there is no connection with it, so it has heard nothing.
+        ContainerError: the container did not grant the stream. The error has the container's own
+            status and body, or status 0 without a valid answer.
+        ContainerUnreachable: there is no connection, so the container has heard nothing.
         ServiceUnavailable: the gateway has no file descriptor left.
     """
     authority = str(address)
     if tls is not None:
-        authority = authority.removesuffix(f":{HTTPS_PORT}")  # as clients leave it out, and proxies
-        # that route by Host expect it (RFC 9110 §4.2.3)
+        authority = authority.removesuffix(f":{HTTPS_PORT}")  # clients leave it out, and proxies
+        # that route by Host expect that (RFC 9110 §4.2.3)
     handshake = ClientHandshake(authority, target, [(REQUEST_ID, request_id)])
     try:
         return await dialling.dial(
@@ -83,10 +83,10 @@ async def dial(
 
 
 def _refused(refusal: HandshakeRefused) -> ContainerError:
-    """A container's refusal as its client sees it (clause 4-6).
+    """Return a container's refusal as its client sees it (clause 4-6).
 
-    A success is no refusal: its body is a page of the container's, which answers whoever asks by
-    GET at that path. Clients choose paths to stream with, and not to read by.
+    The body of a 2xx answer is not shown. It is a page that the container serves to a GET at that
+    path, and clients may choose paths to stream with, but not to read.
     """
     status = refusal.status
     if 200 <= status < 300:
@@ -136,7 +136,7 @@ class WebSocketContainerLeg(WebSocketLeg, ContainerLeg):
         self._pings.stop()
         if self._told_the_end and ending.container_close is not None:
             # Clause 1.5-13: a Close has gone out already, and another one cannot. The model would
-            # work on for nobody.
+            # work on for no client.
             self._connection.abort()
         else:
             self._connection.finish(ending.container_close)
@@ -175,10 +175,10 @@ class WebSocketContainerLeg(WebSocketLeg, ContainerLeg):
 
 
 class Dialler(Protocol):
-    """Opens a stream's connection with its container; asked once for each stream.
+    """Opens a stream's connection to its container; called once for each stream.
 
-    The place is the one that has just been found for the stream, so a dialler needs no list of
-    endpoints and holds for those too that appear while the gateway runs.
+    The place is the one just found for the stream. So a dialler needs no list of endpoints, and
+    works for endpoints that appear while the gateway runs.
     """
 
     async def __call__(self, place: Place, target: str, request_id: str) -> Upgraded:
@@ -186,11 +186,11 @@ class Dialler(Protocol):
 
         Args:
             place: where the container is.
-            target: path and query asked of the container.
-            request_id: the stream's id, which the container is told.
+            target: path and query to request.
+            request_id: the stream's id, which the container gets.
 
         Raises:
-            ContainerError: the container refused the stream, or there is no connection with it.
+            ContainerError: the container refused the stream, or there is no connection to it.
             ServiceUnavailable: the gateway has no file descriptor left to dial with.
         """
 

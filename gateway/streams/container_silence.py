@@ -1,4 +1,4 @@
-"""How long a container has been silent, once its client has said everything (clause 1.5-12)."""
+"""Detecting a container's silence after the end of its client's input (clause 1.5-12)."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _GRAIN: Final = 1e-6
 
 
 class SilenceWatch:
-    """Says when a container has shown no sign of progress for too long.
+    """Reports that a container has shown no sign of progress for too long.
 
-    A sign is a frame of the container's, and a byte that its socket takes of what it has to take
-    first; pings and pongs on their way out are none. The time stands still while the container is
-    not read: what it says would wait unseen. While bytes wait to be taken the watch looks ten times
-    in a limit, so the end comes at most a tenth of it late.
+    A sign is a frame from the container, or a byte that its socket takes of pending data; outgoing
+    pings and pongs do not count. The time stands still while the container is not read, since its
+    frames would wait unseen. While bytes wait to be taken, the watch looks ten times within a
+    limit, so the report is at most a tenth of the limit late.
 
     Args:
         clock: the stream's clock.
@@ -62,12 +62,12 @@ class SilenceWatch:
         self._arm(soonest=True)
 
     def heard(self, limit: float) -> None:
-        """Note a frame of the container's, and how long the silence behind it may be."""
+        """Note a frame from the container, and the limit of the silence after it."""
         self._since = self._clock.time()
         if limit != self._limit:
             self._limit = limit
             self._arm()
-        # Else the timer that runs finds out by itself: a frame costs no timer.
+        # Otherwise the running timer finds out by itself: a frame costs no timer.
 
     def hold(self) -> None:
         """Stop the time: the container is not read."""
@@ -81,16 +81,15 @@ class SilenceWatch:
         self._arm()
 
     def stop(self) -> None:
-        """Watch no longer."""
         self._limit = None
         self._disarm()
 
     def _arm(self, *, soonest: bool = False) -> None:
-        """Look again when the limit may be over.
+        """Set a timer for the time when the limit may be over.
 
         Args:
-            soonest: if bytes are to be taken, look at the loop's next turn: what is written in one
-                turn leaves at its end, and has mostly been taken then.
+            soonest: if bytes must be taken, look in the loop's next turn. Bytes written in one turn
+                leave at its end, and have mostly been taken then.
         """
         self._disarm()
         if self._limit is not None and not self._held:

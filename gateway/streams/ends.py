@@ -1,6 +1,6 @@
-"""The table of ends (section 1.5): the one cause, what the client sees, what the container gets.
+"""The table of ends (section 1.5): one cause, the client's last event, and the container's Close.
 
-Every end of every stream is made by one of these functions, and goes through ``Session._end``.
+One of these functions makes every end of every stream, and ``Session._end`` carries it out.
 """
 
 from __future__ import annotations
@@ -67,10 +67,10 @@ class Ending:
     Attributes:
         cause: the one named cause.
         error: the client's last event; None for a clean end.
-        container_close: the Close that the container still gets; None where the container has had
-            its Close, or cannot get one.
+        container_close: the Close to send to the container; None if it has had its Close, or cannot
+            get one.
         model_close: the container's own Close, which a raw client sees as it is (clause 3-2).
-        client_close: a close code that a WebSocket client gets in place of 4424 or 4500.
+        client_close: a close code for a WebSocket client in place of 4424 or 4500.
     """
 
     cause: Cause
@@ -82,10 +82,10 @@ class Ending:
 
 @dataclass(frozen=True, slots=True)
 class ClientFault:
-    """What a client did wrong after its stream had begun (clause 1.5-10).
+    """A client's fault after its stream has begun (clause 1.5-10).
 
     Attributes:
-        message: what was wrong, never the bytes themselves.
+        message: the fault, never the bytes themselves.
         code: ``InputStreamError`` or ``InvalidSignature``.
         oversize: whether the client's message or part was too big: the container then gets 1009,
             else 1008.
@@ -125,7 +125,7 @@ def container_lost() -> Ending:
 
 
 def container_broke_protocol(error: FrameError) -> Ending:
-    """Rows 1.5-4, 1.5-5, 1.5-6; the connection has sent the Close that says so."""
+    """Rows 1.5-4, 1.5-5, 1.5-6; the connection has sent the Close for it."""
     cause = {
         INVALID_DATA: Cause.CONTAINER_INVALID_TEXT,
         TOO_BIG: Cause.CONTAINER_OVERSIZE,
@@ -135,7 +135,7 @@ def container_broke_protocol(error: FrameError) -> Ending:
 
 
 def container_unresponsive(pings: int) -> Ending:
-    """Row 1.5-8: liveness lost, as clause 1.4-1 has it."""
+    """Row 1.5-8: liveness lost, as defined in clause 1.4-1."""
     return _failed(
         Cause.CONTAINER_UNRESPONSIVE,
         f"the container answered none of {pings} pings",
@@ -162,10 +162,10 @@ def client_stalled(seconds: float) -> Ending:
 
 
 def close_timeout(setting: str, seconds: float) -> Ending:
-    """Row 1.5-12: the gateway's Close(1000) stays unanswered, and nothing else is said either.
+    """Row 1.5-12: the gateway's Close(1000) stays unanswered, and the container is silent.
 
     Args:
-        setting: the name of the setting that says how long the container may be silent.
+        setting: the name of the setting that limits the container's silence.
         seconds: its value.
     """
     return _failed(
@@ -186,7 +186,7 @@ def gateway_fault() -> Ending:
 
 
 def lifetime_over(seconds: float) -> Ending:
-    """Row 1.5-9: the stream has lived for as long as a stream may (clause 1.4-5)."""
+    """Row 1.5-9: the stream has reached its longest life (clause 1.4-5)."""
     return _failed(
         Cause.LIFETIME_OVER,
         f"the stream reached its lifetime of {seconds:g} s",
@@ -204,17 +204,17 @@ def gateway_draining() -> Ending:
 
 
 def client_gone(cause: Cause) -> Ending:
-    """Row 1.5-9: the client has left, in good order or not; nobody is left to tell."""
+    """Row 1.5-9: the client has left, in good order or not, and cannot be told."""
     return Ending(cause, None, Close(GOING_AWAY, cause.value.replace("_", " ")))
 
 
 def client_finished() -> Ending:
-    """Clause 3-2: the client closed in good order; nobody is left to compute for."""
+    """Clause 3-2: the client closed in good order, and no client needs the answer."""
     return client_gone(Cause.CLIENT_FINISHED)
 
 
 def client_fault(fault: ClientFault) -> Ending:
-    """Row 1.5-10: the client did something wrong."""
+    """Row 1.5-10: the client made a fault."""
     code = TOO_BIG if fault.oversize else POLICY_VIOLATION
     return Ending(
         Cause.CLIENT_FAULT,
@@ -224,27 +224,27 @@ def client_fault(fault: ClientFault) -> Ending:
     )
 
 
-#: Row 1.5-11: what the container gets when the client ends its input.
+#: Row 1.5-11: the container's Close when the client ends its input.
 INPUT_ENDED = Close(NORMAL)
 
 
 def answer_ended() -> Ending:
-    """A response stream: the container's answer has come whole."""
+    """A response stream: the container's answer is complete."""
     return Ending(Cause.COMPLETED)
 
 
 def answer_silent(message: str) -> Ending:
-    """A response stream: the container did not say the next of its answer in time."""
+    """A response stream: the container did not continue its answer in time."""
     return Ending(Cause.CONTAINER_SILENT, ModelStreamError(TIME_EXCEEDED, message))
 
 
 def answer_broken(message: str) -> Ending:
-    """A response stream: the container's answer is not valid HTTP, or has come to no end."""
+    """A response stream: the container's answer is not valid HTTP, or is incomplete."""
     return Ending(Cause.CONTAINER_LOST, ModelStreamError(STREAM_BROKEN, message))
 
 
 def answer_too_long(seconds: float) -> Ending:
-    """A response stream: the answer was not at its end when its time was over."""
+    """A response stream: the answer was incomplete at the end of its time."""
     message = f"the response was not at its end after {seconds:g} s"
     return Ending(Cause.LIFETIME_OVER, ModelStreamError(TIME_EXCEEDED, message))
 

@@ -1,4 +1,4 @@
-"""How a client that speaks event streams opens a stream (sections 2.1, 2.2 and 2.7)."""
+"""Opening a stream for a client that speaks event streams (sections 2.1, 2.2 and 2.7)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class EventStreamFront:
         check: says whether a signed event is genuine; None if the client does not sign.
 
     Raises:
-        ApiError: what is wrong with the request.
+        ApiError: the request is invalid.
     """
 
     def __init__(self, exchange: Exchange, check: Check | None) -> None:
@@ -48,7 +48,7 @@ class EventStreamFront:
 
     @property
     def target(self) -> InvocationTarget:
-        """What of a container the stream is for."""
+        """The target of the stream in the endpoint."""
         return InvocationTarget.of_headers(self._exchange.headers)
 
     async def open(self, headers: Mapping[str, str]) -> None:
@@ -56,7 +56,6 @@ class EventStreamFront:
         self._duplex = await self._exchange.open(200, {"content-type": CONTENT_TYPE, **headers})
 
     def leg(self, policy: StreamPolicy, clock: Clock) -> ClientLeg:
-        """Make the leg toward this client."""
         must_say_end = self._check is not None and _must_say_end(self._exchange, policy)
         return EventStreamClientLeg(
             self._duplex, self._check, policy, clock, must_say_end=must_say_end
@@ -64,10 +63,10 @@ class EventStreamFront:
 
 
 def _must_say_end(exchange: Exchange, policy: StreamPolicy) -> bool:
-    """Whether a signed input ends by a signed event alone (clause 2.3-2).
+    """Say whether only a signed event ends a signed input (clause 2.3-2).
 
-    A last chunk or END_STREAM is not signed. But version 0.4 of AWS's SDK for Python says nothing
-    else; it speaks HTTP/2 with TLS, which lets nobody cut a stream.
+    A last chunk or END_STREAM is not signed. But version 0.4 of AWS's SDK for Python sends nothing
+    else; it uses HTTP/2 with TLS, where no third party can cut a stream.
     """
     if policy.signed_end == "auto":
         return exchange.version != "2" or not exchange.encrypted

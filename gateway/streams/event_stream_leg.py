@@ -14,7 +14,7 @@ from partway.protocol.event_stream.writer import encode_error, encode_part
 from partway.protocol.limits import LINGER_TIMEOUT
 from partway.protocol.parts import INVALID_SIGNATURE, InputEnd, InternalStreamFailure, PayloadPart
 
-#: Ends of which the client hears nothing, since it is the client that ended the stream.
+#: Ends without a last event, since the client itself ended the stream.
 _GONE = frozenset(
     {
         Cause.CLIENT_FINISHED,
@@ -24,13 +24,13 @@ _GONE = frozenset(
     }
 )
 
-#: Not CLIENT_LOST: who has cut it off, or has forgotten the event, is still there to be told.
+#: Not CLIENT_LOST: a client that was cut off, or forgot the event, can still be told.
 _CUT = ClientFault(
     "the input ended without the signed, empty event that says so: it may have been cut off",
     INVALID_SIGNATURE,
 )
 
-#: In place of what a client does not take, where its stream has no exception of its own.
+#: Replaces bytes that a client does not take, if its stream has no exception of its own.
 NOT_TAKEN = encode_error(
     InternalStreamFailure(
         f"the client took no byte for {LINGER_TIMEOUT:g} s after the end; parts are missing"
@@ -46,7 +46,7 @@ class EventStreamClientLeg(ClientLeg):
         check: says whether a signed event is genuine; None if the client does not sign.
         policy: settings of the endpoint's streams.
         clock: the stream's clock.
-        must_say_end: whether the input's end is a cut unless an event has said it.
+        must_say_end: whether an input without an end event counts as cut.
     """
 
     def __init__(
@@ -155,7 +155,7 @@ class EventStreamClientLeg(ClientLeg):
                 self._session.client_gone(Cause.CLIENT_LOST)
         self._session.leg_closed()
 
-    # --- Inside ----------------------------------------------------------------------------------
+    # --- Internals -------------------------------------------------------------------------------
 
     def _deliver(self) -> None:
         if self._delivering:  # the session paused and resumed us: the loop below goes on
@@ -173,7 +173,7 @@ class EventStreamClientLeg(ClientLeg):
                     self._session.part_from_client(event)
         except EventFault as fault:
             self._session.client_failed(ClientFault(fault.message, fault.code, fault.oversize))
-        except Exception:  # ours, whatever it is: the one stream ends with its cause named
+        except Exception:  # a fault of ours ends only this stream, with its cause named
             self._session.failed()
         finally:
             self._delivering = False

@@ -1,4 +1,4 @@
-"""What of a container a stream is for: path, query, variant, container (clauses 1.6-1, 4-7)."""
+"""The target of a stream in an endpoint: path, query, variant, container (clauses 1.6-1, 4-7)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from partway.protocol.limits import (
 PATH_HEADER = "X-Amzn-SageMaker-Model-Invocation-Path"
 QUERY_HEADER = "X-Amzn-SageMaker-Model-Query-String"
 
-# Looked up for each request: an istr is found among headers in a quarter of a text's time.
+# Looked up for each request: lookup of an istr takes a quarter of a text's time.
 TARGET_VARIANT: Final = istr("X-Amzn-SageMaker-Target-Variant")
 TARGET_CONTAINER: Final = istr("X-Amzn-SageMaker-Target-Container-Hostname")
 
@@ -38,7 +38,7 @@ class InvocationTarget:
 
     @classmethod
     def of_headers(cls, headers: Mapping[str, str]) -> Self:
-        """Read the target of a request's headers, whose names are case-insensitive."""
+        """Read the target from a request's headers, whose names are case-insensitive."""
         names = (PATH_HEADER, QUERY_HEADER, TARGET_VARIANT, TARGET_CONTAINER)
         return cls(*(headers.get(name, "") for name in names))
 
@@ -46,7 +46,7 @@ class InvocationTarget:
         """Return path and query of the request toward the container.
 
         Raises:
-            InputValidationError: path or query is against its pattern; the message says which.
+            InputValidationError: path or query violates its pattern; the message says which.
         """
         if self.path:
             _check_path(self.path)
@@ -64,7 +64,7 @@ class InvocationTarget:
         """Refuse names that no variant or container can have (clause 4-7).
 
         Raises:
-            InputValidationError: one is no name.
+            InputValidationError: a name is invalid.
         """
         for member, name in (
             ("TargetVariant", self.variant),
@@ -78,7 +78,7 @@ class InvocationTarget:
 
 
 def _check_path(path: str) -> None:
-    """Refuse a path against clause 4-7's pattern, and ``.`` and ``..``, which match the pattern."""
+    """Refuse a path that violates clause 4-7's pattern, and ``.`` and ``..``, which match it."""
     dotted = any(segment in (".", "..") for segment in path.split("/"))
     if len(path) > MAX_INVOCATION_PATH or dotted or not INVOCATION_PATH.fullmatch(path):
         raise InputValidationError(

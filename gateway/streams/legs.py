@@ -1,7 +1,7 @@
-"""What a session and its legs expect of each other, whatever the legs speak.
+"""The interface between a session and its legs, whatever protocol the legs speak.
 
 A leg belongs to one session. From :meth:`Leg.start` it can be sent to, but delivers nothing before
-the first :meth:`Leg.resume_reading`. After :meth:`Leg.finish` it says nothing more but
+the first :meth:`Leg.resume_reading`. After :meth:`Leg.finish` its only call is
 ``session.leg_closed()``, once its transport is gone, and that in bounded time.
 """
 
@@ -18,10 +18,10 @@ from partway.protocol.websocket.frame_decoder import FrameError
 
 
 class LegOwner(Protocol):
-    """Whom legs tell what comes, and what becomes of their transports: a stream's session.
+    """The owner of legs, which report to it: a stream's session.
 
-    :class:`~partway.gateway.streams.session.Session` says what each method means. The methods are
-    declared here so that legs need not know what a session makes of a call.
+    :class:`~partway.gateway.streams.session.Session` documents each method. They are declared here
+    so that legs do not depend on the session.
     """
 
     client_stall: StallWatch
@@ -67,23 +67,23 @@ class Leg(ABC):
 
     @abstractmethod
     def resume_reading(self) -> None:
-        """Deliver again, first what was held back."""
+        """Deliver again, first everything that was held back."""
 
     @abstractmethod
     def finish(self, ending: Ending) -> None:
-        """Say what ``ending`` has for this side, and close within bounded time."""
+        """Send this side's part of ``ending``, and close within bounded time."""
 
     @abstractmethod
     def buffered_bytes(self) -> int:
-        """Bytes that this leg holds: read and not delivered, sent and not taken."""
+        """Return the bytes that this leg holds: read and not delivered, or sent and not taken."""
 
     @abstractmethod
     def taken_bytes(self) -> int:
-        """Bytes the peer's socket has taken so far; what a stall is measured by."""
+        """Return the bytes that the peer's socket has taken so far; a stall is measured by it."""
 
 
 class ClientLeg(Leg):
-    """The client's side of a stream; the client's last event is made of the ``Ending``."""
+    """The client's side of a stream; the client's last event comes from the ``Ending``."""
 
 
 class ContainerLeg(Leg):
@@ -101,7 +101,7 @@ class ContainerLeg(Leg):
 
     @abstractmethod
     def unsent_bytes(self) -> int:
-        """Bytes sent that the container's socket has not taken yet."""
+        """Return the bytes sent that the container's socket has not taken yet."""
 
     @abstractmethod
     def close(self, close: Close) -> None:

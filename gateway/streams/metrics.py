@@ -1,6 +1,6 @@
-"""What the gateway counts, for Prometheus.
+"""Prometheus metrics of streams.
 
-The hot path only adds to the session's own integers; they are summed when somebody looks.
+The hot path only adds to the session's own integers; these are summed on each scrape.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from partway.gateway.metrics.endpoint_series import SeriesOfEndpoints
 from partway.gateway.streams.open_stream import OpenStream
 
-#: Bounds, in seconds: first parts come in 1 ms from an echo, in seconds from a large model.
+#: Seconds: first parts come in 1 ms from an echo, in seconds from a large model.
 _LATENCY_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 
-#: Bounds, in seconds: a request that is a stream takes less than one, a conversation minutes, and
-#: a stream lives for 30 minutes at most unless set otherwise.
+#: Seconds: a short stream takes less than one, a conversation minutes. By default a stream lives
+#: for at most 30 minutes.
 _DURATION_BUCKETS = (0.1, 0.5, 1, 5, 10, 30, 60, 300, 600, 1800, 3600, 14400)
 
 _FROM_CLIENT = "from_client"
@@ -29,12 +29,12 @@ class Metrics:
     """Counters over all streams.
 
     Args:
-        sessions: the open streams, of either kind, whoever keeps them.
+        sessions: the open streams, of either kind; another object maintains them.
 
     Attributes:
-        registry: what is exposed; this object's own, so that several can live in one process.
-        connections: by HTTP version, a function that says how many connections are open; whoever
-            serves the connections puts it there.
+        registry: the Prometheus registry, not shared, so that several can live in one process.
+        connections: by HTTP version, a function that counts the open connections; the servers of
+            the connections set it.
     """
 
     def __init__(self, sessions: Collection[OpenStream]) -> None:
@@ -90,7 +90,7 @@ class Metrics:
         self.registry.register(self)
 
     def ended(self, session: OpenStream) -> None:
-        """Count a stream that has its cause and is open no more; its own counts are final."""
+        """Count a stream that has ended with a cause; its own counts are final."""
         self._add(session, self._parts, self._bytes)
         if session.ending is not None:
             self._ends.of(session.endpoint, session.ending.cause.value).inc()
@@ -101,7 +101,7 @@ class Metrics:
             self._first_part.of(session.endpoint).observe(waited)
 
     def keep_only(self, endpoints: Collection[str]) -> None:
-        """Forget what was counted of all other endpoints, which are no more."""
+        """Drop the counts of all other endpoints, which have been deleted."""
         for counts in (self._parts, self._bytes):
             for key in [each for each in counts if each[0] not in endpoints]:
                 del counts[key]
@@ -113,7 +113,7 @@ class Metrics:
         self._refused.labels(error).inc()
 
     def closed_to_new(self, too_much: str) -> None:
-        """Count an HTTP/2 connection that takes no more streams for what its client did."""
+        """Count an HTTP/2 connection that takes no more streams because of its client's excess."""
         self._closed_to_new.labels(too_much).inc()
 
     def dropped(self, short: str) -> None:
@@ -121,7 +121,7 @@ class Metrics:
         self._dropped.labels(short).inc()
 
     def collect(self) -> Iterable[Metric]:
-        """Yield what is counted only when somebody looks, as prometheus_client asks."""
+        """Yield the metrics that are computed on each scrape, as prometheus_client asks."""
         parts = self._parts.copy()
         sizes = self._bytes.copy()
         streams: defaultdict[str, int] = defaultdict(int)

@@ -1,4 +1,4 @@
-"""What is known of any open stream, and how it is ended from outside: a session, or a response."""
+"""The common interface of open streams: sessions and responses."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Counts:
 
 
 class OpenStream(Protocol):
-    """A stream as those see it who keep it and count it."""
+    """A stream as its registry and its metrics see it."""
 
     @property
     def endpoint(self) -> str:
@@ -33,11 +33,11 @@ class OpenStream(Protocol):
 
     @property
     def from_container(self) -> Counts:
-        """Parts that came from it."""
+        """Parts that came from the container."""
 
     @property
     def parts_saved(self) -> int:
-        """Of those: see :class:`~partway.gateway.streams.session.Session`."""
+        """Some of those; see :class:`~partway.gateway.streams.session.Session`."""
 
     @property
     def buffered_bytes(self) -> int:
@@ -63,4 +63,4 @@ class OpenStream(Protocol):
         """End it: the gateway stops, or its instance."""
 
     def client_failed(self, fault: ClientFault) -> None:
-        """End it by its client's fault."""
+        """End it because of its client's fault."""

@@ -1,4 +1,4 @@
-"""The streams of one gateway: which are being opened, which are open, and how they all end."""
+"""The registry of streams: those being opened, those that are open, and how they all end."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ _TAKEN_AWAY = ClientFault(
 
 
 class Streams:
-    """Admission, the open streams, and their way down.
+    """Admission of streams, the open streams, and their drain.
 
     Args:
         max_streams: streams open at once, those included that are being opened.
-        clock: the clock by which the drain goes; the running loop's unless it is given.
-        per_principal: streams of one principal open at once; as many as of all unless it is given.
+        clock: the clock of the drain; the running loop's unless it is given.
+        per_principal: streams of one principal open at once; by default the limit of all.
 
     Attributes:
         sessions: the open streams.
-        draining: whether nothing new is taken any more.
-        ending: whether what is open is being ended, and what is being opened refused.
-        metrics: what is counted of all streams.
-        timers: the clock, for what most often ends long before its time.
+        draining: whether new streams are refused.
+        ending: whether open streams are being ended, and those being opened refused.
+        metrics: the metrics of all streams.
+        timers: the clock, for timers that are mostly cancelled early.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Streams:
         of_one = max_streams if per_principal is None else per_principal
         #: Counts streams that are open or being opened.
         self._quota = Quota(QuotaLimits(max_streams, of_one))
-        #: Of streams whose principal has a name, that name.
+        #: Streams whose principal has a name, with that name.
         self._principals: dict[OpenStream, str] = {}
         self._stands: dict[OpenStream, Callable[[], bool]] = {}
         self._looking: Timer | None = None
@@ -74,20 +74,22 @@ class Streams:
         return not self._opening and not self.sessions
 
     def opening(self, principal: str | None = None) -> StreamOpening:
-        """A block in which a stream is being opened; it counts as a stream.
+        """Return a block in which a stream is being opened; it counts as a stream.
 
         Args:
-            principal: who opens it; None where nobody is asked who they are.
+            principal: its sender; None without authentication.
 
         Returns:
-            The block, which raises ServiceUnavailable: at its beginning where the gateway is full,
-            or draining (clause 4-6), or the principal has its share; in its place where the gateway
-            comes to its end before the stream is open.
+            The block. It raises ServiceUnavailable at its beginning if the gateway is full or
+                draining
+            (clause 4-6), or the principal has its share. It raises the same if the gateway's end
+                cancels
+            it before the stream is open.
         """
         return StreamOpening(self, principal)
 
     def _begin_opening(self, principal: str | None) -> asyncio.Task[object]:
-        """Take up who opens a stream, and return the task it is opened in; see :meth:`opening`."""
+        """Take a place for a stream, and return the task that opens it; see :meth:`opening`."""
         if self.draining:
             raise _draining()
         task = self._running.get()
@@ -99,7 +101,7 @@ class Streams:
         return task
 
     def _end_opening(self, task: asyncio.Task[object], principal: str | None) -> None:
-        """The stream is open and kept, or is not to be."""
+        """Note that the opening is over: the stream is kept, or has failed to open."""
         self._opening.discard(task)
         self._quota.give_back(1, principal or NOBODY)
         self._check_idle()
@@ -114,8 +116,8 @@ class Streams:
 
         Args:
             session: the stream.
-            principal: who has opened it; None where nobody is asked who they are.
-            stands: whether it may still go on; asked every STANDING_CHECK_INTERVAL.
+            principal: its sender; None without authentication.
+            stands: whether it may still go on; called every STANDING_CHECK_INTERVAL.
         """
         self._quota.count(1, principal or NOBODY)
         self._keep(session, principal, stands)
@@ -123,14 +125,14 @@ class Streams:
     def _keep(
         self, session: OpenStream, principal: str | None, stands: Callable[[], bool] | None
     ) -> None:
-        """Keep a stream that is about to run, and counts among its principal's already."""
+        """Keep a stream that is about to run, and that the quota counts already."""
         self.sessions.add(session)
         if principal is not None:
             self._principals[session] = principal
             if stands is not None:
                 self._stands[session] = stands
                 self._look_soon()
-        if self.ending:  # it was not there to be told; it is heard once it has started
+        if self.ending:  # it missed the drain's call; the end must come after its start
             self._clock.call_later(0, session.drain)
 
     def ended(self, session: OpenStream) -> None:
@@ -149,7 +151,7 @@ class Streams:
             self._looking = self._clock.call_later(STANDING_CHECK_INTERVAL, self._look)
 
     def _look(self) -> None:
-        """End the streams of those whose key, token or leave has been taken away."""
+        """End the streams whose sender's key, token or permission has been withdrawn."""
         self._looking = None
         try:
             for session, stands in list(self._stands.items()):
@@ -165,7 +167,7 @@ class Streams:
         if self.draining and self.idle:
             self._news.set()
 
-    # --- The way down ----------------------------------------------------------------------------
+    # --- The drain -------------------------------------------------------------------------------
 
     def hasten(self) -> None:
         """Cut the drain short: a second signal."""
@@ -173,19 +175,19 @@ class Streams:
         self._news.set()
 
     async def drain(self, grace: float, spread: float) -> None:
-        """Take nothing new, and end what is open; returns as soon as no stream is open.
+        """Refuse new streams, and end the open ones; return as soon as no stream is open.
 
         Args:
-            grace: seconds for streams to end by themselves. Then those that are still being
-                opened are refused.
-            spread: seconds over which the rest are ended, evenly, so that their clients do not
-                all return at once.
+            grace: seconds for streams to end by themselves. Then those that are still being opened
+                are refused.
+            spread: seconds over which the rest are ended, evenly, so that their clients do not all
+                return at once.
         """
         self.draining = True
         log.info(LogLine("draining", streams=len(self.sessions)))
         await self._pause(grace)
         self.ending = True
-        for task in self._opening:  # their containers have not answered, and need not any more
+        for task in self._opening:  # their containers have not answered, and need not
             task.cancel()
         clock = self._clock
         departures = Departures(self.sessions, spread, clock.time())
@@ -211,7 +213,7 @@ class Streams:
 
 
 class StreamOpening:
-    """A block in which a stream is being opened; taken from :meth:`Streams.opening`."""
+    """A block in which a stream is being opened; made by :meth:`Streams.opening`."""
 
     # A class: a generator's block costs a request as much as twenty calls.
 
@@ -220,7 +222,7 @@ class StreamOpening:
     def __init__(self, streams: Streams, principal: str | None) -> None:
         self._streams = streams
         self._principal = principal
-        #: The one that opens it; None before the block, and once the stream is open.
+        #: The task that opens it; None before the block, and once the stream is open.
         self._task: asyncio.Task[object] | None = None
 
     def __enter__(self) -> Self:
@@ -228,11 +230,11 @@ class StreamOpening:
         return self
 
     def started(self, session: OpenStream, stands: Callable[[], bool] | None = None) -> None:
-        """End what the block is for before its end: the stream is open, and is about to run.
+        """End the opening within the block: the stream is open, and is about to run.
 
         Args:
             session: the stream, which takes the place of the one that was being opened.
-            stands: as of :meth:`Streams.started`.
+            stands: as in :meth:`Streams.started`.
         """
         task, self._task = self._task, None
         assert task is not None, "it is being opened"
@@ -270,7 +272,6 @@ def _full(full: QuotaFull) -> ServiceUnavailable:
 
 
 def _log_end(session: OpenStream) -> None:
-    """Log a stream that has ended, in one line."""
     ending, ended_at = session.ending, session.ended_at
     assert ending is not None, "an ended session has its ending"
     assert ended_at is not None, "an ended session has its time"

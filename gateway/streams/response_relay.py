@@ -1,4 +1,4 @@
-"""A container's answer on its way to a client as events: every chunk, and every way to its end."""
+"""The relay of a container's answer to a client, chunk by chunk, and every way in which it ends."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ log = logging.getLogger("partway.stream")
 
 
 class Answer(Protocol):
-    """A container's answer, behind its head."""
+    """A container's answer, after its head."""
 
     async def piece(self) -> AnswerPiece | None:
-        """Wait for the next piece; None behind the end."""
+        """Wait for the next piece; None after the end."""
 
     @property
     def buffered_bytes(self) -> int:
@@ -34,17 +34,17 @@ class Answer(Protocol):
 
 
 class AnswerForm(Protocol):
-    """What a relayed answer looks like to its client."""
+    """The form of a relayed answer for its client."""
 
     def chunk(self, data: bytes) -> bytes:
-        """One chunk of the container's."""
+        """Return the client's form of one chunk."""
 
     async def end(self, exchange: Exchange, error: StreamError | None) -> None:
-        """End the response; one that is left without its end is broken off.
+        """End the response; a response without an orderly end is broken off.
 
         Args:
             exchange: the client's.
-            error: why the answer is not whole; None if it is.
+            error: why the answer is incomplete; None if it is complete.
 
         Raises:
             ClientLeft: the client has left.
@@ -52,26 +52,26 @@ class AnswerForm(Protocol):
 
 
 class Events:
-    """Events, of which one says what has gone wrong."""
+    """A form as events, one of which may report an error."""
 
     chunk = staticmethod(encode_chunk)
 
     async def end(self, exchange: Exchange, error: StreamError | None) -> None:
-        """End the response in good order whatever has happened."""
+        """End the response in good order in any case."""
         last = b"" if error is None else encode_error(error)
         await exchange.end(last, last or NOT_TAKEN)
 
 
-#: They have no state.
+#: The form as events has no state.
 EVENTS: Final = Events()
 
 
 class ResponseRelay:
     """Passes an answer on in a form, each chunk at once, until it ends or is broken off.
 
-    A client that does not read holds the container back: nothing is asked of the container while
-    the client has no room (but behind the first part, which goes with the head), and so no time
-    runs against it but that of the whole stream. It is an
+    A client that does not read holds the container back. No chunk is asked of the container while
+    the client has no room, except after the first part, which goes with the head. So only the time
+    limit of the whole stream runs meanwhile. The relay is an
     :class:`~partway.gateway.streams.open_stream.OpenStream`.
 
     Args:
@@ -80,8 +80,8 @@ class ResponseRelay:
         exchange: the client's; its response has begun.
         timers: measure the times.
         longest: seconds that the stream may take.
-        form: what the client gets.
-        first: bytes of the first chunk, where that has gone with the head; 0 where none has.
+        form: the form for the client.
+        first: bytes of the first chunk, if that has gone with the head; else 0.
     """
 
     parts_saved = 0
@@ -110,7 +110,7 @@ class ResponseRelay:
         self._longest = longest
         self._form = form
         self._broken_off: Ending | None = None
-        #: Of the whole stream, while that is relayed.
+        #: The time limit of the whole stream, during the relay.
         self._limit: TimeLimit | None = None
         if first:
             self._passed_on(first)
@@ -121,7 +121,7 @@ class ResponseRelay:
         return self._answer.buffered_bytes + self._exchange.unsent_bytes
 
     async def run(self) -> None:
-        """Relay the answer, and end the response as its form has it.
+        """Relay the answer, and end the response in its form.
 
         Raises:
             ClientLeft: the client has left, or takes nothing.
@@ -138,15 +138,15 @@ class ResponseRelay:
     # --- The end from outside --------------------------------------------------------------------
 
     def drain(self) -> None:
-        """The gateway stops, or its instance."""
+        """Break off: the gateway stops, or its instance."""
         self._break_off(ends.gateway_draining())
 
     def client_failed(self, fault: ClientFault) -> None:
-        """The client may not have what it has asked for any more."""
+        """Break off: the client's permission has been withdrawn."""
         self._break_off(ends.client_fault(fault))
 
     def _break_off(self, ending: Ending) -> None:
-        """The first reason has its way, if the answer has not come to its end."""
+        """Break off for the first reason, if the answer is not complete."""
         limit = self._limit
         if self._broken_off is not None or (limit is not None and limit.expired):
             return
@@ -154,12 +154,12 @@ class ResponseRelay:
         if limit is not None:
             limit.cut_short()
 
-    # --- Inside ----------------------------------------------------------------------------------
+    # --- Internals -------------------------------------------------------------------------------
 
     async def _relayed(self) -> Ending:
-        """How the answer has ended, once it has; all of it until then is written.
+        """Relay the answer, and return how it has ended; everything until then is written.
 
-        One coroutine from the first chunk to the last: each that stood between would be woken for
+        It is one coroutine from the first chunk to the last: each further one would be woken for
         each chunk.
         """
         limit = TimeLimit(self._longest, self._timers)
@@ -182,7 +182,6 @@ class ResponseRelay:
         return self._broken_off or ends.answer_too_long(self._longest)
 
     def _passed_on(self, size: int) -> None:
-        """Count a chunk of so many bytes."""
         counts = self.from_container
         if self.first_part_at is None:
             self.first_part_at = self._timers.time()
@@ -190,7 +189,7 @@ class ResponseRelay:
         counts.bytes += size
 
     def _ended_by(self, error: Exception) -> Ending:
-        """How an answer has ended with an error; one that is nobody else's is ours."""
+        """Return the ending for an error; an unforeseen one is the gateway's fault."""
         match error:
             case ContainerLate():
                 return ends.answer_silent(error.message)

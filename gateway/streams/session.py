@@ -1,8 +1,8 @@
-"""One bidirectional stream: the two legs, what goes between them, and its one end.
+"""The session: one bidirectional stream with its two legs, and its one end.
 
-Everything here is a callback from a leg or a timer; nothing awaits. A session owns its legs and
-its timers from its making until :meth:`Session.closed`. The table in ``states.py`` decides what
-follows each event; the methods here do what it says.
+Everything here is a callback from a leg or a timer; nothing awaits. A session owns its legs and its
+timers from its making until :meth:`Session.closed`. The table in ``states.py`` decides what follows
+each event; the methods here carry it out.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ from partway.protocol.websocket.frame_decoder import FrameError
 log = logging.getLogger("partway.stream")
 
 
-# Looking a member up on an enum class costs as much as the rest of a part's way through here.
+# A member lookup on an enum class costs as much as the rest of a part's way through here.
 _RELAYING = SessionState.RELAYING
 _RELAY = SessionAction.RELAY
 _COMPLETE = CompletionState.COMPLETE
 
 
 class Patience(NamedTuple):
-    """For how long a container may be silent: the setting that says so, and its seconds."""
+    """The longest silence of a container: the name of the setting, and its seconds."""
 
     setting: str
     seconds: float
@@ -62,9 +62,9 @@ class Session:
         on_end: called once, with the cause named and the counts final.
 
     Attributes:
-        parts_saved: parts that came after the client's input had ended and before the container
-            was told so. Many a container says nothing more once it has a Close:
-            ``input_end = "close"`` would have lost them.
+        parts_saved: parts that came after the client's input had ended and before the container was
+            told so. Many containers send nothing more after a Close, so ``input_end = "close"``
+            would have lost them.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class Session:
         self._lifetime = self._clock.call_later(self.policy.lifetime, self._lifetime_over)
         self.client.start(self)
         self.container.start(self)
-        # Both can be sent to before either is heard.
+        # Both can be sent to before either is read.
         self.client.resume_reading()
         self.container.resume_reading()
 
@@ -132,8 +132,8 @@ class Session:
     # --- From the client's leg -------------------------------------------------------------------
 
     def part_from_client(self, part: PayloadPart) -> None:
-        """Take a part from the client up to the container (clause 1.2)."""
-        if self.state is not _RELAYING:  # where the table says RELAY, without a look at it
+        """Pass a part from the client to the container (clause 1.2)."""
+        if self.state is not _RELAYING:  # in this state the table says RELAY
             fault = ClientFault("a part came after the end of input")
             self._ended_by(SessionEvent.PART_FROM_CLIENT, ends.client_fault(fault))
             return
@@ -144,7 +144,7 @@ class Session:
         self.container.send(part)
 
     def input_ended(self) -> None:
-        """The client has said everything (clauses 1.5-11, 1.5-12)."""
+        """Handle the end of the client's input (clauses 1.5-11, 1.5-12)."""
         if self._closes_at_once():
             event = SessionEvent.INPUT_ENDED_CLOSE_NOW
         else:
@@ -158,36 +158,36 @@ class Session:
                 pass
 
     def client_finished(self) -> None:
-        """The client has left in good order: there is nobody to answer (clause 3-2)."""
+        """End: the client has left in good order, and needs no answer (clause 3-2)."""
         self._ended_by(SessionEvent.CLIENT_FINISHED, ends.client_finished())
 
     def client_gone(self, cause: Cause) -> None:
-        """The client left: cancelled, cut or unresponsive (row 1.5-9)."""
+        """End: the client cancelled, was cut or is unresponsive (row 1.5-9)."""
         self._ended_by(SessionEvent.CLIENT_GONE, ends.client_gone(cause))
 
     def client_failed(self, fault: ClientFault) -> None:
-        """The client did something wrong; nothing after it is relayed (row 1.5-10)."""
+        """End: the client made a fault; nothing after it is relayed (row 1.5-10)."""
         self._ended_by(SessionEvent.CLIENT_FAILED, ends.client_fault(fault))
 
     def client_blocked(self) -> None:
-        """The client takes less than the container gives: stop reading the container."""
+        """Stop reading the container: the client takes less than the container sends."""
         if self._happens(SessionEvent.CLIENT_BLOCKED) is SessionAction.PAUSE:
             self._silence.hold()
             self.container.pause_reading()
             self.client_stall.waiting(Wait.HIGH_WATER)
 
     def client_drained(self) -> None:
-        """The client's leg is below its low-water mark."""
+        """Read the container again: the client's leg is below its low-water mark."""
         if self._happens(SessionEvent.CLIENT_DRAINED) is SessionAction.RESUME:
             self.client_stall.moving(Wait.HIGH_WATER)
-            self._heard_at = self._clock.time()  # what it said meanwhile has waited unseen
+            self._heard_at = self._clock.time()  # its frames have waited unseen meanwhile
             self._silence.release()
             self.container.resume_reading()
 
     # --- From the container's leg ----------------------------------------------------------------
 
     def part_from_container(self, part: PayloadPart) -> None:
-        """Take a part from the container down to the client (clause 1.3)."""
+        """Pass a part from the container to the client (clause 1.3)."""
         action = _RELAY
         if self.state is not _RELAYING:
             action = self._happens(SessionEvent.PART_FROM_CONTAINER)
@@ -210,7 +210,7 @@ class Session:
         self.client.send(part)
 
     def container_closed(self, close: Close) -> None:
-        """The container's Close, already answered (clause 1.5)."""
+        """Handle the container's Close, which is answered already (clause 1.5)."""
         match self._happens(SessionEvent.CONTAINER_CLOSED):
             case SessionAction.END:
                 self._end(ends.container_closed(close, self.policy.normal_close))
@@ -223,27 +223,27 @@ class Session:
                 pass
 
     def container_failed(self, error: FrameError) -> None:
-        """The container broke RFC 6455 (rows 1.5-4 to 1.5-6)."""
+        """End: the container broke RFC 6455 (rows 1.5-4 to 1.5-6)."""
         ending = ends.container_broke_protocol(error)
         self._ended_by(SessionEvent.CONTAINER_FAILED, ending)
 
     def container_lost(self) -> None:
-        """The container's connection ended without Close (row 1.5-3)."""
+        """End: the container's connection ended without Close (row 1.5-3)."""
         self._ended_by(SessionEvent.CONTAINER_LOST, ends.container_lost())
 
     def container_unresponsive(self) -> None:
-        """The container's liveness is lost (row 1.5-8)."""
+        """End: the container's liveness is lost (row 1.5-8)."""
         ending = ends.container_unresponsive(self.policy.pings_unanswered)
         self._ended_by(SessionEvent.CONTAINER_UNRESPONSIVE, ending)
 
     def container_blocked(self) -> None:
-        """The container takes less than the client gives: stop reading the client."""
+        """Stop reading the client: the container takes less than the client sends."""
         if self._happens(SessionEvent.CONTAINER_BLOCKED) is SessionAction.PAUSE:
             self.client.pause_reading()
             self.container_stall.waiting(Wait.HIGH_WATER)
 
     def container_drained(self) -> None:
-        """The container's leg is below its low-water mark."""
+        """Read the client again: the container's leg is below its low-water mark."""
         if self._happens(SessionEvent.CONTAINER_DRAINED) is SessionAction.RESUME:
             self.container_stall.moving(Wait.HIGH_WATER)
             self.client.resume_reading()
@@ -251,18 +251,18 @@ class Session:
     # --- From the gateway ------------------------------------------------------------------------
 
     def drain(self) -> None:
-        """The gateway stops (row 1.5-9)."""
+        """End: the gateway stops (row 1.5-9)."""
         self._ended_by(SessionEvent.GATEWAY_DRAINING, ends.gateway_draining())
 
     def failed(self) -> None:
-        """The gateway's own code raised; called inside the ``except`` for it (row 1.5-8)."""
+        """End: the gateway's own code raised; called inside the ``except`` for it (row 1.5-8)."""
         fault = sys.exception()
         line = LogLine("stream failed", endpoint=self.endpoint, request_id=self.request_id)
         log.error(line, exc_info=fault)
         self._ended_by(SessionEvent.GATEWAY_FAILED, ends.gateway_fault())
 
     def leg_closed(self) -> None:
-        """One leg's transport is gone, after the end."""
+        """Note that one leg's transport is gone, after the end."""
         self._legs_open -= 1
         if not self._legs_open and self._closed is not None and not self._closed.done():
             self._closed.set_result(None)
@@ -270,7 +270,7 @@ class Session:
     # --- After the client's input ----------------------------------------------------------------
 
     def _closes_at_once(self) -> bool:
-        """Whether the container hears of the input's end now (clause 1.5-12)."""
+        """Say whether the container hears of the input's end now (clause 1.5-12)."""
         if self.policy.input_end == "auto":
             nothing_to_answer = not self.from_client.parts or self.container.mid_message
             return nothing_to_answer or self.container.finishes_before_close
@@ -281,7 +281,7 @@ class Session:
         return self._answered and not self._container_mid_message
 
     def _patience(self) -> Patience:
-        """How long the container may be silent now (clause 1.5-12)."""
+        """Return the longest silence allowed to the container now (clause 1.5-12)."""
         policy = self.policy
         closing = self.state is SessionState.CLOSING
         finishes = self.container.finishes_before_close if closing else not self._answer_whole
@@ -293,15 +293,15 @@ class Session:
 
     def _await_silence(self) -> None:
         """Wait for the container to be silent (clause 1.5-12)."""
-        # A whole answer may have been followed by silence for long enough already.
+        # The silence after a whole answer may have been long enough already.
         waits = self.policy.input_end == "drain" or not self._answer_whole
         since = self._clock.time() if waits else self._heard_at
         self._silence.begin(self._patience().seconds, since, once_taken=True)
 
     def _close_container(self) -> None:
-        """Say Close(1000), and let the container finish, or answer it (clause 1.5-12)."""
+        """Send Close(1000), and let the container finish, or answer it (clause 1.5-12)."""
         self.container.close(ends.INPUT_ENDED)
-        if self.state is SessionState.CLOSING:  # a Close that cannot be written may have ended it
+        if self.state is SessionState.CLOSING:  # a failed write may have ended it
             now = self._clock.time()
             self._silence.begin(self._patience().seconds, now, once_taken=False)
 
@@ -338,12 +338,12 @@ class Session:
     # --- The table, and the one end --------------------------------------------------------------
 
     def _happens(self, event: SessionEvent) -> SessionAction:
-        """Go on to the state that follows, and return what is to be done."""
+        """Go to the next state, and return the action of the table."""
         self.state, action = follows(self.state, event)
         return action
 
     def _ended_by(self, event: SessionEvent, ending: Ending) -> None:
-        """Note what ends every stream that has not ended."""
+        """Handle an event that ends every open stream."""
         if self._happens(event) is SessionAction.END:
             self._end(ending)
 

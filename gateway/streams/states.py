@@ -1,4 +1,4 @@
-"""The life of a stream, as a table: states and events, what follows, and what is done."""
+"""The life of a stream as a table: states and events, the next state, and the action."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Final
 
 
 class SessionState(StrEnum):
-    """How far a stream has come."""
+    """The state of a stream."""
 
     #: Both directions are open.
     RELAYING = "Relaying"
-    #: The client's input has ended; its container may answer yet, and does not know of it.
+    #: The client's input has ended; the container does not know it, and may still answer.
     AWAITING = "Awaiting"
     #: The container has our Close(1000); its frames go on until its own.
     CLOSING = "Closing"
-    #: The cause is named; the legs are saying goodbye.
+    #: The cause is named; the legs are closing.
     ENDED = "Ended"
 
 
@@ -48,14 +48,14 @@ class SessionEvent(StrEnum):
 
 
 class SessionAction(Enum):
-    """A session's part in an event."""
+    """A session's action on an event."""
 
     NOTHING = auto()
-    #: Hand the part to the other leg.
+    #: Pass the part to the other leg.
     RELAY = auto()
     #: The same; the container's silence begins anew.
     RELAY_TAIL = auto()
-    #: The same; ``input_end = "close"`` would have lost the part, perhaps.
+    #: The same; ``input_end = "close"`` might have lost the part.
     RELAY_SAVED = auto()
     #: Watch for the container's silence.
     AWAIT = auto()
@@ -65,7 +65,7 @@ class SessionAction(Enum):
     PAUSE = auto()
     #: Read the other leg again.
     RESUME = auto()
-    #: End the stream, with the ending that the event has in ``ends.py``.
+    #: End the stream, with the event's ending in ``ends.py``.
     END = auto()
     #: End it: the container has closed by itself, after the client's input had ended.
     END_AWAITED = auto()
@@ -122,7 +122,7 @@ def _table() -> dict[tuple[SessionState, SessionEvent], Follows]:
     }
     for late in (state.AWAITING, state.CLOSING):
         table[late, event.PART_FROM_CLIENT] = (state.ENDED, action.END)  # row 1.5-10
-        # HTTP/2 says the end twice: by an event, and by END_STREAM.
+        # HTTP/2 reports the end twice: by an event, and by END_STREAM.
         table[late, event.INPUT_ENDED_CLOSE_NOW] = (late, action.NOTHING)
         table[late, event.INPUT_ENDED_CLOSE_LATER] = (late, action.NOTHING)
     for each in OPEN:
@@ -131,7 +131,7 @@ def _table() -> dict[tuple[SessionState, SessionEvent], Follows]:
         table[each, event.CLIENT_DRAINED] = (each, action.RESUME)
         table[each, event.CONTAINER_BLOCKED] = (each, action.PAUSE)
         table[each, event.CONTAINER_DRAINED] = (each, action.RESUME)
-    # The first end counts (clause 1.5-13); legs still say how they come to theirs.
+    # The first end counts (clause 1.5-13); legs still report their ends.
     table |= {
         (state.ENDED, each): (state.ENDED, action.NOTHING)
         for each in SessionEvent
@@ -140,15 +140,15 @@ def _table() -> dict[tuple[SessionState, SessionEvent], Follows]:
     return table
 
 
-#: By state and event the next state, and what is done; what is not here cannot be.
+#: The next state and the action, by state and event; a pair that is not listed cannot occur.
 TRANSITIONS: Final[Mapping[tuple[SessionState, SessionEvent], Follows]] = MappingProxyType(_table())
 
 
 def follows(state: SessionState, event: SessionEvent) -> Follows:
-    """Return the state that follows, and what is done.
+    """Return the state that follows, and the action.
 
     Raises:
-        ValueError: that cannot happen in this state.
+        ValueError: the event cannot occur in this state.
     """
     try:
         return TRANSITIONS[state, event]

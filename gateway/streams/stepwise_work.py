@@ -1,4 +1,4 @@
-"""Work in steps, one at a turn of the loop: others have their turns in between."""
+"""Work in steps, one per turn of the loop, so that others have their turns in between."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from partway.gateway.timing.clock import Clock, Timer
 
 
 class StepwiseWork:
-    """One piece of work at a time, which belongs to whoever made this.
+    """One piece of work at a time, done in steps.
 
     Args:
-        clock: whose turns to take.
-        on_fault: called inside the ``except`` for whatever a step raises; the work is over then.
+        clock: schedules the turns.
+        on_fault: called inside the ``except`` for an error of a step; the work is over then.
     """
 
     def __init__(self, clock: Clock, on_fault: Callable[[], None]) -> None:
@@ -23,11 +23,11 @@ class StepwiseWork:
 
     @property
     def under_way(self) -> bool:
-        """Whether there is work that has not come to its end."""
+        """Whether there is unfinished work."""
         return self._work is not None
 
     def begin(self, work: Iterator[None]) -> None:
-        """Do the first step at the next turn, and one step a turn from then on."""
+        """Do the first step in the next turn, and one step per turn from then on."""
         self._work = work
         self.go_on()
 
@@ -38,12 +38,11 @@ class StepwiseWork:
             self._turn = None
 
     def go_on(self) -> None:
-        """Do the next step at the next turn."""
+        """Do the next step in the next turn."""
         if self._work is not None and self._turn is None:
             self._turn = self._clock.call_later(0.0, self._step)
 
     def stop(self) -> None:
-        """Give the work up."""
         self.hold()
         self._work = None
 
@@ -51,13 +50,13 @@ class StepwiseWork:
         self._turn = None
         work = self._work
         assert work is not None, "work that was given up has no turn"
-        # The turn after this one: what is held back in the step, or given up, takes it away.
+        # Scheduled first: the step itself may hold or stop the work, which cancels this turn.
         self.go_on()
         try:
             next(work)
         except StopIteration:
-            if self._work is work:  # else its end was the beginning of other work
+            if self._work is work:  # else its last step began other work
                 self.stop()
-        except Exception:  # ours, whatever it is
+        except Exception:  # any fault of ours
             self.stop()
             self._on_fault()

@@ -1,4 +1,4 @@
-"""How a WebSocket client opens a stream: what the client must send, and gets (section 3)."""
+"""Opening a stream for a WebSocket client: checks of the request, and the response (section 3)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class WebSocketFront:
         exchange: the request.
 
     Raises:
-        ApiError: what is wrong with the request.
+        ApiError: the request is invalid.
     """
 
     def __init__(self, exchange: Exchange) -> None:
@@ -48,9 +48,9 @@ class WebSocketFront:
 
     @property
     def target(self) -> InvocationTarget:
-        """What of a container the stream is for.
+        """The target of the stream in the endpoint.
 
-        Headers say it, or the query, since browsers set no headers (clause 3-3).
+        It comes from headers, or from the query, since browsers set no headers (clause 3-3).
         """
         by_headers = InvocationTarget.of_headers(self._exchange.headers)
         query = _once_each(parse_qsl(self._exchange.query))
@@ -66,18 +66,17 @@ class WebSocketFront:
         await self._exchange.upgrade({**upgrade_headers(self._key, self._subprotocol), **headers})
 
     def leg(self, policy: StreamPolicy, clock: Clock) -> ClientLeg:
-        """Make the leg toward this client."""
         return LEGS[self._subprotocol or RAW](self._exchange.hand_over, policy, clock)
 
 
 def _once_each(parameters: list[tuple[str, str]]) -> dict[str, str]:
-    """Parameters by name.
+    """Return parameters by name.
 
-    SigV4 signs the values of one name sorted: whoever swaps two of them on the way changes what is
-    asked for, and no signature.
+    SigV4 signs the values of one name sorted. An attacker who swaps two of them would change the
+    request and not the signature, so a repeated name is refused.
 
     Raises:
-        InputValidationError: one that is read here is there twice.
+        InputValidationError: a parameter of a target is there twice.
     """
     names = [name for name, _ in parameters]
     for name in _TARGET:

@@ -1,4 +1,4 @@
-"""What both legs share when they are WebSocket connections: the connection and its pings."""
+"""The common part of both legs on WebSocket connections: the connection and its pings."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class WebSocketLeg(FrameHandler, Leg):
     def frame_received(self, frame: Frame) -> None:
         try:
             self._receive(frame)
-        except Exception:  # ours, whatever it is: the one stream ends with its cause named
+        except Exception:  # a fault of ours ends only this stream, with its cause named
             self._session.failed()
 
     @abstractmethod
