@@ -9,11 +9,11 @@
         async for part in stream:
             print(part.payload, part.data_type, part.completion)
 
-Whole messages are what :meth:`ClientStream.messages` and :meth:`ClientStream.ask` give. Code
-without asyncio takes ``partway.connect_sync``.
+:meth:`ClientStream.messages` and :meth:`ClientStream.ask` give whole messages. Code without asyncio
+uses ``partway.connect_sync``.
 
-Every exception says in ``reconnect`` whether opening the stream again makes sense;
-``partway.reconnecting`` does. What to send again only the caller knows.
+Every exception has an attribute ``reconnect``, which says whether opening the stream again makes
+sense; ``partway.reconnecting`` does so. Only the caller knows which messages to send again.
 """
 
 from __future__ import annotations
@@ -79,20 +79,20 @@ async def connect(
     connect_timeout: float = 10.0,
     open_timeout: float = CONTAINER_HANDSHAKE_TIMEOUT + 10.0,
 ) -> AsyncIterator[ClientStream]:
-    """Open a stream; leaving the block closes it, and gives up what has not come yet.
+    """Open a stream; leaving the block closes it, and drops everything that has not come yet.
 
-    A block that is left by an exception, or whose task is cancelled, cancels its stream; one that
-    comes to its end has finished with it. The gateway's log tells the two apart.
+    An exception or a cancellation in the block cancels its stream. A block that reaches its end
+    leaves the stream in good order. The gateway's log shows the difference.
 
     Args:
         url: the gateway's URL, ``http://HOST:PORT`` or ``https://HOST:PORT``.
-        endpoint: the name of the endpoint whose model to talk to.
-        transport: ``websocket``, or ``http2`` for the event streams that AWS's SDKs speak; each
-            stream has a connection of its own.
+        endpoint: the name of the model's endpoint.
+        transport: ``websocket``, or ``http2`` for the event streams of AWS's SDKs; each stream has
+            a connection of its own.
         path: the model's path in place of the default one, without a leading slash.
         query: ``key=value`` pairs for the model, percent-encoded.
-        variant: the production variant to ask for.
-        container: the host name of the one to ask, of several that each instance has.
+        variant: the production variant to use.
+        container: the host name of the container to use, if each instance has several.
         credentials: key to sign the request with, and over HTTP/2 each event; None to sign nothing.
         region: the gateway's region, which signatures name.
         token: a bearer token in place of a signature, for WebSockets.

@@ -1,4 +1,4 @@
-"""Streams that are opened again after errors for which that makes sense, with growing delays.
+"""Reconnecting: streams that are opened again after passing errors, with growing delays.
 
 ::
 
@@ -27,12 +27,13 @@ log = logging.getLogger("partway.client")
 #: Each delay is this many times the one before (AWS's SDKs double theirs).
 _GROWTH: Final = 2.0
 
-#: A delay is drawn between this share of it and all of it: those who lost their streams together do
-#: not come back together, and nobody comes back at once.
+#: A delay is drawn between this share of it and all of it. So clients that lost their streams
+#: together do not come back together, nor at once.
 _LEAST_SHARE: Final = 0.5
 
-#: Seconds that an attempt must have lasted, whatever the longest delay is, to have been well: with
-#: short delays those that fail soon after they have begun would else never be given up.
+#: The shortest time, in seconds, after which an attempt counts as good, however short the delays
+#: are. Otherwise attempts with short delays that fail soon after their start would never be given
+#: up.
 _WELL_AFTER: Final = 30.0
 
 Opener = Callable[[], AbstractAsyncContextManager[ClientStream]]
@@ -45,22 +46,22 @@ def reconnecting(
     first_delay: float = 0.5,
     longest_delay: float = 30.0,
 ) -> Reconnecting:
-    """Open a stream, and another one whenever it fails and ``reconnect`` says that this may help.
+    """Open a stream, and another one whenever it fails with an error whose ``reconnect`` is true.
 
-    Each turn of the loop is an attempt, whose block has a stream of its own. A block that ends, by
-    ``break`` too, ends the loop. One that is left by an error whose ``reconnect`` is true, or by a
-    group of such errors alone, is followed by the next attempt; any other error is raised. What to
-    send again only the caller knows: a new stream has a new model stream behind it. An attempt's
-    stream is opened by its ``async with``, which waits, and tries again, until there is one.
+    Each turn of the loop is an attempt, whose block has a stream of its own. A block that ends,
+    also by ``break``, ends the loop. After an error whose ``reconnect`` is true, or a group of such
+    errors alone, the next attempt follows; any other error is raised. A new stream has a new model
+    stream behind it, and only the caller knows which messages to send again. ``async with`` opens
+    an attempt's stream, and retries until there is one.
 
     Args:
-        opener: called for each attempt, makes what ``async with`` opens a stream by, such as
+        opener: called for each attempt; returns the context manager that opens a stream, such as
             ``lambda: connect(url, endpoint)``.
         attempts: how many in a row may fail until the error is raised; None for any number.
-        first_delay: seconds before the second attempt. Each further delay is twice as long, and
-            of each a random part, half of it at most, is left out.
-        longest_delay: seconds that no delay exceeds. An attempt that lasted as long, and 30 s at
-            least, has been well: after it attempts and delays are counted anew.
+        first_delay: seconds before the second attempt. Each further delay is twice as long. A
+            random part of each delay, at most half of it, is left out.
+        longest_delay: the maximum of a delay, in seconds. After an attempt that lasted as long, and
+            at least 30 s, attempts and delays are counted anew.
 
     Raises:
         ValueError: a number is out of its range.
@@ -78,7 +79,7 @@ def reconnecting(
 
 
 class Reconnecting:
-    """An async iterator of attempts; made by :func:`reconnecting`, which says what it is given.
+    """An async iterator of attempts; made by :func:`reconnecting`, which documents the arguments.
 
     Args:
         opener: opens a stream.
@@ -131,13 +132,13 @@ class Reconnecting:
     async def open(
         self, attempt: Attempt
     ) -> tuple[AbstractAsyncContextManager[ClientStream], ClientStream]:
-        """Open an attempt's stream, however often that takes, each time once the delay is over.
+        """Open an attempt's stream, with as many tries as necessary, each after its delay.
 
         Returns:
-            What the stream was opened by, and the stream.
+            The context manager that opened the stream, and the stream.
 
         Raises:
-            PartwayError: no stream was opened, and none is to be tried again.
+            PartwayError: no stream was opened, and there is no further attempt.
             RuntimeError: the attempt has been entered before.
         """
         if attempt is not self._awaited:
@@ -145,7 +146,7 @@ class Reconnecting:
         self._awaited = None
         while True:
             if self._failed:
-                await pause(self.clock, self._delay)  # one of 0 lets the loop's others run
+                await pause(self.clock, self._delay)  # a delay of 0 lets other tasks run
             self._over = True  # unless it fails
             opening = self._opener()
             try:
@@ -155,7 +156,7 @@ class Reconnecting:
                     raise
 
     def goes_on(self, error: BaseException, *, lasted: float) -> bool:
-        """Note that an attempt has failed after some seconds; returns whether another follows."""
+        """Note that an attempt has failed after some seconds; return whether another follows."""
         if lasted >= max(self._longest_delay, _WELL_AFTER):
             self._failed = 0
         self._failed += 1
@@ -173,7 +174,7 @@ class Attempt(AbstractAsyncContextManager[ClientStream]):
     """One stream, open for one ``async with`` block.
 
     Args:
-        series: opens it, and is asked whether another attempt follows.
+        series: opens it, and decides whether another attempt follows.
     """
 
     def __init__(self, series: Reconnecting) -> None:
@@ -200,7 +201,7 @@ def _may_pass(error: BaseException) -> bool:
     match error:
         case PartwayError():
             return error.reconnect
-        case BaseExceptionGroup():  # of tasks that used the stream side by side
+        case BaseExceptionGroup():  # from tasks that used the stream side by side
             return all(_may_pass(each) for each in error.exceptions)
         case _:
             return False

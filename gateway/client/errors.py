@@ -1,4 +1,4 @@
-"""What ends a stream other than cleanly, and whether opening it again makes sense."""
+"""Errors that end a stream, and whether opening it again makes sense."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from typing import Final
 from partway.gateway.network.dialling import Unreachable, Untrusted
 from partway.protocol.errors import NEVER, RETRY_HEADER
 
-#: Close codes after which the same stream may well succeed: the model's server goes away, is lost,
-#: restarts, is busy, or stands behind a proxy that did not reach it. Not 1011: an exception of the
-#: model's own, and the same words raise it again. What an application says with its own codes
-#: (3000–4999) only the application's author knows.
+#: Close codes after which the same stream may succeed: the model's server goes away, is lost,
+#: restarts, is busy, or is behind a proxy that did not reach it. 1011 is not among them: the same
+#: input would raise the model's exception again. Codes of applications (3000–4999) have meanings
+#: unknown here.
 _PASSING_CODES: Final = frozenset({"1001", "1006", "1012", "1013", "1014"})
 
-#: Statuses below 500 after which the same request may well be granted: too slow, too early, too
-#: many (RFC 9110 §15.5.9, RFC 8470 §5.2, RFC 6585 §4); and those from 500 on after which it will
-#: not, since the server does not know how (RFC 9110 §15.6.2, §15.6.6).
+#: Statuses below 500 after which the same request may be granted: too slow, too early, too many
+#: (RFC 9110 §15.5.9, RFC 8470 §5.2, RFC 6585 §4). Statuses from 500 on after which it will not,
+#: since the server does not support it (RFC 9110 §15.6.2, §15.6.6).
 _PASSING_STATUSES: Final = frozenset({408, 425, 429})
 _LASTING_STATUSES: Final = frozenset({501, 505})
 
-#: What AWS's APIs say with a status of 400 and mean as 429.
+#: AWS's APIs send this name with status 400 and mean 429.
 _THROTTLED: Final = "ThrottlingException"
 
 
-#: What to do about a certificate, by what is wrong with it.
+#: Remedies for a certificate, by the kind of fault.
 _REMEDIES: Final = {
     "name": (
         "the URL must have a name that is in the certificate: `partway certs --name NAME` puts one "
@@ -53,10 +53,10 @@ class PartwayError(Exception):
 
 
 class GatewayUnreachable(PartwayError):
-    """Nothing answers at the URL, or something that does not speak as a gateway does.
+    """Nothing answers at the URL, or the server there is not a gateway.
 
-    ``reconnect`` is false where the next attempt must fail as this one did: the host's name is
-    unknown, its certificate is not to be trusted, or what answers there speaks something else.
+    ``reconnect`` is false if the next attempt must fail too: the host's name is unknown, its
+    certificate is not trusted, or the server there speaks another protocol.
     """
 
     def __init__(self, message: str, *, reconnect: bool = True) -> None:
@@ -70,7 +70,7 @@ class StreamRefused(PartwayError):
     Attributes:
         status: the response's status.
         error: the API's name of the error, such as ``ModelError``.
-        message: what was wrong.
+        message: the fault.
         original_status: the container's own status, 0 if it did not answer (``ModelError`` only).
         original_message: the beginning of the container's own body.
     """
@@ -92,17 +92,17 @@ class StreamRefused(PartwayError):
         self.original_status = original_status
         self.original_message = original_message
         if status == 424 and original_status:  # 0: the container was not reached (clause 4-6)
-            # Its 500 is what 1011 is on a stream: an exception of the model's own.
+            # 500 is like 1011 on a stream: an exception of the model's own.
             self.reconnect = original_status != 500 and _passes(original_status)
         else:
             throttled = error.partition(":")[0] == _THROTTLED
             self.reconnect = throttled or status == 424 or _passes(status)
-        if lasting:  # the gateway knows more than the status tells
+        if lasting:  # the gateway knows more than the status says
             self.reconnect = False
 
 
 def _passes(status: int) -> bool:
-    """Whether a request that was answered with this status may be granted later."""
+    """Say whether a request that was answered with this status may be granted later."""
     return status in _PASSING_STATUSES or (status >= 500 and status not in _LASTING_STATUSES)
 
 
@@ -134,7 +134,7 @@ class ConnectionLost(PartwayError):
 
 
 class StreamEnded(PartwayError):
-    """Something was to be sent, or answered, on a stream or an input that has ended cleanly."""
+    """A message was to be sent or answered on a stream or an input that has ended cleanly."""
 
 
 class BadMessage(PartwayError):
@@ -142,7 +142,7 @@ class BadMessage(PartwayError):
 
 
 def unreachable(url: str, error: Unreachable) -> GatewayUnreachable:
-    """The error of a stream that was not opened; of a certificate it says what to do.
+    """Make the error for a stream that was not opened; for a certificate, it names the remedy.
 
     Args:
         url: the gateway's, for the message.
@@ -155,7 +155,7 @@ def unreachable(url: str, error: Unreachable) -> GatewayUnreachable:
 
 
 def refused(status: int, headers: Mapping[str, str], body: bytes) -> StreamRefused:
-    """The error that an HTTP response stands for (clause 4-1).
+    """Make the error for an HTTP response (clause 4-1).
 
     Args:
         status: the response's status.
@@ -174,5 +174,5 @@ def refused(status: int, headers: Mapping[str, str], body: bytes) -> StreamRefus
             lasting=headers.get(RETRY_HEADER) == NEVER,
         )
     except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
-        # No gateway's answer: a proxy's, or cut short.
+        # Not a gateway's answer: a proxy's, or cut short.
         return StreamRefused(status, error or "HTTP error", body.decode("utf-8", "replace"))

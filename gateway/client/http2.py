@@ -1,7 +1,7 @@
-"""Streams over HTTP/2: the event streams that AWS's SDKs speak (section 2 of the contract).
+"""Streams over HTTP/2: the event streams of AWS's SDKs (section 2 of the contract).
 
-Each stream has a connection of its own, so TCP's own back-pressure and HTTP/2's never concern
-another one, and the connection ends with the stream.
+Each stream has a connection of its own. So back-pressure of TCP and HTTP/2 concerns one stream
+only, and the connection ends with the stream.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ from partway.protocol.parts import PayloadPart
 from partway.protocol.signatures.verification import EventSigner
 from partway.protocol.websocket.handshake import INPUT_END_HEADER, SPEAKS_TLS
 
-# It writes every header that it encodes at debug level, and so signatures and session tokens.
+# At debug level it logs every encoded header, and so signatures and session tokens.
 logging.getLogger("hpack").setLevel(logging.INFO)
 
-#: The one stream of a connection.
+#: The id of a connection's only stream.
 _STREAM: Final = 1
 
 _SETTINGS: Final = {
@@ -62,8 +62,8 @@ _SETTINGS: Final = {
 #: Flow-control credit is given back in steps of this many bytes.
 _CREDIT_STEP: Final = HTTP2_STREAM_WINDOW // 4
 
-#: Payload of the ping whose answer says that the gateway has seen us leave; those of the liveness
-#: watch are counters.
+#: Payload of the ping whose answer confirms that the gateway has seen the end. Pings of the
+#: liveness watch have counters.
 _LEAVING: Final = b"leaving\n"
 
 
@@ -140,7 +140,7 @@ class Http2Wire(asyncio.Protocol, Wire):
     # --- Opening ---------------------------------------------------------------------------------
 
     def ask(self, headers: Headers, signer: EventSigner | None) -> None:
-        """Send the request's head; ``signer`` signs the events behind it, None leaves them bare."""
+        """Send the request's head; ``signer`` signs the events after it, None leaves them bare."""
         self._body = RequestBody(self._h2, _STREAM, signer, self._flush)
         self._h2.send_headers(_STREAM, headers)
         self._flush()
@@ -156,7 +156,7 @@ class Http2Wire(asyncio.Protocol, Wire):
             async with asyncio.timeout(timeout):
                 await self._head
         except TimeoutError:
-            if self._status:  # of a refusal whose body did not come to its end
+            if self._status:  # of a refusal with an incomplete body
                 raise refused(self._status, self._headers, bytes(self._refusal)) from None
             raise Unreachable(f"no answer to the request within {timeout:g} s") from None
 
@@ -204,16 +204,16 @@ class Http2Wire(asyncio.Protocol, Wire):
         if transport is None or self._finishing is not None:
             return
         self._finishing = self._loop.call_later(limits.LINGER_TIMEOUT, self.abort)
-        # What waits for credit is not waited for; a part may be cut then, which is no good order.
+        # Data without credit is dropped. A part may be cut then, so the end is not in good order.
         cancel = cancel or self._body.held_bytes > 0
         self._body.drop()
         if self._over:
             self._leave(transport)
             return
-        # Whoever closes with unread input sends TCP's RST, which may erase what was said before
-        # it: so the answer to a ping behind the reset is waited for, or the gateway's own end.
+        # Closing with unread input sends TCP's RST, which may erase earlier output. So this waits
+        # for the answer to a ping after the reset, or for the gateway's own end.
         self._over = True
-        # No END_STREAM before it: the gateway would have the container finish what nobody hears.
+        # Without END_STREAM, since the gateway would let the container finish for no client.
         self._h2.reset_stream(_STREAM, ErrorCodes.CANCEL if cancel else ErrorCodes.NO_ERROR)
         self._h2.ping(_LEAVING)
         self._flush()
@@ -226,7 +226,7 @@ class Http2Wire(asyncio.Protocol, Wire):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
-        # The rest waits in the queue here, where it is still one part behind the other.
+        # The rest waits in the queue of this object, where parts are still whole.
         self._transport.set_write_buffer_limits(
             high=limits.WRITE_LOW_WATER, low=limits.WRITE_LOW_WATER // 4
         )
@@ -239,7 +239,7 @@ class Http2Wire(asyncio.Protocol, Wire):
         except BadFrames as error:
             self._broken(str(error))
         except ProtocolError as error:
-            self._flush()  # h2 has put its GOAWAY there
+            self._flush()  # h2 has a GOAWAY there
             self._broken(f"bad HTTP/2 from the gateway: {type(error).__name__}")
         else:
             said = self._frames.goaway
@@ -304,7 +304,7 @@ class Http2Wire(asyncio.Protocol, Wire):
                 elif self._owner is not None:
                     self._owner.pong_received(payload or b"")
             case _:
-                pass  # windows and settings: what they let us send is sent after the read
+                pass  # windows and settings: newly allowed data is sent after the read
 
     def _head_received(self) -> None:
         status = self._headers.get(":status", "")
@@ -340,7 +340,7 @@ class Http2Wire(asyncio.Protocol, Wire):
     def _ended_by(self, why: str, *, passing: bool = True) -> None:
         """Note that the stream is over for ``why``, unless it has ended before.
 
-        Before the stream is granted, ``passing`` says whether another attempt may fare better.
+        Before the stream is granted, ``passing`` says whether another attempt may succeed.
         """
         if not self._head.done():
             if self._status:
@@ -358,13 +358,13 @@ class Http2Wire(asyncio.Protocol, Wire):
     def _fail(self, error: Exception) -> None:
         if not self._head.done():
             self._head.set_exception(error)
-            self._head.exception()  # who waited may have given up; that is no leak
+            self._head.exception()  # the waiting task may be gone; avoid asyncio's log line
 
     def _deliver(self) -> None:
-        """Tell the owner of the events that have come, as long as it reads; then give credit.
+        """Deliver the events that have come, as long as the owner reads; then give credit.
 
-        Once the stream is over the owner gets all the rest, a window's worth at most: who waits to
-        send has to learn of the end, whether or not anybody reads.
+        Once the stream is over, the owner gets all the rest, at most a window. A task that waits to
+        send must learn of the end, even if no task reads.
         """
         owner = self._owner
         if owner is None or self._delivering or self._finishing is not None:
@@ -392,7 +392,7 @@ class Http2Wire(asyncio.Protocol, Wire):
             try:
                 self._h2.increment_flow_control_window(size, stream_id)
             except (ProtocolError, KeyError):
-                return  # h2 has closed the stream; what says so is on its way
+                return  # h2 has closed the stream; the event that says so follows
 
     # --- Sending ---------------------------------------------------------------------------------
 

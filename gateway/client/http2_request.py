@@ -1,4 +1,4 @@
-"""The body of a request over HTTP/2: events signed, and sent as the gateway gives credit."""
+"""The body of an HTTP/2 request: events are signed, and sent as the gateway gives credit."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from partway.protocol.signatures.verification import EventSigner
 
 
 class RequestBody:
-    """The queue of what is to be sent on one HTTP/2 stream, in its order.
+    """The send queue of one HTTP/2 stream.
 
     Args:
         library: the connection's h2.
         stream_id: the stream's id.
         signer: signs each event; None leaves them bare.
-        flush: writes to the transport what the library has put out.
+        flush: writes the library's output to the transport.
 
     Attributes:
-        owner: told when senders are to be held up.
+        owner: learns when senders must wait.
         held_bytes: bytes that wait for credit, or for the socket.
         socket_full: whether the transport takes no more for now.
     """
@@ -50,7 +50,7 @@ class RequestBody:
         self._dropped = False
 
     def send(self, event: bytes) -> None:
-        """Send one event, whole, behind those before it."""
+        """Queue one event."""
         self._enqueue(self._signed(event))
 
     def end(self) -> None:
@@ -60,13 +60,12 @@ class RequestBody:
             self._enqueue(self._signed(b""))
 
     def drop(self) -> None:
-        """Send nothing more."""
         self._dropped = True
         self._queue.clear()
         self.held_bytes = 0
 
     def pump(self) -> None:
-        """Send what the windows and the socket allow."""
+        """Send as much as the windows and the socket allow."""
         while not (self._dropped or self.socket_full) and (self._queue or self._end_due):
             window = self._h2.local_flow_control_window(self._stream_id)
             room = min(window, self._h2.max_outbound_frame_size)
@@ -103,7 +102,7 @@ class RequestBody:
         return self._input_ended and not self._end_sent
 
     def _take(self, room: int) -> bytes:
-        """Take ``room`` bytes at most off the queue; events are joined, and cut if need be."""
+        """Take at most ``room`` bytes off the queue; events are joined, and cut if necessary."""
         pieces: list[memoryview] = []
         while self._queue and room:
             piece = self._queue.popleft()

@@ -1,4 +1,4 @@
-"""Whole messages of a stream: the parts of each joined, text decoded; and answers to questions."""
+"""Whole messages of a stream: parts joined, text decoded; and answers to questions."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from partway.protocol.parts import CompletionState, DataType, PayloadPart
 class MessageReader:
     """Joins the parts of one stream to messages, for one reader at a time.
 
-    A message of which only the beginning has come is kept here: a reader that is cancelled loses
-    nothing, and the next one goes on where it was.
+    An incomplete message is kept here. So a cancelled reader loses nothing, and the next one goes
+    on from there.
 
     Args:
         receive: takes the stream's next part; None at the clean end.
@@ -24,9 +24,9 @@ class MessageReader:
 
     def __init__(self, receive: Callable[[], Awaitable[PayloadPart | None]]) -> None:
         self._receive = receive
-        self._data_type: DataType | None = None  # of the message that has begun
-        self._gathered = bytearray()  # of it; not a list, since its parts may be without number
-        self._skipping = False  # it is too large: the rest of it is dropped
+        self._data_type: DataType | None = None  # of the current message
+        self._gathered = bytearray()  # its bytes; not a list, since parts may be countless
+        self._skipping = False  # the current message is too large, and is dropped
         self._busy = False
         self._asking = asyncio.Lock()
         self._answer_owed = False
@@ -37,19 +37,19 @@ class MessageReader:
         Raises:
             BadMessage: the message cannot be given; the one after it can be read.
             PartwayError: the stream has ended otherwise; the error says how.
-            RuntimeError: somebody else reads messages.
+            RuntimeError: another task is reading messages.
         """
         with self._alone():
             return await self._next(max_message)
 
     async def ask(self, send: Callable[[], Awaitable[None]], max_message: int) -> str | bytes:
-        """Send a message, and return the next one; those who ask at once take turns.
+        """Send a message, and return the next one; simultaneous callers take turns.
 
         Raises:
             BadMessage: as :meth:`next`.
             PartwayError: as :meth:`next`; ``StreamEnded`` at the clean end.
-            RuntimeError: somebody else reads messages, or who asked before was cancelled when the
-                question was on its way: the next message is the answer to that.
+            RuntimeError: another task is reading messages; or an earlier caller was cancelled after
+                sending its question, so the next message is the answer to that question.
         """
         async with self._asking:
             with self._alone():
@@ -84,7 +84,7 @@ class MessageReader:
     async def _next(self, max_message: int) -> str | bytes | None:
         while (part := await self._receive()) is not None:
             if self._data_type is None:
-                self._data_type = part.data_type  # that of a message's first part is its own
+                self._data_type = part.data_type  # the first part's type is the message's
             whole = part.completion is CompletionState.COMPLETE
             if self._skipping:
                 if whole:
@@ -108,7 +108,7 @@ class MessageReader:
         return None
 
     def _taken(self, last: bytes) -> str | bytes:
-        """Return the message that has begun, with its last part."""
+        """Return the current message, with its last part."""
         data_type, message = self._data_type, last
         if self._gathered:
             message = bytes(self._gathered + last)

@@ -1,4 +1,4 @@
-"""A caller's request for a stream: checked, and as a head of either HTTP (sections 2.1, 2.4, 3)."""
+"""A caller's request for a stream: checks, and its head in either HTTP (sections 2.1, 2.4, 3)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from partway.protocol.signatures.verification import (
 
 Headers = list[tuple[str, str]]
 
-#: Headers of HTTP/2 for what a WebSocket's upgrade has in its query (clauses 2.1-3, 3-3).
+#: Headers of HTTP/2 for the query parameters of a WebSocket's upgrade (clauses 2.1-3, 3-3).
 _HEADERS: Final = {
     "path": "x-amzn-sagemaker-model-invocation-path",
     "query": "x-amzn-sagemaker-model-query-string",
@@ -35,7 +35,7 @@ _HEADERS: Final = {
 _DEFAULT_PORTS: Final = {"http": 80, "ws": 80, "https": 443, "wss": 443}
 _TLS: Final = frozenset({"https", "wss"})
 
-#: A token: what RFC 6750 §2.1 lets it be made of, and all else that a header can carry.
+#: A token: the characters of RFC 6750 §2.1, and all others that a header can carry.
 _TOKEN: Final = re.compile(r"[!-~]+")
 _CONTROLS: Final = re.compile(r"[\x00-\x1f\x7f]")
 
@@ -43,10 +43,10 @@ _CONTROLS: Final = re.compile(r"[\x00-\x1f\x7f]")
 def credentials_from_environment(environment: Mapping[str, str]) -> Credentials:
     """Read the key in ``AWS_ACCESS_KEY_ID``, ``AWS_SECRET_ACCESS_KEY``, ``AWS_SESSION_TOKEN``.
 
-    Nothing else is looked at: no file, no profile, no metadata service.
+    No other source is used: no file, no profile, no metadata service.
 
     Args:
-        environment: ``os.environ``, as a rule.
+        environment: usually ``os.environ``.
 
     Raises:
         ValueError: one of the first two variables is missing, or empty.
@@ -63,15 +63,15 @@ def credentials_from_environment(environment: Mapping[str, str]) -> Credentials:
 
 @dataclass(frozen=True, slots=True)
 class StreamRequest:
-    """A stream that is to be opened.
+    """A request to open a stream.
 
     Attributes:
         url: the gateway's URL, for messages; without a user's name and password.
         address: where to connect.
         authority: value of ``Host`` and of ``:authority``.
         target: path of the operation, percent-encoded.
-        asked: ``path``, ``query``, ``variant`` and ``container`` as far as they were given.
-        tls: whether to speak TLS.
+        asked: those of ``path``, ``query``, ``variant`` and ``container`` that were given.
+        tls: whether to use TLS.
         ca: PEM file of the roots to trust for TLS; None for the system's.
         credentials: key to sign with; None to sign nothing.
         region: region that signatures name.
@@ -128,7 +128,7 @@ class StreamRequest:
         return (f"{self.target}?{query}" if query else self.target), headers
 
     def post(self, now: float) -> tuple[Headers, EventSigner | None]:
-        """Make the head of an HTTP/2 request, and what signs its events (clauses 2.1-1 to 2.1-3).
+        """Make an HTTP/2 request's head, and its events' signer (clauses 2.1-1 to 2.1-3).
 
         Args:
             now: the time in epoch seconds.
@@ -144,7 +144,7 @@ class StreamRequest:
         if self.credentials is None:
             return pseudo + headers, None
         signed = sign_request(
-            # Signed as host, which is not sent besides: so does AWS's SDK (clause 2.4-3).
+            # Signed as host, which is not sent as a header, like AWS's SDK (clause 2.4-3).
             SignableRequest("POST", self.target, "", (("host", self.authority), *headers)),
             self.credentials,
             region=self.region,
@@ -166,7 +166,7 @@ def request_for(
     region: str,
     token: str | None,
 ) -> StreamRequest:
-    """Check the arguments of :func:`~partway.gateway.client.connect`, and make a request of them.
+    """Check the arguments of :func:`~partway.gateway.client.connect`, and make a request from them.
 
     Raises:
         ValueError: an argument cannot be used; the message says which, and what it must be.

@@ -9,19 +9,19 @@ from partway.protocol.http2.frames import GOAWAY, HEAD_BYTES, SETTINGS, STREAM_I
 from partway.protocol.limits import HTTP2_MAX_FRAME
 from partway.protocol.websocket.handshake import TLS_ALERT
 
-#: A GOAWAY's two numbers; the debug data behind them is not looked at.
+#: Bytes of GOAWAY's two numbers; the debug data after them is ignored.
 _GOAWAY_NUMBERS = 8
 
 
 class BadFrames(Exception):
-    """The server's bytes are not HTTP/2, or not what it may send; the message says why."""
+    """The server's bytes are not HTTP/2, or not allowed from a server; the message says why."""
 
 
 class Goaway(NamedTuple):
     """A server's GOAWAY.
 
     Attributes:
-        last_stream_id: the last stream that the server has looked at.
+        last_stream_id: the last stream that the server has processed.
         error_code: 0 for an orderly end.
     """
 
@@ -33,16 +33,16 @@ class ServerFrames:
     """One connection's frames, on their way to h2.
 
     Rules:
-        1. A server's first frame is SETTINGS (RFC 9113 §3.4); what begins otherwise is told apart
-           from a breach of HTTP/2, since it may well be a server of HTTP/1.1.
-        2. GOAWAY is kept from h2, which sends and takes nothing more after it. Streams that are
-           open go on (RFC 9113 §6.8): a gateway that drains says it at once, and lets them finish.
-        3. A frame is at most 16 KiB (RFC 9113 §4.2), which its head says. h2 would wait until all
-           of it has come, 16 MiB at most, before it refuses it.
+        1. A server's first frame is SETTINGS (RFC 9113 §3.4). Another beginning has an error of its
+        own, since it may well come from a server of HTTP/1.1.
+        2. GOAWAY is kept from h2, which would send and take nothing more after it. Open streams go
+        on (RFC 9113 §6.8): a gateway sends it when its drain begins, and lets them finish.
+        3. A frame is at most 16 KiB (RFC 9113 §4.2), and is refused by its head. h2 would first
+        wait for all of it, up to 16 MiB.
 
     Attributes:
         begun: whether a first frame has come.
-        speaks_tls: whether what has come instead is an alert of TLS, shorter than a frame's head.
+        speaks_tls: whether an alert of TLS, shorter than a frame's head, has come instead.
         goaway: the last GOAWAY that came, if any.
     """
 
@@ -50,8 +50,8 @@ class ServerFrames:
         self.begun = False
         self.goaway: Goaway | None = None
         self._head = b""
-        self._left = 0  # of the payload of a frame that is passed on
-        self._goaway_left = 0  # of a GOAWAY's
+        self._left = 0  # payload bytes of the current frame to pass on
+        self._goaway_left = 0  # bytes of the current GOAWAY
         self._numbers = b""
 
     @property
@@ -59,10 +59,10 @@ class ServerFrames:
         return not self.begun and self._head.startswith(TLS_ALERT)
 
     def take(self, data: bytes) -> Iterator[bytes]:
-        """Take bytes from the server; yields those that are for h2.
+        """Take bytes from the server; yield those that are for h2.
 
-        Each piece holds no more than one frame's end: h2 loses the events of all that it is given
-        at once when the last of it is wrong.
+        Each piece has the end of at most one frame: if the last frame given to h2 at once is wrong,
+        h2 loses the events of all others.
 
         Raises:
             BadFrames: the first frame is not SETTINGS, or a frame is too large.

@@ -1,4 +1,4 @@
-"""The stream that a caller holds, carried by a WebSocket or by HTTP/2."""
+"""A client's stream, carried by a WebSocket or by HTTP/2."""
 
 from __future__ import annotations
 
@@ -38,14 +38,15 @@ from partway.protocol.parts import (
 class ClientStream:
     """An open stream; made by :func:`~partway.gateway.client.connect`.
 
-    The stream holds about 1 MiB of parts that nobody takes, then lets the gateway send no more:
-    a caller that only sends, to a model that answers, is held up in :meth:`send` sooner or later.
+    The stream holds about 1 MiB of parts that the caller has not taken, then lets the gateway send
+    no more. So a caller that only sends to a model that answers must wait in :meth:`send` in the
+    end.
 
     Attributes:
         request_id: the gateway's id of the stream, as in its log.
-        input_end: what the gateway does when the input ends, ``close``, ``drain`` or ``auto``
-            (clause 1.5-12); ``close`` too where the container says that it finishes first, empty
-            where the server does not say.
+        input_end: how the gateway handles the end of the input: ``close``, ``drain`` or ``auto``
+            (clause 1.5-12). It is also ``close`` for a container that says it finishes first, and
+            empty if the server does not say.
     """
 
     def __init__(self, wire: Wire) -> None:
@@ -76,11 +77,12 @@ class ClientStream:
     async def send(self, part: PayloadPart) -> None:
         """Send one part: one frame at the container (clause 1.2-1).
 
-        The call waits first, while the gateway is behind: cancelled then, it has sent nothing.
+        The call first waits while the gateway is behind. If it is cancelled then, it has sent
+        nothing.
 
         Raises:
             PartwayError: the stream has ended; the error says how.
-            TypeError: ``part`` is no PayloadPart, or one of its members is not what it must be.
+            TypeError: ``part`` is no PayloadPart, or one of its members has a wrong type.
             ValueError: the part is over 16 MiB (clause 1.3-3).
         """
         _check_part(part)
@@ -110,11 +112,11 @@ class ClientStream:
         """
         if not isinstance(data, bytes | bytearray | memoryview):
             raise _wrong_type("data", data, "bytes", "send_text()")
-        # Of its own: a buffer may change before it is written.
+        # A copy, since a buffer may change before it is written.
         await self.send(PayloadPart(bytes(data), DataType.BINARY, _completion(partial)))
 
     async def end_input(self) -> None:
-        """Say that nothing more will be sent; what the model still says goes on arriving.
+        """End the input: nothing more will be sent. The model's further parts still arrive.
 
         The call waits as :meth:`send` does.
         """
@@ -123,7 +125,7 @@ class ClientStream:
         self._wire.end_input()
 
     async def _wait_writable(self) -> None:
-        """Wait until something may be sent; nothing is awaited after that has been seen."""
+        """Wait until sending is possible; the caller must send without a further await."""
         while True:
             if self._error is not None:
                 raise self._error
@@ -132,7 +134,7 @@ class ClientStream:
                 raise StreamEnded(f"{what} has ended")
             if self._writable.is_set():
                 return
-            await self._writable.wait()  # another sender may be the first to go on
+            await self._writable.wait()  # another sender may go on first
 
     # --- Receiving -------------------------------------------------------------------------------
 
@@ -171,11 +173,11 @@ class ClientStream:
     def messages(self, *, max_message: int = CLIENT_MAX_MESSAGE) -> MessageIterator:
         """Return an iterator of whole messages: text as ``str``, binary ones as ``bytes``.
 
-        The messages' parts are taken by :meth:`receive`: whoever calls that too takes parts out of
-        messages. The iterator may be left and another one made; it goes on where that was.
+        The iterator takes parts by :meth:`receive`; another caller of that method takes parts out
+        of messages. A new iterator goes on where an earlier one was left.
 
         Args:
-            max_message: most bytes of a message. One that is larger, or is no UTF-8, raises
+            max_message: most bytes of a message. A message that is larger, or is no UTF-8, raises
                 :class:`~partway.gateway.client.errors.BadMessage`; the next one can be read then.
         """
         return MessageIterator(self._messages, max_message)
@@ -185,18 +187,18 @@ class ClientStream:
     ) -> str | bytes:
         """Send one whole message, and return the next one that comes.
 
-        That is its answer, if the model answers each message with one. Those who ask at once take
-        turns: each message goes up when the answer to the one before it has come.
+        That is its answer, if the model answers each message with one. Simultaneous callers take
+        turns: each message is sent when the answer to the one before it has come.
 
         Args:
-            message: what to send, as ``UTF8`` or as ``BINARY``.
-            max_message: as of :meth:`messages`.
+            message: the message, sent as ``UTF8`` or as ``BINARY``.
+            max_message: as in :meth:`messages`.
 
         Raises:
             StreamEnded: the stream has ended cleanly before an answer came.
             PartwayError: as :meth:`send`, :meth:`receive` and :meth:`messages`.
-            RuntimeError: another task waits in :meth:`messages`, or the answer to a question that
-                was given up is still to come.
+            RuntimeError: another task waits in :meth:`messages`, or the answer to an abandoned
+                question is still to come.
             TypeError: ``message`` is neither text nor bytes.
         """
         if isinstance(message, str):
@@ -208,13 +210,13 @@ class ClientStream:
         return await self._messages.ask(send, max_message)
 
     async def close(self, *, cancel: bool = False) -> None:
-        """Leave the stream, and close the connection; what has not come yet is given up.
+        """Leave the stream, and close the connection; drop everything that has not come yet.
 
-        Either way the gateway tells the container that nobody is left to answer.
+        In both cases the gateway tells the container that no client is left.
 
         Args:
-            cancel: whether the gateway counts a stream that has not ended as ``client_cancelled``,
-                in place of ``client_finished``.
+            cancel: whether the gateway counts an unfinished stream as ``client_cancelled``, in
+                place of ``client_finished``.
         """
         self.ended(None)
         self._wire.finish(cancel=cancel)
@@ -238,7 +240,7 @@ class ClientStream:
             case InternalStreamFailure(text):
                 self.ended(PlatformStreamFailed(text))
             case InputEnd():
-                pass  # a client's event; nothing follows from the gateway saying it
+                pass  # a client's event; it means nothing from a gateway
 
     def ended(self, error: PartwayError | None) -> None:
         """Note that nothing more comes; only the first call says how the stream ended."""
@@ -250,7 +252,7 @@ class ClientStream:
             self._writable.set()
 
     def broken(self, why: str) -> None:
-        """End the stream and its connection: what comes on it cannot be used."""
+        """End the stream and its connection, whose bytes cannot be used."""
         self.ended(ConnectionLost(why))
         self._wire.abort()
 
@@ -259,15 +261,13 @@ class ClientStream:
         self._pings.pong_received(payload)
 
     def writing_paused(self) -> None:
-        """Hold senders up."""
+        """Make senders wait."""
         self._writable.clear()
 
     def writing_resumed(self) -> None:
-        """Let senders go on."""
         self._writable.set()
 
     def lost(self) -> None:
-        """Note that the connection is gone."""
         self._lost.set()
 
 
@@ -279,23 +279,23 @@ def _completion(partial: bool) -> CompletionState:
 
 
 def _wrong_type(name: str, value: object, wanted: str, other: str) -> TypeError:
-    """The error for an argument of the wrong type.
+    """Make the error for an argument of the wrong type.
 
     Args:
-        name: the argument's.
-        value: what was given.
-        wanted: what it must be, with its article.
-        other: the method that takes text where this one takes bytes, or the other way round.
+        name: the argument's name.
+        value: the argument.
+        wanted: the right type, with its article.
+        other: the method that takes the other kind, text or bytes.
     """
     hint = f"; {other} takes it" if isinstance(value, str | bytes | bytearray | memoryview) else ""
     return TypeError(f"{name}: {_kind(value)} was given; it must be {wanted}{hint}")
 
 
 def _check_part(part: object) -> None:
-    """Refuse what is no part, before anything of it is on the wire.
+    """Refuse an invalid part, before any of its bytes are sent.
 
     Raises:
-        TypeError: ``part`` is no PayloadPart, or one of its members is not of its type.
+        TypeError: ``part`` is no PayloadPart, or one of its members has a wrong type.
     """
     if not isinstance(part, PayloadPart):
         other = "send_text()" if isinstance(part, str) else "send_bytes()"
@@ -315,7 +315,7 @@ def _check_part(part: object) -> None:
 
 
 def _kind(value: object) -> str:
-    """The type of a value, with its article."""
+    """Return the type of a value, with its article."""
     if value is None:
         return "None"
     name = type(value).__name__

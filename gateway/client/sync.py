@@ -5,8 +5,8 @@
     with connect_sync("http://127.0.0.1:8090", "echo") as stream:
         print(stream.ask("hello", timeout=10))  # hello
 
-A thread with an event loop of its own carries each stream, so that it makes no difference whether
-the caller's thread runs a loop, as a notebook's does.
+A thread with an event loop of its own carries each stream. So the caller's thread may run a loop or
+not; a notebook's does.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from partway.protocol.parts import PayloadPart
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
-#: Seconds for a resolver that has nothing to do to say so.
+#: Seconds for an idle resolver to respond.
 _RESOLVER_PATIENCE: Final = 1.0
 
 
@@ -72,7 +72,7 @@ class LoopThread:
         self._loop = asyncio.new_event_loop()
         self._resolver = ThreadPoolExecutor(1, "partway-client-resolver")
         self._loop.set_default_executor(self._resolver)
-        # A daemon: an interpreter that is to end does not wait for a block that nobody leaves.
+        # A daemon thread: an interpreter must be able to end without leaving the block.
         self._thread = threading.Thread(target=self._serve, name="partway-client", daemon=True)
         self._leaving = threading.Lock()
         self._left = False
@@ -100,13 +100,13 @@ class LoopThread:
     ) -> _T:
         """Run a coroutine function on the loop, and wait; called from any thread but the loop's.
 
-        An interrupt of the caller, such as Ctrl-C, cancels what the function does. The loop's
-        thread calls it, for an interrupt between a coroutine's making here and its start there
-        would leave one that nobody awaits.
+        An interrupt of the caller, such as Ctrl-C, cancels the function. The loop's thread calls
+        the function: an interrupt between making a coroutine here and starting it there would leave
+        one that is never awaited.
 
         Raises:
             StreamEnded: the block has been left, before the call or during it.
-            BaseException: what the function raises.
+            BaseException: an error of the function.
         """
         call = _Call(partial(function, *arguments, **named))
         try:
@@ -115,7 +115,7 @@ class LoopThread:
         except CancelledError:
             raise _left() from None
         except BaseException:
-            if not call.outcome.done():  # it is the caller that was interrupted
+            if not call.outcome.done():  # the caller was interrupted
                 with suppress(RuntimeError):  # another thread has ended the loop since
                     self._loop.call_soon_threadsafe(call.cancel)
             raise
@@ -127,7 +127,6 @@ class LoopThread:
             self._loop.call_soon_threadsafe(call.begin)
 
     def soon(self, callback: Callable[..., object], *arguments: object) -> None:
-        """Call something on the loop, without waiting for it."""
         self._loop.call_soon_threadsafe(callback, *arguments)
 
     def _serve(self) -> None:
@@ -145,9 +144,9 @@ class LoopThread:
             loop.close()
 
     def _end_resolver(self) -> None:
-        """End the thread that looks up names, unless it asks a server that does not answer.
+        """End the thread that looks up names, unless it waits for a server that does not answer.
 
-        That may take minutes, nothing can stop it, and ``asyncio.run()`` would wait for it.
+        Such a wait may take minutes and cannot be stopped, and ``asyncio.run()`` would wait for it.
         """
         try:
             self._resolver.submit(int).result(_RESOLVER_PATIENCE)
@@ -166,8 +165,8 @@ class SyncStream:
 
     Its methods are those of :class:`~partway.gateway.client.stream.ClientStream`, and wait until
     they are done. ``timeout`` bounds a wait in seconds; without it a call waits for as long as the
-    stream lasts. ``TimeoutError`` says that the time is over: what was to be sent has not been, but
-    for a question of :meth:`ask`, and what is to come can still be waited for.
+    stream lasts. ``TimeoutError`` says that the time is over. Then nothing has been sent, except
+    for a question of :meth:`ask`, and later calls can still receive.
 
     Any thread may call any method, and several may at once: one sends while another receives.
 
@@ -177,7 +176,7 @@ class SyncStream:
 
     Attributes:
         request_id: the gateway's id of the stream, as in its log.
-        input_end: what the gateway does when the input ends, as of the twin.
+        input_end: as in :class:`~partway.gateway.client.stream.ClientStream`.
     """
 
     def __init__(self, stream: ClientStream, thread: LoopThread) -> None:
@@ -203,7 +202,7 @@ class SyncStream:
         self._run(timeout, self._stream.send_bytes, data, partial=partial)
 
     def end_input(self, *, timeout: float | None = None) -> None:
-        """Say that nothing more will be sent; see :meth:`.ClientStream.end_input`."""
+        """End the input; see :meth:`.ClientStream.end_input`."""
         self._run(timeout, self._stream.end_input)
 
     # --- Receiving -------------------------------------------------------------------------------
@@ -237,10 +236,10 @@ class SyncStream:
         """Send one whole message, and return the next that comes; see :meth:`.ClientStream.ask`.
 
         Args:
-            message: what to send.
+            message: the message.
             max_message: most bytes of the answer.
-            timeout: seconds for both. Whoever gets a ``TimeoutError`` takes the answer from
-                :meth:`messages`, or asks no more.
+            timeout: seconds for both. After a ``TimeoutError``, :meth:`messages` must take the
+                answer before the next question.
         """
         return self._run(timeout, self._stream.ask, message, max_message=max_message)
 
@@ -280,7 +279,7 @@ async def _following(messages: MessageIterator) -> str | bytes | None:
 def _with_parameters_of(
     model: Callable[_P, object],
 ) -> Callable[[Callable[..., _T]], Callable[_P, _T]]:
-    """Give a function that takes anything the parameters of another one."""
+    """Give a function with any parameters the signature of another one."""
 
     def give(function: Callable[..., _T]) -> Callable[_P, _T]:
         own = inspect.signature(function).return_annotation
@@ -297,11 +296,11 @@ def connect_sync(*arguments: Any, **named: Any) -> Iterator[SyncStream]:
     """Open a stream as :func:`~partway.gateway.client.connect` does, for code without asyncio.
 
     It takes the same arguments, and raises the same errors. The block owns a thread, which carries
-    the stream; after it nothing of the two is left. Leaving takes 5 s at most where the gateway
-    does not say goodbye. Ctrl-C in the block, or while it is entered, is an exception like any
-    other: it ends the call that waits, and cancels the stream.
+    the stream; both end with the block. Leaving takes at most 5 s if the gateway does not answer.
+    Ctrl-C in the block or on its entry is an exception like any other: it ends the waiting call,
+    and cancels the stream.
 
-    In a thread that runs an event loop, such as a notebook's, a call holds up that loop while it
+    In a thread that runs an event loop, such as a notebook's, a call blocks that loop while it
     waits.
     """
     with LoopThread() as thread:
@@ -315,7 +314,8 @@ def connect_sync(*arguments: Any, **named: Any) -> Iterator[SyncStream]:
                 raise
             thread.run(_exited, opened, None)
         finally:
-            # A goodbye that was interrupted has left the connection; another has left none.
+            # If the exit was interrupted, the connection is still there; otherwise this has no
+            # effect.
             thread.soon(stream.broken, "the stream's block has been left")
 
 

@@ -74,7 +74,7 @@ class WebSocketWire(Wire):
     """A WebSocket whose messages carry events.
 
     Args:
-        upgraded: the connection, whose handshake is done.
+        upgraded: the connection after its handshake.
     """
 
     pongs_wait = True
@@ -147,7 +147,6 @@ class WebSocketWire(Wire):
         self._owner.event_received(event)
 
     def pong_received(self, payload: bytes) -> None:
-        """Tell the owner that the gateway has answered a ping."""
         self._owner.pong_received(payload)
 
     def close_received(self, close: Close) -> None:
@@ -161,14 +160,12 @@ class WebSocketWire(Wire):
         self._owner.ended(ConnectionLost(f"bad frames from the gateway: {error.reason}"))
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Tell the owner that the transport is gone."""
         self._owner.ended(ConnectionLost("the connection to the gateway ended without a Close"))
         self._owner.lost()
 
     def writing_paused(self) -> None:
-        """Hold senders up."""
+        """Make senders wait."""
         self._owner.writing_paused()
 
     def writing_resumed(self) -> None:
-        """Let senders go on."""
         self._owner.writing_resumed()

@@ -1,4 +1,4 @@
-"""What a stream needs of its connection, and what the connection tells it."""
+"""The interface between a client's stream and its connection."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from partway.protocol.parts import PayloadPart, StreamEvent
 
 
 class WireOwner(Protocol):
-    """What a wire tells its stream. :meth:`lost` is always the last call."""
+    """The owner of a wire: a stream. :meth:`lost` is always the last call."""
 
     def event_received(self, event: StreamEvent) -> None:
-        """The gateway's next event."""
+        """Take the gateway's next event."""
 
     def ended(self, error: PartwayError | None) -> None:
-        """No further event follows; if the error came as an event, that has told more."""
+        """Note that no further event follows; an error that came as an event has more details."""
 
     def broken(self, why: str) -> None:
-        """The bytes that came are not events: the owner must call :meth:`Wire.abort`."""
+        """Note that the bytes are not events; must call :meth:`Wire.abort`."""
 
     def pong_received(self, payload: bytes) -> None:
-        """A ping of :meth:`Wire.ping` was answered."""
+        """Take the answer to a ping of :meth:`Wire.ping`."""
 
     def writing_paused(self) -> None:
-        """Unsent bytes are over the high-water mark: hold senders up."""
+        """Make senders wait: unsent bytes are over the high-water mark."""
 
     def writing_resumed(self) -> None:
-        """Unsent bytes are below the low-water mark again: let senders go on."""
+        """Let senders go on: unsent bytes are below the low-water mark again."""
 
     def lost(self) -> None:
-        """The connection is gone."""
+        """Note that the connection is gone."""
 
 
 class Wire(ABC):
@@ -39,10 +39,10 @@ class Wire(ABC):
 
     Attributes:
         request_id: the gateway's id of the stream.
-        input_end: what the gateway does when the input ends; empty where it does not say.
+        input_end: how the gateway handles the end of the input; empty if it does not say.
     """
 
-    #: Whether pongs wait behind events that are not read; the clock of pings has to stop then.
+    #: Whether pongs wait behind events that are not read; the clock of pings must stop then.
     pongs_wait: bool
 
     request_id: str
@@ -50,23 +50,23 @@ class Wire(ABC):
 
     @abstractmethod
     def start(self, owner: WireOwner) -> None:
-        """Deliver to ``owner`` what comes from now on, and what has come before."""
+        """Deliver to ``owner`` from now on, first everything that has come before."""
 
     @abstractmethod
     def send(self, part: PayloadPart) -> None:
-        """Send one part, whole, behind what is unsent; after the end the part is dropped."""
+        """Send one part whole, after unsent bytes; after the end it is dropped."""
 
     @abstractmethod
     def end_input(self) -> None:
-        """Say that no part follows, behind what is unsent."""
+        """End the input, after unsent bytes: no part follows."""
 
     @abstractmethod
     def pause_reading(self) -> None:
-        """Deliver nothing more, and let the gateway send no more than it has leave for."""
+        """Deliver nothing more, and give the gateway no further credit."""
 
     @abstractmethod
     def resume_reading(self) -> None:
-        """Deliver what was held back, then read on."""
+        """Deliver everything that was held back, then read on."""
 
     @property
     @abstractmethod
@@ -80,18 +80,18 @@ class Wire(ABC):
 
     @abstractmethod
     def ping(self, payload: bytes) -> int:
-        """Ping the gateway with 8 bytes; returns the ping's position for :meth:`flushed`."""
+        """Ping the gateway with 8 bytes; return the ping's position for :meth:`flushed`."""
 
     @abstractmethod
     def flushed(self, position: int) -> bool:
-        """Whether the socket has taken everything up to ``position``."""
+        """Say whether the socket has taken everything up to ``position``."""
 
     @abstractmethod
     def finish(self, *, cancel: bool) -> None:
-        """Take leave, and see the connection to its end, in bounded time.
+        """End the stream and the connection, in bounded time.
 
         Args:
-            cancel: whether the stream is given up, in place of left in good order.
+            cancel: whether the stream is cancelled, in place of left in good order.
         """
 
     @abstractmethod

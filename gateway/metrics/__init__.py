@@ -1,1 +1,1 @@
-"""Metrics that belong to no single room."""
+"""Metrics of the process, which belong to no other package."""

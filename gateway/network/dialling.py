@@ -1,6 +1,6 @@
-"""Connecting to a server, and to a WebSocket's: a container's, or for our client the gateway's.
+"""Connecting to a server, also by WebSocket: to a container, or from our client to a gateway.
 
-What becomes of a container that cannot be reached is clause 4-6.
+Clause 4-6 defines the errors for a container that cannot be reached.
 """
 
 from __future__ import annotations
@@ -29,23 +29,24 @@ from partway.protocol.websocket.handshake import (
 )
 
 _P = TypeVar("_P", bound=asyncio.BaseProtocol)
-#: Of ``getaddrinfo``: family, type, protocol, canonical name, and the address, which is first.
+#: A result of ``getaddrinfo``: family, type, protocol, canonical name, and the address, which is
+#: first.
 _Found = tuple[int, int, int, str, tuple[str | int | bytes, ...]]
 
-#: Where ``https://`` leads, unless a URL says otherwise (RFC 9110 §4.2.2).
+#: The default port of ``https://`` (RFC 9110 §4.2.2).
 HTTPS_PORT: Final = 443
-#: What is said of a name that leads nowhere to whoever may not know the name.
+#: The message for an unknown name, for clients that must not see the name.
 _NO_ADDRESS: Final = "its host has no address"
 
-#: The system's errors where a process, or its machine, has no file descriptor left.
+#: Errors of a process, or a machine, without a free file descriptor.
 NO_DESCRIPTOR: Final = frozenset({errno.EMFILE, errno.ENFILE})
 
-#: In how many steps the time for a connection is counted: of asyncio's loop and uvloop's each needs
-#: about five rounds from the kernel's word to a transport.
+#: Steps in which the time for a connection is counted: the loops of asyncio and uvloop need about
+#: five rounds from the kernel's word to a transport.
 _STEPS: Final = 10
 
-#: By OpenSSL's codes what is wrong with a certificate where it is not that nobody trusts its root:
-#: it does not hold yet, or no longer; it holds another host name, e-mail or IP address.
+#: OpenSSL's codes of faults other than an untrusted root: the certificate is not valid yet or has
+#: expired, or has another host name, e-mail or IP address.
 _WRONG: Final[dict[int, Literal["time", "name"]]] = {
     **dict.fromkeys((9, 10), "time"),
     **dict.fromkeys((62, 63, 64), "name"),
@@ -56,7 +57,7 @@ _CLEARTEXT: Final = frozenset({"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host is this machine alone."""
+    """Say whether a host is this machine alone."""
     if host == "localhost":
         return True
     try:
@@ -79,7 +80,7 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class Upgraded:
-    """A connection whose handshake is done, its reading paused so that no frame is lost."""
+    """A connection after its handshake, its reading paused so that no frame is lost."""
 
     transport: asyncio.Transport
     accepted: Accepted
@@ -89,9 +90,9 @@ class Unreachable(Exception):
     """A server gave no connection, or no valid answer to the upgrade; the message says why.
 
     Attributes:
-        unnamed: the same for whoever may not know which server it is, where the message names it.
-        passing: whether a later attempt may fare better. It will not where the name is unknown, the
-            certificate is not to be trusted, or the server speaks something else.
+        unnamed: the message without the server's name, for clients that must not know it.
+        passing: whether a later attempt may succeed. It cannot if the name is unknown, the
+            certificate is not trusted, or the server speaks another protocol.
         asked: whether the server has been sent a request.
     """
 
@@ -105,15 +106,15 @@ class Unreachable(Exception):
 
 
 class Untrusted(Unreachable):
-    """The server's certificate is not to be trusted.
+    """The server's certificate is not trusted.
 
     Attributes:
-        wrong: what has to be another: the certificate's names, the time, or the roots to trust.
+        wrong: the cause: the certificate's names, the time, or the roots to trust.
     """
 
     def __init__(self, why: str, *, wrong: Literal["name", "time", "root"]) -> None:
         what = "the server's certificate is not to be trusted"
-        super().__init__(f"{what}: {why}", what, passing=False)  # of another host, it names ours
+        super().__init__(f"{what}: {why}", what, passing=False)  # the reason names our host
         self.wrong = wrong
 
 
@@ -154,7 +155,7 @@ async def dial(
     except TimeoutError:
         transport.abort()
         with suppress(HandshakeBroken):
-            handshake.receive(b"")  # raises the refusal whose body did not come to its end
+            handshake.receive(b"")  # raises a refusal with an incomplete body
         why = f"no answer to the upgrade within {handshake_timeout:g} s"
         raise Unreachable(why, asked=True) from None
     except (HandshakeBroken, OSError) as error:
@@ -182,7 +183,7 @@ async def reach(
         factory: makes the protocol of the connection.
         timeout: seconds for each of the host's addresses to accept.
         tls: the client's side of TLS; None for cleartext.
-        tls_timeout: seconds for TLS from there on; None where ``timeout`` is for both together.
+        tls_timeout: seconds for TLS from there on; None if ``timeout`` is for both together.
 
     Raises:
         OutOfDescriptors: this process, or its machine, has no file descriptor left.
@@ -206,7 +207,7 @@ async def reach(
                     sock=connection,
                     ssl=tls,
                     server_hostname=address.host,
-                    # Where the peer says no goodbye; asyncio would wait 30 s for it.
+                    # For a peer that does not close TLS; asyncio would wait 30 s for it.
                     ssl_shutdown_timeout=LINGER_TIMEOUT,
                 )
         except TimeoutError:
@@ -222,12 +223,12 @@ async def reach(
     if not troubles:
         why = f"the host {address.host} has no address"
         raise Unreachable(why, _NO_ADDRESS, passing=False)
-    # A server that answered wrongly says more than an address where there is none.
+    # A server's wrong answer says more than an address without a server.
     raise next((each for each in troubles if not each.passing), troubles[-1])
 
 
 def ip_family(host: str) -> socket.AddressFamily | None:
-    """The family of a host that is an IP address; None for a name."""
+    """Return the family of a host that is an IP address; None for a name."""
     for family in (socket.AF_INET, socket.AF_INET6):
         with suppress(OSError, ValueError):  # a ValueError: not in ASCII, or with a NUL
             socket.inet_pton(family, host)
@@ -236,7 +237,7 @@ def ip_family(host: str) -> socket.AddressFamily | None:
 
 
 def not_connected(error: OSError) -> Unreachable:
-    """What is said of a connection that the system could not make."""
+    """Make the error for a connection that the system could not make."""
     if error.errno in NO_DESCRIPTOR:
         return OutOfDescriptors(os.strerror(error.errno))
     # Not strerror: asyncio's says "Connect call failed", whatever the reason.
@@ -245,13 +246,13 @@ def not_connected(error: OSError) -> Unreachable:
 
 
 def not_accepted(timeout: float) -> Unreachable:
-    """What is said of a connection that was not accepted within so many seconds."""
+    """Make the error for a connection that was not accepted within so many seconds."""
     why = f"no connection was accepted within {timeout * 1000:g} ms (connect_timeout)"
     return Unreachable(why)
 
 
 async def _resolved(address: Address) -> Sequence[_Found]:
-    """What the resolver has for a server's host; it is not asked for an IP address."""
+    """Resolve a server's host; an IP address needs no resolver."""
     family = ip_family(address.host)
     if family is not None:
         where = (address.host, address.port)
@@ -267,12 +268,12 @@ async def _resolved(address: Address) -> Sequence[_Found]:
         _try_descriptor()
         passing = not isinstance(error, socket.gaierror) or error.errno == socket.EAI_AGAIN
         raise Unreachable(f"{what}: {error}", _NO_ADDRESS, passing=passing) from None
-    except UnicodeError as error:  # it cannot be a name of DNS: a label of 64 letters, say
+    except UnicodeError as error:  # no name of DNS: with a label of 64 letters, say
         raise Unreachable(f"{what}: {error}", _NO_ADDRESS, passing=False) from None
 
 
 async def _accepted(connection: socket.socket, place: tuple[str, int]) -> socket.socket:
-    """Wait until a socket's connection is accepted; the socket is closed if it is not."""
+    """Wait until a socket's connection is accepted; close the socket on failure."""
     try:
         connection.setblocking(False)
         await asyncio.get_running_loop().sock_connect(connection, place)
@@ -283,7 +284,7 @@ async def _accepted(connection: socket.socket, place: tuple[str, int]) -> socket
 
 
 def _given_up(timeout: float, tls_timeout: float | None, *, accepted: bool) -> Unreachable:
-    """What is said of an address that was given up: which of the two times was over."""
+    """Make the error for an address whose time is over, by the limit that applies."""
     if not accepted:
         return not_accepted(timeout)
     if tls_timeout is None:
@@ -295,17 +296,17 @@ def _given_up(timeout: float, tls_timeout: float | None, *, accepted: bool) -> U
 
 @asynccontextmanager
 async def _attended(timeout: float) -> AsyncIterator[Callable[[float], None]]:
-    """A time limit in which the time that the loop spends elsewhere hardly counts.
+    """Limit the time of a block; time that the loop spends elsewhere hardly counts.
 
-    A burst of new streams keeps the loop from a connection that the kernel has long accepted. With
-    one timer of 250 ms it would be given up unseen, and the server blamed for it; each of these
-    steps lets the loop look at its sockets.
+    A burst of new streams keeps the loop from a connection that the kernel has long accepted. One
+    timer of 250 ms would give it up unseen, and blame the server. Each of several short steps lets
+    the loop look at its sockets.
 
     Args:
         timeout: seconds, while the loop has time.
 
     Yields:
-        A function that counts anew, up to another number of seconds.
+        A function that begins anew, with another number of seconds.
 
     Raises:
         TimeoutError: the time is over.
@@ -351,7 +352,7 @@ def client_tls(protocol: str, ca: Path | None = None) -> ssl.SSLContext:
 
 
 def without_tls(error: ssl.SSLError) -> Unreachable:
-    """What is said of a handshake of TLS that failed, and whether the next one may not."""
+    """Make the error for a failed TLS handshake; it says whether a later one may succeed."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return Untrusted(error.verify_message, wrong=_WRONG.get(error.verify_code, "root"))
     reason = error.reason or "the handshake failed"
@@ -371,9 +372,9 @@ def _check_descriptors(error: OSError) -> None:
 
 
 def _try_descriptor() -> None:
-    """Raise OutOfDescriptors if this process can open no descriptor, so nor could the resolver.
+    """Raise OutOfDescriptors if this process can open no descriptor; the resolver could not either.
 
-    Which error the resolver then gives is up to the machine's name services: of some it is EBUSY.
+    The resolver's own error then depends on the machine's name services; some give EBUSY.
     """
     try:
         socket.socket().close()
@@ -428,4 +429,4 @@ class _Dialling(asyncio.Protocol):
     def _fail(self, error: Exception) -> None:
         if not self._outcome.done():
             self._outcome.set_exception(error)
-            self._outcome.exception()  # it may come before upgrade() asks; that is no leak
+            self._outcome.exception()  # it may come before upgrade() asks; avoid asyncio's log line

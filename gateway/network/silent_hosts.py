@@ -1,9 +1,9 @@
 """Finding out whether an instance's host has fallen silent, once a dial to it has timed out.
 
 TCP alone notices a dead host after a quarter of an hour, and pings after five minutes (clause
-1.4-1). A dial that times out proves nothing: a frozen container with a full backlog causes one too,
-and keeps its streams. So the kernel is told to ask each open connection's peer. The kernel of a
-live host answers for a frozen container.
+1.4-1). A timed-out dial proves nothing: a frozen container with a full backlog causes one too, and
+keeps its streams. So the kernel is told to ask each open connection's peer. The kernel of a live
+host answers for a frozen container.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _T = TypeVar("_T")
 #: An IP address and a port.
 SocketAddress = tuple[str, int]
 
-#: Errors of a dial that come in place of its timeout, where a router or this host sees the cut.
+#: Errors of a dial that replace its timeout, if a router or this host notices the cut.
 SILENCE: Final = frozenset(
     {errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN, errno.ETIMEDOUT}
 )
@@ -57,7 +57,7 @@ class TcpInfo(NamedTuple):
 
     @classmethod
     def of(cls, connection: socket.socket) -> TcpInfo:
-        """Ask the kernel.
+        """Read the counters of a connection.
 
         Raises:
             OSError: the connection is gone.
@@ -68,7 +68,7 @@ class TcpInfo(NamedTuple):
 
 
 def is_dead(before: TcpInfo, now: TcpInfo) -> bool:
-    """Whether a peer that was asked HOST_SILENCE ago has said nothing since.
+    """Say whether a peer that was asked HOST_SILENCE ago has been silent since.
 
     A closed window is no silence: the kernel asks for room ever more rarely, so a probe counts only
     if it was unanswered ``before``.
@@ -80,10 +80,10 @@ def is_dead(before: TcpInfo, now: TcpInfo) -> bool:
 class _Probed:
     """A connection whose peer is being asked.
 
-    Keep-alive asks where nothing is in flight, and the kernel ends the connection itself.
-    TCP_USER_TIMEOUT does that for bytes in flight, but only when they are sent again, which may be
-    long after. :meth:`judge` therefore looks too. The option is left out where nothing is in
-    flight: it would end connections whose peer has closed its window, as a frozen container does.
+    If nothing is in flight, keep-alive asks, and the kernel ends the connection itself. For bytes
+    in flight TCP_USER_TIMEOUT does that, but only when they are sent again, which may be long
+    after. Therefore :meth:`judge` looks too. The option is left out if nothing is in flight: it
+    would end connections whose peer has closed its window, as a frozen container does.
     """
 
     __slots__ = ("_before", "_connection", "_transport")
@@ -104,7 +104,7 @@ class _Probed:
         """End the connection if its peer is dead; else switch keep-alive off again."""
         if self._transport.is_closing():
             return
-        with suppress(OSError):  # it has ended just now
+        with suppress(OSError):  # it has just ended
             if is_dead(self._before, TcpInfo.of(self._connection)):
                 self._transport.abort()
                 return
@@ -116,15 +116,15 @@ class _Probed:
 
 
 class SilentHosts(threading.local):
-    """The open connections with containers, by place; by thread, and so by loop."""
+    """The open connections to containers, by address; one set per thread, and so per loop."""
 
     def __init__(self) -> None:
         self._open: dict[SocketAddress, set[asyncio.Transport]] = {}
-        #: Places whose peers are being asked, and until when, by the monotonic clock.
+        #: Addresses whose peers are being asked, and until when, by the monotonic clock.
         self._asked: dict[SocketAddress, float] = {}
 
     def opened(self, transport: asyncio.Transport) -> Callable[[], None]:
-        """Note a connection; returns what must be called once it is lost."""
+        """Note a connection; return the function to call once it is lost."""
         peer = transport.get_extra_info("peername")
         if not isinstance(peer, tuple):  # it has left already
             return lambda: None
@@ -141,7 +141,7 @@ class SilentHosts(threading.local):
         return lost
 
     def suspect(self, host: str, port: int) -> None:
-        """Ask the peers of all connections with a place, since a dial to it has timed out.
+        """Ask the peers of all connections to an address, since a dial to it has timed out.
 
         Args:
             host: the IP address that was dialled.
@@ -161,7 +161,7 @@ class SilentHosts(threading.local):
     ) -> None:
         for transport in _some(left):
             if not transport.is_closing():
-                with suppress(OSError):  # it has ended just now
+                with suppress(OSError):  # it has just ended
                     asked.append(_Probed(transport))
         loop = asyncio.get_running_loop()
         if left:

@@ -1,4 +1,4 @@
-"""The clock that streams live by: the running loop's timers, or a test's."""
+"""The clock of streams: the running loop's timers, or a test's."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ __all__ = ["Clock", "LoopClock", "Timer"]
 
 
 class Clock(Protocol):
-    """Time, and calls at a time."""
+    """A clock and its timers."""
 
     def time(self) -> float:
-        """Monotonic seconds."""
+        """Return monotonic seconds."""
 
     def call_later(self, delay: float, callback: Callable[..., object], *args: Any) -> Timer:
         """Call ``callback`` with ``args`` after ``delay`` seconds."""

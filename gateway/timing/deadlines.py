@@ -1,4 +1,4 @@
-"""Waiting: for a time by an injected clock, and for the first of several events."""
+"""Deadlines: waits with a time limit by an injected clock, and for the first of several events."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from partway.gateway.timing.many_timers import Line, ManyTimers
 
 _T = TypeVar("_T")
 
-#: Where nobody stands: the line of those who wait for nothing yet.
+#: The line of limits that have not begun.
 _NOWHERE: Final[Line] = {}
 
 
@@ -26,7 +26,7 @@ class RunningTask:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def get(self) -> asyncio.Task[Any]:
-        """Return it; called in a task alone, and in those of the same loop."""
+        """Return the running task; to be called in tasks of one loop only."""
         loop = self._loop
         if loop is None:
             loop = self._loop = asyncio.get_running_loop()
@@ -36,14 +36,14 @@ class RunningTask:
 
 
 class TimeLimit:
-    """As :func:`asyncio.timeout`, for a fraction of what it costs; entered once, by a task.
+    """A cheaper time limit than :func:`asyncio.timeout`; entered once, by a task.
 
     Args:
-        seconds: for what is in the block.
+        seconds: for the block.
         timers: measure the time.
 
     Raises:
-        TimeoutError: the block took longer; what it awaited is cancelled.
+        TimeoutError: the block took longer, and its wait was cancelled.
     """
 
     __slots__ = ("_cancelling", "_line", "_seconds", "_task", "_timers", "due", "expired")
@@ -71,7 +71,7 @@ class TimeLimit:
         self.end(error)
 
     def begin(self, task: asyncio.Task[Any]) -> None:
-        """Enter the block; what ends before that has no limit.
+        """Begin the time limit; no limit applies before.
 
         Args:
             task: the running one.
@@ -81,13 +81,13 @@ class TimeLimit:
         self._line = self._timers.stand(self, self._seconds)
 
     def end(self, error: BaseException | None) -> None:
-        """Leave the block.
+        """End the time limit.
 
         Args:
-            error: what has gone wrong in it.
+            error: the error that ended the block.
 
         Raises:
-            TimeoutError: it took longer, and was cancelled for that.
+            TimeoutError: the block took longer, and was cancelled for that.
         """
         self._line.pop(self, None)
         is_ours = self.expired and self._task.uncancel() <= self._cancelling
@@ -95,31 +95,31 @@ class TimeLimit:
             raise TimeoutError from error
 
     def lift(self) -> None:
-        """Have the block take any time from here on, unless the time is over already."""
+        """Lift the limit, unless the time is over already."""
         self._line.pop(self, None)
 
     def cut_short(self) -> None:
-        """Have the time be over now, if it is not; only while somebody is in the block."""
+        """End the time now, if it is not over; only during the block."""
         if not self.expired:
             self._line.pop(self, None)
             self.time_over()
 
     def time_over(self) -> None:
-        """Cancel what the block awaits."""
+        """Cancel the block's current wait."""
         self.expired = True
         self._task.cancel()
 
 
 @asynccontextmanager
 async def time_limit(clock: Clock, seconds: float) -> AsyncIterator[None]:
-    """As :func:`asyncio.timeout`, by a clock of the caller's.
+    """Limit the time of a block like :func:`asyncio.timeout`, by the caller's clock.
 
     Args:
         clock: measures the time.
-        seconds: for what is in the block.
+        seconds: for the block.
 
     Raises:
-        TimeoutError: the block took longer; what it awaited is cancelled.
+        TimeoutError: the block took longer, and its wait was cancelled.
     """
     loop = asyncio.get_running_loop()
     async with asyncio.timeout(None) as limit:
@@ -137,10 +137,10 @@ async def held_in_time(
     """Hold a lock in the block, if its turn comes within a time.
 
     Args:
-        lock: what others hold meanwhile.
+        lock: the lock, which others may hold meanwhile.
         clock: measures the time.
-        seconds: for those before; the block itself may take any time.
-        overdue: makes the error for a turn that has not come in time, which is raised.
+        seconds: for the wait; the block itself may take any time.
+        overdue: makes the error to raise if the turn has not come in time.
     """
     try:
         async with time_limit(clock, seconds):
@@ -154,7 +154,7 @@ async def held_in_time(
 
 
 async def pause(clock: Clock, seconds: float) -> None:
-    """As :func:`asyncio.sleep`, by a clock of the caller's."""
+    """Sleep like :func:`asyncio.sleep`, by the caller's clock."""
     over = asyncio.Event()
     timer = clock.call_later(seconds, over.set)
     try:
@@ -164,18 +164,18 @@ async def pause(clock: Clock, seconds: float) -> None:
 
 
 async def set_or_over(event: asyncio.Event, clock: Clock, seconds: float) -> None:
-    """Wait until an event is set, but no longer than so many seconds by a clock of the caller's."""
+    """Wait until an event is set, for at most so many seconds by the caller's clock."""
     with suppress(TimeoutError):
         async with time_limit(clock, seconds):
             await event.wait()
 
 
 async def in_turns(many: Iterable[_T], per_turn: int) -> AsyncGenerator[_T, None]:
-    """Each of many things that are quickly done; between some of them others have their turn.
+    """Yield many quickly handled items; other tasks have turns in between.
 
     Args:
-        many: the things.
-        per_turn: how many are done in one turn of the loop.
+        many: the items.
+        per_turn: how many to handle in one turn of the loop.
     """
     for number, each in enumerate(many, 1):
         yield each
@@ -184,19 +184,20 @@ async def in_turns(many: Iterable[_T], per_turn: int) -> AsyncGenerator[_T, None
 
 
 async def side_by_side(count: int, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Do a piece of work so many times at once, as when each takes from what is left to do.
+    """Run so many copies of a piece of work at once, such as workers on one queue.
 
     Args:
         count: how many there are.
-        work: one of them.
+        work: makes one of them.
 
     Raises:
-        BaseException: the first that one of them raised; the others were stopped by it, and what
-            they raised over that is dropped.
-        CancelledError: the caller was cancelled, and so were they, whatever they raised over that.
+        BaseException: the first error of one of them. It stops the others, and further errors are
+            dropped.
+        CancelledError: the caller was cancelled, which cancels all of them; their errors are
+            dropped.
     """
-    # Not a TaskGroup: where its caller is cancelled and one of them fails over that, it tells the
-    # failure alone.
+    # Not a TaskGroup: if its caller is cancelled and a task fails during that, it raises only the
+    # failure.
     tasks = [asyncio.create_task(work()) for _ in range(count)]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
@@ -206,13 +207,13 @@ async def side_by_side(count: int, work: Callable[[], Coroutine[Any, Any, None]]
             task.cancel()
         await asyncio.wait(tasks)
         for task in tasks:
-            _failure(task)  # looked at, so that asyncio does not log it as lost
+            _failure(task)  # retrieved, so that asyncio does not log it as lost
     if (first := next(filter(None, errors), None)) is not None:
         raise first
 
 
 def _failure(task: asyncio.Task[None]) -> BaseException | None:
-    """What a task that is over has raised; nothing if it was cancelled."""
+    """Return the error of a task that is over; None if it succeeded or was cancelled."""
     return None if task.cancelled() else task.exception()
 
 
@@ -230,7 +231,7 @@ async def before(event: asyncio.Event, work: Coroutine[Any, Any, _T]) -> _T | No
     """Work as long as an event is not set.
 
     Returns:
-        What ``work`` returns; None if the event was set before: ``work`` has been cancelled then.
+        The result of ``work``; None if the event was set first, which cancels ``work``.
     """
     working = asyncio.create_task(work)
     waiting = asyncio.create_task(event.wait())

@@ -1,4 +1,4 @@
-"""Timers of which there are many, and most are cancelled long before their time."""
+"""Timers in large numbers, most of which are cancelled long before their time."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ _TICK: Final = 0.001
 
 
 class Waiting(Protocol):
-    """Somebody who waits for a time to be over, in one line at most.
+    """An object that waits for a time to be over, in at most one line.
 
     Attributes:
-        due: when it is.
+        due: when the time is over.
     """
 
     due: float
 
     def time_over(self) -> None:
-        """It is over."""
+        """Note that the time is over."""
 
 
-#: Those who stand in a line, in the order in which their times are over.
+#: Waiting objects, in the order in which their times are over.
 Line: TypeAlias = dict[Waiting, None]
 
 
 class ManyTimers:
     """A clock whose timers cost little to begin and to cancel.
 
-    Those of one length end in the order in which they begin. They stand in a line, and the clock
-    below has one timer for each line, which looks at whoever is first then.
+    Timers of one length end in the order in which they begin. They form a line, and the underlying
+    clock has one timer per line, which checks the first.
 
     Args:
         clock: tells the time, and calls back after a time.
@@ -45,15 +45,14 @@ class ManyTimers:
         self.time = clock.time
 
     def stand(self, who: Waiting, delay: float) -> Line:
-        """Have somebody told after ``delay`` seconds, for whom no timer need be made.
+        """Call an object's ``time_over`` after ``delay`` seconds, without a timer object.
 
         Args:
-            who: is told once, unless taken out of the line before.
-            delay: one of few lengths: each has a line of its own as long as somebody stands in it.
+            who: is called once, unless taken out of the line before.
+            delay: one of few lengths: each has a line of its own as long as it is used.
 
         Returns:
-            The line; ``line.pop(who, None)`` takes them out of it, and said again, or later, it
-            means nothing.
+            The line; ``line.pop(who, None)`` takes the object out of it, and has no effect later.
         """
         line = self._lines.get(delay)
         if line is None:
@@ -68,19 +67,19 @@ class ManyTimers:
         """Call ``callback`` with ``args`` after ``delay`` seconds.
 
         Args:
-            delay: as of :meth:`stand`.
+            delay: as in :meth:`stand`.
             callback: is called once, unless the timer is cancelled before.
-            args: what it is called with.
+            args: the arguments of the call.
         """
         place = _Place(callback, args)
         place.line = self.stand(place, delay)
         return place
 
     def _look(self, delay: float) -> None:
-        """Tell those in a line whose time is over, and look again when it is the next one's.
+        """Call the objects in a line whose time is over, and set a timer for the next one.
 
         Args:
-            delay: the line's. One that is empty is taken out.
+            delay: the line's. An empty line is removed.
         """
         line, now = self._lines[delay], self._clock.time() + _TICK
         try:
@@ -90,7 +89,7 @@ class ManyTimers:
                     break
                 del line[who]
                 who.time_over()
-        finally:  # whatever is wrong with one, the others have their time
+        finally:  # a fault of one must not stop the others
             if line:
                 left = next(iter(line)).due - self._clock.time()
                 self._clock.call_later(max(0.0, left), self._look, delay)
@@ -99,15 +98,15 @@ class ManyTimers:
 
 
 class _Place:
-    """A timer, which stands in a line.
+    """A timer, as an entry in a line.
 
     Args:
-        callback: what is called when its time is over.
-        args: what with.
+        callback: is called when its time is over.
+        args: the arguments of the call.
 
     Attributes:
-        due: when that is.
-        line: where it stands.
+        due: when its time is over.
+        line: its line.
     """
 
     __slots__ = ("_args", "_callback", "due", "line")
@@ -122,11 +121,11 @@ class _Place:
         self._callback(*self._args)
 
     def cancel(self) -> None:
-        """Have nobody called; said again, or later, it means nothing."""
+        """Cancel the call; a second or late cancel has no effect."""
         self.line.pop(self, None)
-        # Whoever was to be called has this timer: they would hold each other.
+        # The callback's owner may refer to this timer: this breaks the cycle.
         self._callback, self._args = _nobody, ()
 
 
 def _nobody() -> None:
-    """What a timer calls that was cancelled."""
+    """The callback of a cancelled timer."""

@@ -23,22 +23,22 @@ class Pinged(Protocol):
     """A connection that can be pinged, whatever it speaks."""
 
     def ping(self, payload: bytes) -> int:
-        """Send a ping; returns its position for :meth:`flushed`."""
+        """Send a ping; return its position for :meth:`flushed`."""
 
     def flushed(self, position: int) -> bool:
-        """Whether the socket has taken everything up to ``position``."""
+        """Say whether the socket has taken everything up to ``position``."""
 
 
 class PingWatch:
-    """Pings one peer and says when it is lost.
+    """Pings one peer and reports its loss.
 
     Args:
-        connection: what carries the pings.
+        connection: carries the pings.
         clock: the stream's clock.
         interval: seconds between pings.
         unanswered_limit: pings that may stay unanswered.
         on_lost: called once the peer is lost.
-        stall: told while a ping waits for the socket, where someone watches such waits.
+        stall: learns of pings that wait for the socket, if such waits are watched.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class PingWatch:
         self._on_lost = on_lost
         self._waits = stall
         self._ping_end = 0
-        # Before the next ping is due, or a short interval would count one that nobody has seen.
+        # Before the next ping is due: otherwise a short interval would count an unsent ping.
         self._flush_check_after = min(PING_FLUSH_CHECK, interval / 2)
         self._flush_check: Timer | None = None
         self._timer: Timer | None = None
@@ -79,13 +79,12 @@ class PingWatch:
         self._arm()
 
     def stop(self) -> None:
-        """Watch no longer."""
         self._stopped = True
         for timer in (self._timer, self._flush_check):
             if timer is not None:
                 timer.cancel()
         if self._waits is not None:
-            self._waits.moving(Wait.PING)  # nobody looks any more whether it went out
+            self._waits.moving(Wait.PING)  # the ping is not watched from here on
 
     def _arm(self) -> None:
         if self._timer is not None:
@@ -130,7 +129,7 @@ class PingWatch:
 class StallWatch:
     """Ends a direction that waits and moves no byte (clauses 1.4-2, 2.6-4).
 
-    Looks ten times in a timeout, so the end comes between one timeout and 1.1 of it.
+    It looks ten times in a timeout, so the end comes between one timeout and 1.1 of it.
 
     Args:
         taken: how many bytes the socket has taken so far.
@@ -164,13 +163,12 @@ class StallWatch:
         self._reasons |= reason
 
     def moving(self, reason: Wait) -> None:
-        """Note that the direction no longer waits for ``reason``."""
+        """Note that the direction has stopped waiting for ``reason``."""
         self._reasons &= ~reason
         if not self._reasons:
             self.stop()
 
     def stop(self) -> None:
-        """Watch no longer."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

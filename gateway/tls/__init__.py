@@ -1,1 +1,1 @@
-"""TLS: the certificate that the listener shows, and the local CA that can make one."""
+"""TLS: the listener's certificate, and the local CA that can make one."""

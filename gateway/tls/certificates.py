@@ -24,7 +24,7 @@ _DAY: Final = timedelta(days=1)
 def ca_certificate(key: ec.EllipticCurvePrivateKey, now: datetime) -> x509.Certificate:
     """Make a root that signs servers' certificates only (RFC 5280 §4.2.1.3, §4.2.1.9)."""
     identifier = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
-    # Trust stores list their certificates by name: the number tells two machines' apart.
+    # Trust stores list certificates by name: the number distinguishes two machines' CAs.
     subject = x509.Name(
         [
             x509.NameAttribute(NameOID.ORGANIZATION_NAME, "Partway"),
@@ -56,7 +56,7 @@ def server_certificate(
     ca_key: ec.EllipticCurvePrivateKey,
     now: datetime,
 ) -> x509.Certificate:
-    """Make a server's certificate for the names, which does not outlive the CA."""
+    """Make a server's certificate for the names; it does not outlive the CA."""
     begin = now - timedelta(seconds=CERTIFICATE_CLOCK_SKEW)
     return (
         x509.CertificateBuilder()
@@ -110,7 +110,7 @@ def names_of(certificate: x509.Certificate) -> list[str]:
 
 
 def is_issued_by(certificate: x509.Certificate, ca: x509.Certificate) -> bool:
-    """Whether the CA's key has signed a certificate, and the CA's name is in it."""
+    """Say whether the CA's key has signed a certificate that names the CA."""
     try:
         certificate.verify_directly_issued_by(ca)
     except (ValueError, TypeError, InvalidSignature):

@@ -1,6 +1,6 @@
-"""The listener's side of TLS: a context of a certificate and its key, and the two files watched.
+"""The listener's side of TLS: a context made from a certificate and its key, and its reload.
 
-HTTP/2 asks more of TLS 1.2 than TLS itself does (RFC 9113 §9.2); the context keeps to that for all.
+HTTP/2 demands more of TLS 1.2 than TLS itself does (RFC 9113 §9.2); the context does so for all.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ log = logging.getLogger("partway.tls")
 #: Protocols offered in ALPN, in the order in which they are chosen (clause 2.5-6).
 ALPN = ("h2", "http/1.1")
 
-#: TLS 1.2 with ephemeral keys and authenticated encryption only, which leaves nothing of
-#: RFC 9113's appendix A. TLS 1.3 has no other suites.
+#: TLS 1.2 with ephemeral keys and authenticated encryption only, which excludes all of RFC 9113's
+#: appendix A. TLS 1.3 has no other suites.
 _TLS_1_2_SUITES = "ECDHE+AESGCM:ECDHE+CHACHA20"
 
-#: Modification time in nanoseconds, size and inode of a file; None where there is no such file.
+#: Modification time in nanoseconds, size and inode of a file; None if there is no such file.
 _Look = tuple[int, int, int] | None
 
 
 class TlsFiles(NamedTuple):
-    """Where a certificate is, in PEM.
+    """The files of a certificate, in PEM.
 
     Attributes:
         certificate: file of the server's certificate, then those between it and the root, if any.
         key: file of the certificate's private key, not encrypted.
-        ca: file of the local CA's certificate, which clients have to trust; None where another
-            authority signed the server's.
+        ca: file of the local CA's certificate, which clients must trust; None if another authority
+            signed the server's.
     """
 
     certificate: Path
@@ -53,8 +53,8 @@ class TlsFiles(NamedTuple):
 def server_context(files: TlsFiles) -> ssl.SSLContext:
     """Make a context for servers that offers HTTP/2 and HTTP/1.1.
 
-    A client whose ALPN names neither, or that sends no ALPN, is let in without: its first bytes
-    say what it speaks (clause 2.5-6).
+    A client whose ALPN names neither, or that sends no ALPN, is accepted: its first bytes show what
+    it speaks (clause 2.5-6).
 
     Raises:
         TlsError: a file is missing, cannot be read, is not PEM or is encrypted, or the key is not
@@ -87,7 +87,7 @@ def _read(path: Path) -> bytes:
 def _load(files: TlsFiles) -> tuple[ssl.SSLContext, datetime]:
     """Return the context, and when its certificate ends.
 
-    The files are parsed before OpenSSL has them, whose errors name neither file nor fault.
+    The files are parsed before OpenSSL gets them, whose errors name neither file nor fault.
     """
     try:
         certificate = x509.load_pem_x509_certificates(_read(files.certificate))[0]
@@ -95,7 +95,7 @@ def _load(files: TlsFiles) -> tuple[ssl.SSLContext, datetime]:
         raise TlsError(f"{files.certificate}: the file is not a certificate in PEM") from None
     try:
         key = serialization.load_pem_private_key(_read(files.key), password=None)
-    except TypeError:  # what cryptography raises for a password that is missing
+    except TypeError:  # cryptography raises it for a missing password
         raise TlsError(
             f"{files.key}: the key is encrypted; "
             "give it without a password, readable by the gateway alone"
@@ -140,7 +140,7 @@ def _load(files: TlsFiles) -> tuple[ssl.SSLContext, datetime]:
 
 
 class ReloadedContext:
-    """The context that the listener uses for as long as it lives, whatever becomes of the files.
+    """The listener's context, which follows changes of the files.
 
     Args:
         files: the certificate and its key.
@@ -163,10 +163,10 @@ class ReloadedContext:
         return self._ends
 
     def reload_if_changed(self) -> bool:
-        """Let new handshakes have the files' certificate if the files changed since the last look.
+        """Use the files' certificate for new handshakes if the files have changed.
 
-        Connections that are open, or in the middle of their handshake, go on. Files that cannot be
-        used leave the certificate as it is, and one error in the log for each change.
+        Connections that are open, or in the middle of their handshake, go on. If the files cannot
+        be used, the certificate stays, and each change leaves one error in the log.
 
         Returns:
             Whether new handshakes get another certificate from now on.
@@ -174,7 +174,7 @@ class ReloadedContext:
         seen = self._look()
         if seen == self._seen:
             return False
-        self._seen = seen  # as it was before the files are read: a change meanwhile shows later
+        self._seen = seen  # taken before the read: a change meanwhile shows later
         try:
             fresh, self._ends = _load(self._files)
         except TlsError as error:
@@ -182,9 +182,9 @@ class ReloadedContext:
             log.error(LogLine(stays, reason=str(error)))  # noqa: TRY400
             return False
 
-        # Each handshake is moved to the fresh context, also without a server name. To load the
-        # pair into the listener's own context would not do: OpenSSL keeps a certificate for each
-        # kind of key, and would go on showing the old one after a change from ECDSA to RSA.
+        # Each handshake moves to the fresh context, even without a server name. Loading the pair
+        # into the listener's own context would not do: OpenSSL keeps a certificate for each kind of
+        # key, and would still show the old one after a change from ECDSA to RSA.
         def use_fresh(handshake: ssl.SSLObject, _name: str | None, _: ssl.SSLContext) -> None:
             handshake.context = fresh
 
@@ -211,11 +211,11 @@ def _look(path: Path) -> _Look:
 
 
 class CertificateWatch:
-    """Looks at a certificate's files now and then, and has a new certificate made in time.
+    """Checks a certificate's files regularly, and has a new certificate made in time.
 
     Args:
-        reloaded: the context that is to follow the files.
-        clock: whose timers to use.
+        reloaded: the context that follows the files.
+        clock: its timers are used.
         renew: called every ``CERTIFICATE_RENEWAL_INTERVAL``, for a certificate that the gateway
             makes itself: :meth:`LocalCa.ensure`. May raise :class:`TlsError`, which is logged.
     """
@@ -233,12 +233,11 @@ class CertificateWatch:
         self._timer: Timer | None = None
 
     def start(self) -> None:
-        """Look every ``CERTIFICATE_CHECK_INTERVAL`` seconds from now on."""
+        """Check every ``CERTIFICATE_CHECK_INTERVAL`` seconds from now on."""
         if self._timer is None:
             self._timer = self._clock.call_later(CERTIFICATE_CHECK_INTERVAL, self._check)
 
     def stop(self) -> None:
-        """Look no more."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -1,7 +1,7 @@
-"""A certificate authority of this user's own, and the gateway's certificate that it signs.
+"""The user's own certificate authority, and the gateway's certificate that it signs.
 
-For a laptop, where no other authority vouches for ``localhost``: made once, trusted by the clients
-that are told to. A directory holds ``ca.pem``, ``ca-key.pem``, ``server.pem`` and
+It is for a laptop, where no other authority vouches for ``localhost``. It is made once, and clients
+must be told to trust it. A directory holds ``ca.pem``, ``ca-key.pem``, ``server.pem`` and
 ``server-key.pem``. The server's key stays when its certificate is made anew, so that one file
 changes and the pair fits at every moment.
 """
@@ -43,12 +43,12 @@ from partway.gateway.tls.certificates import (
 from partway.gateway.tls.context import TlsFiles, read_if_there
 from partway.gateway.tls.trust import TlsError, TlsUnavailable
 
-#: A DNS name as certificates carry it (RFC 5280 §4.2.1.6, RFC 1123 §2.1), or ``*.`` and one
-#: (RFC 9525 §6.3). Labels of 63 characters, 253 in all.
+#: A DNS name as certificates carry it (RFC 5280 §4.2.1.6, RFC 1123 §2.1), or ``*.`` and one (RFC
+#: 9525 §6.3). Labels of 63 characters, 253 in all.
 _LABEL = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
 _DNS_NAME = re.compile(rf"(?=.{{1,253}}\Z)(?:\*\.)?{_LABEL}(?:\.{_LABEL})*")
 
-#: How often a lock that another process holds is tried again.
+#: Seconds between tries of a lock that another process holds.
 _LOCK_RETRY = 0.02
 
 _DAY = timedelta(days=1)
@@ -67,7 +67,7 @@ def certificate_name(text: str) -> str:
         address = ipaddress.ip_address(text)
     except ValueError:
         name = text.lower().removesuffix(".")
-        # A last label of digits makes it an address to browsers (WHATWG URL), and here a bad one.
+        # Browsers take a last label of digits for an address (WHATWG URL), which is invalid here.
         if _DNS_NAME.fullmatch(name) is None or name.rpartition(".")[2].isdigit():
             raise ValueError(
                 f"{text!r} was given; it must be an IP address or a DNS name "
@@ -80,7 +80,7 @@ def certificate_name(text: str) -> str:
 
 
 def default_names(host: str) -> list[str]:
-    """Return what a gateway on this machine is called by its clients.
+    """Return the names that clients use for a gateway on this machine.
 
     Args:
         host: the host that the gateway listens on; an address that stands for every address of the
@@ -88,16 +88,16 @@ def default_names(host: str) -> list[str]:
     """
     names = ["localhost", "127.0.0.1", "::1"]
     for text in (socket.gethostname(), host):
-        with suppress(ValueError):  # a machine may be called what DNS does not allow
+        with suppress(ValueError):  # a machine's name may be invalid in DNS
             names.append(certificate_name(text))
     return list(dict.fromkeys(names))
 
 
 def aws_names(region: str) -> list[str]:
-    """Return what clients call SageMaker that leave no choice of host (clause 2.5-6).
+    """Return SageMaker's host names, for clients that cannot be given another host (clause 2.5-6).
 
     Raises:
-        ValueError: the text is not a region's name, or that region's hosts are called otherwise.
+        ValueError: the text is not a region's name, or that region's hosts have other names.
     """
     if AMAZONAWS_COM_REGION.fullmatch(region) is None:
         raise ValueError(
@@ -125,10 +125,10 @@ def default_directory(environment: Mapping[str, str]) -> Path:
 
 
 class LocalCa:
-    """The local CA in a directory, whether it is there yet or not.
+    """The local CA in a directory, whether it exists yet or not.
 
     Args:
-        directory: the directory of this CA alone; made if need be, for its owner only.
+        directory: the directory of this CA alone; made if necessary, for its owner only.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -143,11 +143,10 @@ class LocalCa:
         now: datetime,
         patience: float = CERTIFICATE_LOCK_TIMEOUT,
     ) -> TlsFiles:
-        """See to a certificate that is good for a while and carries the names.
+        """Provide a certificate that is valid for a while and carries the names.
 
-        Names that the certificate had before stay. Nothing is written, and nothing locked, when
-        there is nothing to do; the CA's key is then not needed either. May be called by many
-        processes at once.
+        Names that the certificate had before stay. If there is nothing to do, nothing is written or
+        locked, and the CA's key is not needed. Many processes may call this at once.
 
         Args:
             names: DNS names and IP addresses.
@@ -173,7 +172,7 @@ class LocalCa:
         return self._files
 
     def present(self, now: datetime) -> TlsFiles | None:
-        """The certificate as it is, if it is good now: it may end soon, and lack names.
+        """Return the current certificate if it is valid now: it may end soon, and lack names.
 
         Raises:
             TlsError: as :meth:`ensure`.
@@ -191,7 +190,7 @@ class LocalCa:
         return not soon and set(wanted) <= set(names_of(server))
 
     def _pair(self, now: datetime) -> tuple[x509.Certificate, x509.Certificate] | None:
-        """The certificates of the CA and of the server, if they and the server's key fit."""
+        """Return the certificates of the CA and of the server, if they and the server's key fit."""
         ca = self._certificate(self._ca)
         server = self._certificate(self._files.certificate)
         if ca is None or server is None:
@@ -207,7 +206,7 @@ class LocalCa:
         return (ca, server) if fits else None
 
     def _make(self, wanted: list[str], now: datetime) -> None:
-        """Write the files that are missing, a key before its certificate: alone it does no harm."""
+        """Write the missing files, a key before its certificate: a key alone does no harm."""
         ca, ca_key = self._authority(now)
         self._check_valid(ca, now)
         server = self._certificate(self._files.certificate)
@@ -226,7 +225,7 @@ class LocalCa:
         self._write(self._files.certificate, pem(certificate), 0o644)
 
     def _authority(self, now: datetime) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
-        """Return the CA's certificate and key, made if they are not there."""
+        """Return the CA's certificate and key; make them if they are missing."""
         ca = self._certificate(self._ca)
         key = self._key(self._ca_key)
         if ca is None:
@@ -255,7 +254,7 @@ class LocalCa:
             )
 
     def _check_private(self) -> None:
-        """See that nobody else can sign in this CA's name, also while there is nothing to sign."""
+        """Verify that only the owner can sign for this CA, even if nothing is to be signed."""
         _refuse_if_shared(self._ca_key)
         mode = _mode_of(self._directory)
         if mode & 0o022:
@@ -273,7 +272,7 @@ class LocalCa:
             return None
         try:
             certificate = x509.load_pem_x509_certificate(data)
-            certificate.public_key(), certificate.extensions  # parsed when they are asked for
+            certificate.public_key(), certificate.extensions  # parsed on access
         except (ValueError, UnsupportedAlgorithm):
             raise TlsError(
                 f"{path}: the file is not a certificate in PEM; "
@@ -338,7 +337,7 @@ class LocalCa:
 
 
 def _refuse_if_shared(path: Path) -> None:
-    """Refuse a key that others than its owner may read or write, if it is there."""
+    """Refuse a key that others than its owner may read or write, if it exists."""
     mode = _mode_of(path)
     if mode & 0o077:
         raise TlsError(
@@ -348,7 +347,7 @@ def _refuse_if_shared(path: Path) -> None:
 
 
 def _mode_of(path: Path) -> int:
-    """What owner, group and others may do with a file; 0 if it is not there to be looked at."""
+    """Return the permission bits of a file; 0 if they cannot be read."""
     try:
         return stat.S_IMODE(path.stat().st_mode)
     except OSError:

@@ -1,4 +1,4 @@
-"""TLS without a certificate of one's own: whom to believe, and what can be wrong.
+"""TLS for clients without a certificate: the roots to trust, and the possible errors.
 
 The gateway imports this module at its start, so nothing here needs cryptography.
 """
@@ -24,7 +24,7 @@ class TlsUnavailable(TlsError, DiskRefusal):
 
 @dataclass(frozen=True, slots=True)
 class Trust:
-    """Whom to believe that a container is who its URL says.
+    """The roots by which a container's certificate is verified.
 
     Attributes:
         ca: a file of roots, PEM, in place of the system's (or ``SSL_CERT_FILE``'s); None for those.
@@ -35,7 +35,7 @@ class Trust:
     def context(self) -> ssl.SSLContext:
         """Return the client's side of TLS: the certificate must be valid, and the host's.
 
-        The file is read once in a process, when it is first asked for.
+        The file is read once per process, on the first call.
 
         Raises:
             TlsError: the file cannot be read, or holds no certificate.
@@ -43,7 +43,7 @@ class Trust:
         return _context(self.ca)
 
 
-@cache  # as many as an operator names files
+@cache  # as many entries as an operator names files
 def _context(ca: Path | None) -> ssl.SSLContext:
     try:
         return client_tls("http/1.1", ca)  # a WebSocket is an upgrade of HTTP/1.1
