@@ -1,1 +1,1 @@
-"""The platform's side: what clients connect to."""
+"""The gateway: the platform's side, which clients connect to."""

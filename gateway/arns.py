@@ -1,4 +1,4 @@
-"""Amazon Resource Names of what this gateway has."""
+"""Amazon Resource Names of the gateway's resources."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Arns:
-    """Makes the names of one account in one region.
+    """Makes the ARNs of one account in one region.
 
     Attributes:
         region: the region's name.
@@ -18,18 +18,18 @@ class Arns:
     account: str
 
     def of(self, kind: str, name: str = "", service: str = "sagemaker") -> str:
-        """The name of one resource: ``arn:aws:sagemaker:us-east-1:000000000000:endpoint/echo``.
+        """Return the ARN of a resource: ``arn:aws:sagemaker:us-east-1:000000000000:endpoint/echo``.
 
         Args:
-            kind: such as ``endpoint``; also that of resources that have no name.
+            kind: such as ``endpoint``; also for resources without a name.
             name: the resource's; SageMaker writes it in lower case.
-            service: whose it is.
+            service: the resource's service.
         """
         what = f"{kind}/{name.lower()}" if name else kind
         return f"arn:aws:{service}:{self.region}:{self.account}:{what}"
 
     def of_principal(self, name: str) -> str:
-        """The name of somebody who asks, as STS has those whom IAM does not know itself.
+        """Return the ARN of a principal, in STS's form for users that IAM does not know.
 
         Args:
             name: of the principal.

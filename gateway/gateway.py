@@ -1,8 +1,8 @@
 """The gateway: its core, the services that install themselves into it, its start and its end.
 
-The core is what streams need: HTTP, access, streams and the fleet, behind ports of its own or
-behind another's server. Every API beside streams is a folder of :mod:`partway.gateway.apis`, and is
-imported if the settings name it.
+The core serves streams: HTTP, access, streams and the fleet, behind ports of its own or behind
+another server. Each further API is a folder of :mod:`partway.gateway.apis`, and is imported if the
+settings name it.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _S = TypeVar("_S", bound=Service)
 
 
 class Front(Protocol):
-    """What brings exchanges to a gateway's dispatcher.
+    """The source of exchanges for a gateway's dispatcher.
 
     The gateway calls the methods once each, in the order of this class.
     """
@@ -72,57 +72,56 @@ class Front(Protocol):
         """Tell clients to open nothing more: the gateway drains."""
 
     def close(self) -> None:
-        """Bring nothing new; what is under way goes on."""
+        """Bring no new exchanges; those under way go on."""
 
     async def shutdown(self, timeout: float) -> None:
-        """End what is still under way, within so many seconds."""
+        """End the exchanges still under way, within so many seconds."""
 
 
 class Gateway:
     """One gateway process.
 
-    Owns its front and the fleet from :meth:`start` to the end of :meth:`drain`, and every stream in
-    between.
+    It owns its front and the fleet from :meth:`start` to the end of :meth:`drain`, and every stream
+    in between.
 
     Attributes:
         settings: all settings of the gateway.
-        store: where services write down what is made while the gateway runs.
-        data: the folder of what it keeps; None to keep nothing.
-        kept_out: what no caller may name of this machine.
+        store: keeps the objects that are made while the gateway runs.
+        data: the folder of its data; None to keep nothing.
+        kept_out: paths of this machine that callers must not name.
         clock: measures times.
         wall_clock: returns epoch seconds.
-        arns: makes names.
-        authenticator: says who asks, and what they may.
-        streams: that are open; their metrics' registry is the gateway's.
+        arns: makes ARNs.
+        authenticator: finds out the sender of a request and the sender's permissions.
+        streams: the open streams; their metrics' registry is the gateway's.
         router: chooses instances.
-        fleet: what runs.
-        model_data_refusal: says why the maker of a model may not read a place of model data, and
-            nothing if it may; the service that knows makers puts it here.
-        endpoints: all that there are, for the gateway's user; the fleet, unless a service knows
-            more of them.
-        answer_deployments: answers requests of the gateway's operator for deployments; None if no
-            service makes any.
-        pending_endpoints: endpoints that are to run and are not in the fleet yet; the service that
-            knows any puts itself here.
-        printing: functions that say how further instances are that print, as logs know them.
+        fleet: the running endpoints.
+        model_data_refusal: says why the maker of a model may not read model data at a place, and
+            nothing if it may; set by the service that knows makers.
+        endpoints: all endpoints, for the gateway's user: the fleet, unless a service knows more.
+        answer_deployments: answers the operator's requests for deployments; None if no service
+            makes any.
+        pending_endpoints: endpoints that will run and are not in the fleet yet; set by the service
+            that knows them.
+        printing: functions that return the status of further instances with logs.
         process_metrics: of the process, the version, the limits and the certificate.
-        disk_recovery: repeats what the disk has refused at the start.
+        disk_recovery: repeats steps that the disk has refused at the start.
         status: whether the gateway takes requests.
-        routes: what is answered; the first that fits a request answers it.
-        end_has_failed: whether a service has failed on the way down.
-        dispatcher: answers the exchanges that the front brings.
+        routes: the routes; the first one that fits a request answers it.
+        end_has_failed: whether a service has failed during the drain.
+        dispatcher: answers the exchanges of the front.
         ports: the front of a gateway that listens itself; None before its start.
 
     Args:
         settings: all settings of the gateway.
-        tls: the TLS context of the TLS port; None without such a port, or where
+        tls: the TLS context of the TLS port; None without such a port, or if
             :meth:`listen_with_tls` opens it later.
         wall_clock: returns epoch seconds, for signatures.
-        further_routes: routes besides the gateway's own, which go before those of services.
-        dialler: opens every stream's connection with its container.
+        further_routes: routes between the gateway's own and those of services.
+        dialler: opens every stream's connection to its container.
         data: where logs of instances and model data are kept; None to keep none.
-        store: the caller closes it after :meth:`drain`. None to keep all in memory alone.
-        kept_out: what no caller may name of this machine, beside what the settings name and
+        store: the caller closes it after :meth:`drain`. None to keep everything in memory only.
+        kept_out: further paths that callers must not name, besides those in the settings and
             ``data``.
 
     Raises:
@@ -209,9 +208,9 @@ class Gateway:
     # --- Services --------------------------------------------------------------------------------
 
     def service(self, make: Callable[[Gateway], _S]) -> _S:
-        """The service that a function or a class makes; it is made when it is first asked for.
+        """Return the service that a function or a class makes, once, on the first call.
 
-        While it is made it asks for those that it needs, which are started before it.
+        While it is made it asks for the services that it needs, which are started before it.
         """
         if make not in self._services:
             made = make(self)
@@ -220,11 +219,11 @@ class Gateway:
 
     @property
     def services(self) -> Collection[Service]:
-        """All of them, each behind those that it needs."""
+        """All services, each after those that it needs."""
         return self._services.values()
 
     def described(self) -> Iterable[EndpointStatus]:
-        """All whose instances print, as logs know them."""
+        """Yield the status of all endpoints whose instances have logs."""
         yield from self.endpoints.describe()
         for describe in self.printing:
             yield from describe()
@@ -234,10 +233,10 @@ class Gateway:
         self._fleet_metrics.keep_only(endpoints)
         call_each(self.services, lambda each: each.keep_only(endpoints))
 
-    # --- The way up ------------------------------------------------------------------------------
+    # --- The start -------------------------------------------------------------------------------
 
     async def start(self) -> Listening:
-        """Listen on the addresses of the settings, and begin to launch what the endpoints need.
+        """Listen on the addresses of the settings, and begin to launch the endpoints' containers.
 
         Raises:
             OSError: an address cannot be listened on; the error's ``filename`` is host and port.
@@ -250,14 +249,13 @@ class Gateway:
         return self.ports.listening
 
     async def start_behind(self, front: Front) -> None:
-        """Take exchanges from a front, and begin to launch what the endpoints need.
+        """Take exchanges from a front, and begin to launch the endpoints' containers.
 
-        Containers that somebody else runs are in service from here on, what is launched when it
-        answers its pings.
+        Attached containers are in service from here on, launched ones when they answer their pings.
 
         Raises:
-            Exception: what the front's ``open`` raises.
-            StoreError: what was written down cannot be read.
+            Exception: an error of the front's ``open``.
+            StoreError: the store cannot be read.
             DataDirectoryError: another gateway has taken the data directory.
         """
         self._front = front
@@ -266,7 +264,7 @@ class Gateway:
             await self._attempt_disk_steps()
             self.fleet.start(each for each in endpoints if each.is_attached)
             await self.fleet.settled(SETTLING_TIMEOUT)
-            # The others begin once the front is open; until then it is not ready.
+            # The others begin once the front is open; until then the gateway is not ready.
             self.fleet.is_ready = all(each.is_attached for each in endpoints)
             for service in self.services:
                 await service.start()
@@ -287,7 +285,7 @@ class Gateway:
                 await self.disk_recovery.attempt(step)
 
     async def _undo_start(self) -> None:
-        """End all that a start has begun before it failed."""
+        """Undo a start that has failed."""
         try:
             for service in self.services:
                 await self._end(service, service.drain(0))
@@ -310,7 +308,7 @@ class Gateway:
         assert self.ports is not None, "the gateway listens"
         return await self.ports.open_tls(context)
 
-    # --- The way down ----------------------------------------------------------------------------
+    # --- The drain -------------------------------------------------------------------------------
 
     def hasten(self) -> None:
         """Cut the drain short: a second signal."""
@@ -319,13 +317,13 @@ class Gateway:
         self.fleet.hasten()
 
     async def drain(self) -> None:
-        """Stop: not ready, nothing new, what is open finishes or is ended, then all is closed.
+        """Stop: refuse new work, let open work end or end it, then close everything.
 
-        Until then connections are still accepted, so that who asks is told 503 and goes elsewhere;
-        HTTP/2 connections are told GOAWAY at once. Streams and requests have ``shutdown_grace``
-        seconds to end by themselves; then requests are broken off, and streams are ended over
-        ``shutdown_spread``. All this takes no longer than these two and ``shutdown_hard`` together.
-        Then every instance that was launched is stopped, within its ``stop_timeout``.
+        Connections are still accepted meanwhile, so that clients get a 503 and go elsewhere; HTTP/2
+        connections get GOAWAY at once. Streams and requests have ``shutdown_grace`` seconds to end
+        by themselves. Then requests are broken off, and streams are ended over ``shutdown_spread``.
+        All this takes at most these two and ``shutdown_hard`` together. Then every launched
+        instance is stopped, within its ``stop_timeout``.
         """
         try:
             await self._drain()
@@ -367,16 +365,16 @@ class Gateway:
             await self._end(service, service.aclose())
 
     async def _end(self, service: Service, work: Awaitable[None]) -> None:
-        """Await a part of a service's end; after a fault everything else ends all the same."""
+        """Await a part of a service's end; a fault does not stop the rest."""
         try:
             await work
-        except Exception:  # anything, since nothing of the gateway may be left behind
+        except Exception:  # anything: no part of the gateway may be left behind
             self.end_has_failed = True
             log.exception(has_failed(service))
 
 
 def _own_files(settings: Settings, data: DataDirectory | None) -> Iterable[Path]:
-    """What the gateway reads and keeps that holds secrets."""
+    """Return the paths with secrets that the gateway reads or keeps."""
     files = (settings.principals, settings.tls_key, None if data is None else data.path)
     return [each for each in files if each is not None]
 

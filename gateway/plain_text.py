@@ -1,15 +1,15 @@
-"""What others said, made safe to show: their words are not ours."""
+"""Foreign text, made safe to show."""
 
 from __future__ import annotations
 
 from typing import Final
 
-#: Takes the place of a character that would steer a terminal, or that XML does not allow.
+#: Replaces a character that would steer a terminal, or that XML does not allow.
 _REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}"
 
 
 def safe(text: str) -> str:
-    """Return a text as one printable line: no control, change of direction or half of a pair."""
+    """Return a text as one printable line: no control, direction change or lone surrogate."""
     return "".join(char if char.isprintable() else _REPLACEMENT for char in text)
 
 
@@ -20,5 +20,5 @@ def safe_lines(text: str, most: int | None = None) -> list[str]:
 
 
 def cut(text: str, most: int) -> str:
-    """Return a text, or its beginning and an ellipsis, ``most`` characters at most."""
+    """Shorten a text to at most ``most`` characters, with an ellipsis."""
     return text if len(text) <= most else f"{text[: most - 1]}…"

@@ -1,4 +1,4 @@
-"""The ports of a gateway: the listener, the server of each HTTP version, and who is connected."""
+"""The ports of a gateway: the listener, the server of each HTTP version, and admission control."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from partway.gateway.timing.clock import Clock
 
 
 class Listening(NamedTuple):
-    """Where a gateway listens: real ports, where 0 was asked for."""
+    """The addresses of a gateway, with the real port for port 0."""
 
     host: str
     port: int
@@ -28,15 +28,15 @@ class Listening(NamedTuple):
 
 
 class Ports:
-    """What brings exchanges to a gateway that has a server of its own.
+    """The front of a gateway that has a server of its own.
 
     Args:
-        settings: where to listen, and how many connections and streams there may be.
+        settings: where to listen, and the limits of connections and streams.
         dispatcher: answers the exchanges.
         metrics: counts connections.
         clock: measures times.
-        tls: the context of the TLS port; None without such a port, or where :meth:`open_tls` opens
-            it later.
+        tls: the context of the TLS port; None without such a port, or if :meth:`open_tls` opens it
+            later.
 
     Attributes:
         http1: the server of HTTP/1.1.
@@ -79,7 +79,7 @@ class Ports:
 
     @property
     def listening(self) -> Listening:
-        """Where the ports are, once they are open."""
+        """The addresses, once the ports are open."""
         assert self._listening is not None, "they are open"
         return self._listening
 
@@ -114,7 +114,6 @@ class Ports:
         self.http2.announce_end()
 
     def close(self) -> None:
-        """Accept no connection any more."""
         self.listener.stop()
 
     async def shutdown(self, timeout: float) -> None:

@@ -1,4 +1,4 @@
-"""A quota: a total that owners share, of which none may have all, and a fair line for its parts."""
+"""Quotas: a total that owners share, of which none may have all, and a fair line for claims."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class QuotaLimits:
     Attributes:
         total: of all owners together.
         of_one: of one owner.
-        waiting: claims that wait, of all owners together; 0 where nobody may wait.
-        waiting_of_one: claims of one owner that wait.
+        waiting: waiting claims of all owners together; 0 if no claim may wait.
+        waiting_of_one: waiting claims of one owner.
     """
 
     total: int
@@ -37,7 +37,7 @@ class QuotaFull(Exception):
     """A claim is refused. The caller words the error for its own clients.
 
     Attributes:
-        owner: whose limit is reached; empty where it is the limit of all owners together.
+        owner: the owner whose limit is reached; empty for the limit of all owners together.
         used: how much is used of that limit.
         most: the limit.
         in_line: whether the limit is the length of the line.
@@ -67,19 +67,19 @@ class _Claim(NamedTuple):
 
 
 class Quota:
-    """Counts what owners use, refuses what is over a limit, and grants claims in turn.
+    """Counts the use of owners, refuses excess, and grants claims in turn.
 
-    1. Nobody uses more than the total, and no owner more than its share.
-    2. Claims that wait are granted in turn: one of each owner, and the oldest of an owner first.
-    3. A claim that its owner's share holds up lets other owners pass.
-    4. A claim that the total holds up lets nobody pass: small claims never starve a large one.
-    5. :meth:`take` does not wait and takes no notice of the line.
+    1. The total bounds all owners together, and its share bounds each owner.
+    2. Waiting claims are granted in turn: one of each owner, and the oldest of an owner first.
+    3. A claim that must wait for its owner's share lets other owners pass.
+    4. A claim that must wait for the total lets none pass: small claims never starve a large one.
+    5. :meth:`take` does not wait and ignores the line.
     6. A claim without a wait may count in several shares, such as an address's and a key's.
 
     It belongs to one event loop: no other thread may call it.
 
     Args:
-        limits: how much there is.
+        limits: the limits.
     """
 
     def __init__(self, limits: QuotaLimits) -> None:
@@ -92,7 +92,7 @@ class Quota:
 
     @property
     def most_of_one(self) -> int:
-        """How much one owner may use now; a subclass may derive it from what is used."""
+        """How much one owner may use now; a subclass may compute it from the use."""
         return self._limits.of_one
 
     @property
@@ -102,11 +102,10 @@ class Quota:
 
     @property
     def waiting(self) -> int:
-        """How many claims wait."""
         return self._waiting
 
     def used_by(self, owner: str) -> int:
-        """How much one owner uses."""
+        """Return how much one owner uses."""
         return self._of_owners.get(owner, 0)
 
     def take(self, size: int, *owners: str) -> None:
@@ -114,7 +113,8 @@ class Quota:
 
         Args:
             size: how much.
-            owners: whose shares it counts in, each at most once; :data:`NOBODY` has none.
+            owners: the owners whose shares it counts in, each at most once; :data:`NOBODY` has
+                none.
 
         Raises:
             QuotaFull: there is not as much left.
@@ -129,11 +129,11 @@ class Quota:
         self._count(size, owners)
 
     def check(self, size: int, *owners: str) -> None:
-        """Raise what :meth:`take` would raise, and use nothing.
+        """Raise the error that :meth:`take` would raise, and use nothing.
 
         Args:
-            size: as of :meth:`take`.
-            owners: as of :meth:`take`.
+            size: as in :meth:`take`.
+            owners: as in :meth:`take`.
 
         Raises:
             QuotaFull: there is not as much left.
@@ -142,7 +142,7 @@ class Quota:
         self._count(-size, owners)
 
     def count(self, size: int, *owners: str) -> None:
-        """Use more without a look at the limits: :meth:`check` did that, or it is there already."""
+        """Use more without a check: :meth:`check` was called, or the use exists already."""
         self._count(size, owners)
 
     def give_back(self, size: int, *owners: str) -> None:
@@ -156,12 +156,12 @@ class Quota:
 
         Args:
             size: how much.
-            owner: whose share it counts in.
+            owner: the owner whose share it counts in.
 
         Raises:
             QuotaFull: the line is full, or the size is over a limit even when nothing is used.
         """
-        Quota(self._limits).check(size, owner)  # one that is over these limits has no turn
+        Quota(self._limits).check(size, owner)  # one over these limits has no turn
         claim = _Claim(size, asyncio.get_running_loop().create_future())
         self._stand_in_line(owner, claim)
         try:
@@ -187,7 +187,7 @@ class Quota:
     # --- The line --------------------------------------------------------------------------------
 
     def _stand_in_line(self, owner: str, claim: _Claim) -> None:
-        """Put a claim behind its owner's others; the first of all is granted without waiting.
+        """Put a claim at the end of its owner's line; a first claim with room is granted at once.
 
         Raises:
             QuotaFull: the claim would have to wait, and the line is full.
@@ -221,14 +221,14 @@ class Quota:
             line = self._lines.pop(owner)
             claim = line.popleft()
             if line:
-                self._lines[owner] = line  # behind all other owners
+                self._lines[owner] = line  # after all other owners
             self._waiting -= 1
             if not claim.granted.cancelled():
                 self._count(claim.size, (owner,))
                 claim.granted.set_result(None)
 
     def _next(self) -> str | None:
-        """The owner whose oldest claim may be granted now."""
+        """Return the owner whose oldest claim may be granted now."""
         total, of_one = self._limits.total, self.most_of_one
         for owner, line in self._lines.items():
             size = line[0].size

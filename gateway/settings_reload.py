@@ -1,4 +1,4 @@
-"""Settings that change while the gateway runs: what can be taken is, and the rest is named."""
+"""Reloading settings while the gateway runs: it applies what it can, and names the rest."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from partway.log_lines import LogLine
 
 log = logging.getLogger("partway.serve")
 
-#: What a file is known by: another one, or another content, is another.
+#: The identity of a file's content: modification time, size and inode.
 _Identity = tuple[int, int, int] | None
 
 
 class Reloading:
-    """Has a fleet follow its settings: when it is told to, and when their file has changed.
+    """Has a fleet follow its settings: on a signal, and when their file has changed.
 
-    Endpoints that are new are started, those that are otherwise change beside what serves, those
-    that are there no more drain and stop. Settings that cannot be read change nothing.
+    New endpoints are started, changed ones change beside their serving version, removed ones drain
+    and stop. Settings that cannot be read change nothing.
 
     Args:
-        settings: those that the gateway runs with.
+        settings: the settings that the gateway runs with.
         load: reads them anew; raises SettingsError.
         fleet: follows them.
         clock: measures the time between two looks at the file.
@@ -60,12 +60,11 @@ class Reloading:
         self._stopped = False
 
     def start(self) -> None:
-        """Look at the file from now on."""
+        """Watch the file from now on."""
         if self._path is not None:
             self._timer = self._clock.call_later(SETTINGS_CHECK_INTERVAL, self._look)
 
     async def stop(self) -> None:
-        """Take nothing more."""
         self._stopped = True
         if self._timer is not None:
             self._timer.cancel()
@@ -74,7 +73,7 @@ class Reloading:
             await asyncio.wait((self._taking,))
 
     def reload(self) -> None:
-        """Read the settings and take what can be; in the background, one after the other."""
+        """Read and apply the settings, in the background; calls are handled one after the other."""
         if self._stopped:
             return
         if self._taking is not None:
@@ -84,9 +83,9 @@ class Reloading:
         self._taking = asyncio.create_task(self._take(), name="settings")
 
     def _look(self) -> None:
-        """Reload if the file is another, and the same as at the last look.
+        """Reload if the file has changed, and is the same as at the last look.
 
-        One that is being written is not read half: without its last lines it would be a good file
+        This avoids reading a half-written file: without its last lines it would be a valid file
         with fewer endpoints.
         """
         self.start()
@@ -114,7 +113,7 @@ class Reloading:
 
     def _follow(self, new: Settings) -> None:
         changes = compare(self._settings, new)
-        for endpoint in new.endpoints:  # also what is as it was: if it has failed it is tried anew
+        for endpoint in new.endpoints:  # unchanged ones too: a failed endpoint is tried anew
             self._fleet.apply(endpoint)
         for name in changes.removed:
             self._fleet.remove(name)

@@ -1,4 +1,4 @@
-"""What the gateway says of itself: /healthz, /readyz, /metrics."""
+"""Status of the gateway: /healthz, /readyz, /metrics."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class Status:
     """The operations /healthz, /readyz and /metrics.
 
     Args:
-        streams: the streams whose state the operations tell.
-        is_ready: whether the endpoints have come up, or were waited for.
+        streams: the streams, whose state the operations report.
+        is_ready: whether the endpoints have come up, or the wait for them is over.
     """
 
     def __init__(self, streams: Streams, is_ready: Callable[[], bool]) -> None:
@@ -50,7 +50,7 @@ class Status:
         return self._is_ready() and not self._streams.draining
 
     async def healthz(self, exchange: Exchange, *_: object) -> None:
-        """Answer 200: a process that does not is to be restarted."""
+        """Answer 200: a process that does not should be restarted."""
         exchange.respond(200, b"ok\n", _TEXT)
 
     async def readyz(self, exchange: Exchange, *_: object) -> None:

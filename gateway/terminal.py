@@ -1,4 +1,4 @@
-"""Where tables are shown: a terminal, or the log of a CI job."""
+"""Consoles for tables: a terminal, or the log of a CI job."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import Final, TextIO
 from rich.console import Console
 from rich.text import Text
 
-#: Width of tables that go elsewhere than to a terminal: logs have the same lines everywhere.
+#: Width of tables outside a terminal: logs have the same lines everywhere.
 PLAIN_WIDTH: Final = 120
 
 
 def console_for(file: TextIO, plain_width: int = PLAIN_WIDTH) -> Console:
-    """Make a console; where nobody watches it is plain, without colours and of one width.
+    """Make a console; outside a terminal it is plain, without colours and of one width.
 
     Args:
-        file: a terminal, or something else.
-        plain_width: the width where it is something else.
+        file: a terminal, or another file.
+        plain_width: the width for another file.
     """
     if file.isatty():
         return Console(file=file, highlight=False)

@@ -1,1 +1,1 @@
-"""Files of settings: what a key's value must be, and how a file, a variable or a flag is read."""
+"""Configuration: typed values from a file, a variable or a flag, and messages about wrong ones."""

@@ -1,4 +1,4 @@
-"""What the value of a key must be, noted beside its type: in words, and as pydantic checks it.
+"""Value constraints, noted beside a key's type: in words, and as pydantic checks them.
 
 A table of a file is a frozen dataclass, and each of its fields is a key::
 
@@ -8,18 +8,18 @@ A table of a file is a frozen dataclass, and each of its fields is a key::
         lifetime: Annotated[float, number(above=0, unit="seconds")] = 1800.0
         max_part: Annotated[int, whole(1, 16_777_216, "bytes")] = 1_048_576
 
-A field without a default is a key that must be there. A field whose type is a dataclass is a table
-within the table, ``dict[str, …]`` one with names of the user's, ``tuple[…, ...]`` an array.
+A field without a default is a required key. A field whose type is a dataclass is a table within the
+table, ``dict[str, …]`` a table with names of the user's, ``tuple[…, ...]`` an array.
 
-A note with a lambda in it gets a name outside of the class: in an annotation a lambda sees nothing
-of its module, since ``typing.get_type_hints`` evaluates it with the class for its globals.
+Define a note with a lambda outside of the class: ``typing.get_type_hints`` evaluates annotations
+with the class for its globals, so a lambda there cannot see its module.
 
-Strings may stand alone. Numbers, ``bool``, dates and paths need a note, or pydantic would take
-``"1"``, ``1``, ``1.0`` and ``true`` for one another; a table that lacks one is refused when it is
-first read.
+Strings need no note. Numbers, ``bool``, dates and paths do, or pydantic would accept ``"1"``,
+``1``, ``1.0`` and ``true`` for one another. A table that lacks a note is refused when it is first
+read.
 
-pydantic is imported when the first table is checked, and its core when the first value is: that
-costs more time than all that ``partway invoke --help`` does.
+pydantic is imported with the check of the first table, and its core with that of the first value.
+The import takes longer than all of ``partway invoke --help``.
 """
 
 from __future__ import annotations
@@ -53,19 +53,19 @@ if TYPE_CHECKING:
     from pydantic import GetCoreSchemaHandler
     from pydantic_core import CoreSchema
 
-    #: Makes pydantic's schema, of ``pydantic_core.core_schema`` and of the schema of the bare type.
+    #: Makes pydantic's schema from ``pydantic_core.core_schema`` and the schema of the bare type.
     Schema: TypeAlias = Callable[[ModuleType, Callable[[], CoreSchema]], CoreSchema]
 
 
 @dataclass(frozen=True, slots=True)
 class Must:
-    """What a value must be.
+    """A constraint on a value.
 
     Attributes:
         words: completes "it must be …".
         schema: pydantic's check of it.
-        table: the dataclass whose keys a table given here has, where the type does not say so.
-        secret: whether no message may repeat the value, nor what is in it but for its keys.
+        table: the dataclass with the keys of a table given here, if the type does not name it.
+        secret: whether messages must not repeat the value, or its content except for keys.
     """
 
     words: str
@@ -83,12 +83,12 @@ class Must:
 
 
 def whole(least: int, most: int | None = None, unit: str = "") -> Must:
-    """A whole number; ``true`` and ``1.0`` are refused.
+    """Require a whole number; ``true`` and ``1.0`` are refused.
 
     Args:
         least: smallest allowed.
         most: largest allowed; None for no bound.
-        unit: what is counted, such as ``bytes``.
+        unit: of the number, such as ``bytes``.
     """
     kind = f"a whole number of {unit}" if unit else "a whole number"
     bounds = f", {least} or more" if most is None else f" from {least} to {most}"
@@ -102,13 +102,13 @@ def number(
     most: float | None = None,
     unit: str = "",
 ) -> Must:
-    """A finite number, whole or not.
+    """Require a finite number, whole or not.
 
     Args:
         least: smallest allowed; or
-        above: what it must be greater than.
+        above: exclusive lower bound.
         most: largest allowed; None for no bound.
-        unit: what is measured, such as ``seconds``.
+        unit: of the number, such as ``seconds``.
     """
     lowest = f"above {above:g}" if least is None else f"from {least:g}"
     highest = "" if most is None else f"{' to' if above is None else ' and at most'} {most:g}"
@@ -121,12 +121,12 @@ def number(
 
 
 def text(words: str, allows: Callable[[str], object]) -> Must:
-    """A string of a certain form.
+    """Require a string of a certain form.
 
     Args:
-        words: what it must be.
-        allows: whether a string is that. It may raise ValueError instead of returning, to say why
-            a string is not; its message is shown.
+        words: the form in words.
+        allows: whether a string has the form. It may raise ValueError with a reason, which is
+            shown.
     """
     return Must(
         words,
@@ -137,11 +137,11 @@ def text(words: str, allows: Callable[[str], object]) -> Must:
 
 
 def whole_of(words: str, allows: Callable[[int], object]) -> Must:
-    """A whole number where bounds do not say which.
+    """Require a whole number, where bounds alone do not define which.
 
     Args:
-        words: what it must be.
-        allows: whether a number is that; as for :func:`text`.
+        words: the constraint in words.
+        allows: whether a number fulfils it; as for :func:`text`.
     """
     return Must(
         words,
@@ -161,17 +161,18 @@ def _if_allowed(allows: Callable[[_T], object]) -> Callable[[_T], _T]:
 
 
 def array(words: str, least: int = 0, most: int | None = None, *, stop: bool = True) -> Must:
-    """An array, for ``tuple[…, ...]`` and ``frozenset[…]``.
+    """Require an array, for ``tuple[…, ...]`` and ``frozenset[…]``.
 
     Args:
-        words: what it must be.
-        least: how many values it must have.
-        most: how many it may have; None for no bound but that of the file.
-        stop: at the first wrong value. A file of 8 MiB can hold four million of them.
+        words: the constraint in words.
+        least: the smallest number of values.
+        most: the largest number of values; None for no bound but that of the file.
+        stop: whether to stop at the first wrong value. A file of 8 MiB can hold four million of
+            them.
     """
 
     def bounded(value: object) -> object:
-        # Before the values are looked at: pydantic counts none but those that are right.
+        # Checked before the values, since pydantic counts only valid ones.
         if isinstance(value, list) and not least <= len(value) <= (most or len(value)):
             raise ValueError
         return value
@@ -185,10 +186,10 @@ def array(words: str, least: int = 0, most: int | None = None, *, stop: bool = T
 
 
 def table_or(words: str, table: type, short: Callable[[object], bool]) -> Must:
-    """A table, or a value that is short for one and is left as it is.
+    """Require a table, or a short form, which is left as it is.
 
     Args:
-        words: what it must be.
+        words: the constraint in words.
         table: the dataclass with its keys.
         short: whether a value is such a short form.
     """
@@ -202,10 +203,10 @@ def table_or(words: str, table: type, short: Callable[[object], bool]) -> Must:
 
 
 def secret(words: str) -> Must:
-    """What no message may repeat.
+    """Mark a value that messages must not repeat.
 
     Args:
-        words: what it must be.
+        words: the constraint in words.
     """
     return Must(words, lambda _, inner: inner(), secret=True)
 
@@ -215,7 +216,7 @@ _SIZE: Final = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,3})?) ?(KiB|MiB|GiB|TiB)?")
 
 
 def _bytes(value: object) -> object:
-    """A size that is written with its unit, or that a variable has as text."""
+    """Convert a size with its unit, or a variable's text, to bytes."""
     if not isinstance(value, str):
         return value
     if (found := _SIZE.fullmatch(value)) is None:
@@ -224,7 +225,7 @@ def _bytes(value: object) -> object:
 
 
 def _path(value: object, handler: Callable[[object], str]) -> Path:
-    """A path of a file's, or a flag's, which argparse has made one already."""
+    """Return a path from a file, or from a flag, which argparse has converted already."""
     if isinstance(value, Path):
         return value
     if not (name := handler(value)):
@@ -255,7 +256,7 @@ def _path_of(what: str) -> Must:
 
 FilePath = Annotated[Path, _path_of("file")]
 FolderPath = Annotated[Path, _path_of("folder")]
-#: A moment that everybody agrees on.
+#: A moment with a time zone.
 Moment = Annotated[
     datetime,
     Must(
@@ -265,11 +266,11 @@ Moment = Annotated[
 ]
 
 
-# --- What a type says -----------------------------------------------------------------------------
+# --- Reading types ------------------------------------------------------------------------------
 
 
 def taken_apart(hint: Any) -> tuple[Any, Must | None]:
-    """A type without None and notes, and its note: ``int`` of ``Annotated[int, …] | None``."""
+    """Split a type into its bare type and its note: ``Annotated[int, …] | None`` gives ``int``."""
     if get_origin(hint) in (Union, UnionType):
         kinds = [each for each in get_args(hint) if each is not NoneType]
         if len(kinds) == 1:
@@ -281,10 +282,10 @@ def taken_apart(hint: Any) -> tuple[Any, Must | None]:
 
 
 def words_of(hint: Any) -> str:
-    """What a value of this type must be: completes "it must be …".
+    """Return the constraint of a type: it completes "it must be …".
 
     Raises:
-        TypeError: the type does not say enough; see this module's beginning.
+        TypeError: the type lacks a note; see the module docstring.
     """
     kind, note = taken_apart(hint)
     if note is not None:
@@ -300,11 +301,11 @@ def words_of(hint: Any) -> str:
 
 
 def keys_of(hint: Any) -> dict[str, Any] | None:
-    """The types of a table's keys; None for what is no table, or one with names of the user's."""
+    """Return the types of a table's keys; None for other types and tables with users' names."""
     return _keys_of(hint)
 
 
-@cache  # a file may have thousands of faults, and each asks
+@cache  # a file may have thousands of faults, each with a lookup
 def _keys_of(hint: Any) -> dict[str, Any] | None:
     kind, note = taken_apart(hint)
     if note is not None and note.table is not None:
@@ -316,7 +317,7 @@ def _keys_of(hint: Any) -> dict[str, Any] | None:
 
 
 def parts_of(hint: Any) -> tuple[Any, ...]:
-    """The types of a map's names and values, or of an array's values; empty for anything else."""
+    """Return the types of a map's names and values, or of an array's values; empty for others."""
     kind, _ = taken_apart(hint)
     if get_origin(kind) in (dict, tuple, frozenset):
         return tuple(each for each in get_args(kind) if each is not Ellipsis)
@@ -324,22 +325,22 @@ def parts_of(hint: Any) -> tuple[Any, ...]:
 
 
 class ValueCheck(Protocol):
-    """Checks values of a type."""
+    """A check of values of a type."""
 
     def validate_python(self, value: object, /) -> Any:
-        """Return a value as its type; raises ``pydantic_core.ValidationError`` if it is not."""
+        """Convert a value to its type; raise ``pydantic_core.ValidationError`` if it is invalid."""
 
 
 @cache
 def adapter(hint: Any) -> ValueCheck:
-    """The check of ``[value]`` by pydantic; keys that a table does not have are refused.
+    """Return pydantic's check of ``[value]``; unknown keys of a table are refused.
 
-    It checks a list since pydantic lets nobody configure a dataclass from outside; what is around a
-    dataclass hands its configuration on. A value that stands alone, as those of flags and variables
-    do, is checked by pydantic's core, for a quarter of what pydantic takes to import.
+    It checks a list, since a dataclass cannot be configured from outside, but takes its
+    configuration from the type around it. A value of a flag or a variable is checked by pydantic's
+    core alone, whose import takes a quarter of the time.
 
     Raises:
-        TypeError: a type does not say enough.
+        TypeError: a type lacks a note.
     """
     _complete(hint)
     if _stands_alone(hint):
@@ -353,7 +354,7 @@ def adapter(hint: Any) -> ValueCheck:
 
 
 def _stands_alone(hint: Any) -> bool:
-    """Whether a type is a string, one of some values, or all that its note says."""
+    """Say whether a type is a string, one of some values, or completely described by its note."""
     if parts_of(hint) or keys_of(hint) is not None:
         return False
     kind, note = taken_apart(hint)
@@ -361,7 +362,7 @@ def _stands_alone(hint: Any) -> bool:
 
 
 def _schema_of(hint: Any) -> CoreSchema:
-    """The schema that pydantic would make of a type that stands alone."""
+    """Return the schema that pydantic would make of such a type."""
     from pydantic_core import core_schema
 
     kind, note = taken_apart(hint)

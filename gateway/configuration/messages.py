@@ -1,4 +1,4 @@
-"""What is said of a setting that is wrong: where it is, what was found, and what must be there."""
+"""Messages about wrong settings: where, what was found, and what it must be."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 
 from partway.gateway.plain_text import cut
 
-#: Where a value is: the keys that lead to it, and places in arrays, from 0.
+#: Where a value is: the keys that lead to it, and indexes in arrays, from 0.
 Place: TypeAlias = tuple[str | int, ...]
 
 #: Faults that are shown of one file; the rest are counted.
@@ -18,28 +18,28 @@ _MAX_SHOWN: Final = 10
 #: Characters of a value and of a key that are shown.
 _MAX_VALUE: Final = 60
 _MAX_KEY: Final = 40
-#: Bits of a whole number that is shown: TOML sets no end to its digits.
+#: Bits of a whole number that is shown: TOML does not limit its digits.
 _MAX_BITS: Final = 128
 
 #: A key that TOML takes without quotes.
 _BARE_KEY: Final = re.compile(rf"[A-Za-z0-9_-]{{1,{_MAX_KEY}}}")
-#: A key that nobody would take for a secret.
+#: A key that cannot be a secret.
 _HARMLESS_KEY: Final = re.compile(r"[a-z_]{1,24}")
 
 
 class SettingsError(ValueError):
-    """A file of settings, a variable or a flag does not say what it must.
+    """A file of settings, a variable or a flag is invalid.
 
-    The message has a line for each fault: where it is, what was found, and what must be there.
+    The message has a line for each fault: where it is, what was found, and what it must be.
     """
 
 
 class TableRefused(ValueError):
-    """For a table's ``__post_init__``: keys that are right one by one do not go together.
+    """For a table's ``__post_init__``: valid keys contradict each other.
 
     Args:
-        fault: what was found, and what must be there.
-        key: whose value is at fault; empty for the table.
+        fault: what was found, and what it must be.
+        key: the key with the wrong value; empty for the table.
     """
 
     def __init__(self, fault: str, key: str = "") -> None:
@@ -48,7 +48,7 @@ class TableRefused(ValueError):
         self.key = key
 
     def within(self, table: Place) -> tuple[Place, str]:
-        """Place and text of it.
+        """Return place and text of the fault.
 
         Args:
             table: the place of the table.
@@ -57,10 +57,10 @@ class TableRefused(ValueError):
 
 
 def error_of(where: str, faults: Sequence[tuple[Place, str]]) -> SettingsError:
-    """The exception for faults of one file, variable or flag.
+    """Make the exception for faults of one file, variable or flag.
 
     Args:
-        where: what they are in.
+        where: the file, variable or flag.
         faults: place and text of each, in their order.
     """
     lines = [
@@ -73,12 +73,12 @@ def error_of(where: str, faults: Sequence[tuple[Place, str]]) -> SettingsError:
 
 
 def each_line(beginning: str, lines: str) -> str:
-    """Lines of faults, with what each begins with put before it."""
+    """Put a text before each line of faults."""
     return "\n".join(beginning + line for line in lines.splitlines())
 
 
 def path_of(place: Place) -> str:
-    """A place as people write it: ``rule#2.close.code`` is in the second of the ``rule`` tables."""
+    """Write a place: ``rule#2.close.code`` is in the second of the ``rule`` tables."""
     path = ""
     for step in place:
         if isinstance(step, int):
@@ -90,12 +90,12 @@ def path_of(place: Place) -> str:
 
 
 def given(value: object, *, kind: bool = False, secret: bool = False) -> str:
-    """What was found, as in ``'x' was given``.
+    """Describe a found value, as in ``'x' was given``.
 
     Args:
-        value: it.
-        kind: whether it is of the wrong kind, which is said then: ``the string 'x' was given``.
-        secret: whether it is kept to ourselves, and its kind is all that is said.
+        value: the value.
+        kind: whether its type is wrong, and is named: ``the string 'x' was given``.
+        secret: whether only its type may be shown.
     """
     named, shown = _named_and_shown(value)
     if secret or not shown:
@@ -106,7 +106,7 @@ def given(value: object, *, kind: bool = False, secret: bool = False) -> str:
 
 
 def _named_and_shown(value: object) -> tuple[str, str]:
-    """The kind of a value, and the value in short; empty where its kind says it all."""
+    """Return the type of a value, and the value in short; empty if the type is enough."""
     match value:
         case bool():
             return "a boolean", str(value).lower()
@@ -118,7 +118,7 @@ def _named_and_shown(value: object) -> tuple[str, str]:
             return "a number of very many digits", ""
         case int() | float():
             return "a number", str(value)
-        case datetime():  # before date, of which it is one
+        case datetime():  # before date, its base class
             return "a date and time", value.isoformat()
         case date():
             return "a date", value.isoformat()
@@ -133,11 +133,11 @@ def _named_and_shown(value: object) -> tuple[str, str]:
 
 
 def unknown(key: str, known: Iterable[str]) -> str:
-    """What is said of a key that its table does not have: which it has, or the nearest of them."""
+    """Describe an unknown key: name the nearest known key, or all of them."""
     keys = list(known)
     if not keys:
         return "this key is unknown; its table must be empty"
-    # Its beginning is enough, and difflib's time grows with the square of the length.
+    # The beginning is enough, and difflib's time grows with the square of the length.
     near = get_close_matches(key[:_MAX_KEY], keys, n=1)
     if near:
         return f"this key is unknown; the nearest known one is {near[0]}"
@@ -145,10 +145,10 @@ def unknown(key: str, known: Iterable[str]) -> str:
 
 
 def unknown_among(known: Iterable[str]) -> str:
-    """The same of a key that is not shown."""
+    """Describe an unknown key that must not be shown."""
     return f"this has an unknown key, which is not shown; it must be one of {', '.join(known)}"
 
 
 def may_be_shown(key: str) -> bool:
-    """Whether an unknown key of a file of secrets may be shown: no secret looks like it."""
+    """Say whether an unknown key of a file of secrets may be shown: no secret looks like it."""
     return _HARMLESS_KEY.fullmatch(key) is not None

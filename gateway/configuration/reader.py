@@ -1,6 +1,6 @@
-"""The one reader of settings: a file, a variable or a flag becomes typed values, or is refused.
+"""The reader of settings: it converts a file, a variable or a flag to typed values, or refuses it.
 
-Whatever is wrong is said in one exception, a line for each fault::
+One exception has all faults, a line for each::
 
     partway.toml: endpoints.echo.url: 'x' was given; it must be an http:// URL with host and port
     partway.toml: endpoints.echo.lifetme: this key is unknown; the nearest known one is lifetime
@@ -38,24 +38,24 @@ from partway.protocol.limits import MIB
 
 _T = TypeVar("_T")
 
-#: Bytes of a file, where its user sets no other bound: eight thousand endpoints fit.
+#: Bytes of a file, by default: eight thousand endpoints fit.
 MAX_FILE_BYTES: Final = 1 * MIB
 
-#: pydantic's names for a key that the table does not have, and for one that it must have.
+#: pydantic's names for an unknown key, and for a missing one.
 _UNKNOWN: Final = "unexpected_keyword_argument"
 _MISSING: Final = "missing"
-#: What pydantic puts behind a table's key where the key itself is wrong.
+#: pydantic appends this to a table's key if the key itself is wrong.
 _NAME: Final = "[key]"
-#: For a value that is none of those allowed, of whatever kind it is.
+#: For a value of any type that is none of those allowed.
 _NO_CHOICE: Final = "literal_error"
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A file as TOML has it.
+    """A parsed TOML file.
 
     Attributes:
-        called: what messages call it.
+        called: its name in messages.
         members: its keys and their values.
         secret: whether its values, and keys that could be values, are kept out of messages.
     """
@@ -65,20 +65,20 @@ class Document:
     secret: bool = False
 
     def as_table(self, kind: type[_T]) -> _T:
-        """The file as a dataclass; :mod:`partway.gateway.configuration.expected` says what of.
+        """Return the file as a dataclass; see :mod:`partway.gateway.configuration.expected`.
 
         Raises:
-            SettingsError: it does not say what it must.
+            SettingsError: the file is invalid.
         """
         sought = _Sought(kind, kinds=True, secret=self.secret)
         value: _T = _checked(sought, self.members, self.called)
         return value
 
     def refuse(self, faults: Iterable[tuple[Place, str]]) -> None:
-        """Refuse the file if there are faults that can only be seen with other keys.
+        """Refuse the file for faults that concern several keys.
 
         Args:
-            faults: the place, and what was found and must be there, of each.
+            faults: place and text of each.
 
         Raises:
             SettingsError: there is one.
@@ -90,17 +90,17 @@ class Document:
 def read_toml(
     path: Path, most: int = MAX_FILE_BYTES, *, called: str = "", secret: bool = False
 ) -> Document:
-    """Read a file, which may be somebody else's.
+    """Read a file, which may come from an untrusted user.
 
     Args:
         path: of the file.
         most: bytes that are read.
-        called: what messages call it; empty for its path.
-        secret: whether no message may repeat what is in it.
+        called: its name in messages; empty for its path.
+        secret: whether messages must not repeat its content.
 
     Raises:
-        SettingsError: it cannot be read, is no regular file, has more bytes, asks for too much of
-            the parser, or is not TOML; says in which line.
+        SettingsError: it cannot be read, is no regular file, has more bytes, demands too much of
+            the parser, or is not TOML; the message names the line.
     """
     import tomllib
 
@@ -128,7 +128,7 @@ def read_toml(
         place = place.removesuffix(")")
         if not place.startswith("line"):  # it is the end of the document
             place = f"line {lines}, at the end"
-        # What is wrong may quote what is there; where it is does not.
+        # The parser's message may quote the file; the place does not.
         why = place if secret else f"{place}: {said}"
     except ValueError:  # sys.set_int_max_str_digits()
         why = "a number has too many digits"
@@ -136,27 +136,27 @@ def read_toml(
 
 
 def checked(hint: Any, value: object, where: str) -> Any:
-    """A value of a variable or a flag, or a table of a caller's, as its type.
+    """Convert a value of a variable or a flag, or a table from a caller, to its type.
 
     Args:
         hint: the type, with its note.
-        value: as TOML would have it.
-        where: what to call it in messages, such as ``PARTWAY_PORT``.
+        value: in TOML's types.
+        where: its name in messages, such as ``PARTWAY_PORT``.
 
     Raises:
-        SettingsError: it is not what it must be.
+        SettingsError: the value is invalid.
     """
     return _checked(_Sought(hint), value, where)
 
 
 @dataclass(frozen=True, slots=True)
 class _Sought:
-    """What a value must be, and what a message may say of one that is not.
+    """The required type of a value, and the limits on messages about it.
 
     Attributes:
         hint: its type.
-        kinds: whether the kind of what was found is named; a variable is a string, whatever it is.
-        secret: whether what was found is kept out.
+        kinds: whether messages name the type of a found value; a variable is always a string.
+        secret: whether messages omit the found value.
     """
 
     hint: Any
@@ -164,8 +164,8 @@ class _Sought:
     secret: bool = False
 
     def fault(self, error: Mapping[str, Any]) -> tuple[Place, str]:
-        """Place and text of one of pydantic's errors."""
-        place: Place = error["loc"][1:]  # without the place in the list that is around all
+        """Return place and text of one of pydantic's errors."""
+        place: Place = error["loc"][1:]  # without the index in the list around the value
         reason = error.get("ctx", {}).get("error", "")
         if error["type"] == _UNKNOWN:
             return self._unknown(place[:-1], str(place[-1]))
@@ -193,17 +193,17 @@ class _Sought:
         return given(value, kind=self.kinds and is_wrong, secret=secret)
 
     def _is_secret(self, place: Place) -> bool:
-        """Whether what is at a place is kept out, or anything around it is."""
+        """Say whether the value at a place, or a table around it, is secret."""
         notes = (taken_apart(hint)[1] for hint in self._types_to(place))
         return any(note is not None and note.secret for note in notes)
 
     def _type_at(self, place: Place) -> Any:
-        """The type that is declared for a place."""
+        """Return the declared type of a place."""
         *_, hint = self._types_to(place)
         return hint
 
     def _types_to(self, place: Place) -> Iterator[Any]:
-        """The types on the way to a place, from the whole file's to its own."""
+        """Yield the types on the way to a place, from the whole file's to its own."""
         hint = self.hint
         yield hint
         for step in place:
@@ -220,13 +220,13 @@ def _checked(sought: _Sought, value: object, where: str) -> Any:
         return check.validate_python([value])[0]
     except ValidationError as error:
         found = error.errors(include_url=False)
-    # pydantic speaks of a table's keys in the order of their declaration.
+    # pydantic reports a table's keys in the order of their declaration.
     order = _order_in(value)
     raise error_of(where, sorted(map(sought.fault, found), key=lambda fault: order(fault[0])))
 
 
 def _order_in(document: object) -> Callable[[Place], list[int]]:
-    """For sorting places as they come in a document; a key that is missing comes last."""
+    """Return a sort key for places by their order in a document; missing keys come last."""
     ranks: dict[int, dict[str, int]] = {}
 
     def order(place: Place) -> list[int]:

@@ -1,8 +1,8 @@
-"""What a TOML file asks of its parser, bounded before it is parsed: a file may be anybody's.
+"""Bounds on a TOML file, checked before it is parsed, since it may come from an untrusted user.
 
 ``tomllib`` keeps every beginning of a dotted key: 100 KB of ``a.a.a…=1`` cost it 9.8 GB and 52 s.
-Its pattern for numbers keeps 120 bytes for each digit, and each table takes a kilobyte. Within the
-bounds here a file of 8 MiB costs 100 MB or 5 s; nobody writes by hand what is beyond them.
+Its pattern for numbers keeps 120 bytes for each digit, and each table takes a kilobyte. Within
+these bounds a file of 8 MiB costs 100 MB or 5 s. No file written by hand exceeds them.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-#: Parts of one key. The deepest of the files here has four: ``rule.close.code`` in a table.
+#: Parts of one key. The deepest key of these files has four: ``rule.close.code`` in a table.
 MAX_KEY_PARTS: Final = 16
 
 #: Arrays and inline tables within one another.
@@ -23,7 +23,7 @@ MAX_MARKS: Final = 250_000
 #: Characters between two marks: a bare key, a number, a date, white space.
 MAX_STRETCH: Final = 8192
 
-#: The group is a whole string, as most are: in one step, where its parts would be three.
+#: The group matches a whole string, as most are, in one step instead of three.
 _MARKS: Final = re.compile(
     r"""
     \"\"\" | '''
@@ -33,7 +33,7 @@ _MARKS: Final = re.compile(
     re.VERBOSE,
 )
 
-#: Where a string may end, by how it begins, and what must be passed over with the character behind.
+#: Where a string may end, by its beginning, and the marks to skip with the next character.
 _STRING_STOPS: Final = {
     '"': re.compile(r'["\\\n]'),
     "'": re.compile(r"['\n]"),
@@ -43,20 +43,20 @@ _STRING_STOPS: Final = {
 
 
 class TooMuch(ValueError):
-    """A file asks for more than any of its kind needs: in which line, what, and the bound."""
+    """A file exceeds a bound; the message has the line, the excess, and the bound."""
 
 
 def check_bounds(text: str) -> None:
-    """See that a file can be parsed at little cost, in one pass over it.
+    """Verify in one pass that a file can be parsed at little cost.
 
-    What is no TOML is let pass: the parser stops there, and says what is wrong. As far as the
-    parser gets, strings and comments end here where they end for it.
+    Invalid TOML passes: the parser stops there, and reports it. Up to that point, strings and
+    comments end here where they end for the parser.
 
     Args:
         text: of the whole file.
 
     Raises:
-        TooMuch: one of the bounds is passed; the message quotes nothing of the file.
+        TooMuch: a bound is exceeded; the message quotes nothing of the file.
     """
     at = depth = parts = marks = 0
     while (mark := _MARKS.search(text, at)) is not None:
@@ -95,16 +95,16 @@ def _too_much(text: str, at: int, most: int, what: str) -> TooMuch:
 
 
 def _string_end(text: str, at: int, kind: str) -> int | None:
-    """Where the string ends whose quotation mark ends at ``at``; None if the parser stops first."""
+    """Return the end of a string whose opening mark ends at ``at``; None if it is invalid."""
     stops = _STRING_STOPS[kind]
     while (stop := stops.search(text, at)) is not None:
         at = stop.end()
         if stop[0] == "\\":
-            at += 1  # whatever is escaped ends no string
+            at += 1  # an escaped character ends no string
         elif stop[0] == "\n":
             return None
         elif len(kind) == 1:
             return at
-        else:  # up to two quotation marks right before the end are the string's own
+        else:  # up to two quotation marks right before the end belong to the string
             return at + len(text[at : at + 2]) - len(text[at : at + 2].lstrip(kind[0]))
     return None

@@ -1,1 +1,1 @@
-"""What a user writes of endpoints: in tables of a file and in flags, and what becomes of it."""
+"""Settings: the tables of files, and flags, and the values made from them."""

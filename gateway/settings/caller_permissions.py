@@ -1,4 +1,4 @@
-"""What callers of the API may have of this machine: which variables, and which folders."""
+"""Permissions of API callers on this machine: which variables, and which folders."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from partway.gateway.configuration.messages import SettingsError
 from partway.gateway.network.dialling import is_loopback
 from partway.gateway.storage.files import others_may
 
-#: What SageMaker's own containers read, and no command: unless the settings say otherwise.
+#: By default: variables that SageMaker's own containers read, and no command.
 OF_THE_PLATFORM: Final = ("SAGEMAKER_*",)
 
-#: Never a * alone: what can make a command of a program has to be listed by its name.
+#: Never a * alone: variables that could change a program's command must be listed by name.
 Variables = Annotated[
     str,
     text(
@@ -26,7 +26,7 @@ Variables = Annotated[
 ]
 
 
-#: A topic of SNS's, as botocore's pattern has it.
+#: An SNS topic, by botocore's pattern.
 Topic = Annotated[
     str,
     text(
@@ -37,11 +37,11 @@ Topic = Annotated[
 
 
 def _is_webhook(url: str) -> bool:
-    """Whether notices may be sent to an address: in clear on this machine alone."""
+    """Say whether notices may be sent to an address: in clear only on this machine."""
     try:
         parts = urlsplit(url)
         host = parts.hostname
-        parts.port  # noqa: B018 (which may be none)
+        parts.port  # noqa: B018 (raises if it is invalid)
     except ValueError:
         return False
     if not host or parts.username is not None or parts.fragment or not url.isprintable():
@@ -55,17 +55,16 @@ Webhook = Annotated[
 
 
 def check_results(results: Iterable[Path], others: Iterable[Path]) -> None:
-    """Refuse folders for answers in which the gateway reads, or keeps its own.
+    """Refuse folders for answers that overlap with folders the gateway reads or owns.
 
-    A caller who could have something written where another's inputs are read would have the gateway
-    read it as the other's.
+    Otherwise a caller could have a file written where another caller's inputs are read.
 
     Args:
-        results: below which answers are put.
-        others: below which the gateway reads for callers, and what is its own.
+        results: folders for answers.
+        others: folders that the gateway reads for callers, or owns.
 
     Raises:
-        SettingsError: one of them is in another, or another in it.
+        SettingsError: a folder of one kind lies in one of the other kind.
     """
     for result in results:
         there = result.resolve()
@@ -79,11 +78,11 @@ def check_results(results: Iterable[Path], others: Iterable[Path]) -> None:
 
 
 def check_roots(roots: Iterable[Path], setting: str = "local_roots") -> None:
-    """Refuse folders in which others could put what the gateway is not to read.
+    """Refuse folders that other users may write to: they could lead the gateway to other files.
 
     Args:
-        roots: below which callers of the API may name files.
-        setting: what they are called under ``[api]``.
+        roots: folders in which API callers may name files.
+        setting: their name under ``[api]``.
 
     Raises:
         SettingsError: others may write to one of them.
@@ -91,7 +90,7 @@ def check_roots(roots: Iterable[Path], setting: str = "local_roots") -> None:
     for root in roots:
         try:
             mode = root.stat().st_mode
-        except OSError:  # nothing below it can be named
+        except OSError:  # no file in it can be named
             continue
         if "write" in others_may(mode):
             raise SettingsError(

@@ -1,4 +1,4 @@
-"""Settings that have changed: what of them a gateway that runs can take."""
+"""Changes of settings, and which of them a running gateway can apply."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 from partway.gateway.fleet.endpoint import Endpoint
 from partway.gateway.settings.settings import Settings
 
-#: What can be taken: the endpoints, and what they and those of the API are made of.
+#: Settings that can be applied: the endpoints, and the settings they depend on.
 _TAKEN: Final = frozenset(
     {
         "api_environment",
@@ -26,13 +26,13 @@ _TAKEN: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class SettingsChanges:
-    """How settings differ from those that a gateway runs with.
+    """The differences from the settings that a gateway runs with.
 
     Attributes:
-        added: endpoints that are new.
-        changed: endpoints that are to be otherwise than they are, as they are to be.
-        removed: names of endpoints that are there no more.
-        restart: names of settings that are otherwise too, which takes a restart.
+        added: new endpoints.
+        changed: endpoints with changes, in their new form.
+        removed: names of removed endpoints.
+        restart: names of changed settings that need a restart.
     """
 
     added: tuple[Endpoint, ...]
@@ -42,14 +42,13 @@ class SettingsChanges:
 
 
 def compare(old: Settings, new: Settings) -> SettingsChanges:
-    """Find out how settings have changed.
+    """Compare settings.
 
-    Whether what is in a file has changed that they name, such as roots or model data, is not looked
-    at.
+    The content of files that they name, such as roots or model data, is not compared.
 
     Args:
-        old: those that the gateway runs with.
-        new: those that it is to have, with the same flags and variables.
+        old: the settings that the gateway runs with.
+        new: the settings to apply, with the same flags and variables.
     """
     before = {endpoint.name: endpoint for endpoint in old.endpoints}
     after = {endpoint.name: endpoint for endpoint in new.endpoints}

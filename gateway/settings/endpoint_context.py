@@ -1,4 +1,4 @@
-"""Values that endpoints of the settings have from outside of their tables."""
+"""Values from outside of an endpoint's tables."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from partway.gateway.fleet.endpoint import InstanceTimes, Program
 from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.tls.trust import Trust
 
-#: Times of an instance: their names in a table, and as values.
+#: Times of an instance: their names in a table, and in :class:`InstanceTimes`.
 _TIMES: Final[Mapping[str, str]] = {
     "startup_timeout": "startup_timeout",
     "health_ping_interval": "ping_interval",
@@ -28,11 +28,11 @@ class Surroundings:
     """Values that an endpoint has from outside of its table.
 
     Attributes:
-        policy: of its streams, where its table says nothing.
-        times: of its instances, where its table says nothing.
-        trust: whom to believe that containers behind TLS are who they say.
-        images: commands that stand for images.
-        folder: where its paths begin; None for the gateway's own.
+        policy: default of its streams.
+        times: default of its instances.
+        trust: roots to trust for containers with TLS.
+        images: commands that replace images.
+        folder: base of its relative paths; None for the gateway's own.
     """
 
     policy: StreamPolicy
@@ -43,11 +43,11 @@ class Surroundings:
 
 
 def times_of(base: InstanceTimes, values: Mapping[str, Any]) -> InstanceTimes:
-    """Times of instances, changed by settings.
+    """Return times of instances, changed by settings.
 
     Args:
-        base: what stays where no setting says otherwise.
-        values: settings by their names, of which others than times are passed over.
+        base: the times without these settings.
+        values: settings by name; others than times are ignored.
     """
     changed = {_TIMES[key]: value for key, value in values.items() if key in _TIMES}
     return dataclasses.replace(base, **changed)

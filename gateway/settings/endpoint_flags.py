@@ -25,21 +25,21 @@ _FORMS: Final = (
     "container, in quotation marks; or docker://IMAGE"
 )
 
-#: What begins so is meant for a URL, be it one or not.
+#: The beginning of a value that is meant as a URL, valid or not.
 _URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
-#: And so is this: a host and its port. No program is called so.
+#: A host and its port, also meant as a URL: no program has such a name.
 _HOST_AND_PORT: Final = re.compile(r"[^\s/]+:[0-9]*(/\S*)?")
 
 
 def endpoint_of_flag(flag: str, around: Surroundings) -> Endpoint:
-    """An endpoint of the command line.
+    """Read an endpoint of the command line.
 
     Args:
-        flag: its name, an equals sign, and what runs it: a URL, a command, or an engine's image.
-        around: what it has from elsewhere.
+        flag: its name, an equals sign, and its source: a URL, a command, or an engine's image.
+        around: values from elsewhere.
 
     Raises:
-        SettingsError: it is none of them, or the name cannot be one.
+        SettingsError: the source or the name is invalid.
     """
     name, found, what = flag.partition("=")
     if not found:
@@ -57,10 +57,10 @@ def endpoint_of_flag(flag: str, around: Surroundings) -> Endpoint:
 
 
 def _source(what: str, around: Surroundings) -> Source:
-    """What runs an endpoint of the command line.
+    """Read the source of an endpoint of the command line.
 
     Raises:
-        ValueError: it cannot be that; the message says why, or is empty.
+        ValueError: it is invalid; the message says why, or is empty.
     """
     if what.startswith(ENGINE_SCHEME):
         if not is_image(what):

@@ -1,4 +1,4 @@
-"""From an endpoint's tables to the endpoint: what must go together, and what becomes of it."""
+"""Reading an endpoint's tables: checks across keys, and the resulting endpoint."""
 
 from __future__ import annotations
 
@@ -44,21 +44,21 @@ _OF_STREAMS: Final = frozenset(keys_of(StreamPolicy) or ())
 _OF_VARIANTS: Final = frozenset(keys_of(VariantKeys) or ())
 
 
-# --- A variant as it is written -------------------------------------------------------------------
+# --- Variants as written ------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class _Written:
-    """What the tables say of one variant.
+    """A variant as its tables have it.
 
     Attributes:
         endpoint: the place of its endpoint's table.
-        table: the place of its own; that of the endpoint's for its only variant.
-        name: the variant's.
+        table: the place of its own table; that of the endpoint's for an only variant.
+        name: the variant's name.
         own: the keys of its own table.
-        values: of these, and of the endpoint's that it does not have itself.
-        containers: where its instances have several, each as if it were the only one.
-        source_keys: the keys that may say what runs it.
+        values: of these, and of further keys of the endpoint's table.
+        containers: if its instances have several, each as if it were the only one.
+        source_keys: the possible keys for its source.
     """
 
     endpoint: Where
@@ -71,31 +71,31 @@ class _Written:
 
     @property
     def sources(self) -> list[str]:
-        """Which keys say what runs it; it should be one."""
+        """The keys that name its source; there should be one."""
         return [key for key in self.source_keys if key in self.values]
 
     @property
     def urls(self) -> tuple[str, ...]:
-        """Where its containers are that somebody else runs."""
+        """The URLs of its containers that run outside the gateway."""
         one = self.values.get("url")
         return self.values.get("urls", ()) if one is None else (one,)
 
     def at(self, key: str) -> Where:
-        """The place of a key: in its own table, or in the endpoint's."""
+        """Return the place of a key: in its own table, or in the endpoint's."""
         return (*(self.table if key in self.own else self.endpoint), key)
 
     def beside(self, source: str, key: str) -> str:
-        """What a key stands beside."""
+        """Return the source for a message about a key beside it."""
         return source if key in self.own else f"{source} of the variant {self.name}"
 
 
 def _written(name: str, table: EndpointTable, members: Mapping[str, Any]) -> Iterator[_Written]:
-    """The variants of an endpoint's table.
+    """Yield the variants of an endpoint's table.
 
     Args:
         name: the endpoint's.
         table: its table.
-        members: the same as TOML has it, by which is known what was given.
+        members: the same in TOML's types; shows which keys were given.
     """
     where: Where = ("endpoints", name)
     of_all = {key: getattr(table, key) for key in members if key in _OF_VARIANTS}
@@ -117,7 +117,7 @@ def _written(name: str, table: EndpointTable, members: Mapping[str, Any]) -> Ite
 def _written_containers(
     where: Where, tables: Iterable[ContainerTable], members: Mapping[str, Any]
 ) -> tuple[_Written, ...]:
-    """The containers of a table, by the host names that they have, or are given by their order."""
+    """Return the containers of a table, by host name; the default is numbered."""
     found = []
     for number, table in enumerate(tables):
         values = {key: getattr(table, key) for key in members["containers"][number]}
@@ -128,18 +128,18 @@ def _written_containers(
     return tuple(found)
 
 
-# --- What does not go together --------------------------------------------------------------------
+# --- Contradictions -----------------------------------------------------------------------------
 
 
 def _faults_of(
     name: str, table: EndpointTable, members: Mapping[str, Any]
 ) -> Iterator[tuple[Where, str]]:
-    """What is wrong with an endpoint's table though each key is right by itself.
+    """Yield the faults of an endpoint's table that concern several keys.
 
     Args:
         name: the endpoint's.
         table: its table.
-        members: the same as TOML has it, by which is known what was given.
+        members: the same in TOML's types; shows which keys were given.
     """
     if "variants" in members:
         yield from _faults_of_several(("endpoints", name), table, members)
@@ -222,21 +222,21 @@ def _faults_of_hostnames(variant: _Written) -> Iterator[tuple[Where, str]]:
         known.add(each.name)
 
 
-# --- What becomes of it ---------------------------------------------------------------------------
+# --- Results ------------------------------------------------------------------------------------
 
 
 def endpoints_of(
     tables: Mapping[str, EndpointTable], document: Document, around: Surroundings
 ) -> dict[str, Endpoint]:
-    """The endpoints of a file, by their names.
+    """Return the endpoints of a file, by their names.
 
     Args:
         tables: the endpoints' tables, by their names.
-        document: the file as TOML has it, by which is known what was given.
-        around: what each endpoint has from outside of its table.
+        document: the parsed file, which shows which keys were given.
+        around: each endpoint's values from outside of its table.
 
     Raises:
-        SettingsError: keys do not go together.
+        SettingsError: keys contradict each other.
     """
     read = {name: (table, document.members["endpoints"][name]) for name, table in tables.items()}
     document.refuse(
@@ -248,13 +248,13 @@ def endpoints_of(
 def _endpoint_of(
     name: str, table: EndpointTable, members: Mapping[str, Any], around: Surroundings
 ) -> Endpoint:
-    """An endpoint of a file, whose table has none of :func:`_faults_of`.
+    """Make an endpoint of a file, whose table has passed :func:`_faults_of`.
 
     Args:
         name: the endpoint's.
         table: its table.
-        members: the same as TOML has it, by which is known what was given.
-        around: what it has from outside of its table.
+        members: the same in TOML's types; shows which keys were given.
+        around: its values from outside of its table.
     """
     own = {key: getattr(table, key) for key in members if key in _OF_STREAMS}
     policy = dataclasses.replace(around.policy, **own)
@@ -281,7 +281,7 @@ def _variant_of(written: _Written, around: Surroundings) -> Variant:
 
 
 def _containers_of(written: _Written, around: Surroundings) -> Containers | None:
-    """The containers of instances that have several; None where they have one."""
+    """Return the containers of instances that have several; else None."""
     found = []
     for each in written.containers:
         source = _source_of(each, around)
@@ -299,7 +299,7 @@ def _containers_of(written: _Written, around: Surroundings) -> Containers | None
 
 
 def _vertex_of(written: _Written) -> VertexContainer | None:
-    """What is asked of a container that is written for Vertex AI; None for any other."""
+    """Return the settings of a container written for Vertex AI; None for any other."""
     if written.values.get("platform") != "vertex":
         return None
     keys = ("health_route", "predict_route", "port")
@@ -307,14 +307,14 @@ def _vertex_of(written: _Written) -> VertexContainer | None:
 
 
 def _times_by_platform(written: _Written, times: InstanceTimes) -> InstanceTimes:
-    """The times of instances, with Vertex AI's rule of health where all is written for it."""
+    """Return the times of instances, with Vertex AI's health rule if all containers are for it."""
     each_of = written.containers or (written,)
     are_vertex = all(each.values.get("platform") == "vertex" for each in each_of)
     return times.of_vertex if are_vertex else times
 
 
 def _environment(*tables: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    """The variables that tables give together, the later ones in the place of the earlier ones'."""
+    """Merge the variables of tables; later ones override earlier ones."""
     found: dict[str, str] = {}
     for values in tables:
         found |= values.get("environment", {})

@@ -1,4 +1,4 @@
-"""An endpoint's tables in a file of settings: their keys, and what the value of each must be.
+"""An endpoint's tables in a file of settings: their keys, and the constraints on their values.
 
 ::
 
@@ -66,7 +66,7 @@ _DAY: Final = 86_400
 
 
 def is_container_url(url: str) -> bool:
-    """Whether a text is the URL of a container."""
+    """Say whether a text is the URL of a container."""
     try:
         container_address(url, tls=True)
     except ValueError:
@@ -80,7 +80,7 @@ def _is_model_data(path: str) -> bool:
 
 
 def _words(value: object) -> object:
-    """A command's words, of a string or an array."""
+    """Split a command into words, from a string or an array."""
     if isinstance(value, str):
         return command_words(value)
     if isinstance(value, list) and all(isinstance(word, str) for word in value):
@@ -88,7 +88,7 @@ def _words(value: object) -> object:
     return value
 
 
-# --- What a value must be -------------------------------------------------------------------------
+# --- Constraints --------------------------------------------------------------------------------
 
 Name = Annotated[
     str,
@@ -138,13 +138,13 @@ _Seconds = Annotated[float, number(above=0, most=_DAY, unit="seconds")]
 # --- The tables -----------------------------------------------------------------------------------
 
 
-# Without slots, as the next: an endpoint's table has these keys beside those of its streams, and
-# Python lays out an object's slots for one of its classes alone.
+# Without slots, as the next class: an endpoint's table inherits these keys and those of its
+# streams, and Python allows slots from one base class only.
 @dataclass(frozen=True, kw_only=True)
 class InstanceTable:
-    """``[instance]``: what is set for the instances of all endpoints.
+    """``[instance]``: defaults for the instances of all endpoints.
 
-    :class:`~partway.gateway.fleet.endpoint.InstanceTimes` says what each is.
+    :class:`~partway.gateway.fleet.endpoint.InstanceTimes` describes them.
     """
 
     startup_timeout: _Seconds = START_TIMEOUT
@@ -159,7 +159,7 @@ class InstanceTable:
 
 @dataclass(frozen=True, kw_only=True)
 class ContainerKeys:
-    """What one container's table may have, and a variant's for its only one."""
+    """The keys of one container's table, and of a variant's for an only container."""
 
     url: ContainerUrl | None = None
     command: CommandWords | None = None
@@ -192,7 +192,7 @@ _Containers = Annotated[
 
 @dataclass(frozen=True, kw_only=True)
 class VariantKeys(InstanceTable, ContainerKeys):
-    """What a variant's table may have, and an endpoint's for all its variants."""
+    """The keys of a variant's table, and of an endpoint's for all its variants."""
 
     urls: _ContainerUrls | None = None
     containers: _Containers | None = None
@@ -206,32 +206,32 @@ class VariantKeys(InstanceTable, ContainerKeys):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VariantTable(VariantKeys):
-    """``[endpoints.NAME.variants.NAME]``: a variant, and its share of what comes."""
+    """``[endpoints.NAME.variants.NAME]``: a variant, and its share of the traffic."""
 
     weight: Annotated[float, number(least=0, most=100_000)] = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndpointTable(StreamPolicy, VariantKeys):
-    """``[endpoints.NAME]``: what its streams have of their own, and its variant or variants."""
+    """``[endpoints.NAME]``: settings of its streams, and its variant or variants."""
 
     variant: Name = DEFAULT_VARIANT
     variants: dict[Name, VariantTable] = field(default_factory=dict)
     prediction: PredictionPolicy = field(default_factory=PredictionPolicy)
 
 
-#: Keys that say what runs a variant's instances: a variant has one of them.
+#: Keys for the source of a variant's instances: a variant has one of them.
 SOURCES: Final = ("url", "urls", "command", "image", "containers")
 
-#: Keys that say what runs one container of several: it has one of them.
+#: Keys for the source of one container of several: it has one of them.
 SOURCES_OF_ONE: Final = ("url", "command", "image")
 
 _NOT_STARTED: Final = "since the gateway does not start what runs at a URL"
 
-#: Keys that say how a container is asked: each of several says it by itself.
+#: Keys for how a container is called: each of several has its own.
 OF_PLATFORM: Final = ("platform", "health_route", "predict_route", "port")
 
-#: Beside which of them a key has a meaning, and why it has none beside the others.
+#: The sources beside which a key has a meaning, and why it has none beside the others.
 BESIDE: Final[Mapping[str, tuple[tuple[str, ...], str]]] = {
     "ca": (("url", "urls"), "since it is for containers that are reached over https://"),
     "cwd": (("command",), "since only a command runs in a folder of this machine"),

@@ -82,7 +82,7 @@ from partway.service_links import is_link
 
 _DAY = 86_400
 
-#: Settings that must not cross: the lower one is at most the higher one.
+#: Water marks: the low one is at most the high one.
 _MARKS: Final = frozenset({"low_water", "high_water"})
 
 #: uvloop would take a port modulo 65,536.
@@ -161,7 +161,7 @@ class _TopLevel(
 
 @dataclass(frozen=True, slots=True)
 class ApiTable:
-    """``[api]``: what callers of the API may have of this machine."""
+    """``[api]``: permissions of API callers on this machine."""
 
     local_roots: Annotated[tuple[FolderPath, ...], array("an array of folders' paths")] = ()
     local_results: Annotated[tuple[FolderPath, ...], array("an array of folders' paths")] = ()
@@ -174,8 +174,6 @@ class ApiTable:
 
 @dataclass(frozen=True)
 class _File(_TopLevel):
-    """The whole file."""
-
     stream: StreamPolicy = field(default_factory=StreamPolicy)
     instance: InstanceTable = field(default_factory=InstanceTable)
     api: ApiTable = field(default_factory=ApiTable)
@@ -183,43 +181,43 @@ class _File(_TopLevel):
     endpoints: dict[Name, EndpointTable] = field(default_factory=dict)
 
 
-#: Of each the names, and what each must be.
+#: The settings of each kind, with their types.
 TOP_LEVEL = keys_of(_TopLevel) or {}
 _OF_STREAMS = keys_of(StreamPolicy) or {}
 _OF_INSTANCES = keys_of(InstanceTable) or {}
 
 
 def variable_of(name: str) -> str:
-    """The environment variable of a setting."""
+    """Return the environment variable of a setting."""
     return f"PARTWAY_{name.upper()}"
 
 
-#: The variable of each setting: of the whole gateway, and of the streams and the instances of all
+#: The variables of all settings: of the whole gateway, and of the streams and the instances of all
 #: endpoints.
 VARIABLES: Final = frozenset(map(variable_of, (*TOP_LEVEL, *_OF_STREAMS, *_OF_INSTANCES)))
 
 
 @dataclass(frozen=True)
 class Settings(ControlSettings, _TopLevel):
-    """Everything that can be set. Times in seconds.
+    """All settings. Times in seconds.
 
-    The settings of APIs are those of their manifests.
+    The manifests of APIs define further ones.
 
     Attributes:
         host: to listen on.
         port: to listen on; 0 picks a free one.
         tls_port: to listen on with TLS; None for no such port, 0 picks a free one.
-        tls_cert: certificate chain to show there, PEM; None for one of the local CA's.
+        tls_cert: certificate chain of that port, PEM; None for one of the local CA's.
         tls_key: its key.
         tls_names: further names in the local CA's certificate.
-        region: AWS's name of it, as clients are set to and as their signatures say.
-        account: AWS's number of it, for ARNs.
+        region: AWS's name of the region, as in clients' settings and signatures.
+        account: the number of the AWS account, for ARNs.
         apis: the names of the APIs that are served beside streams.
-        auth: how clients prove who they are.
-        principals: file of those who may sign, for ``sigv4``.
-        insecure: whether to listen beyond loopback without authentication all the same.
+        auth: how clients are authenticated.
+        principals: file of the principals, for ``sigv4``.
+        insecure: whether to allow listening beyond loopback without authentication.
         log_level: of the log on standard error.
-        log_format: how the log's lines look.
+        log_format: the format of log lines.
         container_ca: roots for ``https://`` containers, PEM; None for the system's.
         allow_origins: web pages' origins that may open streams; ``*`` for all.
         max_streams: open at once.
@@ -228,7 +226,7 @@ class Settings(ControlSettings, _TopLevel):
         max_requests: under way at once.
         max_requests_per_principal: under way at once; None for half of ``max_requests``.
         max_invocation_body: bytes of the body of one request.
-        max_gathered_bytes: of all bodies of requests that are held whole at a time.
+        max_gathered_bytes: of all gathered bodies at a time.
         max_connections: open at once.
         max_connections_per_address: open at once; None for half of ``max_connections``.
         trusted_proxies: addresses and networks of proxies that carry many clients: they have no
@@ -236,13 +234,13 @@ class Settings(ControlSettings, _TopLevel):
         shutdown_grace: for streams to end by themselves after SIGTERM.
         shutdown_spread: over which the rest are ended.
         shutdown_hard: for their last bytes.
-        data_dir: folder of what the gateway keeps; None for one of the user's, by the port.
-        model_data_quota: bytes of all model data that is kept at a time.
+        data_dir: folder of the gateway's data; None for one of the user's, by the port.
+        model_data_quota: bytes of all model data that are kept at a time.
         max_containers: that are launched for all endpoints and transform jobs.
         endpoints: the endpoints.
-        images: commands, or running containers, that stand for images, by the images' names. A
-            settings file has commands alone.
-        policy: of the streams of endpoints that are not of the settings.
+        images: commands, or running containers, that replace images, by image name. A settings file
+            has only commands.
+        policy: of the streams of endpoints outside the settings.
         times: of those endpoints' instances.
     """
 
@@ -263,7 +261,7 @@ class Settings(ControlSettings, _TopLevel):
 
     @property
     def gathered_bytes_of_one(self) -> int:
-        """How many bytes of bodies one address, or one access key, may have held."""
+        """How many bytes of gathered bodies one address, or one access key, may have."""
         return _share(self.max_gathered_bytes)
 
     @property
@@ -288,10 +286,10 @@ class Settings(ControlSettings, _TopLevel):
         return {name: shares.get(name) or getattr(self, name) for name in names}
 
     def check(self) -> None:
-        """Refuse what is unsafe, and what does not go together.
+        """Refuse unsafe and contradictory settings.
 
         Raises:
-            SettingsError: says what, and what to do.
+            SettingsError: says what is wrong, and what to do.
         """
         for name, needed in manifests.missing(self.apis):
             raise SettingsError(
@@ -334,7 +332,7 @@ class Settings(ControlSettings, _TopLevel):
 
 
 def _check_names(endpoints: Iterable[Endpoint]) -> None:
-    """Refuse endpoints of one ARN: leave for the one would be leave for the other.
+    """Refuse endpoints with the same ARN: a permission for one would hold for the other.
 
     Raises:
         SettingsError: the names of two differ only in case, and ARNs have them in lower case.
@@ -350,26 +348,26 @@ def _check_names(endpoints: Iterable[Endpoint]) -> None:
 
 
 def _share(of_all: int) -> int:
-    """What one peer may have, where nobody says how much."""
+    """Return the default share of one owner."""
     return max(1, of_all // SHARE_OF_ONE)
 
 
 def load(
     flags: Mapping[str, Any], environment: Mapping[str, str], config: Path | None = None
 ) -> Settings:
-    """Put the tree together.
+    """Load all settings.
 
     Args:
-        flags: by setting's name, those given only; ``endpoints`` as ``NAME=…`` strings.
-        environment: ``PARTWAY_HOST`` and so on, lists separated by commas; ``PARTWAY_LIFETIME`` and
-            its like stand in place of the file's ``[stream]`` and ``[instance]``.
-        config: a TOML file; paths in it begin at its folder.
+        flags: those given, by setting's name; ``endpoints`` as ``NAME=…`` strings.
+        environment: ``PARTWAY_HOST`` and so on, lists separated by commas. ``PARTWAY_LIFETIME`` and
+            the like override the file's ``[stream]`` and ``[instance]``.
+        config: a TOML file; its folder is the base of relative paths in it.
 
     Raises:
-        SettingsError: what is wrong, and where.
+        SettingsError: says what is wrong, and where.
     """
     folder = None if config is None else config.absolute().parent
-    if config is None:  # to read nothing by the rules of all tables takes a tenth of the start
+    if config is None:  # checking an empty file would take a tenth of the start
         document, file = Document("", {}), _File()
     else:
         document = read_toml(config)
@@ -425,20 +423,20 @@ def load(
 
 
 def _placed(value: Any, folder: Path | None) -> Any:
-    """A value of a file; a path begins at the file's folder."""
+    """Return a value of a file; a relative path is joined to the file's folder."""
     return folder / value if isinstance(value, Path) and folder is not None else value
 
 
 def _of_the_file(
     file: _File, document: Document, around: Surroundings, marks: Collection[str]
 ) -> dict[str, Endpoint]:
-    """The endpoints of the file, by their names.
+    """Return the endpoints of the file, by their names.
 
     Args:
         file: the file.
-        document: the same as TOML has it.
-        around: what they have from outside of their tables.
-        marks: which of the water marks the environment has.
+        document: the parsed file.
+        around: their values from outside of their tables.
+        marks: the water marks that the environment sets.
     """
     endpoints: dict[str, Endpoint] = {}
     if file.endpoints:
@@ -455,7 +453,7 @@ def _of_the_file(
 def _of_the_environment(
     settings: Mapping[str, Any], environment: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Those of these settings that the environment has; by name, each of its type."""
+    """Return those of these settings that the environment has; by name, each of its type."""
     found = {}
     for name, hint in settings.items():
         variable = variable_of(name)
@@ -465,11 +463,11 @@ def _of_the_environment(
 
 
 def _check_trust(endpoint: Endpoint, otherwise: Trust) -> None:
-    """Read the roots by which an endpoint's containers are believed.
+    """Read the roots to trust for an endpoint's containers.
 
     Args:
         endpoint: the endpoint.
-        otherwise: the roots of all, that have none of their own.
+        otherwise: the default roots.
 
     Raises:
         SettingsError: they cannot be read.
@@ -485,15 +483,15 @@ def _check_trust(endpoint: Endpoint, otherwise: Trust) -> None:
 
 
 def changed_policy(base: StreamPolicy, table: Mapping[str, Any], where: str) -> StreamPolicy:
-    """A policy with a caller's changes.
+    """Return a policy with a caller's changes.
 
     Args:
-        base: what the caller leaves as it is.
+        base: the policy without the changes.
         table: settings by their names.
-        where: they stand, for errors.
+        where: the place of the table, for errors.
 
     Raises:
-        SettingsError: a setting is unknown, or not of its type or in its range.
+        SettingsError: a setting is unknown, has the wrong type, or is out of range.
     """
     found = checked(StreamPolicy, dict(table), where)
     policy = dataclasses.replace(base, **{name: getattr(found, name) for name in table})
@@ -505,7 +503,7 @@ def changed_policy(base: StreamPolicy, table: Mapping[str, Any], where: str) -> 
 def _crossed(
     policy: StreamPolicy, endpoints: Iterable[Endpoint]
 ) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Where the low-water mark is over the high one: of all streams, and of endpoints' own.
+    """Yield each place where the low-water mark is over the high one.
 
     Args:
         policy: of all.
@@ -524,7 +522,7 @@ def _crossed(
 
 
 def _from_text(text: str, hint: Any) -> object:
-    """A variable's text as TOML would have it; one that cannot be that stays as it is."""
+    """Convert a variable's text to TOML's types; a text that does not fit stays as it is."""
     hint, _ = taken_apart(hint)
     if hint is bool:
         return {"1": True, "true": True, "0": False, "false": False}.get(text.lower(), text)
