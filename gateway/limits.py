@@ -221,7 +221,7 @@ TLS_READ_HELD: Final = 3
 HTTP2_STREAM_BYTES: Final = 5 * KIB
 HTTP1_STUCK_BYTES: Final = 2 * MIB
 
-# --- Clients without authentication -------------------------------------------------------------
+# --- Clients without authentication --------------------------------------------------------------
 
 #: CPU seconds that the unauthenticated clients of one address may cost at once, and then as a share
 #: of a core. They pay for refused requests, and for requests that anyone may make. With unmeasured

@@ -62,7 +62,7 @@ _ACCESS_KEY_ID: Final = re.compile(r"[A-Za-z0-9_.=-]{1,128}")
 #: RFC 6750 §2.1: characters that an Authorization header can carry.
 _TOKEN: Final = re.compile(rf"(?=.{{{MIN_TOKEN_CHARACTERS}}})[A-Za-z0-9._~+/-]+=*")
 
-# --- The file -------------------------------------------------------------------------------------
+# --- The file ------------------------------------------------------------------------------------
 
 _ALL_OF_THEM: Final = f"an array of 1 to {MAX_PATTERNS_PER_PRINCIPAL} patterns"
 _Actions = Annotated[

@@ -150,7 +150,7 @@ GPU_LIST_TIMEOUT: Final = 15.0
 #: milliseconds, more on a busy machine with thousands of processes.
 LEASH_TIMEOUT: Final = 3.0
 
-# --- Output of instances ------------------------------------------------------------------------
+# --- Output of instances -------------------------------------------------------------------------
 
 #: Last lines of an instance's output that are reported with its failure.
 LAST_LINES: Final = 20

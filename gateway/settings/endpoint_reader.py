@@ -44,7 +44,7 @@ _OF_STREAMS: Final = frozenset(keys_of(StreamPolicy) or ())
 _OF_VARIANTS: Final = frozenset(keys_of(VariantKeys) or ())
 
 
-# --- Variants as written ------------------------------------------------------------------------
+# --- Variants as written -------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ def _written_containers(
     return tuple(found)
 
 
-# --- Contradictions -----------------------------------------------------------------------------
+# --- Contradictions ------------------------------------------------------------------------------
 
 
 def _faults_of(
@@ -222,7 +222,7 @@ def _faults_of_hostnames(variant: _Written) -> Iterator[tuple[Where, str]]:
         known.add(each.name)
 
 
-# --- Results ------------------------------------------------------------------------------------
+# --- Results -------------------------------------------------------------------------------------
 
 
 def endpoints_of(

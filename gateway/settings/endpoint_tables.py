@@ -88,7 +88,7 @@ def _words(value: object) -> object:
     return value
 
 
-# --- Constraints --------------------------------------------------------------------------------
+# --- Constraints ---------------------------------------------------------------------------------
 
 Name = Annotated[
     str,
@@ -135,7 +135,7 @@ _VariableValue = Annotated[str, text("a string without zero bytes", _without_zer
 _Seconds = Annotated[float, number(above=0, most=_DAY, unit="seconds")]
 
 
-# --- The tables -----------------------------------------------------------------------------------
+# --- The tables ----------------------------------------------------------------------------------
 
 
 # Without slots, as the next class: an endpoint's table inherits these keys and those of its

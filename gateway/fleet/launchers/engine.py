@@ -150,7 +150,7 @@ class EngineLauncher:
         if self._engine is not None:
             await self._engine.aclose()
 
-    # --- Leftovers of a killed gateway ---------------------------------------------------------
+    # --- Leftovers of a killed gateway -----------------------------------------------------------
 
     async def models_in_use(self) -> set[Path]:
         """Return the model directories of containers that a killed gateway has left running.
@@ -272,7 +272,7 @@ class EngineLauncher:
                     return state
         return None
 
-    # --- Starting and removing -----------------------------------------------------------------
+    # --- Starting and removing -------------------------------------------------------------------
 
     async def _connected(self) -> EngineClient:
         engine = self._engine

@@ -234,7 +234,7 @@ class EngineContainer:
             else:
                 return
 
-    # --- Its output ----------------------------------------------------------------------------
+    # --- Its output ------------------------------------------------------------------------------
 
     async def _follow_output(self) -> None:
         """Pass on its output, once and in order, until all of it has been read."""

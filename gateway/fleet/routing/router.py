@@ -407,7 +407,7 @@ class Router:
             route.only = route.by_id[heard[0].instances[0].id]
         return route
 
-    # --- For leases ----------------------------------------------------------------------------
+    # --- For leases ------------------------------------------------------------------------------
 
     def _remember(self, lease: Lease, session: StickySession, until: float) -> None:
         route = self._routes.get(lease.place.endpoint)
