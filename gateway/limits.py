@@ -117,8 +117,8 @@ STALL_CHECKS: Final = 10
 #: Longest life of a stream (clause 1.4-5; AWS quota).
 STREAM_LIFETIME: Final = 1800.0
 
-#: Longest life of a response stream, from the head of the container's answer on (AWS's guide,
-#: "Inference options": 60 s for a regular response, 8 minutes for one that streams).
+#: Longest life of a response stream, from the head of the container's answer on. AWS's guide,
+#: "Inference options": 60 s for a regular response, 8 minutes for one that streams.
 RESPONSE_LIFETIME: Final = 480.0
 
 #: Longest life of a request of InvokeEndpoint, from its admission to its answer's last byte. So a
@@ -205,8 +205,9 @@ HTTP2_RESERVED_STREAMS: Final = 64
 #: dropped. 1,000 TLS handshakes fit.
 PEER_BYTES: Final = 48 * MIB
 
-#: Memory of an idle connection; the further memory of HTTP/2 (h2's tables); and of TLS, on uvloop
-#: and on asyncio's own loop, whose buffer for TLS has 256 KiB. Measured, on CPython 3.11.
+#: Memory of an idle connection, and the further memory of HTTP/2 (h2's tables). The last two are
+#: the further memory of TLS, on uvloop and on asyncio's own loop, whose buffer for TLS has 256 KiB.
+#: Measured, on CPython 3.11.
 CONNECTION_BYTES: Final = 8 * KIB
 HTTP2_CONNECTION_BYTES: Final = 16 * KIB
 TLS_CONNECTION_BYTES: Final = 40 * KIB
@@ -252,7 +253,7 @@ STRANGER_ADDRESSES: Final = 4096
 # --- The log -------------------------------------------------------------------------------------
 
 #: Lines of one kind and one address that are written in so many seconds; one more line counts the
-#: others (journald: 10,000 in 30 s from a whole service) …
+#: others. Precedent: journald takes 10,000 in 30 s from a whole service, and drops the rest. …
 REPEATED_LINES: Final = 10
 REPEATED_SECONDS: Final = 10.0
 #: … and kinds that are told apart, each in some 300 bytes; beyond them all addresses are one.

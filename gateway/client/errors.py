@@ -9,10 +9,9 @@ from typing import Final
 from partway.gateway.network.dialling import Unreachable, Untrusted
 from partway.protocol.errors import NEVER, RETRY_HEADER
 
-#: Close codes after which the same stream may succeed: the model's server goes away, is lost,
-#: restarts, is busy, or is behind a proxy that did not reach it. 1011 is not among them: the same
-#: input would raise the model's exception again. Codes of applications (3000–4999) have meanings
-#: unknown here.
+#: Close codes after which the same stream may succeed. The model's server goes away, is lost,
+#: restarts, is busy, or is behind a proxy that did not reach it. Not 1011: the same input would
+#: raise the model's exception again. Codes of applications (3000–4999) have meanings unknown here.
 _PASSING_CODES: Final = frozenset({"1001", "1006", "1012", "1013", "1014"})
 
 #: Statuses below 500 after which the same request may be granted: too slow, too early, too many

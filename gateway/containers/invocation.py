@@ -157,9 +157,9 @@ class Invocations:
 class Invocation:
     """One request to an instance: a block that lasts as long as its answer does.
 
-    Its steps: take a place among the requests under way, and one on an instance; ask the container,
-    and then the instance's next ones with its answer; run the block; give everything back, and
-    count the request.
+    It takes a place among the requests under way, and one on an instance. It asks the container,
+    and then the instance's next ones with its answer. Then the block runs. At its end, everything
+    is given back, and the request is counted.
 
     Args: those of :meth:`.Invocations.answered`, which makes it.
 

@@ -60,8 +60,8 @@ PINGS_AT_ONCE: Final = 16
 HEALTH_PING_INTERVAL: Final = 10.0
 HEALTH_PINGS_MISSED: Final = 3
 
-#: The same limits for containers written for Vertex AI, from its page on custom containers: 200
-#: within 10 s, and the fourth failed check in a row ends the traffic.
+#: The same limits for containers written for Vertex AI, from its page on custom containers. The
+#: answer must be 200 within 10 s, and the fourth failed check in a row ends the traffic.
 VERTEX_PING_TIMEOUT: Final = 10.0
 VERTEX_PINGS_MISSED: Final = 4
 
@@ -103,8 +103,8 @@ RESTART_LONGEST: Final = 60.0
 #: all.
 STARTS_IN_VAIN: Final = 12
 
-#: The same limit while a caller waits for a change and no instance ever served, for containers that
-#: end by themselves and for those that are not ready in time. Something that never worked is
+#: The same limit while a caller waits for a change and no instance ever served: for containers that
+#: end by themselves, and for those that are not ready in time. Something that never worked is
 #: usually wrong. The waits between the first are half a minute in all, enough for a dependency to
 #: come up. The platform fails an endpoint after eight minutes (clause 1.1-3), and boto3's waiter
 #: after an hour.

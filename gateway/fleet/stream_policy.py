@@ -34,14 +34,14 @@ class StreamPolicy:
     """Settings of one endpoint's streams. Times in seconds, sizes in bytes.
 
     Attributes:
-        input_end: when a container hears that its client has ended the input (clause 1.5-12). At
-            once, as AWS does (``close``); when the container is silent (``drain``); or at once for
-            a container that says it finishes first, else when it has answered and is silent
-            (``auto``).
+        input_end: when a container hears that its client has ended the input (clause 1.5-12):
+            ``close`` at once, as AWS does; ``drain`` when the container is silent. With ``auto``,
+            at once if the container says that it finishes first. Otherwise when it has answered
+            and is silent.
         normal_close: whether a container's own Close 1000 or 1001 is a ``ModelStreamError``
             (``error``, as documented) or a clean end (``end``; clause 1.5-1).
-        signed_end: how a signed input without its signed end event ends: as a cut (``required``),
-            as an end (``optional``), or as a cut except over HTTP/2 with TLS (``auto``; clause
+        signed_end: whether a signed input without its signed end event counts as cut: always
+            (``required``), never (``optional``), or except over HTTP/2 with TLS (``auto``; clause
             2.3-2).
         lifetime: a stream's longest life (clause 1.4-5).
         response_lifetime: a response stream's longest life.

@@ -213,8 +213,8 @@ class Crowd:
     """The connections of a gateway.
 
     Rules:
-        1. A connection is idle when no request of its client is under way: it has sent no head yet,
-        an unfinished one or a refused one, or it waits for the next.
+        1. A connection is idle when no request of its client is under way. Its client has sent no
+        head yet, an unfinished one or a refused one, or is between two requests.
         2. When all places are taken, the peer with the most idle connections loses the one that is
         idle for longest. When a peer has used up its share, it loses such a connection of its own.
         The same happens when a peer's idle connections hold more than PEER_BYTES.

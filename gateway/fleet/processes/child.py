@@ -157,7 +157,8 @@ class Child(asyncio.SubprocessProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # Set here and not in start(): a process that ends at once ends before start() goes on.
-        # isinstance does not help: uvloop's transports derive from no class of asyncio's.
+        # There is no check by isinstance, since uvloop's transports derive from no class of
+        # asyncio's.
         self._transport = cast("asyncio.SubprocessTransport", transport)
 
     def process_exited(self) -> None:

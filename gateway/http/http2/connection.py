@@ -226,7 +226,7 @@ class Http2Connection(asyncio.Protocol):
     # --- asyncio's callbacks ---------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # isinstance does not help: uvloop's transports derive from no class of asyncio's.
+        # Not checked by isinstance: uvloop's transports derive from no class of asyncio's.
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(
             high=limits.WRITE_HIGH_WATER, low=limits.WRITE_LOW_WATER

@@ -40,11 +40,11 @@ class Http2Lifetime:
         refused alone. Requests for the reserve have some further streams. Streams that wait only
         for the client's end do not count here: those have limits of their own.
         2. A connection without streams closes after HTTP2_IDLE_TIMEOUT. It closes after
-        REQUEST_HEAD_TIMEOUT if it never had one, or if the client has sent GOAWAY, since such a
-        client closes the connection itself when it has read everything.
-        3. Three things close the connection to new streams: too many costly frames (the gate's rule
-        2), more refusals than the connection's budget (rule 4 of
-        :class:`~partway.gateway.http.unauthenticated_clients.Strangers`), or rapid reset at a rate
+        REQUEST_HEAD_TIMEOUT if it never had one, or if the client has sent GOAWAY. Such a client
+        closes the connection itself when it has read everything.
+        3. Too many costly frames (the gate's rule 2) close the connection to new streams. So do
+        more refusals than its budget allows (rule 4 of
+        :class:`~partway.gateway.http.unauthenticated_clients.Strangers`), and rapid reset at a rate
         that the gate lets pass. Running streams go on.
         4. A connection closed to new streams closes once its last stream has ended on both sides
         and unsent bytes are taken.
