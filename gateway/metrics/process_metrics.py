@@ -20,42 +20,6 @@ from prometheus_client.registry import Collector
 
 from partway import __version__
 
-_M = TypeVar("_M", Counter, Histogram)
-
-
-class SeriesOfEndpoints(Generic[_M]):
-    """A metric whose first label is an endpoint's name.
-
-    Endpoints come and go for as long as a gateway runs. Without removal, their series would stay in
-    memory and on each page of metrics.
-
-    Args:
-        metric: with its labels.
-    """
-
-    def __init__(self, metric: _M) -> None:
-        self._metric: _M = metric
-        self._counting: dict[str, dict[tuple[str, ...], _M]] = {}
-
-    def of(self, endpoint: str, *further: str) -> _M:
-        """Return the series of one endpoint; ``further`` are the values of the other labels."""
-        of_endpoint = self._counting.setdefault(endpoint, {})
-        found = of_endpoint.get(further)
-        if found is None:  # prometheus_client takes a lock, and builds the labels each time
-            found = of_endpoint[further] = self._metric.labels(endpoint, *further)
-        return found
-
-    def keep_only(self, endpoints: Collection[str]) -> None:
-        """Remove the series of all other endpoints.
-
-        Endpoints that have gone earlier are included, since their last requests may have been
-        counted after their end.
-        """
-        for endpoint in self._counting.keys() - endpoints:
-            for further in self._counting.pop(endpoint):
-                self._metric.remove(endpoint, *further)
-
-
 _PROCESS = Path("/proc/self")
 
 
@@ -63,11 +27,11 @@ class ProcessMetrics(Collector):
     """Metrics of one process; those of ``process_*`` have the names of every Prometheus client.
 
     The collector of prometheus_client reads ``/proc/stat``, which a hardened systemd unit hides
-    (``ProcSubset=pid``). This one reads only ``/proc/self``; without it, memory and descriptors are
-    left out.
+    (``ProcSubset=pid``). This one reads ``/proc/self`` alone; memory and descriptors are left out
+    where there is none.
 
     Args:
-        registry: the Prometheus registry.
+        registry: where they are exposed.
         limits: the limits that are set, by the settings' names.
     """
 
@@ -81,19 +45,19 @@ class ProcessMetrics(Collector):
         """Expose when the certificate of the TLS port ends.
 
         Args:
-            ends: returns the time in epoch seconds.
+            ends: returns it, in epoch seconds.
         """
         self._certificate_ends = ends
 
     def collect(self) -> Iterable[Metric]:
-        """Yield all metrics, as prometheus_client asks."""
+        """Yield all of them, as prometheus_client asks."""
         cpu = "CPU seconds of the process, of user and system"
         yield CounterMetricFamily("process_cpu_seconds", cpu, time.process_time())
         yield _gauge("process_start_time_seconds", "Start of the process", self._started)
         limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         yield _gauge("process_max_fds", "File descriptors that the process may have", limit)
         with suppress(OSError):
-            open_now = sum(1 for _ in (_PROCESS / "fd").iterdir()) - 1  # without this listing's
+            open_now = sum(1 for _ in (_PROCESS / "fd").iterdir()) - 1  # without the one that lists
             yield _gauge("process_open_fds", "File descriptors that are open", open_now)
             pages = (_PROCESS / "statm").read_text().split()
             virtual, resident = (int(each) * resource.getpagesize() for each in pages[:2])
@@ -120,7 +84,7 @@ def _gauge(name: str, text: str, value: float) -> GaugeMetricFamily:
 
 
 def _start_time() -> float:
-    """Return when this process began, in epoch seconds; now, if the system does not say."""
+    """When this process began, in epoch seconds; now, where the system does not say."""
     now = time.time()
     with suppress(OSError, AttributeError):
         # Field 22 of proc(5)'s stat: ticks from the machine's start. The name may have spaces.
