@@ -1,8 +1,8 @@
-"""When each of many streams is told to go, so that their clients do not all return at once.
+"""Departure schedule of a shutdown, so that clients do not all return at once.
 
-The schedule goes by the clock and not by a wait for each stream: a short wait comes back late, and
-on a busy loop thousands of them would outlast the SIGKILL. The clock's reading comes in with every
-call, so that a test can be any time it likes.
+The schedule follows the clock and does not sleep between streams: short timers fire late, and on a
+busy loop thousands of them would outlast the SIGKILL. Every call takes the clock's reading, so a
+test can choose any time.
 """
 
 from __future__ import annotations
@@ -23,21 +23,20 @@ _TICK = 0.001
 class Departures(Generic[_Member]):
     """Names the members that are to be told to go, evenly over a window of time.
 
-    The owner tells those whom :meth:`due` names, waits for :meth:`wait` seconds (or shorter, or
-    longer) and asks again, until nobody is :attr:`left`. Members that have gone by themselves
-    meanwhile are named all the same: the owner passes over them.
+    The owner tells the members that :meth:`due` names, waits for about :meth:`wait` seconds, and
+    asks again until none is :attr:`left`. Members that have gone by themselves are named too; the
+    owner skips them.
 
     Rules:
         1. The pace is even, in steps that are at least ``SHUTDOWN_STEP`` apart: many members share
            a step, few have one each. The first step is at once, the last one before the window's
            end.
-        2. An owner that comes late is named everybody whose step has come, so that no delay adds
-           to another one.
-        3. At most ``SHUTDOWN_BURST`` are named at a time: what else the loop has to do goes in
-           between, for one turn.
+        2. A late owner gets all members whose step has come, so delays do not add up.
+        3. At most ``SHUTDOWN_BURST`` members are named at a time. The loop does its other work for
+           one turn in between.
 
     Args:
-        members: who is to be told, in this order.
+        members: the members to tell, in this order.
         window: seconds; 0 for all at once.
         now: the clock's reading, in seconds, as the window begins.
     """
@@ -53,7 +52,6 @@ class Departures(Generic[_Member]):
 
     @property
     def left(self) -> int:
-        """How many members have not been named."""
         return len(self._members) - self._told
 
     def due(self, now: float) -> tuple[_Member, ...]:
@@ -63,9 +61,9 @@ class Departures(Generic[_Member]):
         return self._members[told : self._told]
 
     def wait(self, now: float) -> float:
-        """Seconds until :meth:`due` has more names, or, with nobody left, until the window's end.
+        """Seconds until :meth:`due` has more names or, with no member left, until the window ends.
 
-        0 where :meth:`due` has more names already (rule 3), and where the window is over.
+        The result is 0 if :meth:`due` has more names already (rule 3), or if the window is over.
         """
         begun = self._begun(now)
         if self._told < self._share(begun):
@@ -77,12 +75,11 @@ class Departures(Generic[_Member]):
         self._window, self._steps = 0.0, 1
 
     def _begun(self, now: float) -> int:
-        """How many steps have begun."""
         passed = now - self._began + _TICK
         return bisect_right(range(self._steps), passed, key=self._starts_at)
 
     def _starts_at(self, step: int) -> float:
-        """Seconds from the window's beginning until a step; behind the last comes its end."""
+        """Seconds from the window's beginning until a step; after the last step, until its end."""
         return self._window * step / self._steps
 
     def _share(self, steps: int) -> int:

@@ -1,4 +1,4 @@
-"""Errors of the API over HTTP: name, status and members on the class, turned into bytes once.
+"""Errors of the HTTP API: name, status and members.
 
 Section 4 of the contract. Errors inside a running stream are events: :mod:`partway.protocol.parts`.
 """
@@ -10,25 +10,25 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import ClassVar, Final
 
-#: Characters of a client's words that a message repeats: two media types with their parameters.
+#: Characters of a client's text that a message repeats: two media types with their parameters.
 QUOTED_CHARACTERS: Final = 128
 
 
 def quoted(words: str) -> str:
-    """The words in quotes: in printable ASCII, and with an ellipsis if they were cut."""
+    """Quote text from a client: printable ASCII, with an ellipsis if it was cut."""
     if len(words) > QUOTED_CHARACTERS:
         words = words[: QUOTED_CHARACTERS - 3] + "..."
     return ascii(words)
 
 
-#: The header by which an error says that the same request will not be granted later either, and its
-#: one value; a status alone does not tell.
+#: The header that says that a later retry of the same request fails too, and its one value. The
+#: status alone does not say so.
 RETRY_HEADER: Final = "x-partway-retry"
 NEVER: Final = "no"
 
 
 class ClientLeft(ConnectionError):
-    """The client has left before the exchange was over, or takes nothing of its response."""
+    """The client has left before the exchange was over, or does not read its response."""
 
     def __init__(self, message: str = "the client left") -> None:
         super().__init__(message)
@@ -55,7 +55,7 @@ class ApiError(Exception):
 
     @property
     def for_operator(self) -> str:
-        """What was wrong, as the operator's log says it, who may know more than the client."""
+        """The message for the operator's log, which may say more than the client is told."""
         return self.message
 
     def body(self) -> bytes:
@@ -104,7 +104,7 @@ class MissingAuthenticationToken(ApiError):
 
 
 class UnrecognizedClient(ApiError):
-    """Nobody here has this key or token (clause 2.4-6)."""
+    """No principal has this key or token (clause 2.4-6)."""
 
     name = "UnrecognizedClientException"
     status = 403
@@ -116,14 +116,17 @@ class UnrecognizedClient(ApiError):
 
 
 class InvalidSignature(ApiError):
-    """The request is not as it was signed, or not signed for here and now (clause 2.4-6)."""
+    """The request differs from what was signed, or its signature is for another scope or time.
+
+    Clause 2.4-6.
+    """
 
     name = "InvalidSignatureException"
     status = 403
 
 
 class ExpiredToken(ApiError):
-    """The key's time is over (clause 2.4-6)."""
+    """The key has expired (clause 2.4-6)."""
 
     name = "ExpiredTokenException"
     status = 403
@@ -135,21 +138,21 @@ class ExpiredToken(ApiError):
 
 
 class IncompleteSignature(ApiError):
-    """What should say who sends the request cannot be read (clause 2.4-6)."""
+    """The credentials of the request cannot be parsed (clause 2.4-6)."""
 
     name = "IncompleteSignatureException"
     status = 400
 
 
 class NotFound(ApiError):
-    """No operation lives at this path. AWS's name for it is the same."""
+    """No operation has this path. AWS uses the same name."""
 
     name = "UnknownOperationException"
     status = 404
 
 
 class MethodNotAllowed(ApiError):
-    """The path has operations, and none for this method (RFC 9110 §15.5.6).
+    """The path has operations, but none for this method (RFC 9110 §15.5.6).
 
     Args:
         method: the request's.
@@ -201,7 +204,7 @@ class UnsupportedMediaType(ApiError):
 
 
 class UnsupportedCoding(UnsupportedMediaType):
-    """The request's body has a content coding that is not read here (RFC 9110 §15.5.16).
+    """The request's body has a content coding that is not supported (RFC 9110 §15.5.16).
 
     Args:
         message: what was wrong.
@@ -214,14 +217,14 @@ class UnsupportedCoding(UnsupportedMediaType):
 
 
 class UnsupportedHttpVersion(ApiError):
-    """The operation is not to be had over this HTTP (RFC 9110 §15.6.6)."""
+    """The operation is not available over this HTTP version (RFC 9110 §15.6.6)."""
 
     name = "HTTPVersionNotSupportedException"
     status = 505
 
 
 class DeadlineExceeded(ApiError):
-    """The time is over in which the client wanted its answer."""
+    """The client's deadline for the answer has passed."""
 
     name = "DeadlineExceededException"
     status = 504
@@ -234,8 +237,9 @@ class ContainerError(ApiError):
         message: what happened.
         original_status: the container's own HTTP status, 0 if it gave none.
         original_message: the beginning of the container's own body.
-        for_operator: what happened, where that names the container's place; else the message.
-        passing: whether what happened may be over by itself; not so a wrong certificate.
+        for_operator: the message for the operator, if it names the container's address; by default
+            ``message``.
+        passing: whether the fault may pass by itself. A wrong certificate does not.
         retry_after: the container's own ``Retry-After``; empty if it sent none.
     """
 
@@ -256,7 +260,7 @@ class ContainerError(ApiError):
             message,
             OriginalStatusCode=original_status,
             OriginalMessage=original_message,
-            LogStreamArn="",  # of whoever knows the instance's log
+            LogStreamArn="",  # filled in by the caller that knows the instance's log
             ErrorCode="ModelError",
         )
         self._for_operator = for_operator
@@ -272,15 +276,15 @@ class ContainerError(ApiError):
 
 
 class ContainerUnreachable(ContainerError):
-    """There is no connection with the container: it has heard nothing, so another one may try."""
+    """No connection to the container could be opened. It has seen nothing of the request."""
 
 
 class ContainerLate(ContainerError):
-    """The container has the request and has not answered, or not said the next of it, in time."""
+    """The container has the request, but its answer or the next part of it is late."""
 
 
 class ContainerBroke(ContainerError):
-    """The container has the request, and its answer is not valid or has come to no end."""
+    """The container has the request, but its answer is invalid or incomplete."""
 
 
 class InternalServerError(ApiError):

@@ -10,21 +10,22 @@ _SECONDS: Final = tuple(f"{second:02} GMT" for second in range(60))
 
 
 def http_date(now: float) -> str:
-    """A time, in seconds since 1970, as RFC 9110 §5.6.7 has it."""
+    """Format a time, in seconds since 1970, by RFC 9110 §5.6.7."""
     return _second(int(now))
 
 
 @lru_cache(maxsize=1)
 def _second(seconds: int) -> str:
-    """A date, written once a second."""
+    """Format a date; cached for its second."""
     minutes, second = divmod(seconds, 60)
     return _minute(minutes) + _SECONDS[second]
 
 
 @lru_cache(maxsize=1)
 def _minute(minutes: int) -> str:
-    """A date up to its seconds, written once a minute.
+    """Format a date without its seconds; cached for its minute.
 
-    It costs as much as all else of a head, and most responses begin in a second of their own.
+    Formatting costs as much as the rest of a head, and most responses begin in a second of their
+    own.
     """
     return formatdate(60 * minutes, usegmt=True).removesuffix("00 GMT")

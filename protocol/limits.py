@@ -1,4 +1,4 @@
-"""Every size, count, pattern and time limit of the project, named, with its unit and its precedent.
+"""The project's limits on sizes, counts and times, with units and precedents.
 
 Limits that an operator may change are defaults: ``partway.gateway.settings.settings`` starts from
 them. Sizes are bytes, times are seconds.
@@ -28,7 +28,7 @@ MAX_CLOSE_REASON_BYTES: Final = MAX_CONTROL_BYTES - 2
 def envelope_bytes(part_bytes: int) -> int:
     """The size of an envelope message that holds a part of ``part_bytes`` bytes.
 
-    Base64 makes 4 bytes of 3; 64 KiB are for the names around it and for padding.
+    Base64 makes 4 bytes of 3; 64 KiB are left for member names and padding.
     """
     return part_bytes * 4 // 3 + 64 * KIB
 
@@ -36,9 +36,9 @@ def envelope_bytes(part_bytes: int) -> int:
 #: Largest envelope message from a WebSocket client.
 MAX_ENVELOPE_BYTES: Final = envelope_bytes(MAX_PART_BYTES)
 
-#: Up to so many bytes a JSON envelope is written or read at once, in a millisecond. A longer one,
-#: of which the largest would hold everybody up for a tenth of a second, is coded in turns with
-#: others, by pieces of its part; three bytes are four characters of base64.
+#: A JSON envelope of up to JSON_AT_ONCE bytes is coded in one call, which takes a millisecond. A
+#: longer one is coded in pieces of JSON_PIECE bytes, in turns with other connections: the largest
+#: would block the loop for a tenth of a second. Three bytes are four characters of base64.
 JSON_AT_ONCE: Final = 256 * KIB
 JSON_PIECE: Final = 96 * KIB
 
@@ -51,26 +51,26 @@ MAX_ENVELOPE_FRAGMENTS: Final = 2048
 
 # --- Event streams -------------------------------------------------------------------------------
 
-#: Header block of one event stream message; the encoding's own limit (clause 2.3).
+#: Header block of one event stream message; the limit of the encoding itself (clause 2.3).
 MAX_EVENT_HEADERS_BYTES: Final = 128 * KIB
 
-#: Headers in one message. The encoding sets none; 128 KiB could hold 40,000, which cost a hundred
-#: times what their bytes cost on the wire. The largest known event has six.
+#: Headers in one message. The encoding sets no limit. 128 KiB could hold 40,000 headers, whose
+#: objects take a hundred times their bytes on the wire. The largest known event has six.
 MAX_EVENT_HEADERS: Final = 64
 
 #: One byte array or string in a header: AWS's SDKs read its u16 length as if it were signed.
 MAX_EVENT_HEADER_VALUE_BYTES: Final = 32 * KIB - 1
 
-#: Two lengths, two checksums: what a message is longer than its headers and payload.
+#: Bytes of a message beside its headers and payload: two lengths and two checksums.
 EVENT_FRAMING_BYTES: Final = 16
 
-#: What an exception event fits into: as much of a client's stream window is held back for it
-#: (clause 2.3-6).
+#: Largest exception event. So many bytes of a client's stream window are reserved for one (clause
+#: 2.3-6).
 EXCEPTION_EVENT_BYTES: Final = 1 * KIB
 
 
 def signed_event_bytes(part_bytes: int) -> int:
-    """The largest payload of a signed message: a message that holds ``part_bytes`` bytes."""
+    """The largest payload of a signed message: a message with a part of ``part_bytes`` bytes."""
     return part_bytes + MAX_EVENT_HEADERS_BYTES + EVENT_FRAMING_BYTES
 
 
@@ -90,30 +90,31 @@ FRAMES_PER_TURN: Final = 64
 #: uvloop's may read a connection 32 times in a row, up to 256 KiB each time.
 READ_BYTES_PER_TURN: Final = 256 * KIB
 
-#: Connections that have more to deliver than one turn take turns for so long before the loop reads
-#: and accepts again.
+#: Connections that have more to deliver than one turn take turns for this long before the loop
+#: reads and accepts again.
 ROUND_SECONDS: Final = 0.01
-#: A read over this waits its turn while there are such connections. A request's head is shorter,
-#: and so is a tenth of a second of speech (16 kHz, 16 bits: 3,200 bytes).
+#: A longer read waits for its turn while such connections exist. A request's head is shorter, and
+#: so is a tenth of a second of speech (16 kHz, 16 bits: 3,200 bytes).
 LONG_READ: Final = 4 * KIB
 
-#: Up to here a copy costs less than a second buffer on the way to the socket.
+#: Up to this size, copying a payload costs less than a second write to the socket.
 JOIN_UP_TO: Final = 16 * KIB
 
-#: Bytes of HTTP/1.1 parsed before other connections have their turn: a chunk may be of six of them,
-#: and a read brings a quarter of a megabyte.
+#: Bytes of HTTP/1.1 parsed before other connections have their turn: a chunk may have six bytes,
+#: and one read may bring 256 KiB.
 HTTP1_BYTES_PER_TURN: Final = 4 * KIB
 
-#: Bytes of a body of HTTP/1.1, or behind the head of an upgrade, that nobody has taken; then its
-#: client is read no more (aiohttp: twice 64 KiB), unless somebody waits for all of a stated length.
+#: Bytes held of an HTTP/1.1 body, or after the head of an upgrade, that no handler has taken. Above
+#: this the client is not read (aiohttp: twice 64 KiB), unless a handler waits for the whole of a
+#: body with a stated length.
 HTTP1_HELD_BYTES: Final = 128 * KIB
 
-#: Frames that wait for one another, to leave in one write. So many of that size are the high-water
+#: Most frames that are gathered for one write. So many of JOIN_UP_TO bytes reach the high-water
 #: mark.
 FRAMES_TOGETHER: Final = WRITE_HIGH_WATER // JOIN_UP_TO
 
-#: What a queued part costs beside its payload (tuple, bytes object, slot in the queue), so that a
-#: flood of empty parts meets a high-water mark too.
+#: Memory of a queued part beside its payload (tuple, bytes object, slot in the queue), so that a
+#: flood of empty parts reaches a high-water mark too.
 PART_OVERHEAD: Final = 128
 
 # --- Liveness, progress, lifetime ----------------------------------------------------------------
@@ -127,33 +128,34 @@ STALL_TIMEOUT: Final = 300.0
 #: Bytes of a refusing container's body that are read and passed on (clause 4-6).
 REFUSAL_BODY_BYTES: Final = 2048
 
-#: The same of an API error, which quotes such a body in JSON: six characters for a byte at worst.
+#: Body of an API error, which quotes a refusing container's body in JSON: up to six characters per
+#: byte.
 ERROR_BODY_BYTES: Final = 6 * REFUSAL_BODY_BYTES + 4 * KIB
 
 #: Head of a handshake response; node allows 16 KiB, h11 16 KiB.
 HANDSHAKE_HEAD_BYTES: Final = 16 * KIB
 
-#: 1xx responses before the answer to an upgrade (RFC 9110 §15.2 sets no end; curl takes a few).
+#: 1xx responses before the answer to an upgrade (RFC 9110 §15.2 sets no limit; curl takes a few).
 MAX_INTERIM_RESPONSES: Final = 16
 
 #: A connection brings a whole request head within this time of being accepted or of its last
 #: response (nginx client_header_timeout: 60 s).
 REQUEST_HEAD_TIMEOUT: Final = 60.0
 
-#: Characters of an error's message that the log repeats; a client may have had a say in it.
+#: Characters of an error's message that the log repeats; part of it may be a client's text.
 LOGGED_CHARACTERS: Final = 300
 
-#: A request's target and each of its headers, name and value (aiohttp: 8,190), and how many headers
-#: it has: an AWS SDK sends about 20.
+#: Most bytes of a request's target and of each header with its name (aiohttp: 8,190), and most
+#: headers: an AWS SDK sends about 20.
 MAX_HEADER_LINE: Final = 8190
 MAX_HEADERS: Final = 64
 
-#: A request's head in all (node: 16 KiB), as it is counted by RFC 9113 §6.5.2: each header counts
-#: 32 bytes more than it has.
+#: A request's whole head (node: 16 KiB), counted by RFC 9113 §6.5.2: 32 bytes are added for each
+#: header.
 MAX_HEAD_BYTES: Final = 16 * KIB
 
-#: Connections the kernel holds until they are accepted; one that finds asyncio's 100 places taken
-#: tries again after a whole second.
+#: Connections the kernel holds until they are accepted; with asyncio's default of 100, a client
+#: that finds the queue full retries after a second.
 ACCEPT_BACKLOG: Final = 1024
 
 # --- HTTP/2 --------------------------------------------------------------------------------------
@@ -165,37 +167,38 @@ HTTP2_MAX_STREAMS: Final = 1000
 #: Largest frame we accept (RFC 9113 §4.2: the least one may ask for).
 HTTP2_MAX_FRAME: Final = 16_384
 
-#: What a client is told of a head's limit (hyper's servers tell 16 KiB too).
+#: The limit of a head that is announced to clients (hyper's servers announce 16 KiB too).
 HTTP2_MAX_HEADER_LIST: Final = MAX_HEAD_BYTES
 
-#: A head over that limit is answered, and so has to be decoded: the next one may refer to its
-#: headers. Up to here it is, on the wire and unpacked (a byte on the wire can stand for a whole
-#: entry of HPACK's table; Envoy takes 60 KiB); beyond, no later one can be read. And the frames
-#: that it may be cut into (nghttp2: 8 CONTINUATION frames; h2: 64).
+#: A head over that limit is still decoded, because later heads may refer to its headers in HPACK's
+#: table. These limits hold for its bytes on the wire, for its decoded bytes (one byte can stand for
+#: a whole table entry; Envoy takes 60 KiB) and for its frames (nghttp2: 8 CONTINUATION frames; h2:
+#: 64). A head over these limits ends the decoding of all later heads.
 HTTP2_MAX_HEADER_BLOCK: Final = 64 * KIB
 HTTP2_MAX_CONTINUATIONS: Final = 8
 
 #: Changes of the size of HPACK's table at the beginning of a header block. RFC 7541 §4.2 needs two:
-#: to the smallest size since the last block, and to that of now. Each has hpack look at the table.
+#: to the smallest size since the last block, and to the current size. Each makes hpack go through
+#: its table.
 HPACK_MAX_SIZE_UPDATES: Final = 2
 
-#: Resets of a connection's streams: so many at once, so many a second after that (nghttp2's marks
-#: against rapid reset, CVE-2023-44487).
+#: Resets of a connection's streams: a burst, and then a rate per second (nghttp2's limits against
+#: rapid reset, CVE-2023-44487).
 HTTP2_RESET_BURST: Final = 1000
 HTTP2_RESET_RATE: Final = 33.0
 
-#: Header blocks of a connection, which are requests and trailers: as many at once as streams may be
-#: open, and so many more. nginx ends a connection after 1,000 requests (``keepalive_requests``),
-#: however long they took.
+#: Header blocks of a connection, which are requests and trailers. The burst comes on top of as many
+#: blocks as streams may be open. nginx ends a connection after 1,000 requests
+#: (``keepalive_requests``), regardless of their pace.
 HTTP2_HEADERS_BURST: Final = 250
 HTTP2_HEADERS_RATE: Final = 1000.0
 
-#: A block with more bytes than a request of an SDK's has, session token included, counts as one
-#: more for each KiB that it is over, on the wire and again once it is decoded; one with more
-#: headers, for each MAX_HEADERS of them.
+#: A block larger than an SDK's request with a session token costs extra: one for each further KiB
+#: on the wire, one for each further KiB once decoded, and one for each MAX_HEADERS headers beyond
+#: the first ones.
 HTTP2_LARGE_HEADERS: Final = 4 * KIB
 
-#: PING and PRIORITY frames, and those of types that we do not know, together.
+#: PING and PRIORITY frames, and frames of unknown types, together.
 HTTP2_CONTROL_BURST: Final = 1000
 HTTP2_CONTROL_RATE: Final = 33.0
 
@@ -203,13 +206,13 @@ HTTP2_CONTROL_RATE: Final = 33.0
 HTTP2_SETTINGS_BURST: Final = 100
 HTTP2_SETTINGS_RATE: Final = 1.0
 
-#: DATA frames with next to nothing in them; the smallest event has 16 bytes. The stream that sends
-#: them beyond this is reset.
+#: DATA frames of less than HTTP2_TINY_DATA bytes; the smallest event has 16. A stream that sends
+#: more of them than this is reset.
 HTTP2_TINY_DATA: Final = 16
 HTTP2_TINY_BURST: Final = 10_000
 HTTP2_TINY_RATE: Final = 1000.0
 
-#: WINDOW_UPDATE frames; beyond this those of one read are added up before they are looked at.
+#: WINDOW_UPDATE frames; above this rate, all of one read are added up before they are handled.
 HTTP2_WINDOW_UPDATE_BURST: Final = 1000
 HTTP2_WINDOW_UPDATE_RATE: Final = 1000.0
 
@@ -217,15 +220,15 @@ HTTP2_WINDOW_UPDATE_RATE: Final = 1000.0
 HTTP2_RESET_REMEMBERED: Final = 2000
 
 #: Frames looked at before other connections have their turn: about a millisecond. A header block
-#: counts as so many of them, and as one more for so many of its bytes, each of which can be a
-#: header.
+#: counts as HTTP2_HEADERS_IN_FRAMES frames, plus one for every HTTP2_HEADER_BYTES_IN_A_FRAME bytes:
+#: each byte can be a header.
 HTTP2_FRAMES_PER_TURN: Final = 64
 HTTP2_HEADERS_IN_FRAMES: Final = 8
 HTTP2_HEADER_BYTES_IN_A_FRAME: Final = 4
 
 # --- Acknowledgements of TCP ---------------------------------------------------------------------
 
-#: A read that nothing has answered is acknowledged after so long (Linux would take 0.04 s, its
+#: A read without an answer is acknowledged after this time (Linux would take 0.04 s, its
 #: TCP_DELACK_MIN). It is the shortest timer that uvloop has.
 ACKNOWLEDGED_WITHIN: Final = 0.001
 
@@ -234,26 +237,26 @@ ACKNOWLEDGED_WITHIN: Final = 0.001
 #: After the closing handshake: no byte moved for this long and the connection is aborted.
 LINGER_TIMEOUT: Final = 5.0
 
-#: Between two looks whether the client has left a connection of HTTP/1.1 that is not read from.
+#: Seconds between two checks whether the client has left an HTTP/1.1 connection that is not read.
 LEAVING_INTERVAL: Final = 1.0
 
-#: However steadily a peer takes its last bytes, it has them after this long: a part of 16 MiB at
-#: half a megabit a second.
+#: Longest time in which a peer may take its last bytes, even with steady progress: a part of 16 MiB
+#: at half a megabit a second.
 FINISH_TIMEOUT: Final = 300.0
 
 # --- Stopping a process --------------------------------------------------------------------------
 
-#: After SIGTERM streams may end by themselves for this long …
+#: After SIGTERM streams have this long to end by themselves …
 SHUTDOWN_GRACE: Final = 15.0
 #: … then they are ended, spread over this window so that clients do not return as a herd …
 SHUTDOWN_SPREAD: Final = 5.0
-#: … in steps that are at least this far apart: 4,096 streams are nine in a step, where a timer for
-#: each would be 800 a second, of which each comes back late …
+#: … in steps that are at least this far apart: 4,096 streams make nine per step; one timer per
+#: stream would be 800 a second, and each would fire late …
 SHUTDOWN_STEP: Final = 0.01
-#: … with at most so many ended in one turn of the loop when it comes late: at 0.5 ms each, 32 ms in
-#: which nobody else is answered …
+#: … a late loop ends at most this many in one turn: at 0.5 ms each, nothing else is answered for 32
+#: ms …
 SHUTDOWN_BURST: Final = 64
-#: … and this much later the process leaves whatever is left: 25 s, before the SIGKILL at 30 s.
+#: … and this much later the process exits regardless: after 25 s, before the SIGKILL at 30 s.
 SHUTDOWN_HARD: Final = 5.0
 
 # --- Signatures ----------------------------------------------------------------------------------
@@ -264,16 +267,16 @@ MAX_CLOCK_SKEW: Final = 300
 #: Longest life of a presigned URL (clause 3-5; Amazon Transcribe's WebSocket URLs: 300 s).
 MAX_PRESIGN_EXPIRES: Final = 300
 
-#: Parameters of a query that is looked at for a signature or a token. A presigned URL has ten; a
-#: head of 64 KiB could hold 32,000, a tenth of a second's work for whoever sends it.
+#: Parameters of a query that is searched for a signature or a token. A presigned URL has ten. A
+#: head of 64 KiB could hold 32,000, which take a tenth of a second to parse.
 MAX_QUERY_PARAMETERS: Final = 128
 
-#: Heads whose canonical form is remembered. With it each holds a hundred KiB at most.
+#: Heads whose canonical form is remembered. Each takes at most a hundred KiB.
 REMEMBERED_HEADS: Final = 8
 
 # --- Inference formats ---------------------------------------------------------------------------
 
-#: Bytes of a body that are read in one call of a library, which keeps the interpreter as long: a
+#: Bytes of a body that a library parses in one call. The call holds the interpreter lock for a
 #: millisecond or two.
 MEDIA_PIECE: Final = 128 * KIB
 
@@ -282,7 +285,7 @@ MEDIA_PIECE: Final = 128 * KIB
 MAX_RECORD_BYTES: Final = 32 * MIB
 
 #: Longest body of JSON whose records are not one array: columns, tensors, a DataFrame. It is parsed
-#: at once, and its numbers take sixteen times their bytes as Python has them: 128 MiB.
+#: in one call, and as Python objects its numbers take sixteen times their bytes: 128 MiB.
 MAX_JSON_TABLE_BYTES: Final = 8 * MIB
 
 #: Most records of one body. Answered as JSON, with two numbers each, they are 70 MiB.
@@ -291,25 +294,25 @@ MAX_RECORDS: Final = 1 << 20
 #: Most features of a record. Sparse records may announce any number; keys are int32 in scipy.
 MAX_WIDTH: Final = (1 << 31) - 1
 
-#: Most numbers that the sparse records of a body may be filled up to, where they are wanted dense:
-#: as float64 they are 256 MiB.
+#: Most numbers of a body's sparse records once they are made dense: as float64 they take 256 MiB.
 MAX_DENSE_NUMBERS: Final = 1 << 25
 
-#: Objects and arrays in one another; documented bodies have six.
+#: Nesting of objects and arrays; documented bodies have six levels.
 MAX_JSON_DEPTH: Final = 64
 
-#: Dimensions of a tensor (TensorRT's ``Dims::MAX_DIMS``). Each may cost an element two brackets
-#: where its request becomes JSON.
+#: Dimensions of a tensor (TensorRT's ``Dims::MAX_DIMS``). Each may add two brackets to every
+#: element when the request is converted to JSON.
 MAX_TENSOR_DIMENSIONS: Final = 8
 
 #: Tensors of one request, one answer, or one list of wanted outputs. A table with a tensor for each
-#: column has hundreds. A tensor costs what a thousand bytes of numbers do, and takes six to state.
+#: column has hundreds. A tensor costs as much as a thousand bytes of numbers, though a body can
+#: state one in six bytes.
 MAX_TENSORS: Final = 4096
 
-#: Most bytes of names, as times what came, where each instance has the names of its tensors anew;
-#: and so many in any case. A number takes two bytes of JSON at least, or four as FP32, and a name
-#: of 24 characters 26 more: only names that are longer than all else are bound by it. While a body
-#: is made there are several copies of them.
+#: Bound on the names in a converted body, in which each instance repeats the names of its tensors:
+#: NAMES_PER_BYTE times the bytes received, or NAMES_ANYWAY. A number takes at least two bytes of
+#: JSON, or four as FP32, and a name of 24 characters takes 26 more. So only names that outweigh all
+#: other data reach the bound. Several copies of the names exist while a body is made.
 NAMES_PER_BYTE: Final = 16
 NAMES_ANYWAY: Final = MIB
 
@@ -319,8 +322,8 @@ NAMES_ANYWAY: Final = MIB
 #: otherwise (gRPC core: grpc.max_metadata_size).
 GRPC_STATUS_BYTES: Final = 4 * KIB
 
-#: Levels of arrays and objects in a prediction: an object is three of protobuf's, of which its
-#: readers take 100.
+#: Nesting of arrays and objects in a prediction: one level of objects takes three of protobuf's
+#: levels, and protobuf's readers accept 100.
 GRPC_VALUE_DEPTH: Final = 32
 
 #: Most bytes of a chunk in one message of a stream; clients take 4 MiB unless they are set
@@ -347,13 +350,13 @@ QUERY_STRING: Final = re.compile(
     r"(?:&[a-zA-Z0-9][A-Za-z0-9_-]*=(?:[A-Za-z0-9\-._~]|%[0-9A-Fa-f]{2})+)*"
 )
 
-#: An AWS account's number, as ARNs have it.
+#: An AWS account's number, as in ARNs.
 ACCOUNT: Final = re.compile(r"[0-9]{12}")
 
 #: An AWS region's name, as far as it is part of a signature's scope.
 REGION: Final = re.compile(r"[a-z0-9](?:-?[a-z0-9]){1,40}")
 
-#: A DNS name of a domain, in the one case that it is compared in (RFC 1035 §2.3.4).
+#: A DNS name of a domain, in lower case, as names are compared (RFC 1035 §2.3.4).
 DNS_NAME: Final = re.compile(
     r"(?=.{1,253}\Z)[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)*"
 )

@@ -1,4 +1,4 @@
-"""How long what ends may take to hand over its last bytes (clause 1.5-13)."""
+"""Time limits for delivering the last bytes of a connection or stream (clause 1.5-13)."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from partway.protocol import limits
 
 
 class Lingering:
-    """How long a connection or stream that is ending is kept: while its unsent bytes shrink.
+    """Decides how long an ending connection or stream is kept: while its unsent bytes shrink.
 
-    The owner looks at what is unsent when the end begins, then every :attr:`interval` seconds; it
-    ends the connection when :meth:`look` says so. What counts as unsent is the owner's to say: it
-    cannot wait for bytes that it cannot see, such as those that TLS has handed on to its own
+    The owner counts the unsent bytes when the end begins, and then every :attr:`interval` seconds.
+    It ends the connection when :meth:`look` returns False. The owner decides which bytes count as
+    unsent. It cannot count bytes that it cannot see, such as those that TLS has passed to its own
     transport.
 
     Rules:
         1. The connection lives on while fewer bytes are unsent than at the last look
            (clause 1.5-13).
-        2. However steadily they shrink, the connection ends after FINISH_TIMEOUT, in whole
-           intervals and after at least one of them.
+        2. However steadily they shrink, the connection ends after FINISH_TIMEOUT, rounded to whole
+           intervals, at least one.
 
     Args:
         unsent: bytes that are unsent as the end begins.
@@ -32,7 +32,7 @@ class Lingering:
         self._unsent_before = unsent
 
     def look(self, unsent: int) -> bool:
-        """Whether the connection lives for another interval, with ``unsent`` bytes unsent now."""
+        """Return whether the connection may live for another interval."""
         self._looks_left -= 1
         shrinks = unsent < self._unsent_before
         self._unsent_before = unsent

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 
 class DataType(enum.Enum):
-    """What a part's sender says its bytes are; nobody checks (clause 1.2-5)."""
+    """The sender's claim about a part's bytes; it is never checked (clause 1.2-5)."""
 
     UTF8 = "UTF8"
     BINARY = "BINARY"
@@ -38,7 +38,7 @@ class PayloadPart(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class InputEnd:
-    """The client has said everything; events still come back (clause 3-1)."""
+    """The client has sent all its input; events still come back (clause 3-1)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class ModelStreamError:
     """The model's side ended the stream (clause 1.5).
 
     Attributes:
-        code: a close code in decimal, or the name of a fault of the client's.
+        code: a close code in decimal, or the name of a client's fault.
         message: what happened.
     """
 
@@ -54,7 +54,7 @@ class ModelStreamError:
     message: str
 
 
-#: Codes of a fault of the client's (clause 1.5-10).
+#: Codes of a client's fault (clause 1.5-10).
 INPUT_STREAM_ERROR: Final = "InputStreamError"
 INVALID_SIGNATURE: Final = "InvalidSignature"
 
@@ -66,12 +66,12 @@ STREAM_BROKEN: Final = "StreamBroken"
 
 @dataclass(frozen=True, slots=True)
 class InternalStreamFailure:
-    """The platform ended the stream: liveness, stall, lifetime, drain, or a fault of its own."""
+    """The platform ended the stream: liveness, stall, lifetime, drain, or an internal fault."""
 
     message: str
 
 
-#: What ends a response other than cleanly.
+#: An end of a response other than a clean one.
 StreamError = ModelStreamError | InternalStreamFailure
 
 #: Everything that an envelope can hold.

@@ -1,7 +1,7 @@
-"""Classes of protobuf's messages, made at run time of tables.
+"""Protobuf message classes, built at run time from tables.
 
-Each schema has a pool of its own: others' packages register the same names in the default one. And
-generated code would refuse runtimes that are older than it.
+Each schema has its own descriptor pool, because other packages register the same names in the
+default pool. Generated code would refuse protobuf runtimes older than itself.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ class MessageMember(NamedTuple):
     Attributes:
         name: its name.
         number: its number.
-        type: a scalar's, or the full name of a message; ``repeated …`` for many, and ``map …`` for
-            a map from strings.
-        oneof: the choice that it belongs to; empty for none.
+        type: a scalar type or the full name of a message; ``repeated …`` for a list, ``map …`` for
+            a map with string keys.
+        oneof: the oneof that it belongs to; empty for none.
     """
 
     name: str
@@ -55,13 +55,13 @@ def message_classes(
     syntax: str = "proto3",
     imports: Iterable[Any] = (),
 ) -> dict[str, Any]:
-    """The classes of a package's messages, by their names.
+    """Build the classes of a package's messages, by name.
 
     Args:
         package: the package's name.
-        tables: its messages.
-        syntax: ``proto2`` or ``proto3``; numbers that are repeated are packed in either.
-        imports: descriptors of files that the tables name messages of.
+        tables: the package's messages.
+        syntax: ``proto2`` or ``proto3``; repeated numbers are packed in both.
+        imports: descriptors of the files whose messages the tables use.
     """
     pool = descriptor_pool.DescriptorPool()
     file = descriptor_pb2.FileDescriptorProto(
@@ -84,7 +84,7 @@ def message_classes(
 def _add(message: Any, member: MessageMember, full_name: str) -> None:
     kind, _, of = member.type.rpartition(" ")
     if kind == "map":
-        # As protobuf has it: repeated entries of a nested type.
+        # Protobuf's encoding of a map: repeated entries of a nested type.
         entry = message.nested_type.add(name=f"{_camel(member.name)}Entry")
         entry.options.map_entry = True
         _add(entry, MessageMember("key", 1, "string"), full_name)

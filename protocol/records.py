@@ -1,8 +1,8 @@
-"""Records of a file: cut from its bytes as they come, and joined to bodies that a request may have.
+"""Records of a file: cut as the bytes come, and joined into request bodies.
 
-What is cut is whole records, of the bytes that the file has: a line keeps its own end, be it LF or
-CRLF, and frames stay as they are. Only where a request has one record alone, the frame around what
-is binary is taken off, as batch transform does (CreateTransformJob, ``SplitType``).
+Records keep the file's own bytes: a line keeps its LF or CRLF, and frames stay as they are. Only a
+request with a single record has the frame of binary records removed, as in batch transform
+(CreateTransformJob, ``SplitType``).
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from partway.protocol.formats.recordio import FrameHeads, payload_of
 #: How a file is cut into records, in the API's words.
 SplitType: TypeAlias = Literal["None", "Line", "RecordIO", "TFRecord"]
 
-#: What stands behind each answer, in the API's words.
+#: The separator after each answer, in the API's words.
 AssembleWith: TypeAlias = Literal["None", "Line"]
 
-#: How many records a request has, in the API's words.
+#: The number of records in a request, in the API's words.
 BatchStrategy: TypeAlias = Literal["MultiRecord", "SingleRecord"]
 
 _NEWLINE: Final = b"\n"
 
-#: Of TFRecord: the data's length, its checksum; and the data's checksum behind them.
+#: TFRecord: the data's length and its checksum; after the data, the data's checksum.
 _TF_HEAD: Final = struct.Struct("<QI")
 _TF_TAIL: Final = struct.Struct("<I")
 _TF_MASK: Final = 0xA282EAD8
@@ -38,8 +38,8 @@ class RecordBatch(NamedTuple):
 
     Attributes:
         data: their bytes.
-        first: which of the file's the first one is, from 0.
-        records: how many they are.
+        first: index of the first record in the file, from 0.
+        records: number of records.
     """
 
     data: bytes
@@ -47,7 +47,7 @@ class RecordBatch(NamedTuple):
     records: int
 
     def place(self, split: SplitType) -> str:
-        """Where they are in their file, for people.
+        """Describe the records' place in their file, for people.
 
         Args:
             split: how the file was cut.
@@ -64,9 +64,9 @@ class RecordBatch(NamedTuple):
 
 
 class RecordSplitter(ABC):
-    """Bytes of one file as they come → bodies of whole records, in order.
+    """Cuts the bytes of one file, as they come, into bodies of whole records, in order.
 
-    Holds no more than one body and the bytes that were fed last.
+    It holds at most one body and the bytes that were fed last.
 
     Args:
         most: bytes of a body, and so of a record.
@@ -77,32 +77,32 @@ class RecordSplitter(ABC):
         self._most = most
         self._single = strategy == "SingleRecord"
         self._held = bytearray()
-        self._records = 0  # that have been given
+        self._records = 0  # given out so far
 
     @abstractmethod
     def feed(self, data: bytes) -> Iterator[RecordBatch]:
-        """Take the next bytes; gives the bodies that are complete with them.
+        """Take the next bytes; yield the bodies that they complete.
 
         Raises:
-            Malformed: the bytes are no records.
+            Malformed: the bytes are not valid records.
             OverLimit: a record is longer than a body may be.
         """
 
     def ready(self) -> Iterator[RecordBatch]:
-        """What is whole of what is held, though a body could have more; frames alone have that."""
+        """Yield the whole records that are held, before a body is full; only frames can do so."""
         yield from ()
 
     @abstractmethod
     def finish(self) -> Iterator[RecordBatch]:
-        """Say that all bytes have come; gives what is left.
+        """Note that all bytes have come; yield the remaining records.
 
         Raises:
-            Malformed: the last record is cut.
-            OverLimit: it is longer than a body may be.
+            Malformed: the last record is incomplete.
+            OverLimit: the last record is longer than a body may be.
         """
 
     def _cut(self, begin: int, end: int) -> bytes:
-        """Some of what is held, by one copy."""
+        """Return a slice of the held bytes, with one copy."""
         with memoryview(self._held) as held:
             return bytes(held[begin:end])
 
@@ -116,10 +116,10 @@ class RecordSplitter(ABC):
 
 
 def splitter(split: SplitType, most: int, strategy: BatchStrategy) -> RecordSplitter:
-    """What cuts a file.
+    """Return the splitter for a file.
 
     Args:
-        split: how.
+        split: the way to cut.
         most: bytes of a body, and so of a record.
         strategy: how many records a body has.
     """
@@ -127,7 +127,7 @@ def splitter(split: SplitType, most: int, strategy: BatchStrategy) -> RecordSpli
 
 
 def assembled(answer: bytes, how: AssembleWith) -> bytes:
-    """One answer, as it stands among others: for ``Line`` it ends with one newline, never two."""
+    """Return one answer with its separator: for ``Line`` it ends with exactly one newline."""
     if how == "Line" and not answer.endswith(_NEWLINE):
         return answer + _NEWLINE
     return answer
@@ -137,7 +137,7 @@ def assembled(answer: bytes, how: AssembleWith) -> bytes:
 
 
 class _Whole(RecordSplitter):
-    """A file is one record; one without bytes is none."""
+    """The whole file is one record; an empty file has none."""
 
     def feed(self, data: bytes) -> Iterator[RecordBatch]:
         self._held += data
@@ -152,7 +152,7 @@ class _Whole(RecordSplitter):
 
 
 class _Lines(RecordSplitter):
-    """Each line is a record, an empty one too; the last may lack its end."""
+    """Each line is a record, an empty one too; the last may lack its newline."""
 
     def feed(self, data: bytes) -> Iterator[RecordBatch]:
         held = self._held
@@ -182,7 +182,7 @@ class _Lines(RecordSplitter):
 
     def _each(self, lines: bytes) -> Iterator[RecordBatch]:
         first, most = self._records, self._most
-        for number, line in enumerate(BytesIO(lines), first):  # cuts behind LF alone
+        for number, line in enumerate(BytesIO(lines), first):  # splits at LF alone
             if len(line) > most:
                 raise self._over(self._next())
             self._records = number + 1
@@ -196,26 +196,26 @@ class _Lines(RecordSplitter):
 
 
 class _Framed(RecordSplitter):
-    """Records in frames that say their lengths."""
+    """Records in frames that state their lengths."""
 
     def __init__(self, most: int, strategy: BatchStrategy) -> None:
         super().__init__(most, strategy)
-        self._looked_at = 0  # of what is held: whole records, of which a body is to be made
-        self._count = 0  # of these
-        self._passed = 0  # bytes of the file before what is held
+        self._looked_at = 0  # held bytes of whole records that will make up the next body
+        self._count = 0  # number of those records
+        self._passed = 0  # bytes of the file before the held bytes
 
     @abstractmethod
     def _end(self, begin: int) -> int | None:
-        """Where the record ends that begins there, of what is held; None if that is still to come.
+        """Return the end of the record at ``begin`` in the held bytes; None if it is incomplete.
 
         Raises:
-            Malformed: no record begins there.
-            OverLimit: it is longer than a body may be.
+            Malformed: no record begins at ``begin``.
+            OverLimit: the record is longer than a body may be.
         """
 
     @abstractmethod
     def _bare(self, begin: int, end: int) -> bytes:
-        """The record that lies between two places of what is held, without its frame."""
+        """Return the record between two places of the held bytes, without its frame."""
 
     def feed(self, data: bytes) -> Iterator[RecordBatch]:
         held = self._held
@@ -253,7 +253,7 @@ class _Framed(RecordSplitter):
 
     @property
     def _number(self) -> int:
-        """Of the record that is looked at."""
+        """The index of the current record."""
         return self._records + self._count
 
     def _check_length(self, framed: int, bare: int) -> None:
@@ -262,12 +262,12 @@ class _Framed(RecordSplitter):
 
 
 class _RecordIO(_Framed):
-    """Frames of RecordIO; a record in several of them is one."""
+    """Frames of RecordIO; a record may span several frames."""
 
     def __init__(self, most: int, strategy: BatchStrategy) -> None:
         super().__init__(most, strategy)
-        self._ahead = 0  # of the record that is looked at: frames that are there already
-        self._data = 0  # bytes in these
+        self._ahead = 0  # bytes of the current record in whole frames
+        self._data = 0  # data bytes in those frames
         self._heads = FrameHeads()
 
     def _end(self, begin: int) -> int | None:
@@ -291,11 +291,11 @@ class _RecordIO(_Framed):
 
 
 class _TFRecord(_Framed):
-    """Frames of TFRecord, whose checksums are looked at (tensorflow/core/lib/io/record_writer)."""
+    """Frames of TFRecord, with verified checksums (tensorflow/core/lib/io/record_writer)."""
 
     def __init__(self, most: int, strategy: BatchStrategy) -> None:
         super().__init__(most, strategy)
-        from google_crc32c import value  # when it is needed: nothing else needs it
+        from google_crc32c import value  # imported here: only TFRecord needs it
 
         self._crc32c: Callable[[bytes], int] = value
 

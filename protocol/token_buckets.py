@@ -1,11 +1,14 @@
-"""How often something may happen, and how much may be spent. The clock's reading comes in."""
+"""Token buckets: limits on how often something happens and on how much is spent.
+
+Every call takes the clock's reading.
+"""
 
 from __future__ import annotations
 
 import math
 from typing import Final
 
-#: Sums of floats may miss a moment by less than this, in seconds.
+#: Rounding tolerance for sums of floats, in seconds.
 _GRAIN: Final = 1e-6
 
 
@@ -40,13 +43,13 @@ class TokenBucket:
 class Allowance:
     """Lets ``burst`` be spent at once, and ``rate`` a second after that.
 
-    It is drawn on once it is known what something has cost, so it can be overdrawn.
+    Amounts are drawn after the cost is known, so the allowance can be overdrawn.
 
     Args:
-        burst: what there is at the beginning, and at most.
-        rate: what comes back each second.
+        burst: the amount at the beginning, and at most.
+        rate: the amount that comes back each second.
         now: the clock's reading, in seconds.
-        debt: what can be owed at most; more that is spent is forgotten.
+        debt: largest debt; spending beyond it is forgotten.
     """
 
     __slots__ = ("_burst", "_debt", "_left", "_rate", "_seen")
@@ -59,12 +62,12 @@ class Allowance:
         self._seen = now
 
     def draw(self, amount: float, now: float) -> None:
-        """Spend an amount; a negative one is given back."""
+        """Spend an amount; a negative amount is returned."""
         self._catch_up(now)
         self._left = min(self._burst, max(self._left - amount, -self._debt))
 
     def overdrawn_for(self, now: float) -> float:
-        """Seconds until nothing is owed any more; 0.0 if nothing is."""
+        """Return the seconds until the debt is paid; 0.0 if there is none."""
         self._catch_up(now)
         owed = -self._left / self._rate
         return owed if owed > _GRAIN else 0.0

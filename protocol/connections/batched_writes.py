@@ -1,7 +1,7 @@
-"""Gathering what the frames of one read send, so that it leaves in one write.
+"""Batched writes: frames that one read causes leave in one write.
 
-Eight frames that one read brings would otherwise be eight system calls on the other leg, a third of
-all the CPU of a relay.
+Without it, a read with eight frames would cause eight system calls on the other leg, a third of a
+relay's CPU time.
 """
 
 from __future__ import annotations
@@ -11,26 +11,26 @@ from typing import Protocol
 
 
 class Flushable(Protocol):
-    """A connection that has gathered something."""
+    """A connection that gathers writes."""
 
     def flush(self) -> None:
-        """Write what was gathered."""
+        """Write the gathered bytes."""
 
 
 class _BatchedWrites(threading.local):
-    """Connections sent to while a read's frames are delivered; by thread, and so by loop."""
+    """The connections written to while a read's frames are delivered; per thread, so per loop."""
 
     connections: list[Flushable] | None = None
 
     def begin(self) -> bool:
-        """Gather from here on; False if a caller further out gathers already."""
+        """Start gathering; return False if an outer caller gathers already."""
         if self.connections is not None:
             return False
         self.connections = []
         return True
 
     def end(self) -> None:
-        """Write what was gathered, once for each connection that was sent to."""
+        """Write the gathered bytes, once per connection."""
         connections, self.connections = self.connections, None
         for connection in connections or ():
             connection.flush()

@@ -1,4 +1,4 @@
-"""Rounds of a loop: whose backlog is worked off now, and whose in a later round.
+"""Fair turns of connections that have a backlog.
 
 A read may hold tens of thousands of tiny frames. Its connection takes a turn, a fraction of a
 millisecond to a few, and then lets others go first. Where hundreds of connections have a backlog,
@@ -18,7 +18,7 @@ from partway.protocol.limits import ROUND_SECONDS
 
 
 class Cancellable(Protocol):
-    """A scheduled call that can still be taken back."""
+    """A scheduled call that can still be cancelled."""
 
     def cancel(self) -> None:
         """Take the call back."""
@@ -33,23 +33,23 @@ class Queued:
         self._call: Callable[[], None] | None = call
 
     def cancel(self) -> None:
-        """Give the place up."""
+        """Give up the place."""
         self._call = None
 
     def take(self) -> None:
-        """Work, unless the place was given up."""
+        """Take the turn, unless the place was given up."""
         if self._call is not None:
             self._call()
 
 
 class Rounds(threading.local):
-    """The connections of a loop whose backlog waits; by thread, and so by loop.
+    """The connections of a loop whose backlog waits; per thread, and so per loop.
 
     Rules:
         1. In one round of the loop connections take turns, in their order, each one turn at most,
-           until ROUND_SECONDS are over; whoever is left goes first in the next round. In between
-           the loop reads, answers and accepts.
-        2. A short read never waits: it is what those send who keep their pace. One over LONG_READ
+           until ROUND_SECONDS are over; the rest go first in the next round. In between the loop
+           reads, answers and accepts.
+        2. A short read never waits: well-behaved clients send short reads. A read over LONG_READ
            waits its turn while others have a backlog.
         3. A task takes its turn between two rounds, one task each time. The round cannot measure
            the work of a task, and would wake all of them in one moment.
@@ -62,24 +62,20 @@ class Rounds(threading.local):
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def soon(self, take_turn: Callable[[], None]) -> Queued:
-        """Have a turn taken in a round to come."""
+        """Schedule a turn in a later round."""
         return self._queue(self._waiting, take_turn)
 
     def wake_soon(self, wake: Callable[[], None]) -> Queued:
-        """Have a task woken behind a round to come (rule 3).
-
-        Args:
-            wake: wakes the task, which works until it waits again; it may do some work itself.
-        """
+        """Schedule the waking of a task after a later round (rule 3)."""
         return self._queue(self._tasks, wake)
 
     def busy(self) -> bool:
-        """Whether somebody has a backlog, so that a long read waits its turn (rule 2)."""
+        """Whether any connection has a backlog, so that a long read waits its turn (rule 2)."""
         return self._any_waits() and self._loop is asyncio.get_running_loop()
 
     def _queue(self, places: deque[Queued], call: Callable[[], None]) -> Queued:
         loop = asyncio.get_running_loop()
-        if loop is not self._loop:  # those of a loop that has ended wait for nothing
+        if loop is not self._loop:  # the entries of a loop that has ended are void
             self._loop = loop
             self._waiting.clear()
             self._tasks.clear()
@@ -108,7 +104,7 @@ class Rounds(threading.local):
 
 
 def _take_first(places: deque[Queued]) -> None:
-    """Have the first turn taken, which is in the queue meanwhile: so the queue is not empty."""
+    """Take the first turn; it stays in the queue meanwhile, so that the queue is not empty."""
     try:
         places[0].take()
     finally:

@@ -1,4 +1,4 @@
-"""A connection of HTTP/1.1: requests are answered in their order, and how it ends."""
+"""HTTP/1.1 server connection: its requests in order, its states and its end."""
 
 from __future__ import annotations
 
@@ -17,84 +17,83 @@ from partway.protocol.http1.request import Http1Head, Http1Request
 
 
 class RequestHandler(Protocol):
-    """Answers the requests of a connection, by what that has for who answers."""
+    """Answers the requests of a connection, with the calls that the connection offers for it."""
 
     def answer(self, connection: RequestConnection, request: Http1Request) -> Awaitable[bool]:
-        """Answer a request; returns whether the connection may have another one."""
+        """Answer a request; return whether another request may follow."""
 
     def refuse(self, connection: RequestConnection, broken: RequestBroken) -> None:
-        """Answer what is no request; nothing of it is repeated."""
+        """Answer invalid input; none of it is repeated to the client."""
 
     def note_broken(self, connection: RequestConnection, broken: RequestBroken) -> None:
-        """Note that a client has sent what is no valid HTTP."""
+        """Note that a client has sent invalid HTTP."""
 
 
 class OpenBothWays(Protocol):
-    """A response whose body goes on beside the request's: the transport's end is its business."""
+    """A response that streams beside its request's body; it handles the transport's end."""
 
     def writing_paused(self) -> None:
-        """The client takes less than it is sent."""
+        """Note that the client reads more slowly than it is sent to."""
 
     def writing_resumed(self) -> None:
-        """The client has room for more again."""
+        """Note that the client has room again."""
 
     def half_closed(self) -> bool:
-        """The client sends nothing more; returns whether it may still be sent to."""
+        """Note that the client sends nothing more; return whether it may still be sent to."""
 
     def request_broken(self) -> None:
-        """The rest of the request's body is not valid HTTP."""
+        """Note that the rest of the request's body is not valid HTTP."""
 
     def connection_lost(self) -> None:
-        """The transport is gone."""
+        """Note that the transport is gone."""
 
 
 class RequestConnection(asyncio.Protocol):
     """One connection, from its first byte to its end.
 
-    Its reader makes requests of what comes. One task, which the first of them begins, answers them.
+    Its reader parses requests. One task, started by the first request, answers them.
 
     ============== ================================================= ============================
-    state          what holds then                                   what ends it
+    state          meaning                                           ended by
     ============== ================================================= ============================
     waiting        no request has come; the head wait runs           rules 1, 2
     answering      the reader's ``current`` is answered              rules 3, 4, 5
-    both ways      a response goes on beside its request             rule 6
-    handed over    the transport is another protocol's               :meth:`release`
-    lingering      FIN is sent, what still comes is dropped          rule 7
-    closing        the transport sends what is unsent                rule 8
+    both ways      a response streams while its request still comes  rule 6
+    handed over    the transport belongs to another protocol         :meth:`release`
+    lingering      FIN is sent, further input is dropped             rule 7
+    closing        the transport sends the unsent bytes              rule 8
     over           there is no transport
     ============== ================================================= ============================
 
     Rules:
         1. A client has ``head_timeout`` for a whole head. Then the connection closes.
-        2. A request that has come is answered, the first one first. The next is begun behind the
-           response.
-        3. The rest of a body that nobody wants is dropped, for LINGER_TIMEOUT at most.
-        4. The connection ends behind a response that says so, behind what is no request, which is
-           refused in its place, and as the server ends.
+        2. Requests are answered in order. The next one begins after the response to the last.
+        3. The rest of an unwanted body is dropped, for LINGER_TIMEOUT at most.
+        4. The connection ends after a response that says so, after invalid input, which is refused
+           in its turn, and when the server ends.
         5. A task that waits for a client here is told when the client leaves. A task that waits for
            something else is cancelled. With ``cancels_waiting`` the task that answers is cancelled
-           in any case. While it waits for the next request, it never is.
-        6. Both ways are open until the transport is gone, or let go of. The response is told of the
+           in any case. While it waits for the next request, it is never cancelled.
+        6. Both ways are open until the transport is gone or released. The response is told of the
            transport's back-pressure and end, and no task is cancelled.
         7. The client's further bytes must not erase the last response. Left unread, they would
            make TCP send RST. So they are dropped for LINGER_TIMEOUT at most.
-        8. A client may take as long as it likes over what is unsent if it takes some of that in
-           ``taken_within``, over and over (:class:`StalledWrites`).
+        8. A client may take as long as it likes over the unsent bytes, as long as it takes some of
+           them in every ``taken_within`` seconds (:class:`StalledWrites`).
 
     Args:
-        server: the connection's.
-        handler: answers its requests.
-        admission: says when it may be read; None where it always may.
+        server: the connection's server.
+        handler: answers the requests.
+        admission: says when the connection may be read; None if it always may.
         new_request: makes a request of its head.
 
     Attributes:
-        server: the connection's.
-        reader: makes requests of what the client sends, and has their bodies.
-        transport: the connection's; None once that is gone, or another's.
-        peer: the client's address; empty where it has none.
-        encrypted: whether it has TLS.
-        writing_paused: whether the client takes less than it is sent.
+        server: the connection's server.
+        reader: parses requests and holds their bodies.
+        transport: the connection's; None once it is gone or belongs to another protocol.
+        peer: the client's address; empty if it has none.
+        encrypted: whether the connection has TLS.
+        writing_paused: whether the client reads more slowly than it is sent to.
     """
 
     __slots__ = (
@@ -120,7 +119,8 @@ class RequestConnection(asyncio.Protocol):
         self._admission = admission
         self._loop = asyncio.get_running_loop()
         self._task: asyncio.Task[None] | None = None
-        #: The task that answers waits by this for room for more of a response.
+        #: Resolved when the client has room for more of the response; the answering task waits for
+        #: it.
         self._room: asyncio.Future[None] | None = None
         self._both_ways: OpenBothWays | None = None
         call_later, now = self._loop.call_later, self._loop.time
@@ -156,7 +156,7 @@ class RequestConnection(asyncio.Protocol):
     def resume_writing(self) -> None:
         self.writing_paused = False
         is_closing = self.transport is not None and self.transport.is_closing()
-        if self._stalled is not None and not is_closing:  # else the rest is to be taken too
+        if self._stalled is not None and not is_closing:  # else the rest must be taken in time too
             self._stalled.cancel()
             self._stalled = None
             if self._admission is not None:
@@ -166,7 +166,7 @@ class RequestConnection(asyncio.Protocol):
             self._both_ways.writing_resumed()
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """Let go of the transport, which is gone, or somebody else's."""
+        """Let go of the transport, which is gone or belongs to another protocol."""
         if self.transport is None:
             return
         self.transport = None
@@ -193,13 +193,13 @@ class RequestConnection(asyncio.Protocol):
             self._task.add_done_callback(self.server.tasks.discard)
 
     def request_broken(self, broken: RequestBroken) -> None:
-        """Note that nothing more is read: the reader has what follows from it."""
+        """Note invalid input; the reader acts on it."""
         self._handler.note_broken(self, broken)
         if self._both_ways is not None and self.reader.broken is None:
             self._both_ways.request_broken()
 
     def input_over(self) -> None:
-        """Close behind all that the client has sent, unless it may still be sent to."""
+        """Close after all input, unless the client may still be sent to."""
         if not self._may_be_sent_to():
             self._close()
 
@@ -231,11 +231,11 @@ class RequestConnection(asyncio.Protocol):
                 if self.writing_paused:
                     await self.room()
                 if request.held:
-                    request.drop()  # else it would stay until the next has come
+                    request.drop()  # otherwise it would stay until the next request
                 if not request.complete and not await reader.skip(request):
                     break
                 reader.current = None
-                if reader.paused:  # a body that nobody has read may have held it back
+                if reader.paused:  # the unread body may have held the connection back
                     reader.go_on()
         except ClientLeft:
             pass
@@ -244,7 +244,7 @@ class RequestConnection(asyncio.Protocol):
         self._end()
 
     def _tell_left(self) -> None:
-        """Tell whoever waits for the client, or cancel who works for it (rule 5)."""
+        """Tell the task that waits for the client, or cancel the task that answers (rule 5)."""
         reader = self.reader
         was_idle, was_awaited = reader.idle, reader.has_readers or self._room is not None
         reader.wake()
@@ -258,7 +258,7 @@ class RequestConnection(asyncio.Protocol):
     # --- For who answers -------------------------------------------------------------------------
 
     def write(self, data: bytes) -> None:
-        """Send bytes; dropped once the transport is gone, or about to be."""
+        """Send bytes; they are dropped once the transport is gone or closing."""
         if self.transport is not None and not self.transport.is_closing():
             self.transport.write(data)
 
@@ -287,12 +287,12 @@ class RequestConnection(asyncio.Protocol):
         self.reader.end_is_leaving = False
 
     def set_parser(self, parser: object) -> None:
-        """Hand over what came behind the head of an upgrade; what follows is not read here."""
+        """Hand over the bytes after the head of an upgrade; this reader reads nothing further."""
         if behind := self.reader.hand_over():
             cast("_Collector", parser).feed_data(behind)
 
     def release(self) -> None:
-        """Let go of a transport that is somebody else's by now, or gone."""
+        """Let go of a transport that is gone or belongs to another protocol."""
         self._both_ways = None
         self._task = None
         self.connection_lost(None)
@@ -304,7 +304,7 @@ class RequestConnection(asyncio.Protocol):
         if self._lingering is not None:
             self.abort()
         elif self.reader.idle:
-            self.reader.wake()  # the task sees that the server ends
+            self.reader.wake()  # the task sees that the server is ending
         elif self._task is None:
             self._close()
 
@@ -318,7 +318,7 @@ class RequestConnection(asyncio.Protocol):
             self._close()
 
     def _end(self) -> None:
-        """Close behind the last response (rule 7)."""
+        """Close after the last response (rule 7)."""
         transport = self.transport
         if transport is None or transport.is_closing():
             return
@@ -329,19 +329,19 @@ class RequestConnection(asyncio.Protocol):
         self._lingering = self._loop.call_later(limits.LINGER_TIMEOUT, transport.abort)
 
     def _close(self) -> None:
-        """Close behind what is sent, for as long as the client takes some of that (rule 8)."""
+        """Close after the unsent bytes, as long as the client takes some of them (rule 8)."""
         transport = self.transport
         if transport is None:
             return
         if self.encrypted and self.reader.paused:  # asyncio's TLS does not end while it is paused
             self.reader.drain()
-        if not transport.is_closing():  # it breaks when that is closed again
+        if not transport.is_closing():  # closing it a second time breaks it
             transport.close()
         if self._stalled is None and transport.get_write_buffer_size():
             self._watch(transport)
 
     def _watch(self, transport: asyncio.Transport) -> None:
-        """Give the client up if it takes nothing of what is unsent (rule 8)."""
+        """Abort if the client takes none of the unsent bytes (rule 8)."""
         call_later, interval = self._loop.call_later, self.server.taken_within
         self._stalled = StalledWrites(transport, call_later, interval)
         if self._admission is not None:
@@ -349,7 +349,7 @@ class RequestConnection(asyncio.Protocol):
 
 
 class _Collector(Protocol):
-    """Takes what was read behind the head of an upgrade."""
+    """Takes the bytes that follow the head of an upgrade."""
 
     def feed_data(self, data: bytes) -> object:
         """Take bytes."""

@@ -1,4 +1,4 @@
-"""What a client sends over HTTP/1.1: parsed in turns with other connections, and held back."""
+"""HTTP/1.1 request reading, in turns with other connections and with back-pressure."""
 
 from __future__ import annotations
 
@@ -18,54 +18,54 @@ from partway.protocol.limits import HTTP1_HELD_BYTES, LONG_READ
 
 
 class Admission(Protocol):
-    """Says whether a connection may be read, and is told what is held for it."""
+    """Decides whether a connection may be read, and is told how much is held for it."""
 
     @property
     def known(self) -> bool:
-        """Whether it is known who asks: then nothing below makes the connection wait."""
+        """Whether the client is known: then the connection never waits."""
 
     def wait(self, go_on: Callable[[], None]) -> Cancellable | None:
-        """Whether nothing more of the connection may be parsed now.
+        """Decide whether parsing for this connection must wait.
 
         Args:
-            go_on: called once it may be; it asks again, and then need not wait.
+            go_on: called once parsing may go on; it asks again, and then need not wait.
 
         Returns:
-            Takes ``go_on`` back; None if there is nothing to wait for.
+            A handle that cancels ``go_on``; None if there is nothing to wait for.
         """
 
     def holds(self, size: int, tls_read: int) -> None:
-        """Note what is held of what the client has sent.
+        """Note how much of the client's input is held.
 
         Args:
             size: bytes of memory.
-            tls_read: bytes of the longest read behind TLS; 0 without TLS.
+            tls_read: bytes of the longest read through TLS; 0 without TLS.
         """
 
     def stalls(self, *, stalls: bool) -> None:
-        """Note whether the client takes less than it is sent."""
+        """Note whether the client reads more slowly than it is sent to."""
 
     def left(self, *, encrypted: bool) -> None:
         """Note that the connection is over."""
 
 
 class ReadingOwner(Protocol):
-    """What a reader tells the connection that it reads for."""
+    """The connection of a reader, as the reader calls it."""
 
     def request_came(self) -> None:
-        """There is a request, or what is none, and no task waits for it."""
+        """Note that a request or invalid input waits, and no task has been woken for it."""
 
     def request_broken(self, broken: RequestBroken) -> None:
-        """The client has sent what is no valid HTTP: nothing more is read."""
+        """Note that the client has sent invalid HTTP: nothing more is read."""
 
     def input_over(self) -> None:
-        """The client sends nothing more, and all that it has sent is parsed."""
+        """Note that the client sends nothing more, and that all its input is parsed."""
 
 
 class RequestReader:
-    """Makes requests of what a client sends, and holds the client back.
+    """Parses a client's requests, and holds the client back.
 
-    The socket is read; or paused; or drained, so that what still comes is dropped.
+    The socket is read, or paused, or drained: then further input is dropped.
 
     Rules:
         1. A read is parsed at once. It waits for its turn with connections that have a backlog if
@@ -75,30 +75,29 @@ class RequestReader:
         3. The socket is paused as long as there is enough to do: a request that nobody has begun
            to answer, or over HTTP1_HELD_BYTES of the current body, or of what follows an upgrade.
            As long as a task waits for the next request, nothing holds the client back.
-        4. No event loop tells the end of a connection whose socket is paused. So every
-           LEAVING_INTERVAL it is looked whether the client has ended it. If so, the socket is
-           drained up to that end. This is not done where a turn is awaited, since what waits may be
-           answered at once, nor where the client's end is not a leaving.
-        5. Behind what is not HTTP/1.1 the socket is drained. The body in which it comes is broken;
-           between requests it is refused behind the last of them.
-        6. The client's end comes behind what waits for its turn.
-        7. A read is acknowledged soon, unless it has ended a request, which an answer follows.
+        4. No event loop tells the end of a connection whose socket is paused. So the reader checks
+           every LEAVING_INTERVAL whether the client has ended it. If so, the socket is drained up
+           to that end. The reader does not check while a turn is awaited, since the waiting bytes
+           may be answered at once, nor where the client's end does not mean that it has left.
+        5. After invalid HTTP/1.1 the socket is drained. If it came inside a body, the body is
+           broken. Between requests it is refused after the last of them.
+        6. The client's end is told after the bytes that wait for their turn.
+        7. A read is acknowledged soon, unless it has ended a request: the answer acknowledges it.
 
     Args:
-        owner: is told of what has come.
-        admission: says whether the connection may be read; None where it always may.
+        owner: the connection, told of what has come.
+        admission: says whether the connection may be read; None if it always may.
         new_request: makes a request of its head.
 
     Attributes:
-        requests: whose heads have come, and that nobody has begun to answer.
-        broken: what has come behind the last request, and is none.
+        requests: requests with a whole head that nobody has begun to answer.
+        broken: invalid input after the last request.
         current: the request that is answered, or whose rest is dropped; None between two. The
             connection sets it, and then calls :meth:`go_on`.
         idle: whether a task waits for the next request.
         paused: whether the socket is not read.
-        drains: whether what still comes is dropped.
-        end_is_leaving: whether a client that sends nothing more wants no more of what it has asked
-            for.
+        drains: whether further input is dropped.
+        end_is_leaving: whether a client that sends nothing more wants no more of its response.
     """
 
     __slots__ = (
@@ -131,15 +130,15 @@ class RequestReader:
         self._turn: Cancellable | None = None
         self._leaving: asyncio.TimerHandle | None = None
         self._acknowledges_soon = False
-        #: The connection's task waits by this for the next request.
+        #: Resolved when the next request has come; the connection's task waits for it.
         self._next: asyncio.Future[None] | None = None
-        #: How many tasks wait for more of a body.
+        #: Tasks that wait for more of a body.
         self._readers = 0
 
     # --- What the transport brings ---------------------------------------------------------------
 
     def begin(self, transport: asyncio.Transport, *, encrypted: bool) -> None:
-        """Read a transport."""
+        """Start to read a transport."""
         self._transport = transport
         self._encrypted = encrypted
 
@@ -166,10 +165,10 @@ class RequestReader:
             self._parse_turn()
 
     def client_ended(self) -> bool:
-        """Note that the client sends nothing more; returns whether something of it waits (rule 6).
+        """Note that the client sends nothing more; return whether some of its input waits (rule 6).
 
-        Where a turn is awaited, the rest may hold the last chunk. TLS cannot be kept open for it:
-        there the end is a cut.
+        If a turn is awaited, the waiting input may hold the last chunk. TLS cannot be kept open for
+        it: there the end is a cut.
         """
         self._client_ended = True
         return bool(self._unparsed) and self._transport is not None and not self._encrypted
@@ -181,7 +180,7 @@ class RequestReader:
             acknowledge(self._transport)
 
     def close(self) -> None:
-        """Read nothing more, and hold nothing of the connection, which is over."""
+        """Read nothing more, and free what is held for the connection."""
         self._transport = None
         self.drains = True
         self._unparsed = b""
@@ -190,7 +189,7 @@ class RequestReader:
                 each.cancel()
         self._turn = None
         self._parser.close()
-        del self._owner  # which has this object, and so both of them go at once
+        del self._owner  # the two refer to each other: without the cycle both are freed at once
 
     # --- Turns -----------------------------------------------------------------------------------
 
@@ -231,7 +230,7 @@ class RequestReader:
         self._turn = rounds.soon(self._take_turn)
 
     def _parse(self) -> None:
-        """Parse one turn's bytes, and tell who waits for what they bring."""
+        """Parse one turn's bytes, and wake the tasks that wait for them."""
         parser, data = self._parser, self._unparsed
         self._unparsed = b""
         try:
@@ -240,7 +239,7 @@ class RequestReader:
             self.drains = True
             self._unparsed = b""
             self._break(broken)
-        if self._admission is not None:  # for each request: a call of _weigh would cost
+        if self._admission is not None:  # once per request, so not by a call of _weigh
             self._admission.holds(len(self._unparsed) + parser.held, self._tls_read)
         current = self.current
         if current is not None and current.news is not None and current.enough:
@@ -254,11 +253,11 @@ class RequestReader:
     def _rest_of(self, data: bytes) -> bytes:
         """Parse one turn's bytes, and return the rest.
 
-        A body of a stated length that has come with its head is taken in the same turn, unless it
-        may be too long to be held: it takes hardly any parsing.
+        A body of a stated length that has come with its head is taken in the same turn, because it
+        takes hardly any parsing. A body that may be too long to be held is not.
 
         Raises:
-            RequestBroken: as of :meth:`RequestParser.feed`.
+            RequestBroken: see :meth:`RequestParser.feed`.
         """
         parser = self._parser
         size = parser.turn()
@@ -271,7 +270,7 @@ class RequestReader:
         return rest
 
     def _break(self, broken: RequestBroken) -> None:
-        """Break the body in which it comes, or have it refused in its place (rule 5)."""
+        """Break the body that holds the invalid input, or have the input refused (rule 5)."""
         last = self._parser.last
         if last is None or last.complete:
             self.broken = broken
@@ -280,7 +279,7 @@ class RequestReader:
         self._owner.request_broken(broken)
 
     def _weigh(self) -> None:
-        """Say what is held here of what the client has sent."""
+        """Report how much of the client's input is held here."""
         if self._admission is not None:
             held = len(self._unparsed) + self._parser.held
             self._admission.holds(held, self._tls_read)
@@ -296,7 +295,7 @@ class RequestReader:
         return current is not None and current.held > HTTP1_HELD_BYTES and current.enough
 
     def go_on(self) -> None:
-        """Read on, if that was put off: something has been taken of what there was to do."""
+        """Read on, if reading was put off and some of the work has been taken."""
         if self.paused and self._turn is None and not self._has_enough():
             if self._unparsed:
                 self._turn = rounds.soon(self._take_turn)
@@ -307,7 +306,7 @@ class RequestReader:
         if not self.paused and self._transport is not None and not self._transport.is_closing():
             self.paused = True
             self._transport.pause_reading()
-            if self._leaving is None:  # else it runs since an earlier pause
+            if self._leaving is None:  # otherwise the timer of an earlier pause still runs
                 self._look_later()
 
     def _resume(self) -> None:
@@ -316,7 +315,7 @@ class RequestReader:
             self._transport.resume_reading()
 
     def drain(self) -> None:
-        """Read on, and drop all that comes: left unread, it would make TCP send RST."""
+        """Read on, and drop all input: left unread, it would make TCP send RST."""
         self.drains = True
         self._unparsed = b""
         self._resume()
@@ -336,7 +335,7 @@ class RequestReader:
             self._look_later()
 
     def hand_over(self) -> bytes:
-        """Return what came behind the head of an upgrade; what follows is not read here.
+        """Return the bytes after the head of an upgrade; this reader reads nothing further.
 
         The transport's next protocol resumes it, and sees its end.
         """
@@ -357,7 +356,7 @@ class RequestReader:
 
     @property
     def all_read(self) -> bool:
-        """Whether all that the client has sent was the last request, and is parsed."""
+        """Whether the client's input ended with the last request and is parsed."""
         last = self._parser.last
         ended = last is not None and last.complete and not last.head.upgrades
         return ended and not (self.drains or self._unparsed)
@@ -376,9 +375,9 @@ class RequestReader:
             self._next.set_result(None)
 
     async def skip(self, request: Http1Request) -> bool:
-        """Drop the rest of a body that nobody wants; whether that has come to its end in time."""
+        """Drop the rest of an unwanted body; return whether its end has come in time."""
         request.drop()
-        request.tell()  # whoever waits for it still
+        request.tell()  # wakes a task that still waits for the body
         self.go_on()
         with suppress(TimeoutError):
             async with asyncio.timeout(limits.LINGER_TIMEOUT):
@@ -389,7 +388,7 @@ class RequestReader:
     # --- A request's body, for who answers it ----------------------------------------------------
 
     def taken(self, request: Http1Request) -> bytes | None:
-        """What has come of a request's body; empty behind its end, None where that is not known."""
+        """Return the held bytes of a request's body; empty after its end, None if more is due."""
         if request.broken or self._transport is None:
             return None
         if request.held:
@@ -400,10 +399,10 @@ class RequestReader:
         return b"" if request.complete else None
 
     async def read(self, request: Http1Request) -> bytes:
-        """Wait for more of a request's body; empty behind its end.
+        """Wait for more of a request's body; the result is empty after its end.
 
         Raises:
-            BodyBroken: there is no more that is valid HTTP, or the request has been answered.
+            BodyBroken: the rest is not valid HTTP, or the request has been answered.
             ClientLeft: the client has left.
         """
         while (data := self.taken(request)) is None:
@@ -413,14 +412,13 @@ class RequestReader:
         return data
 
     async def read_whole(self, request: Http1Request) -> bytes:
-        """Wait for all of a request's body, of which nothing has been taken.
+        """Wait for all of a request's body; nothing of it has been taken yet.
 
         Args:
-            request: the request, whose body has a stated length: that is held, and must be within
-                what may be.
+            request: a request with a body of a stated length, which is within the limits.
 
         Raises:
-            BodyBroken: what has come is not all of it, or the request has been answered.
+            BodyBroken: the body is incomplete, or the request has been answered.
             ClientLeft: the client has left.
         """
         assert request.head.length is not None, "what has no length may have no end"

@@ -1,4 +1,4 @@
-"""The connections of a server of HTTP/1.1, from the first to the shutdown."""
+"""HTTP/1.1 server: all its connections, and their shutdown."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ class OpenConnection(Protocol):
 
 
 class RequestServer:
-    """All connections of a server, and the tasks in which their requests are answered.
+    """All connections of a server, and the tasks that answer their requests.
 
     Args:
         head_timeout: seconds from when a connection begins, and from its last response, to the end
-            of the next head. Bytes that dribble in do not move it (slowloris).
-        taken_within: seconds in which a client has to take some of what it is sent, over and over.
+            of the next head. Bytes that dribble in do not extend it (slowloris).
+        taken_within: seconds in which a client must take some of the unsent bytes, over and over.
         cancels_waiting: whether a request's task is cancelled when its client has left, even if the
-            task waits for that client, and so would learn of it.
+            task waits for that client and so would notice.
 
     Attributes:
-        head_timeout: the same.
-        taken_within: the same.
-        cancels_waiting: the same.
+        head_timeout: as given.
+        taken_within: as given.
+        cancels_waiting: as given.
         ending: whether connections end with the response that is under way.
-        tasks: those in which requests are answered.
+        tasks: the tasks that answer requests.
     """
 
     def __init__(
@@ -60,10 +60,10 @@ class RequestServer:
     async def shutdown(self, timeout: float) -> int:
         """Close idle connections now, others with their response, or after ``timeout`` seconds.
 
-        Requests that are broken off then have ``timeout`` seconds once more to come to their end.
+        Tasks that are cancelled then have another ``timeout`` seconds to end.
 
         Returns:
-            How many have not come to it, and are left behind.
+            The number of tasks that did not end.
         """
         self.ending = True
         for connection in list(self._connections):

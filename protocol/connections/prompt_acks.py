@@ -1,4 +1,4 @@
-"""Acknowledging at once what a peer sends, where no answer carries the acknowledgement.
+"""Prompt TCP acknowledgements, where no answer carries them.
 
 A peer with Nagle's algorithm (RFC 896) holds a small write back until its last one is acknowledged.
 AWS's SDK for Python is such a client. Linux puts an acknowledgement off for 40 ms, in the hope that
@@ -27,11 +27,11 @@ class Acknowledging(Protocol):
 
 
 class PromptAcks(threading.local):
-    """The connections that have read something lately; by thread, and so by loop.
+    """The connections with a recent read; per thread, and so per loop.
 
-    Most reads are answered within ACKNOWLEDGED_WITHIN, and the answer acknowledges them for
-    nothing. One timer serves all connections, because a system call for each read would cost a
-    relay a tenth of its CPU time.
+    Most reads are answered within ACKNOWLEDGED_WITHIN, and the answer carries the acknowledgement.
+    One timer serves all connections, because a system call for each read would cost a relay a tenth
+    of its CPU time.
     """
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class PromptAcks(threading.local):
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def soon(self, connection: Acknowledging) -> None:
-        """Have a connection acknowledge soon; it calls again only after that."""
+        """Have a connection acknowledge soon; the connection calls again only after that."""
         loop = asyncio.get_running_loop()
         if loop is not self._loop:  # connections of a loop that has ended need nothing
             self._loop = loop

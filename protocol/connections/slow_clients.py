@@ -1,4 +1,4 @@
-"""How long a client may take: over the head of a request, and over what it is sent."""
+"""Time limits for slow clients: for a request's head, and for taking the response."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from typing import Any, Final, Protocol
 
 from partway.protocol.connections.fair_turns import Cancellable
 
-#: Of Linux's ``struct tcp_info`` (``linux/tcp.h``): how far it is read, and where in it stands how
-#: many bytes the other side has acknowledged.
+#: Linux's ``struct tcp_info`` (``linux/tcp.h``): bytes to read of it, and the place of the number
+#: of bytes that the peer has acknowledged.
 _TCP_INFO_BYTES: Final = 128
 _ACKNOWLEDGED: Final = struct.Struct("=120xQ")
 
 
 class HeadWait:
-    """Tells that a whole head has not come in time, however its bytes dribble in (slowloris).
+    """Reports that a whole head has not come in time, however its bytes dribble in (slowloris).
 
-    Most heads come in time, and many within one such time: so its one timer is not set anew for
-    each, but looks when it fires.
+    Most heads come in time, and many within one timeout. So the single timer is not restarted for
+    each head; it checks when it fires.
 
     Args:
         seconds: from :meth:`begin` to the head's end.
-        over: called when they have passed; whoever has the head by then passes over it.
+        over: called when the time has passed, even if the head has come; the callee checks.
         call_later: calls back after a time, in seconds.
-        time: the clock of that, in seconds.
+        time: the clock of ``call_later``, in seconds.
     """
 
     __slots__ = ("_call_later", "_due", "_over", "_seconds", "_time", "_timer")
@@ -47,11 +47,11 @@ class HeadWait:
     def begin(self) -> None:
         """Wait for the next head, from now on."""
         self._due = self._time() + self._seconds
-        if self._timer is None:  # else it runs since an earlier wait
+        if self._timer is None:  # otherwise the timer of an earlier wait still runs
             self._timer = self._call_later(self._seconds, self._look)
 
     def cancel(self) -> None:
-        """Wait no more, for good: nobody is told, nor held."""
+        """Stop for good: ``over`` is neither called nor referred to any more."""
         self._over = None
         if self._timer is not None:
             self._timer.cancel()
@@ -66,27 +66,29 @@ class HeadWait:
 
 
 class Sending(Protocol):
-    """A transport, as far as it is watched here."""
+    """A transport, as far as it is used here."""
 
     def get_write_buffer_size(self) -> int:
         """Bytes that are unsent."""
 
     def get_extra_info(self, name: str) -> Any:
-        """Its socket, by that name; None if it has none."""
+        """Return its socket for ``"socket"``; None if it has none."""
 
     def abort(self) -> object:
         """End it at once."""
 
 
 class StalledWrites:
-    """Aborts a transport whose client takes nothing of what is unsent, until it is cancelled.
+    """Aborts a transport whose client takes none of the unsent bytes, until it is cancelled.
 
-    However slow, a client that takes some of it between two looks is waited for (nginx's
-    ``send_timeout`` is between two writes too): its connection weighs meanwhile, and is among the
-    first to go where they run short. What it takes is seen where its system acknowledges it: behind
-    a send buffer of 4 MiB the transport is asked for more when a third of that is free, which a
-    client of 20 kB/s takes 76 s for. Where the system does not tell, as on any but Linux, it is
-    seen by what the transport still has, and of that behind TLS by what TLS has.
+    A slow client is waited for as long as it takes some bytes between two looks (nginx's
+    ``send_timeout`` is between two writes too). Its connection counts as a burden meanwhile, and is
+    among the first to go when connections run short.
+
+    Progress is measured by the acknowledgements of the client's system. The transport alone shows
+    it too late: with a send buffer of 4 MiB it is asked for more when a third is free, which takes
+    a client of 20 kB/s 76 s. Where the system does not report acknowledgements, as on any but
+    Linux, progress is measured by the transport's buffer, and with TLS by the buffer of TLS.
 
     Args:
         transport: the client's, which is sent nothing more meanwhile.
@@ -111,7 +113,7 @@ class StalledWrites:
         self._look_later()
 
     def cancel(self) -> None:
-        """Watch no longer."""
+        """Stop watching."""
         self._timer.cancel()
 
     def _look_later(self) -> None:
@@ -128,12 +130,12 @@ class StalledWrites:
 
 
 def _acknowledged(transport: Sending) -> int:
-    """How many bytes the client's system has acknowledged; 0 where ours does not tell."""
+    """Return how many bytes the client's system has acknowledged; 0 if ours does not report it."""
     connection = transport.get_extra_info("socket")
-    if connection is None or not hasattr(socket, "TCP_INFO"):  # Linux has it
+    if connection is None or not hasattr(socket, "TCP_INFO"):  # only on Linux
         return 0
     try:
         info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_BYTES)
     except OSError:
-        return 0  # no TCP, or closed here already
+        return 0  # not TCP, or closed here already
     return int(_ACKNOWLEDGED.unpack(info)[0]) if len(info) == _TCP_INFO_BYTES else 0

@@ -1,4 +1,4 @@
-"""What a connection asks of TCP: the end of one side, a peer that has vanished, or has ended."""
+"""TCP half-closing, keepalive, and detection of a peer that has ended."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import socket
 from contextlib import suppress
 from typing import Any, Final, Protocol
 
-#: What Linux says of a peer that sends nothing more; elsewhere only that all of it is over.
+#: Linux reports a peer that sends nothing more; other systems only report the end of both sides.
 _ENDED: Final = getattr(select, "POLLRDHUP", select.POLLHUP)
 
 
 class HalfClosable(Protocol):
-    """What half_close needs of a transport: see ``asyncio.WriteTransport``."""
+    """The part of a transport that half_close uses: see ``asyncio.WriteTransport``."""
 
     def can_write_eof(self) -> bool:
         """Whether the writing side can be ended by itself."""
@@ -23,7 +23,7 @@ class HalfClosable(Protocol):
 
 
 def half_close(transport: HalfClosable) -> bool:
-    """Send FIN behind the unsent bytes; what the peer still sends is read as before.
+    """Send FIN behind the unsent bytes; the peer's input is read as before.
 
     A connection that the peer has reset is left as it is: its next read reports the end.
 
@@ -57,24 +57,21 @@ def watch_by_tcp(transport: asyncio.Transport, interval: float, unanswered: int)
         "TCP_KEEPCNT": unanswered,
     }
     for name, value in options.items():
-        if connection is not None and hasattr(socket, name):  # macOS has not all of them
+        if connection is not None and hasattr(socket, name):  # macOS lacks some of them
             connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
 class Connected(Protocol):
-    """A transport, as far as it is looked at here."""
+    """A transport, as far as it is used here."""
 
     def get_extra_info(self, name: str) -> Any:
-        """Its socket, by that name; None if it has none."""
+        """Return its socket for ``"socket"``; None if it has none."""
 
 
 def has_ended(transport: Connected) -> bool:
-    """Whether the peer has ended its side, or all of it, behind whatever it has sent.
+    """Whether the peer has ended its side or both sides, even if unread input comes first.
 
-    An event loop that does not read from a connection is not told, and neither are we.
-
-    Args:
-        transport: the connection's, which must not be closing.
+    An event loop does not report this for a connection that it does not read.
     """
     connection = transport.get_extra_info("socket")
     if connection is None or connection.fileno() < 0:

@@ -1,6 +1,6 @@
-"""FrameConnection: frames in, frames out, on an asyncio transport.
+"""WebSocket connections on an asyncio transport: frames in, frames out.
 
-Everything on the way of a frame is a callback: no task and no queue for a message.
+Frames are handled in callbacks: there is no task and no queue per message.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Side(enum.Enum):
 
 
 class FrameHandler(Protocol):
-    """What a connection tells its owner. :meth:`connection_lost` is always the last call."""
+    """Calls from a connection to its owner. :meth:`connection_lost` is always the last call."""
 
     def frame_received(self, frame: Frame) -> None:
         """A data frame; also after our own Close, until the peer's."""
@@ -56,7 +56,7 @@ class FrameHandler(Protocol):
         """The peer's Close; it has been answered, unless ``answer_close`` is off."""
 
     def peer_failed(self, error: FrameError) -> None:
-        """The peer broke RFC 6455. A Close that says so follows, unless the owner sends its own."""
+        """The peer broke RFC 6455. A matching Close follows, unless the owner sends its own."""
 
     def connection_lost(self, error: Exception | None) -> None:
         """The transport is gone."""
@@ -96,10 +96,9 @@ class FrameConnection(asyncio.Protocol):
         linger: seconds without progress after which a closing connection is aborted.
         call_later: schedules a call, as an event loop does; the running loop's by default.
 
-    The closing handshake is the connection's own business: a Close is answered with the same
-    code, a client then waits for the server to end TCP (RFC 6455 §7.1.1), and whoever waits does
-    so for ``linger`` seconds at most. A Close that cannot be written becomes an abort
-    (clause 1.5-13).
+    The connection does the closing handshake itself. A Close is answered with the same code. A
+    client then waits for the server to end TCP (RFC 6455 §7.1.1). Each wait lasts ``linger``
+    seconds at most. A Close that cannot be written becomes an abort (clause 1.5-13).
     """
 
     def __init__(
@@ -159,9 +158,9 @@ class FrameConnection(asyncio.Protocol):
         left already, ``connection_lost`` says so after this has returned.
 
         Args:
-            transport: the connection's; it may be paused, so that nothing behind the handshake was
+            transport: the connection's; it may be paused, so that no bytes after the handshake were
                 lost.
-            received: bytes that were read behind the handshake.
+            received: bytes that were read after the handshake.
         """
         if transport.is_closing():
             self._lose_soon()
@@ -204,8 +203,8 @@ class FrameConnection(asyncio.Protocol):
 
         Args:
             frame: the frame.
-            more: whether other frames are about to follow: this one may wait for them until the
-                loop's next turn, so that all leave in one write.
+            more: whether other frames are about to follow: this frame may wait until the loop's
+                next turn, so that all leave in one write.
         """
         if not self._close_sent:
             self._write(frame, more)
@@ -222,7 +221,7 @@ class FrameConnection(asyncio.Protocol):
         return self.taken_bytes >= position
 
     def close(self, close: Close = _NORMALLY) -> None:
-        """Send a Close, once; the peer's frames still arrive until the peer's Close."""
+        """Send a Close, once; frames still arrive until the peer's Close."""
         if self._close_sent or self._transport is None:
             return
         self._write(Frame(_CLOSE, encode_close(close)))
@@ -230,7 +229,7 @@ class FrameConnection(asyncio.Protocol):
         self._close_sent = True
 
     def finish(self, close: Close | None = None) -> None:
-        """Send a Close if none has been sent, and see the connection to its end.
+        """Send a Close if none has been sent, and complete the connection's end.
 
         The owner gets no more frames and no Close, and hears of the end by
         :meth:`FrameHandler.connection_lost`: after the closing handshake, or after an abort once
@@ -329,8 +328,8 @@ class FrameConnection(asyncio.Protocol):
             self._deliver()
 
     def eof_received(self) -> bool:
-        # The transport closes itself, and first flushes what is unsent. For a peer that ended
-        # without a Close that would only put off the news of it, until it is thought stalled.
+        # The transport closes itself, and first flushes what is unsent. If the peer ended without a
+        # Close, that would delay the report of the end until the stall timeout.
         orderly = self._close_received or self._failure or self._finishing is not None
         if not orderly and self._transport is not None:
             self._transport.abort()
@@ -358,7 +357,7 @@ class FrameConnection(asyncio.Protocol):
         if self._finishing is not None:
             self._finishing.cancel()
             self._drop_rest()
-        if self._turn is None:  # else behind what waits for its turn
+        if self._turn is None:  # otherwise after the frames that wait for their turn
             self._tell_lost()
 
     def acknowledge(self) -> None:
@@ -381,7 +380,7 @@ class FrameConnection(asyncio.Protocol):
                 if frame is None:
                     break
                 if not turn and self._decoder.buffered_bytes:
-                    outermost = batched_writes.begin()  # not for one frame: that would only cost
+                    outermost = batched_writes.begin()  # a single frame would gain nothing
                 if frame.opcode >= _CLOSE:
                     self._control_received(frame, handler)
                 elif self._finishing is None:
@@ -392,7 +391,7 @@ class FrameConnection(asyncio.Protocol):
             self._failure = error
             if self._finishing is None:
                 handler.peer_failed(error)
-                self.close(_close_for(error))  # unless the owner has had other last words
+                self.close(_close_for(error))  # unless the owner has sent a Close of its own
             else:
                 self.close(_close_for(error))
                 self._half_close()
@@ -413,11 +412,11 @@ class FrameConnection(asyncio.Protocol):
         self._turn = rounds.soon(self._take_turn)
 
     def _take_turn(self) -> None:
-        """Deliver some of what waits.
+        """Deliver some of the waiting frames, even if the transport is gone.
 
-        Also where the transport has gone meanwhile: it may hold the peer's Close, and the owner
-        hears of the end behind it. A hundred peers that reset at once are no reason to skip turns.
-        What an owner holds back then is dropped.
+        The frames may include the peer's Close, and the owner is told of the end after them. Turns
+        are taken even then, because a hundred peers may reset at once. Frames that the owner then
+        holds back are dropped.
         """
         self._turn = None
         if self._reading:
@@ -427,7 +426,7 @@ class FrameConnection(asyncio.Protocol):
             self._tell_lost()
 
     def _drop_rest(self) -> None:
-        """Deliver nothing more of a transport that is gone; the pending turn tells of the end."""
+        """Deliver nothing more from a transport that is gone; the pending turn tells of the end."""
         self._reading = False
         self._over = True
 
@@ -463,9 +462,9 @@ class FrameConnection(asyncio.Protocol):
                 self._end_tcp()
 
     def _half_close(self) -> None:
-        """End our side of TCP alone: after close(), unread input would have TCP send RST.
+        """End our side of TCP alone.
 
-        The RST would erase our Close.
+        After close(), unread input would have TCP send RST, which would erase our Close.
         """
         if self._transport is not None:
             half_close(self._transport)
@@ -476,7 +475,7 @@ class FrameConnection(asyncio.Protocol):
             self._transport.close()  # once what is unsent is flushed
 
     def _write(self, frame: Frame, more: bool = False) -> None:
-        """Write a frame, or gather it while a read is delivered: one system call for all frames."""
+        """Write a frame, or gather it while a read is delivered, to save system calls."""
         transport = self._transport
         if transport is None:
             return
@@ -488,7 +487,7 @@ class FrameConnection(asyncio.Protocol):
             return
         if more or self._gathered:
             if not self._gathered:
-                if self._call_soon is None:  # kept: asking for the loop is a system call
+                if self._call_soon is None:  # kept, because asking for the loop is a system call
                     self._call_soon = asyncio.get_running_loop().call_soon
                 self._call_soon(self.flush)
             self._gathered += self._encoder.encode(frame)
@@ -533,7 +532,7 @@ def _close_for(failure: FrameError) -> Close:
 
 
 class _Collector:
-    """Shaped like the parser that an HTTP protocol feeds after an upgrade."""
+    """The interface of the parser that an HTTP protocol feeds after an upgrade."""
 
     def __init__(self) -> None:
         self.data = b""

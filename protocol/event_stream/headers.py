@@ -1,4 +1,4 @@
-"""Headers of an event stream's messages: bytes ↔ names, types and values (clause 2.3).
+"""Headers of event stream messages: bytes ↔ names, types and values (clause 2.3).
 
 ::
 
@@ -22,7 +22,7 @@ from partway.protocol.limits import (
 
 
 class HeaderType(enum.IntEnum):
-    """The type of a header's value, as its type byte says it."""
+    """The type of a header's value, as its type byte."""
 
     TRUE = 0
     FALSE = 1
@@ -38,7 +38,7 @@ class HeaderType(enum.IntEnum):
 
 HeaderValue = bool | int | bytes | str | UUID
 
-#: Of the types that are one signed integer: its size in bytes.
+#: Size in bytes of each integer type; all are signed.
 _INT_SIZES: Final = {
     HeaderType.BYTE: 1,
     HeaderType.SHORT: 2,
@@ -63,11 +63,11 @@ class Header(NamedTuple):
 
 
 class EventStreamError(Exception):
-    """Bytes that are not a message of this encoding.
+    """Bytes that are not a valid message of this encoding.
 
     Attributes:
-        reason: what is wrong, and where; never the bytes.
-        oversize: whether a size is over its limit, and all else was well so far.
+        reason: the fault and its place; it never quotes the bytes.
+        oversize: whether a size is over its limit, with no other fault so far.
     """
 
     def __init__(self, reason: str, *, oversize: bool = False) -> None:
@@ -80,11 +80,11 @@ class EventStreamError(Exception):
 
 
 def encode_headers(headers: Mapping[str, Header]) -> bytes:
-    """A header block: what stands between a message's prelude and its payload.
+    """Encode a header block: the part of a message between its prelude and its payload.
 
     Raises:
-        ValueError: a name is empty or longer than 255 bytes, a value is not of its type or out of
-            its range, or there are more headers than a decoder here takes.
+        ValueError: a name is empty or longer than 255 bytes, a value has the wrong type or is out
+            of range, or there are more headers than our decoder accepts.
     """
     if len(headers) > MAX_EVENT_HEADERS:
         raise ValueError(
@@ -140,12 +140,11 @@ def _sized(value: bytes) -> bytes:
 
 
 def decode_headers(block: bytes) -> dict[str, Header]:
-    """The headers of a block, in their order.
+    """Decode the headers of a block, in order.
 
     Raises:
-        EventStreamError: a name is empty, not UTF-8 or there twice; a type is unknown; a value is
-            too long or not UTF-8; the block does not end with a header, is too long or has too
-            many headers.
+        EventStreamError: a name is empty, not UTF-8 or repeated; a type is unknown; a value is too
+            long or not UTF-8; the block ends inside a header, is too long or has too many headers.
     """
     if len(block) > MAX_EVENT_HEADERS_BYTES:
         raise EventStreamError(
@@ -173,7 +172,7 @@ def decode_headers(block: bytes) -> dict[str, Header]:
 
 
 def _decode_value(block: bytes, type_at: int) -> tuple[Header, int]:
-    """The value whose type byte is at ``type_at``, and where it ends."""
+    """Decode the value whose type byte is at ``type_at``; return it with its end."""
     at = type_at + 1
     code = block[type_at]
     if code >= len(_TYPES):
@@ -181,8 +180,8 @@ def _decode_value(block: bytes, type_at: int) -> tuple[Header, int]:
     kind = _TYPES[code]
     if kind is HeaderType.STRING or kind is HeaderType.BYTES:
         at += 2
-        # A length that is itself cut reads as something; that its two bytes are there, and all
-        # it counts, is the one check below.
+        # A cut length reads as some number. One check below covers both the two bytes of the length
+        # and the bytes that it counts.
         size = int.from_bytes(block[at - 2 : at], "big")
         if size > MAX_EVENT_HEADER_VALUE_BYTES:
             raise EventStreamError(

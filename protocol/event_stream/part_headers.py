@@ -1,4 +1,4 @@
-"""Meanings of an event's headers: a part's type and state, or a date and a signature (clause 2.3).
+"""Event headers: a part's type and state, or a date and a signature (clause 2.3).
 
 An event that breaks these rules is the peer's fault (clause 1.5-10).
 """
@@ -22,23 +22,23 @@ Kind = tuple[DataType, CompletionState]
 SIGNATURE_BYTES: Final = 32
 DATE: Final = b"\x05:date\x08"
 SIGNATURE: Final = b"\x10:chunk-signature\x06\x00\x20"
-#: The headers of a signed event, in the order of ours and in the other one.
+#: The headers of a signed event, in our order and in the other order.
 SIGNED: Final = struct.Struct("!7sq20s32s")
 _SIGNATURE_FIRST: Final = struct.Struct("!20s32s7sq")
 
 _DATA_TYPES = {member.value: member for member in DataType}
 _COMPLETIONS = {member.value: member for member in CompletionState}
 
-#: Of a part; ``:`` headers are the encoding's and the SDKs' own.
+#: A part's own headers; headers that begin with ``:`` belong to the encoding and the SDKs.
 _MEMBERS = frozenset({"DataType", "CompletionState", "P"})
 
 
 class EventFault(Exception):
-    """What the peer sent is not an event, or is not signed as it must be (clause 1.5-10).
+    """The peer's input is not an event, or its signature is invalid (clause 1.5-10).
 
     Attributes:
-        message: what is wrong; never the content.
-        code: which error the client gets, ``InputStreamError`` or ``InvalidSignature``.
+        message: the fault; it never quotes the content.
+        code: the error that the client gets, ``InputStreamError`` or ``InvalidSignature``.
         oversize: whether a size is over its limit.
     """
 
@@ -52,10 +52,10 @@ class EventFault(Exception):
 
 
 def part_kind(headers: dict[str, Header]) -> Kind:
-    """Return what a part's headers say, ``:message-type`` aside.
+    """Read a part's headers, except ``:message-type``.
 
     Raises:
-        EventFault: they are not those of a part.
+        EventFault: they are not the headers of a part.
     """
     if text(headers, ":event-type") != "PayloadPart":
         raise EventFault(":event-type must be PayloadPart")
@@ -73,10 +73,11 @@ def signing(block: bytes) -> tuple[int, bytes]:
     """Return the date and the signature in the header block of an outer message.
 
     Raises:
-        EventFault: the block has other headers, or lacks one of these.
+        EventFault: the block has other headers, or lacks one of these two.
     """
     if len(block) == SIGNED.size:
-        # The two orders in which these two can stand: twenty times faster than reading headers.
+        # The two headers have two possible orders. Comparing them is twenty times faster than
+        # decoding headers.
         date, date_ms, name, signature = SIGNED.unpack(block)
         if date == DATE and name == SIGNATURE:
             return date_ms, signature
@@ -85,7 +86,7 @@ def signing(block: bytes) -> tuple[int, bytes]:
             return date_ms, signature
     headers = decode_headers(block)
     if headers.keys() > {":date", ":chunk-signature"}:
-        # The signature covers :date alone: any other would be unsigned.
+        # The signature covers :date alone: any other header would be unsigned.
         raise EventFault("a signed event must have no headers but :date and :chunk-signature")
     raise EventFault(
         "a signed event must have a :date of type 8 and a :chunk-signature of type 6 and 32 bytes",
@@ -97,7 +98,7 @@ def text(headers: dict[str, Header], name: str) -> str | None:
     """Return a header's text, or None where the header is absent.
 
     Raises:
-        EventFault: the header is no string.
+        EventFault: the header is not a string.
     """
     header = headers.get(name)
     if header is None:
@@ -108,7 +109,7 @@ def text(headers: dict[str, Header], name: str) -> str | None:
 
 
 def _member(headers: dict[str, Header], name: str, known: dict[str, _T], absent: _T) -> _T:
-    # Absent members mean their defaults (clause 1.2-2).
+    # An absent member has its default (clause 1.2-2).
     value = text(headers, name)
     if value is None:
         return absent

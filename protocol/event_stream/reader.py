@@ -1,4 +1,4 @@
-"""Bytes of a peer → events: messages are cut, checked, and read as parts (clause 2.3).
+"""Event stream decoding: bytes → messages, checked, → parts (clause 2.3).
 
 ::
 
@@ -31,8 +31,8 @@ from partway.protocol.limits import (
 )
 from partway.protocol.parts import INPUT_STREAM_ERROR, INVALID_SIGNATURE, InputEnd, PayloadPart
 
-#: What says whether a signed event is genuine: its ``:date`` in ms since 1970 (any 64-bit number),
-#: its ``:chunk-signature`` (32 bytes) and its payload → why it is refused, or None.
+#: Verifies a signed event. It takes the event's ``:date`` in ms since 1970 (any 64-bit number), its
+#: ``:chunk-signature`` (32 bytes) and its payload, and returns the reason to refuse it, or None.
 Check = Callable[[int, bytes, bytes], str | None]
 
 _E = TypeVar("_E")
@@ -41,14 +41,14 @@ _PRELUDE = struct.Struct("!III").unpack_from
 _PRELUDE_BYTES: Final = 12
 _CRC_BYTES: Final = 4
 
-#: Header blocks of parts that one reader remembers, and how long they may be: a peer uses four
-#: over and over, unless it pads.
+#: Most header blocks of parts that one reader caches, and the longest one: without padding, a peer
+#: uses the same four over and over.
 _REMEMBERED: Final = 8
 _REMEMBERED_BYTES: Final = 256
 
 
 class Message(NamedTuple):
-    """One message; its headers in the order they came."""
+    """One message; its headers in wire order."""
 
     headers: dict[str, Header]
     payload: bytes
@@ -58,10 +58,10 @@ class Message(NamedTuple):
 
 
 def decode(data: bytes) -> Message:
-    """Read bytes that are exactly one whole message.
+    """Decode bytes that are exactly one whole message.
 
     Raises:
-        EventStreamError: the bytes are not a message, end inside it, or go on behind it.
+        EventStreamError: the bytes are not a message, end inside it, or continue after it.
     """
     headers, payload = decode_raw(data)
     return Message(decode_headers(headers), payload)
@@ -71,8 +71,8 @@ def decode_raw(data: bytes) -> tuple[bytes, bytes]:
     """Cut exactly one whole message into its header block, still encoded, and its payload.
 
     Raises:
-        EventStreamError: the bytes are not a message, end inside it, or go on behind it. Whether
-            the message is too large is the caller's to say.
+        EventStreamError: the bytes are not a message, end inside it, or continue after it. The
+            caller checks the message's size.
     """
     if len(data) < EVENT_FRAMING_BYTES:
         raise EventStreamError(
@@ -86,9 +86,9 @@ def decode_raw(data: bytes) -> tuple[bytes, bytes]:
 
 
 def _read_prelude(buffer: bytes | bytearray, at: int) -> tuple[int, int]:
-    """The length of the message at ``at``, and of its headers. Its prelude must be whole."""
+    """Read the prelude at ``at``; return the lengths of the message and of its headers."""
     total, headers_length, crc = _PRELUDE(buffer, at)
-    # Lengths are believed only once their checksum has been.
+    # The lengths are valid only if their checksum is.
     if crc32(buffer[at : at + 8]) != crc:
         raise EventStreamError("the prelude's checksum is wrong")
     if total < headers_length + EVENT_FRAMING_BYTES:
@@ -101,7 +101,7 @@ def _read_prelude(buffer: bytes | bytearray, at: int) -> tuple[int, int]:
 def _cut(
     buffer: bytes | bytearray, at: int, total: int, headers_length: int
 ) -> tuple[bytes, bytes]:
-    """The header block and the payload of the whole message at ``at``."""
+    """Return the header block and the payload of the whole message at ``at``."""
     payload_at = at + _PRELUDE_BYTES + headers_length
     crc_at = at + total - _CRC_BYTES
     head = bytes(buffer[at:payload_at])
@@ -117,8 +117,8 @@ def _cut(
 class Decoder:
     """Bytes in, messages out, in linear time however the bytes are cut.
 
-    Feed it with :meth:`feed`, then call :meth:`next_message` until it returns None. Whoever stops
-    early keeps the rest in :attr:`buffered_bytes`.
+    Feed it with :meth:`feed`, then call :meth:`next_message` until it returns None. A caller that
+    stops early leaves the rest in :attr:`buffered_bytes`.
 
     Args:
         max_payload: largest payload; a larger one is refused from its prelude, before its bytes.
@@ -126,10 +126,10 @@ class Decoder:
 
     Rules, in the order a message meets them:
         1. The checksum of the two lengths is right.
-        2. Headers and framing fit into the message; headers and payload are in their limits.
+        2. Headers and framing fit into the message; headers and payload are within their limits.
         3. The checksum of the message is right.
         4. The headers are well formed: :func:`decode_headers`.
-        5. Nothing after an error means anything: the error is raised again.
+        5. After an error, later calls raise it again.
     """
 
     __slots__ = (
@@ -149,23 +149,23 @@ class Decoder:
         # gathered in a bytearray, so that a long one costs linear time.
         self._buffer: bytes | bytearray = b""
         self._at = 0
-        # Of the message at ``_at``, from its prelude; 0 until that has been read.
+        # Lengths of the message at ``_at``, from its prelude; 0 until the prelude has been read.
         self._total = 0
         self._headers_length = 0
-        # Its words and not the exception, whose traceback would keep payloads alive.
+        # Not the exception itself: its traceback would keep payloads alive.
         self._error: tuple[str, bool] | None = None
 
     @property
     def buffered_bytes(self) -> int:
-        """Bytes fed and not yet delivered as messages."""
+        """Bytes that were fed but not delivered as messages."""
         return len(self._buffer) - self._at
 
     @property
     def mid_message(self) -> bool:
         """Whether the bytes fed so far end inside a message.
 
-        Whole messages that wait for :meth:`next_message` are looked through by their lengths, so
-        this is the same before and after they are taken. False after an error.
+        Whole messages that wait for :meth:`next_message` are skipped by their lengths, so taking
+        them does not change the result. False after an error.
         """
         at = self._at
         while at < len(self._buffer):
@@ -176,7 +176,7 @@ class Decoder:
         return at > len(self._buffer)
 
     def feed(self, data: bytes) -> None:
-        """Take in bytes of the stream. The caller owes calls of :meth:`next_message`."""
+        """Take in bytes of the stream. The caller must then call :meth:`next_message`."""
         if self._error is not None:  # rule 5
             return
         if self._at == len(self._buffer):
@@ -191,10 +191,10 @@ class Decoder:
         self._at = 0
 
     def next_message(self) -> Message | None:
-        """The next whole message, or None until more bytes come.
+        """Return the next whole message, or None until more bytes come.
 
         Raises:
-            EventStreamError: a rule is broken; every later call raises the same again.
+            EventStreamError: a rule is broken; later calls raise the same error.
         """
         raw = self.next_raw()
         if raw is None:
@@ -206,12 +206,12 @@ class Decoder:
             raise
 
     def next_raw(self) -> tuple[bytes, bytes] | None:
-        """The next whole message as header block and payload, or None until more bytes come.
+        """Return the next whole message as header block and payload, or None until more bytes come.
 
-        The block is still encoded: rule 4 is left to the caller.
+        The block is still encoded: the caller checks rule 4.
 
         Raises:
-            EventStreamError: another rule is broken; every later call raises the same again.
+            EventStreamError: another rule is broken; later calls raise the same error.
         """
         if self._error is not None:  # rule 5
             reason, oversize = self._error
@@ -234,7 +234,7 @@ class Decoder:
             raise
         at += self._total
         if at == len(buffer):
-            # Nothing is kept of what is delivered: the next bytes may be an hour away.
+            # Delivered bytes are not kept: the next read may come an hour later.
             self._buffer = b""
             at = 0
         self._at = at
@@ -242,7 +242,7 @@ class Decoder:
         return raw
 
     def drop(self) -> None:
-        """Forget the bytes that are held."""
+        """Drop the held bytes."""
         self._buffer = b""
         self._at = 0
         self._total = 0
@@ -264,7 +264,7 @@ class Decoder:
         return total, headers_length
 
     def _wait(self) -> None:
-        """Keep the beginning of a message, and nothing of what was delivered before it."""
+        """Keep the beginning of a message; free the messages delivered before it."""
         if self._at:
             self._buffer = bytearray(memoryview(self._buffer)[self._at :])
             self._at = 0
@@ -278,7 +278,7 @@ class Decoder:
 
 
 class EventReader(Generic[_E]):
-    """Bytes in, events out: what both sides share.
+    """Base of the event readers of both sides: bytes in, events out.
 
     Args:
         max_payload: largest payload of a message.
@@ -288,35 +288,35 @@ class EventReader(Generic[_E]):
     def __init__(self, max_payload: int, max_part: int) -> None:
         self._decoder = Decoder(max_payload)
         self._max_part = max_part
-        #: What header blocks of parts mean. Looking one up takes a tenth of reading it.
+        #: Cached meanings of header blocks. A look-up takes a tenth of the time of decoding.
         self._kinds: dict[bytes, Kind] = {}
-        # Its words and not the exception, whose traceback would keep payloads alive.
+        # Not the exception itself: its traceback would keep payloads alive.
         self._fault: tuple[str, str, bool] | None = None
 
     @property
     def buffered_bytes(self) -> int:
-        """Bytes fed and not yet delivered as events."""
+        """Bytes that were fed but not delivered as events."""
         return self._decoder.buffered_bytes
 
     @property
     def mid_event(self) -> bool:
-        """Whether the bytes fed so far end inside an event: an end of stream is a cut (2.3-2).
+        """Whether the bytes fed so far end inside an event: then the stream was cut (2.3-2).
 
-        Taking whole events does not change this. False after a fault, which has ended the stream by
-        itself.
+        Taking whole events does not change this. False after a fault, because the fault has ended
+        the stream.
         """
         return self._decoder.mid_message
 
     def feed(self, data: bytes) -> None:
-        """Take in bytes of the stream. The caller owes calls of :meth:`next_event`."""
+        """Take in bytes of the stream. The caller must then call :meth:`next_event`."""
         if self._fault is None:
             self._decoder.feed(data)
 
     def next_event(self) -> _E | None:
-        """The next whole event, or None until more bytes come.
+        """Return the next whole event, or None until more bytes come.
 
         Raises:
-            EventFault: what came is not an event; every later call raises the same again.
+            EventFault: the input is not an event; later calls raise the same fault.
         """
         if self._fault is None:
             try:
@@ -337,7 +337,7 @@ class EventReader(Generic[_E]):
         raise NotImplementedError
 
     def _kind(self, block: bytes, headers: dict[str, Header]) -> Kind:
-        """Return what a part's headers say; remembered for its block."""
+        """Read a part's headers, and cache the result for their block."""
         kind = part_kind(headers)
         if len(self._kinds) < _REMEMBERED and len(block) <= _REMEMBERED_BYTES:
             self._kinds[block] = kind
@@ -355,25 +355,25 @@ class EventReader(Generic[_E]):
 class RequestEvents(EventReader[PayloadPart | InputEnd]):
     """A client's events, unwrapped and checked (clauses 2.3-1, 2.3-2).
 
-    Feed it with :meth:`feed`, then call :meth:`next_event` until it returns None. What may follow
-    an :class:`~partway.protocol.parts.InputEnd` is the session's to know.
+    Feed it with :meth:`feed`, then call :meth:`next_event` until it returns None. The session
+    decides whether anything may follow an :class:`~partway.protocol.parts.InputEnd`.
 
     Args:
         max_part: largest payload of a part.
-        check: what says whether an event is genuine. It is called once for each event, in order,
-            before anything of the inner message is looked at. None where authentication is off:
-            then events may come unsigned too, and signatures are not read.
+        check: verifies an event. It is called once for each event, in order, before the inner
+            message is read. None if authentication is off: then events may be unsigned, and
+            signatures are ignored.
 
     Rules, in the order an event meets them:
         1. The event is a message: :class:`Decoder`.
         2. Its headers are ``:date`` and ``:chunk-signature`` alone, or, with authentication off,
            those of an inner message.
-        3. ``check`` has nothing against it.
+        3. ``check`` accepts it.
         4. Its payload is exactly one message, or empty: the end of the input.
         5. That message has ``:message-type`` ``event`` and ``:event-type`` ``PayloadPart``.
-        6. ``DataType`` and ``CompletionState`` are strings that are known, or absent; ``P`` is any
-           string. Headers that begin with ``:`` may be there and are not read; others are refused:
-           a misspelt ``CompletionState`` would pass for ``COMPLETE``.
+        6. ``DataType`` and ``CompletionState`` are known strings, or absent; ``P`` is any string.
+           Headers that begin with ``:`` are ignored. Others are refused: a misspelt
+           ``CompletionState`` would default to ``COMPLETE``.
         7. The payload is at most ``max_part`` long.
     """
 

@@ -1,4 +1,4 @@
-"""Events of a response, as a client reads them (clauses 2.3-3, 2.3-5)."""
+"""Response events, as a client reads them (clauses 2.3-3, 2.3-5)."""
 
 from __future__ import annotations
 
@@ -21,16 +21,17 @@ from partway.protocol.parts import (
 
 _HEADERS: Final = part_headers()
 
-#: Lengths of chunks whose heads are remembered: tokens have few, and a head takes longer than they.
+#: Chunk lengths whose heads are cached: tokens have few lengths, and encoding a head takes longer
+#: than encoding a token.
 _REMEMBERED: Final = 256
 
 
 def encode_chunk(chunk: bytes) -> bytes:
-    """A chunk of a container's answer as an event.
+    """Encode a chunk of a container's answer as an event.
 
     Args:
-        chunk: its bytes, as they came, MAX_PART_BYTES at most; a longer one is several events,
-            each of some of it.
+        chunk: its bytes, as they came, MAX_PART_BYTES at most. A longer chunk must be split into
+            several events.
     """
     head, checksum = _head(len(chunk))
     return b"".join((head, chunk, crc32(chunk, checksum).to_bytes(4, "big")))
@@ -38,7 +39,7 @@ def encode_chunk(chunk: bytes) -> bytes:
 
 @lru_cache(_REMEMBERED)
 def _head(size: int) -> tuple[bytes, int]:
-    """What stands before a chunk of so many bytes, and its checksum."""
+    """Return the head of an event with ``size`` bytes of payload, and the head's checksum."""
     head = encode_head(_HEADERS, size)
     return head, crc32(head)
 

@@ -1,4 +1,4 @@
-"""Events as bytes: a message's framing, parts, signed events, and the last error (clause 2.3)."""
+"""Event stream encoding: messages, parts, signed events and the final error (clause 2.3)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _U32_MAX: Final = 0xFFFFFFFF
 
 
 def encode(headers: Mapping[str, Header], payload: bytes = b"") -> bytes:
-    """A message as bytes.
+    """Encode a message.
 
     Raises:
         ValueError: a header cannot be encoded (see :func:`encode_headers`), or the message would be
@@ -38,7 +38,7 @@ def encode(headers: Mapping[str, Header], payload: bytes = b"") -> bytes:
 
 
 def encode_raw(headers: bytes, payload: bytes) -> bytes:
-    """A message as bytes, its header block already encoded.
+    """Encode a message whose header block is already encoded.
 
     Raises:
         ValueError: the lengths do not fit into the prelude's 32 bits.
@@ -48,7 +48,7 @@ def encode_raw(headers: bytes, payload: bytes) -> bytes:
 
 
 def encode_head(headers: bytes, payload_size: int) -> bytes:
-    """What stands before a message's payload: its prelude, and its header block as it is encoded.
+    """Encode the head of a message: its prelude and its already encoded header block.
 
     Raises:
         ValueError: the lengths do not fit into the prelude's 32 bits.
@@ -65,23 +65,23 @@ def _string(value: str) -> Header:
 
 
 def part_headers(**members: str) -> bytes:
-    """The header block of a ``PayloadPart``, in either operation whose response is an event stream.
+    """Encode the headers of a ``PayloadPart`` for either operation that answers with events.
 
     Args:
-        members: those that the operation's parts have beside their bytes.
+        members: the part's members besides its bytes.
     """
     return encode_headers(
         {
             ":message-type": _string("event"),
             ":event-type": _string("PayloadPart"),
-            # On empty parts too: the Rust SDK refuses an event without it (clause 2.3-3).
+            # Needed on empty parts too: the Rust SDK refuses an event without it (clause 2.3-3).
             ":content-type": _string("application/octet-stream"),
             **{name: _string(value) for name, value in members.items()},
         }
     )
 
 
-#: By type, then by state: looking up two enum members costs less than hashing a pair of them.
+#: By type, then by state: two look-ups of enum members are faster than hashing a pair of them.
 _PART_HEADERS = {
     data_type: {
         completion: part_headers(DataType=data_type.value, CompletionState=completion.value)
@@ -92,21 +92,22 @@ _PART_HEADERS = {
 
 
 def encode_part(part: PayloadPart) -> bytes:
-    """A part as an event: of a response, or the inner message of a request (clause 2.3-1, -3).
+    """Encode a part as an event: of a response, or the inner message of a request.
 
-    Both have the same headers: our own client sends what the gateway sends, in :func:`wrap`.
+    Both have the same headers (clause 2.3-1, -3). Our own client wraps the same message in
+    :func:`wrap`.
     """
     payload, data_type, completion = part
     return encode_raw(_PART_HEADERS[data_type][completion], payload)
 
 
 def wrap(inner: bytes, date_ms: int, signature: bytes) -> bytes:
-    """A client's signed event (clause 2.3-1).
+    """Encode a client's signed event (clause 2.3-1).
 
     Args:
-        inner: one encoded message, or nothing: that ends the input (clause 2.3-2).
+        inner: one encoded message; empty bytes end the input (clause 2.3-2).
         date_ms: when it was signed, in ms since 1970.
-        signature: 32 bytes, by the key that signed the request.
+        signature: 32 bytes, made with the key that signed the request.
 
     Raises:
         ValueError: the signature is not 32 bytes long.
@@ -117,10 +118,11 @@ def wrap(inner: bytes, date_ms: int, signature: bytes) -> bytes:
 
 
 def encode_error(error: StreamError) -> bytes:
-    """The end of a response as an exception event, of 1,024 bytes at most (clauses 2.3-4 to 2.3-6).
+    """Encode a response's final error as an event of at most 1,024 bytes (clauses 2.3-4 to 2.3-6).
 
-    A message too long for that is clipped between two characters and ends in ``…``. Compact JSON
-    in UTF-8: a letter that is not ASCII takes two to four bytes so, and six or twelve as an escape.
+    A message too long for that is clipped between two characters and ends in ``…``. The body is
+    compact JSON in UTF-8: a letter outside ASCII takes two to four bytes, while an escape would
+    take six or twelve.
     """
     match error:
         case ModelStreamError(code, message):
@@ -137,13 +139,13 @@ def encode_error(error: StreamError) -> bytes:
 
     def body(text: str) -> bytes:
         value = {"Message": text, **members}
-        # A lone surrogate is in no UTF-8; it could come from a header that is no text.
+        # A lone surrogate has no UTF-8 form. One could come from a header that is not text.
         return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode(errors="replace")
 
     room = EXCEPTION_EVENT_BYTES - EVENT_FRAMING_BYTES - len(headers)
     whole = body(message)
     if len(whole) > room:
-        # Bodies grow with the characters kept, and each of those takes a byte at least.
+        # Bodies grow with the characters kept, and each character takes at least a byte.
         fitting = bisect_right(range(room), room, key=lambda kept: len(body(message[:kept] + "…")))
         whole = body(message[: max(fitting - 1, 0)] + "…")
     return encode_raw(headers, whole)

@@ -1,7 +1,8 @@
 """Messages of ``inference.GRPCInferenceService``, and the tensors in them.
 
-The Open Inference Protocol's ``open_inference_grpc.proto``, which KServe and Triton share. Tensors
-come all as bytes (``raw_input_contents``) or all as numbers (``contents``), and are answered alike.
+The Open Inference Protocol's ``open_inference_grpc.proto``, which KServe and Triton share. All
+tensors of a request come as bytes (``raw_input_contents``) or all as numbers (``contents``). The
+answer has the same form.
 """
 
 from __future__ import annotations
@@ -112,7 +113,7 @@ ModelMetadataResponse: Final[Any] = _CLASSES["ModelMetadataResponse"]
 ModelInferRequest: Final[Any] = _CLASSES["ModelInferRequest"]
 ModelInferResponse: Final[Any] = _CLASSES["ModelInferResponse"]
 
-#: Where a tensor's numbers are in ``contents``, by its datatype.
+#: The member of ``contents`` that holds a tensor's elements, by datatype.
 _CONTENTS: Final = {
     "BOOL": "bool_contents",
     "UINT8": "uint_contents",
@@ -130,13 +131,13 @@ _CONTENTS: Final = {
 
 
 def infer_request(message: Any) -> InferRequest:
-    """What a client asks with.
+    """Read a client's request.
 
     Args:
         message: a ModelInferRequest.
 
     Raises:
-        InferFault: it is no request.
+        InferFault: the message is not a valid request.
     """
     raw = message.raw_input_contents
     if not message.inputs:
@@ -166,13 +167,13 @@ def infer_request(message: Any) -> InferRequest:
 def infer_response(
     request: InferRequest, outputs: Sequence[Tensor], model: str, version: str
 ) -> bytes:
-    """An answer's bytes.
+    """Encode an answer.
 
     Args:
-        request: what is answered.
-        outputs: those that it asks for, in its order.
+        request: the request to answer.
+        outputs: the requested outputs, in the request's order.
         model: the model's name.
-        version: the model's.
+        version: the model's version.
     """
     message = ModelInferResponse(model_name=model, model_version=version, id=request.id or "")
     raw = request.binary_output or any(each.datatype in BINARY_ONLY for each in outputs)

@@ -8,32 +8,32 @@ from typing import Final
 
 from partway.protocol.errors import InputValidationError, RequestTooLarge
 
-#: Whether the message is compressed, and how many bytes follow.
+#: A compression flag and the length of the message.
 _PREFIX: Final = struct.Struct("!BI")
 PREFIX_BYTES: Final = _PREFIX.size
 
-#: What a message may be compressed by (``grpc-encoding``), and what zlib calls it: gzip with its
-#: head (RFC 1952), and what HTTP calls deflate (RFC 1950).
+#: Compressions of a message (``grpc-encoding``), with zlib's window argument: gzip (RFC 1952), and
+#: deflate as HTTP defines it (RFC 1950).
 _WINDOWS: Final = {"gzip": zlib.MAX_WBITS | 16, "deflate": zlib.MAX_WBITS}
 ENCODINGS: Final = ("identity", *_WINDOWS)
 
 
 def framed(message: bytes) -> bytes:
-    """A message behind its prefix, as it is."""
+    """Prefix an uncompressed message."""
     return _PREFIX.pack(0, len(message)) + message
 
 
 def only_message(body: bytes, encoding: str, most_bytes: int) -> bytes:
-    """The message of a body that must have exactly one.
+    """Return the message of a body that must have exactly one.
 
     Args:
         body: the whole body.
-        encoding: what a compressed message is compressed by, as ``grpc-encoding`` has it.
-        most_bytes: of the message, once it is not compressed any more.
+        encoding: the compression of a compressed message, as in ``grpc-encoding``.
+        most_bytes: most bytes of the decompressed message.
 
     Raises:
-        InputValidationError: it has none, or more than one, or one that cannot be read.
-        RequestTooLarge: the message has more bytes.
+        InputValidationError: the body has no message, more than one, or a malformed one.
+        RequestTooLarge: the message is over ``most_bytes``.
     """
     found = first_message(body, encoding, most_bytes)
     if found is None:
@@ -52,19 +52,19 @@ def only_message(body: bytes, encoding: str, most_bytes: int) -> bytes:
 def first_message(
     body: bytes | bytearray, encoding: str, most_bytes: int
 ) -> tuple[bytes, int] | None:
-    """The first message of a body.
+    """Return the first message of a body.
 
     Args:
-        body: as much of it as has come.
-        encoding: what a compressed message is compressed by, as ``grpc-encoding`` has it.
-        most_bytes: of the message, once it is not compressed any more.
+        body: the beginning of the body, as far as it has come.
+        encoding: the compression of a compressed message, as in ``grpc-encoding``.
+        most_bytes: most bytes of the decompressed message.
 
     Returns:
-        The message, and where the next one begins; None if it is not whole yet.
+        The message, and the place of the next one; None if the message is incomplete.
 
     Raises:
-        InputValidationError: it cannot be read.
-        RequestTooLarge: it has more bytes, or its prefix says so.
+        InputValidationError: the message is malformed.
+        RequestTooLarge: the message is over ``most_bytes``, or its prefix says so.
     """
     if len(body) < PREFIX_BYTES:
         return None
@@ -81,10 +81,10 @@ def first_message(
 
 
 def check_encoding(encoding: str) -> None:
-    """Refuse a compression that is not known here.
+    """Refuse an unsupported compression.
 
     Raises:
-        InputValidationError: it is one; clients take that for UNIMPLEMENTED.
+        InputValidationError: the compression is unsupported; clients see UNIMPLEMENTED.
     """
     if encoding and encoding not in ENCODINGS:
         known = ", ".join(ENCODINGS)

@@ -1,4 +1,4 @@
-"""What gRPC says in heads and trailers."""
+"""gRPC metadata in heads and trailers: media types, deadlines, statuses."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _CONTENT_TYPE: Final = re.compile(r"application/grpc(?:\+proto)?[ \t]*(?:;.*)?",
 
 CONTENT_TYPE: Final = "application/grpc"
 
-#: Of each response.
+#: Headers of each response.
 HEAD: Final[Mapping[str, str]] = {
     "Content-Type": CONTENT_TYPE,
     "grpc-accept-encoding": ",".join(ENCODINGS),
@@ -26,7 +26,7 @@ HEAD: Final[Mapping[str, str]] = {
 
 
 class Code(IntEnum):
-    """How a call has ended (``google.rpc.Code``)."""
+    """The result of a call (``google.rpc.Code``)."""
 
     OK = 0
     CANCELLED = 1
@@ -48,15 +48,15 @@ class Code(IntEnum):
 
 
 def is_grpc(content_type: str) -> bool:
-    """Whether a request's media type says that it is gRPC with messages of protobuf."""
+    """Whether a request's media type is gRPC with protobuf messages."""
     return _CONTENT_TYPE.fullmatch(content_type.strip()) is not None
 
 
 def timeout_of(text: str) -> float | None:
-    """The seconds in which a client wants a call to be over (``grpc-timeout``); None for any.
+    """Parse ``grpc-timeout``: seconds that a call may take; None for no limit.
 
     Raises:
-        InputValidationError: the text is no such time.
+        InputValidationError: the text is not a valid timeout.
     """
     if not text:
         return None
@@ -71,11 +71,11 @@ def timeout_of(text: str) -> float | None:
 
 
 def status(code: Code, message: str = "") -> dict[str, str]:
-    """The trailers that end a call.
+    """Make the trailers that end a call.
 
     Args:
-        code: how it has ended.
-        message: what clients are told of it; what is over GRPC_STATUS_BYTES is left out.
+        code: the result of the call.
+        message: the message for the client, cut at GRPC_STATUS_BYTES.
     """
     found = {"grpc-status": str(code.value)}
     if message:
@@ -84,7 +84,7 @@ def status(code: Code, message: str = "") -> dict[str, str]:
 
 
 def _percent_encoded(message: str) -> str:
-    """Visible ASCII and spaces as they are, and the rest of UTF-8 by its bytes."""
+    """Percent-encode a message: visible ASCII and spaces stay, the rest becomes UTF-8 bytes."""
     pieces = []
     room = GRPC_STATUS_BYTES
     for character in message:

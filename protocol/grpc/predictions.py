@@ -1,4 +1,4 @@
-"""Messages of ``google.cloud.aiplatform.v1``: those of PredictionService, and of an endpoint."""
+"""Messages of ``google.cloud.aiplatform.v1``: of PredictionService, and of an endpoint."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _PACKAGE: Final = "google.cloud.aiplatform.v1"
 _VALUE: Final = "google.protobuf.Value"
 _TIMESTAMP: Final = "google.protobuf.Timestamp"
 
-#: ``google.api.HttpBody``, by a name of this package: a message's name is not on the wire.
+#: ``google.api.HttpBody``, under a name in this package: a message's name is not on the wire.
 _HTTP_BODY: Final = f"{_PACKAGE}.HttpBody"
 _RAW: Final = (MessageMember("endpoint", 1, "string"), MessageMember("http_body", 2, _HTTP_BODY))
 

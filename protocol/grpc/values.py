@@ -1,7 +1,8 @@
-"""``google.protobuf.Value`` ↔ JSON: a number there is a double, and nothing else.
+"""``google.protobuf.Value`` ↔ JSON. The only numbers in a Value are doubles.
 
-Values are read and written as protobuf's bytes, level by level, all of one kind together: a message
-for each would cost microseconds. Only bytes that protobuf itself has written are read here.
+Values are read and written as protobuf's bytes, level by level, and all values of one kind
+together: a message object for each would cost microseconds. Only bytes that protobuf itself has
+written are read here.
 """
 
 from __future__ import annotations
@@ -25,22 +26,22 @@ from partway.protocol.prediction.work_cost import checkpoint
 _T = TypeVar("_T")
 _K = TypeVar("_K")
 
-#: An element of a ListValue that is a number: both heads, and the double.
+#: A number as an element of a ListValue: the heads of element and Value, and the double.
 _NUMBER_HEADS: Final = b"\x0a\x09\x11"
 _ELEMENTS: Final = struct.Struct("<3xd")
 _ELEMENT_BYTES: Final = _ELEMENTS.size
 
-#: A Value that is a number.
+#: A number as a Value.
 _NUMBERS: Final = struct.Struct("<xd")
 _NUMBER_BYTES: Final = _NUMBERS.size
 
-#: Numbers that are written by one format, which takes memory for each.
+#: Numbers written by one ``struct`` format, which takes memory for each number.
 _LONG_VECTOR: Final = 1024
 
-#: Doubles up to here are all the whole numbers that there are (IEEE 754).
+#: Up to here a double holds every whole number (IEEE 754).
 _WHOLE: Final = 2.0**53
 
-#: A Value that is null, and those that are false and true.
+#: The Values null, false and true.
 _NULL: Final = b"\x08\x00"
 _BOOLEANS: Final = (b"\x20\x00", b"\x20\x01")
 
@@ -51,18 +52,18 @@ _IS_STRING, _IS_STRUCT, _IS_LIST = b"\x1a", b"\x2a", b"\x32"
 #: Tags of an element of a ListValue or an entry of a Struct, and of an entry's name and Value.
 _ELEMENT, _NAME, _VALUE = b"\x0a", b"\x0a", b"\x12"
 
-#: Lengths up to here take one byte, as varints.
+#: Up to this length, a varint takes one byte.
 _SHORT: Final = 127
 
 
 def json_of(values: Iterable[Any]) -> bytes:
-    """An array in JSON of values. A whole number is written as one, as protobuf's own JSON does.
+    """Convert Values to a JSON array. A whole number is written as one, as in protobuf's own JSON.
 
     Args:
         values: of ``google.protobuf.Value``; unknown fields are dropped.
 
     Raises:
-        PredictionFault: one is not a number, or infinite, or nothing at all.
+        PredictionFault: a Value is NaN, infinite, or has no kind.
     """
     texts = []
     for each in values:
@@ -72,14 +73,14 @@ def json_of(values: Iterable[Any]) -> bytes:
 
 
 def values_of(text: bytes) -> bytes:
-    """The elements of an array in JSON, as a message has them whose field 1 repeats ``Value``.
+    """Convert a JSON array to the fields of a message whose field 1 repeats ``Value``.
 
     Args:
         text: an array, valid JSON.
 
     Raises:
-        PredictionFault: a number is larger than a double can be, or a string no Unicode, or
-            something is nested deeper than clients read.
+        PredictionFault: a number is larger than a double can be, a string not Unicode, or a value
+            is nested deeper than clients read.
     """
     try:
         found = loads(text)
@@ -94,13 +95,13 @@ def values_of(text: bytes) -> bytes:
 
 
 def _json(values: list[bytes]) -> list[bytes]:
-    """Values as texts of JSON."""
+    """Convert Values to JSON texts."""
     checkpoint()
     return _by_kind(values, [each[:1] for each in values], _json_of)
 
 
 def _json_of(kind: bytes, values: list[bytes]) -> list[bytes]:
-    """Values of one kind, as texts of JSON."""
+    """Convert Values of one kind to JSON texts."""
     if kind == _IS_NUMBER:
         numbers = [_number(each) for (each,) in _NUMBERS.iter_unpack(b"".join(values))]
         return orjson.dumps(numbers)[1:-1].split(b",")
@@ -118,14 +119,14 @@ def _json_of(kind: bytes, values: list[bytes]) -> list[bytes]:
 
 
 def _arrays(lists: list[bytes]) -> list[bytes]:
-    """ListValues as texts of JSON."""
+    """Convert ListValues to JSON texts."""
     if all(lists) and _are_numbers(b"".join(lists)):
         return _vectors(lists)
     return _by_kind(lists, [bool(each) and _are_numbers(each) for each in lists], _arrays_of)
 
 
 def _arrays_of(vectors: bool, lists: list[bytes]) -> list[bytes]:
-    """ListValues as texts of JSON: either all are vectors of numbers, or no one is."""
+    """Convert ListValues to JSON texts; all of them are vectors of numbers, or none is."""
     if vectors:
         return _vectors(lists)
     elements = [_split(each) for each in lists]
@@ -139,7 +140,7 @@ def _vectors(lists: list[bytes]) -> list[bytes]:
 
 
 def _objects(objects: list[bytes]) -> list[bytes]:
-    """Structs as texts of JSON."""
+    """Convert Structs to JSON texts."""
     entries = [_split(each) for each in objects]
     both = [_split(each) for each in chain.from_iterable(entries)]
     names = [_string(name) for name, _ in both]
@@ -149,7 +150,7 @@ def _objects(objects: list[bytes]) -> list[bytes]:
 
 
 def _split(text: bytes) -> list[bytes]:
-    """The fields of a message whose fields all begin with a tag of one byte and their length."""
+    """Split a message into its fields; each must begin with a one-byte tag and a length."""
     found, at, end = [], 0, len(text)
     while at < end:
         size = text[at + 1]
@@ -162,12 +163,12 @@ def _split(text: bytes) -> list[bytes]:
 
 
 def _content(value: bytes) -> bytes:
-    """The content of a Value, without its tag and length."""
+    """Return the content of a Value, without tag and length."""
     return value[2:] if value[1] <= _SHORT else value[_length(value, 1)[1] :]
 
 
 def _length(text: bytes, at: int) -> tuple[int, int]:
-    """A length (a varint), and where it ends."""
+    """Decode a length (a varint); return it with its end."""
     size = shift = 0
     while True:
         size |= (text[at] & 127) << shift
@@ -182,7 +183,7 @@ def _string(text: bytes) -> bytes:
 
 
 def _are_numbers(text: bytes) -> bool:
-    """Whether a ListValue has numbers alone."""
+    """Whether a ListValue has only numbers."""
     if not text.startswith(_NUMBER_HEADS):
         return not text
     count, rest = divmod(len(text), _ELEMENT_BYTES)
@@ -193,15 +194,15 @@ def _are_numbers(text: bytes) -> bool:
 
 
 def _vector(text: bytes) -> Sequence[float]:
-    """The numbers of a ListValue that has them alone."""
+    """Return the numbers of a ListValue that has only numbers."""
     numbers = [each for (each,) in _ELEMENTS.iter_unpack(text)]
     if math.isfinite(sum(numbers)) and not any(map(float.is_integer, numbers)):
-        return numbers  # as each of them is written
+        return numbers  # each is written as a float
     return [*map(_number, numbers)]
 
 
 def _number(number: float) -> float:
-    if number.is_integer():  # which is finite
+    if number.is_integer():  # then it is finite
         return int(number) if -_WHOLE <= number <= _WHOLE else number
     if not math.isfinite(number):
         raise PredictionFault(f"a number is {number}; it must be finite")
@@ -212,11 +213,11 @@ def _number(number: float) -> float:
 
 
 def _fields(tag: bytes, found: list[Any], levels: int) -> list[bytes]:
-    """Values of JSON as fields of a message, each a ``google.protobuf.Value``.
+    """Encode JSON values as fields of a message, each a ``google.protobuf.Value``.
 
     Args:
-        tag: the field's.
-        found: as Python has it.
+        tag: the field's tag.
+        found: the values as Python objects.
         levels: how deep arrays and objects may be nested.
     """
     checkpoint()
@@ -228,7 +229,7 @@ def _fields(tag: bytes, found: list[Any], levels: int) -> list[bytes]:
 
 
 def _fields_of(tag: bytes, kind: type, found: list[Any], levels: int) -> list[bytes]:
-    """Values of one kind as fields of a message; see :func:`_fields`."""
+    """Encode values of one kind as fields of a message; see :func:`_fields`."""
     if kind is str:
         return _with_heads((tag, _IS_STRING), [each.encode() for each in found])
     if kind is bool:
@@ -248,7 +249,7 @@ def _fields_of(tag: bytes, kind: type, found: list[Any], levels: int) -> list[by
 
 
 def _lists(lists: list[list[Any]], levels: int) -> list[bytes]:
-    """Arrays, each as a ListValue."""
+    """Encode arrays, each as a ListValue."""
     flat = [*chain.from_iterable(lists)]
     if {*map(type, flat)} <= {int, float}:
         packed, end = _packed(flat), 0
@@ -257,14 +258,14 @@ def _lists(lists: list[list[Any]], levels: int) -> list[bytes]:
 
 
 def _structs(objects: list[dict[str, Any]], levels: int) -> list[bytes]:
-    """Objects, each as a Struct."""
+    """Encode objects, each as a Struct."""
     names = _with_heads((_NAME,), [each.encode() for each in chain.from_iterable(objects)])
     values = _fields(_VALUE, [*chain.from_iterable(map(dict.values, objects))], levels)
     return _joined(objects, _with_heads((_ELEMENT,), [*map(add, names, values)]))
 
 
 def _packed(numbers: list[float]) -> bytes:
-    """The elements of a ListValue of these numbers."""
+    """Encode numbers as the elements of a ListValue."""
     pieces = []
     for place in range(0, len(numbers), _LONG_VECTOR):
         some = numbers[place : place + _LONG_VECTOR]
@@ -280,11 +281,11 @@ def _heads_and_numbers_of(count: int) -> struct.Struct:
 
 
 def _with_heads(tags: tuple[bytes, ...], texts: list[bytes]) -> list[bytes]:
-    """Texts as fields of a message.
+    """Encode texts as fields of a message.
 
     Args:
-        tags: the field's; of a field within a field the outer tag and the inner.
-        texts: what is in the inner field.
+        tags: the field's tag; for a field within a field, the outer tag and the inner.
+        texts: the contents of the innermost field.
     """
     heads = _short_heads(tags)
     return [
@@ -295,12 +296,12 @@ def _with_heads(tags: tuple[bytes, ...], texts: list[bytes]) -> list[bytes]:
 
 @functools.cache
 def _short_heads(tags: tuple[bytes, ...]) -> Sequence[bytes]:
-    """The heads of short texts, by the length of the text."""
+    """Return the heads of short texts, by the length of the text."""
     return [_head(tags, size) for size in range(_SHORT)]
 
 
 def _head(tags: tuple[bytes, ...], size: int) -> bytes:
-    """Tags and lengths before a text of so many bytes."""
+    """Return the tags and lengths before a text of ``size`` bytes."""
     head = b""
     for tag in reversed(tags):
         head = tag + _varint(len(head) + size) + head
@@ -322,7 +323,7 @@ def _varint(number: int) -> bytes:
 def _by_kind(
     found: list[_T], kinds: list[_K], made: Callable[[_K, list[_T]], list[bytes]]
 ) -> list[bytes]:
-    """The texts of several things, made of those of each kind together."""
+    """Convert values to texts; those of one kind are converted together."""
     several = {*kinds}
     if len(several) == 1:
         return made(several.pop(), found)
@@ -337,7 +338,7 @@ def _by_kind(
 def _joined(
     groups: Sequence[list[Any] | dict[str, Any]], texts: list[bytes], between: bytes = b""
 ) -> list[bytes]:
-    """Texts joined, as many to one as each group has members."""
+    """Join texts into one per group, as many as the group has members."""
     if {*map(len, groups)} == {1}:
         return texts
     left = iter(texts)

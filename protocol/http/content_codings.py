@@ -1,8 +1,8 @@
-"""Content codings of bodies: gzip and deflate (RFC 9110 §8.4.1), undone piece by piece.
+"""Content codings of bodies: gzip and deflate (RFC 9110 §8.4.1), decoded piece by piece.
 
-Gzip is not read by the standard library's ``gzip``: that reads the bytes between two members one at
-a time, and a body can be made of nothing else. Zeros behind the last member are passed over, as a
-tape adds them.
+The standard library's ``gzip`` is not used: it reads the bytes between two members one at a time,
+and a body could consist of such bytes alone. Zeros after the last member are skipped, as tapes add
+them.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from partway.protocol.errors import quoted
 
 CONTENT_ENCODING: Final = istr("Content-Encoding")
 
-#: Codings that are undone, by their usual names.
+#: Supported codings, by their usual names.
 KNOWN: Final = ("gzip", "deflate")
 
-#: gzip's older name is to be taken for it (RFC 9110 §8.4.1.3).
+#: gzip's older name means the same (RFC 9110 §8.4.1.3).
 GZIP: Final = frozenset({"gzip", "x-gzip"})
 DEFLATE: Final = frozenset({"deflate"})
 NONE: Final = frozenset({"", "identity"})
 
-#: Members of a gzip file: as many as an archive may have files, if each were packed by itself.
+#: Members of a gzip file: as many as the files of an archive, in case each is packed by itself.
 MAX_PACKED_MEMBERS: Final = 10_000
 
-#: Most bytes to give :meth:`PackedDecoder.feed` at once. The bytes behind each member are copied: a
-#: longer piece with thousands of empty members costs the square of its length.
+#: Most bytes to give :meth:`PackedDecoder.feed` at once. The bytes after each member are copied, so
+#: a longer piece with thousands of empty members costs the square of its length.
 PACKED_PIECE: Final = 16 * 1024
 
-#: Of zlib: gzip's head and end, or zlib's own, are looked at.
+#: zlib's window arguments: they make it check gzip's head and end, or zlib's own.
 GZIP_WINDOW: Final = 31
 ZLIB_WINDOW: Final = zlib.MAX_WBITS
 
@@ -42,11 +42,11 @@ class CodingFault(ValueError):
 
 
 class UnknownCoding(CodingFault):
-    """A coding that is not known here, or several codings."""
+    """A coding that is not supported, or several codings."""
 
 
 class DecodedTooLarge(CodingFault):
-    """A body that has too many bytes without its coding."""
+    """A body that is too large once it is decoded."""
 
 
 class PackedTooMuch(Exception):
@@ -54,7 +54,7 @@ class PackedTooMuch(Exception):
 
 
 def coding_of(headers: Mapping[str, str]) -> str:
-    """What headers say of a body's coding; several ``Content-Encoding`` lines are one list."""
+    """Return a body's coding from its headers; several ``Content-Encoding`` lines are one list."""
     if CONTENT_ENCODING not in headers:
         return ""
     wanted = CONTENT_ENCODING.lower()
@@ -62,7 +62,7 @@ def coding_of(headers: Mapping[str, str]) -> str:
 
 
 def name_of(coding: str) -> str:
-    """A ``Content-Encoding`` as it is compared."""
+    """Normalise a ``Content-Encoding`` for comparison."""
     return coding.strip().lower()
 
 
@@ -72,10 +72,10 @@ def is_coded(coding: str) -> bool:
 
 
 def check_known(coding: str) -> None:
-    """Refuse a coding that is not undone here.
+    """Refuse an unsupported coding.
 
     Raises:
-        UnknownCoding: it is another one, or there are several; the message names it.
+        UnknownCoding: the coding is unsupported, or there are several; the message names it.
     """
     if name_of(coding) not in NONE | GZIP | DEFLATE:
         raise UnknownCoding(
@@ -84,11 +84,11 @@ def check_known(coding: str) -> None:
 
 
 class PackedDecoder:
-    """Undoes one coding: give it packed bytes, then take pieces until there is none.
+    """Decodes one coding: feed packed bytes, then take pieces until an empty one.
 
     Args:
-        gzip: whether the bytes are gzip's, which may have several members; else zlib's, which HTTP
-            means by deflate (RFC 9110 §8.4.1.2).
+        gzip: whether the bytes are gzip, with any number of members; otherwise they are zlib, which
+            HTTP calls deflate (RFC 9110 §8.4.1.2).
     """
 
     __slots__ = ("_gzip", "_member", "_members", "_packed")
@@ -100,14 +100,14 @@ class PackedDecoder:
         self._member: zlib._Decompress | None = None
 
     def feed(self, packed: bytes) -> None:
-        """Take packed bytes in, once :meth:`piece` has returned none."""
+        """Take packed bytes in, once :meth:`piece` has returned no bytes."""
         self._packed = packed
 
     def piece(self, most: int) -> bytes:
-        """Return the next bytes, ``most`` of them at most; none if more packed bytes are needed.
+        """Return the next bytes, at most ``most``; empty if more packed bytes are needed.
 
         Raises:
-            EOFError: bytes follow the end of what deflate has packed.
+            EOFError: bytes follow the end of the deflate data.
             PackedTooMuch: there are more than :data:`MAX_PACKED_MEMBERS` members.
             zlib.error: the bytes are damaged.
         """
@@ -125,10 +125,10 @@ class PackedDecoder:
         return b""
 
     def end(self) -> None:
-        """See that the packed bytes are whole.
+        """Check that the packed bytes are complete.
 
         Raises:
-            EOFError: they are not.
+            EOFError: they are not complete.
         """
         if self._member is not None or not (self._members or self._gzip):
             raise EOFError("it ends inside of what is packed")
@@ -149,14 +149,14 @@ class PackedDecoder:
 
 
 class BodyDecoder:
-    """Undoes the coding of a body, within a bound.
+    """Decodes a body within a size limit.
 
     Args:
         coding: the body's ``Content-Encoding``, which must name a coding.
-        limit: most bytes that the body may have without it.
+        limit: most bytes of the decoded body.
 
     Raises:
-        UnknownCoding: the coding is not known here, or there are several.
+        UnknownCoding: the coding is not supported, or there are several.
     """
 
     __slots__ = ("_decoder", "_left", "_limit", "_name")
@@ -168,11 +168,11 @@ class BodyDecoder:
         self._decoder = PackedDecoder(gzip=self._name in GZIP)
 
     def feed(self, packed: bytes) -> None:
-        """Take packed bytes in, :data:`PACKED_PIECE` at most, once there is no further piece."""
+        """Take packed bytes, :data:`PACKED_PIECE` at most, once :meth:`piece` returns no more."""
         self._decoder.feed(packed)
 
     def piece(self, most: int) -> bytes:
-        """Return the next bytes, ``most`` of them at most; none if more packed bytes are needed.
+        """Return the next bytes, at most ``most``; empty if more packed bytes are needed.
 
         Raises:
             DecodedTooLarge: the body has more bytes than the limit.
@@ -190,10 +190,10 @@ class BodyDecoder:
         return found
 
     def end(self) -> None:
-        """See that the body is whole.
+        """Check that the body is complete.
 
         Raises:
-            CodingFault: it is not.
+            CodingFault: it is not complete.
         """
         try:
             self._decoder.end()
@@ -207,15 +207,15 @@ class BodyDecoder:
 
 
 def decoded(body: bytes, coding: str, limit: int) -> bytes:
-    """A body without its content coding.
+    """Return a body without its content coding.
 
     Args:
         body: as it came.
         coding: its ``Content-Encoding``; empty for none.
-        limit: most bytes that it may have then.
+        limit: most bytes of the result.
 
     Raises:
-        CodingFault: the body cannot be read, or has more bytes.
+        CodingFault: the body cannot be decoded, or is over the limit.
     """
     if not is_coded(coding):
         return body

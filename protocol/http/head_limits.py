@@ -1,4 +1,4 @@
-"""How large a request's head may be: the same over every HTTP."""
+"""Size limits of a request's head, in every version of HTTP."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import Final, Protocol
 from partway.protocol.errors import HeadTooLarge, TargetTooLong
 from partway.protocol.limits import MAX_HEAD_BYTES, MAX_HEADER_LINE, MAX_HEADERS
 
-#: What a header costs beside its bytes (RFC 9113 §6.5.2).
+#: Bytes counted for a header beside its own (RFC 9113 §6.5.2).
 HEADER_OVERHEAD: Final = 32
 
 
 def target_too_long() -> TargetTooLong:
-    """The error of a target over MAX_HEADER_LINE."""
+    """Make the error for a target over MAX_HEADER_LINE."""
     return TargetTooLong(
         f"the request's target is too long; it must have at most {MAX_HEADER_LINE} bytes"
     )
 
 
 def head_too_large() -> HeadTooLarge:
-    """The error of a head over any of the other limits."""
+    """Make the error for a head over any other limit."""
     return HeadTooLarge(
         f"the request's head is too large; it must have at most {MAX_HEADERS} headers, each with "
         f"its name at most {MAX_HEADER_LINE} bytes, and at most {MAX_HEAD_BYTES} bytes in all, of "
@@ -33,15 +33,15 @@ class HasHead(Protocol):
 
     @property
     def method(self) -> str:
-        """As it came."""
+        """The method, as it came."""
 
     @property
     def path(self) -> str:
-        """As it came."""
+        """The path, as it came."""
 
     @property
     def query(self) -> str:
-        """What is behind the path's question mark."""
+        """The text after the path's question mark."""
 
     @property
     def head_size(self) -> int | None:
@@ -53,16 +53,16 @@ class HasHead(Protocol):
 
 
 def check_head(head: HasHead) -> None:
-    """Refuse a request whose head is over the limits, however it came.
+    """Refuse a request whose head is over the limits, in any version of HTTP.
 
     Raises:
         TargetTooLong: path and query are over MAX_HEADER_LINE.
         HeadTooLarge: there are more than MAX_HEADERS headers, one of them is over MAX_HEADER_LINE,
-            or all of the head is over MAX_HEAD_BYTES.
+            or the whole head is over MAX_HEAD_BYTES.
     """
     size = head.head_size
     if size is not None and size <= MAX_HEADER_LINE:
-        return  # its headers have been counted, and no part of it can be over its limit
+        return  # its headers were counted, and with this total no part can be over its limit
     target = _size(head.path) + _size(head.query) + bool(head.query)
     if target > MAX_HEADER_LINE:
         raise target_too_long()
@@ -72,7 +72,7 @@ def check_head(head: HasHead) -> None:
     for name, value in head.raw_headers:
         size = len(name) + len(value)
         if not (name.isascii() and value.isascii()) or name == ":authority":
-            # HTTP/2's name for it has more bytes.
+            # HTTP/2's name for host is longer.
             size = _size("host" if name == ":authority" else name) + _size(value)
         if size > MAX_HEADER_LINE:
             raise head_too_large()

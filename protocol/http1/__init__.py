@@ -1,8 +1,8 @@
-"""HTTP/1.1 as bytes, for the gateway and for the container's runtime alike (RFC 9112).
+"""HTTP/1.1 as bytes, for the gateway and for the container's runtime (RFC 9112).
 
 ============== ================================================================================
-``parser``     bytes → requests: llhttp's, and which of what it lets pass is refused
-``request``    one request: its head, and what has come of its body
+``parser``     bytes → requests: llhttp, and stricter checks of what llhttp accepts
+``request``    one request: its head, and the bytes held of its body
 ``response``   the head of a response
 ============== ================================================================================
 

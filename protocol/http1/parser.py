@@ -1,10 +1,12 @@
-"""Requests of HTTP/1.1 as bytes: their heads, and what comes of their bodies.
+"""HTTP/1.1 request parsing: bytes → heads and bodies.
 
-What is HTTP/1.1 is decided by llhttp, which refuses a length beside a transfer coding, two lengths,
-lines that end in a bare LF, folded lines, blanks before a colon and whatever is no token (RFC 9112
-§2.2, §5, §6.3, §11.2). What it lets pass, and two parsers might read differently, is refused here:
-other codings than ``chunked``, chunks of HTTP/1.0, a head without its host, and the same header
-twice where there can be one.
+llhttp parses. It refuses a length beside a transfer coding, two lengths, and lines that end in a
+bare LF. It also refuses folded lines, blanks before a colon, and names that are not tokens (RFC
+9112 §2.2, §5, §6.3, §11.2).
+
+llhttp accepts some input that two parsers might read differently. This module refuses it: other
+codings than ``chunked``, chunks of HTTP/1.0, a head without its host, and a repeated header that
+may appear only once.
 """
 
 from __future__ import annotations
@@ -29,18 +31,19 @@ from partway.protocol.limits import (
 )
 from partway.protocol.websocket.handshake import is_upgrade
 
-#: A proxy's client sends a whole URL (RFC 9112 §3.2.2), whose host is no part of what is limited.
+#: A client of a proxy sends a whole URL (RFC 9112 §3.2.2); its host does not count towards the
+#: limit.
 _MAX_TARGET: Final = MAX_HEADER_LINE + 128
 
-#: Bytes that may come in a row with nothing of a request or its body to show for them: what of a
-#: head is not finished, chunks' sizes, trailers. A turn more, since they are counted by the turn.
+#: Most bytes in a row that add nothing to a request or its body: an unfinished head, chunk sizes,
+#: trailers. One turn is added, because they are counted once per turn.
 _MAX_IN_VAIN: Final = MAX_HEAD_BYTES + HTTP1_BYTES_PER_TURN
 
 _HEAD_ENDS: Final = b"\r\n\r\n"
-#: So many of its bytes may have come with an earlier read.
+#: Bytes of _HEAD_ENDS that may have come with an earlier read.
 _BEFORE_END: Final = len(_HEAD_ENDS) - 1
 
-#: Of these a request has one at most (RFC 9110 §5.3: a recipient might take either).
+#: Headers that a request may have once at most (RFC 9110 §5.3: a recipient might take either).
 _SINGLE: Final = frozenset(
     {
         *("content-length", "content-location", "content-range", "content-type", "etag"),
@@ -48,7 +51,7 @@ _SINGLE: Final = frozenset(
     }
 )
 
-#: An istr is found among headers in a quarter of a text's time.
+#: Looking up an istr among headers takes a quarter of the time of a str.
 _CODING: Final = istr("Transfer-Encoding")
 _HOST: Final = istr("Host")
 _LENGTH: Final = istr("Content-Length")
@@ -62,20 +65,20 @@ _EMPTY_LINE: Final = b"\r\n"
 
 
 class _Replay(enum.Enum):
-    """Where the body stands of a request whose head another parser has read."""
+    """State of the body of a request whose head another llhttp parser has read."""
 
     NONE = "none"
     #: The head has been read, and its body is for the next parser.
     DUE = "due"
-    #: The next parser is given a head that has been read.
+    #: The next parser is given a stand-in for the head.
     HEAD = "head"
 
 
 class RequestBroken(Exception):
-    """What the client sent is no valid request.
+    """Input that is not a valid request.
 
     Attributes:
-        error: what it is answered, where it still can be.
+        error: the answer to it, where one can still be sent.
     """
 
     def __init__(self, error: ApiError, kind: str) -> None:
@@ -84,17 +87,17 @@ class RequestBroken(Exception):
 
 
 class RequestParser:
-    """Reads the requests of one connection. Whoever feeds it takes what it has made in between.
+    """Reads the requests of one connection. Its owner takes the finished ones between two feeds.
 
     Args:
         new_request: makes a request of its head.
 
     Attributes:
-        requests: whose heads are whole, and that nobody has taken yet; their bodies may follow.
+        requests: requests with a whole head that nobody has taken yet; their bodies may follow.
         last: the request that was begun last; None before the first.
-        over: whether what comes is no HTTP any more, behind an upgrade, or nobody's, behind a
-            request that was to be the last.
-        tail: what came behind an upgrade.
+        over: whether further input is not parsed: after an upgrade, or after a request that was to
+            be the last.
+        tail: the bytes after an upgrade.
     """
 
     __slots__ = (
@@ -113,27 +116,27 @@ class RequestParser:
         self._in_vain = 0
         self._error: ApiError | None = None
         self._replay = _Replay.NONE
-        #: The last bytes of a request line whose end has not come; None behind it.
+        #: The last bytes of an unfinished request line; None after it.
         self._line: bytes | None = b""
-        #: The last bytes that llhttp was given: a head's end may have begun with them.
+        #: The last bytes that llhttp was given: the end of a head may have begun in them.
         self._fed = b""
-        #: Whether llhttp stands where a request may begin.
+        #: Whether llhttp is at a place where a request may begin.
         self._between = True
         self._new_request = new_request
         self._parser = httptools.HttpRequestParser(self)
 
     @property
     def held(self) -> int:
-        """Bytes of memory that heads hold: one that is not finished, and the last that was.
+        """Memory, in bytes, of the unfinished head and of the last finished one.
 
-        That is kept until the next has come, however long its client waits with it.
+        The last head is kept until the next one has come, however long its client waits with that.
         """
         held = 2 * self._in_vain + HEADER_HELD_BYTES * len(self._headers)
         return held if self.last is None else held + self.last.head.held
 
     @property
     def awaits_more(self) -> bool:
-        """Whether a request has begun that has not come to its end."""
+        """Whether a request has begun but not ended."""
         last = self.last
         if last is not None and last.complete and not last.head.keeps:
             return False
@@ -141,14 +144,14 @@ class RequestParser:
 
     @property
     def in_stated_body(self) -> bool:
-        """Whether more is to come of a body whose head has stated its length."""
+        """Whether more is to come of a body with a stated length."""
         last = self.last
         return last is not None and not last.complete and last.head.length is not None
 
     def turn(self) -> int:
-        """How many bytes of those that have come are fed at a time.
+        """How many of the available bytes may be fed in one turn.
 
-        A head may be of a few, and so may a chunk; what is known to be a body is any number.
+        A head may take a few bytes, and so may a chunk. A body of a stated length takes any number.
         """
         last = self.last
         if last is None or last.complete or last.head.length is None:
@@ -156,10 +159,10 @@ class RequestParser:
         return max(HTTP1_BYTES_PER_TURN, last.head.length - last.received)
 
     def feed(self, data: bytes) -> None:
-        """Take what the client sent, :meth:`turn` bytes at most.
+        """Parse the client's bytes, :meth:`turn` of them at most.
 
         Raises:
-            RequestBroken: it is no valid request, or the body of the last one is none.
+            RequestBroken: they are not a valid request, or break the body of the last one.
         """
         if self.over:
             if self.last is not None and self.last.head.upgrades:
@@ -168,10 +171,10 @@ class RequestParser:
         self._parse(data)
 
     def _parse(self, data: bytes) -> None:
-        """Have llhttp read what came, and no request together with the next one.
+        """Have llhttp read the bytes, and no request together with the next one.
 
-        llhttp reads RTSP and ICE as if they were HTTP, and does not say which of them it has read.
-        So each request line is looked at here, and each has to begin where llhttp stops.
+        llhttp reads RTSP and ICE as if they were HTTP, and does not say which protocol it has read.
+        So each request line is checked here, and each has to begin where llhttp stops.
         """
         while data:
             size = self._up_to_an_end(data)
@@ -188,7 +191,7 @@ class RequestParser:
             except httptools.HttpParserError as error:
                 last = self.last
                 if last is not None and last.complete and not last.head.keeps and not self._error:
-                    self.over = True  # it has said that nothing follows: what does is nobody's
+                    self.over = True  # the client said that nothing follows: the rest is ignored
                     return
                 self._between = False
                 raise RequestBroken(self._error or _malformed(), type(error).__name__) from None
@@ -196,7 +199,7 @@ class RequestParser:
                 raise RequestBroken(head_too_large(), "EndlessHead")
 
     def _up_to_an_end(self, data: bytes) -> int:
-        """How much may be fed, so that no request is fed together with the next one.
+        """How many bytes may be fed without feeding two requests together.
 
         A body of a stated length ends there. All other requests end with an empty line.
         """
@@ -210,14 +213,14 @@ class RequestParser:
         """Refuse a request line that does not end with HTTP/1.1 or HTTP/1.0.
 
         Args:
-            before: the last bytes of the line that have come before; empty at its beginning.
-            data: what follows.
+            before: the last bytes of the line from earlier reads; empty at its beginning.
+            data: the bytes that follow.
 
         Raises:
             RequestBroken: the line is of another protocol.
         """
         if not before:
-            data = data.lstrip(_EMPTY_LINE)  # llhttp passes over empty lines
+            data = data.lstrip(_EMPTY_LINE)  # llhttp skips empty lines
         end = data.find(b"\n") + 1
         if not end:
             self._line = (before + data)[-_LINE_END_BYTES:]
@@ -229,7 +232,7 @@ class RequestParser:
         self._line = None
 
     def close(self) -> None:
-        """Let go of the parser, which has this object, and so both of them go at once."""
+        """Let go of the parser; it refers to this object, and so both are freed at once."""
         del self._parser
 
     # --- What llhttp calls -----------------------------------------------------------------------
@@ -239,7 +242,7 @@ class RequestParser:
         self._between = False
 
     def on_url(self, target: bytes) -> None:
-        """Some of the target."""
+        """Take some of the target."""
         if self._replay is _Replay.HEAD:
             return
         self._target += target
@@ -247,7 +250,7 @@ class RequestParser:
             self._refuse(target_too_long())
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """A header of the head, or of a trailer, which nobody needs."""
+        """Take a header of the head; a trailer's headers are ignored."""
         last = self.last
         if last is not None and not last.complete:
             return
@@ -256,12 +259,12 @@ class RequestParser:
         self._size = whole = self._size + size + HEADER_OVERHEAD
         if len(headers) >= MAX_HEADERS or size > MAX_HEADER_LINE or whole > MAX_HEAD_BYTES:
             self._refuse(head_too_large())
-        # llhttp leaves what is blank behind a value (RFC 9110 §5.5).
+        # llhttp keeps blanks after a value (RFC 9110 §5.5).
         text = value.rstrip(b" \t").decode("utf-8", "surrogateescape")
         headers.append((name.decode("ascii"), text))
 
     def on_headers_complete(self) -> None:
-        """A head is whole."""
+        """Take the end of a head."""
         if self._replay is _Replay.HEAD:
             self._replay = _Replay.NONE
             return
@@ -288,7 +291,8 @@ class RequestParser:
         keeps, upgrades = parser.should_keep_alive(), False
         should_upgrade = parser.should_upgrade()
         if method == "CONNECT" or (_UPGRADE in together and is_upgrade(together)):
-            # What follows it, refused, may be no HTTP: nobody may read it as such.
+            # If the upgrade is refused, the bytes after it may not be HTTP. They must not be
+            # parsed.
             keeps, upgrades = False, should_upgrade
         length = None if coding is not None else int(stated or 0)
         by_name = together if is_distinct else None
@@ -304,13 +308,13 @@ class RequestParser:
         self.requests.append(request)
 
     def on_body(self, data: bytes) -> None:
-        """Some of a body."""
+        """Take some of a body."""
         self._in_vain = 0
         assert self.last is not None, "a body follows its head"
         self.last.add(data)
 
     def on_message_complete(self) -> None:
-        """The end of a request, or of a head whose body another parser is given."""
+        """Take the end of a request, or of a head whose body goes to another parser."""
         assert self.last is not None, "a head came before"
         if self._replay is not _Replay.DUE:
             self.last.complete = True
@@ -322,11 +326,11 @@ class RequestParser:
     # --- Inside ----------------------------------------------------------------------------------
 
     def _upgraded(self, rest: bytes) -> None:
-        """Go on behind a head that asks for another protocol, where llhttp leaves off.
+        """Continue after a head that asks for another protocol, where llhttp stops.
 
-        What it asks for may be unknown here, or its body comes first (RFC 9110 §7.8). llhttp takes
-        what follows for neither a body nor a request then; another one does, which is given the
-        same framing, and no wish for an upgrade.
+        The protocol may be unknown here, or the request's body comes first (RFC 9110 §7.8). llhttp
+        then reads the following bytes neither as a body nor as a request. So another parser reads
+        them, after a stand-in head with the same framing and no upgrade.
         """
         request = self.last
         assert request is not None, "a head came before"
@@ -345,23 +349,24 @@ class RequestParser:
             self.feed(rest)
 
     def _refuse(self, error: ApiError) -> NoReturn:
-        """Stop llhttp, which tells its caller nothing of why."""
+        """Stop llhttp, which does not pass the reason on to its caller."""
         self._error = error
         raise RequestBroken(error, type(error).__name__)
 
 
 def _origin_form(target: str) -> str:
-    """Return a target from its path on: a proxy's client sends a whole URL (RFC 9112 §3.2.2).
+    """Return a target from its path on; a client of a proxy sends a whole URL.
 
     Raises:
-        ValueError: it is a URL whose host is none.
+        ValueError: the target is a URL without a host. RFC 9112 §3.2.2 describes URLs as targets.
     """
     if target[:1] != "/" and target[:8].lower().startswith(("http://", "https://")):
         url = urlsplit(target)
         if not url.hostname:
             raise ValueError("a URL must have a host")
         rest = target.partition("://")[2][len(url.netloc) :]
-        # A query may follow the host at once, and a slash in it begins no path (RFC 3986 §3.3).
+        # A query may follow the host at once; a slash in the query does not begin a path (RFC 3986
+        # §3.3).
         return rest if rest[:1] == "/" else "/" + rest
     return target
 

@@ -1,4 +1,4 @@
-"""One request of HTTP/1.1, as its connection has read it so far."""
+"""HTTP/1.1 request: its head, and the bytes read so far of its body."""
 
 from __future__ import annotations
 
@@ -9,33 +9,32 @@ from multidict import CIMultiDict
 
 from partway.protocol.limits import LONG_READ
 
-#: What a header holds of memory beside its bytes, in a list and by its name: measured, on CPython
-#: 3.11.
+#: Memory of a header beside its bytes, in a list and by its name: measured on CPython 3.11.
 HEADER_HELD_BYTES: Final = 256
 
 
 class BodyBroken(Exception):
-    """What follows of a request's body is not valid HTTP."""
+    """The rest of a request's body is not valid HTTP."""
 
 
 class Http1Head:
-    """What a request's head says: nothing in it changes.
+    """A request's head; it never changes.
 
     Args:
         method: as it came.
         target: from its path on.
         raw_headers: in their order.
-        headers: the same by case-insensitive name; None where two have the same.
+        headers: the same by case-insensitive name; None if a name is repeated.
         version: of HTTP, ``1.0`` or ``1.1``.
-        length: of the body, as stated; None of one in chunks.
+        length: the body's stated length; None if it is chunked.
         size: of its target and headers, as RFC 9113 §6.5.2 counts.
         keeps: whether the client keeps its connection for another request.
         upgrades: whether it asks for another protocol that is spoken here, or for a tunnel.
 
     Attributes:
         path: the target up to its question mark.
-        query: the target behind it.
-        held: bytes of memory that it holds, about.
+        query: the target after its question mark.
+        held: memory of the head in bytes, approximately.
     """
 
     __slots__ = (
@@ -70,30 +69,30 @@ class Http1Head:
 
 
 class Waiter(Protocol):
-    """A future, by which somebody waits."""
+    """A future that a task waits for."""
 
     def done(self) -> bool:
-        """Whether it has been told, or given up."""
+        """Whether it is resolved or cancelled."""
 
     def set_result(self, result: None, /) -> None:
-        """Tell it."""
+        """Resolve it."""
 
 
 class Http1Request:
-    """A request's head, and what has come of its body and nobody has taken.
+    """A request's head, and the bytes of its body that have not been taken.
 
     Args:
-        head: the request's.
+        head: the request's head.
 
     Attributes:
-        head: the request's.
-        received: bytes of its body that have come.
-        held: those of them that nobody has taken.
-        complete: whether all of it has come.
-        broken: whether what follows of its body is not valid HTTP, so that there is no more of it.
-        dropped: whether nobody wants the rest of its body.
-        wants: bytes that whoever waits needs, so as to go on; with fewer they are told at its end.
-        news: done when more has come, for who waits; None while nobody does.
+        head: the request's head.
+        received: bytes of the body that have come.
+        held: bytes of the body that have come and were not taken.
+        complete: whether the whole body has come.
+        broken: whether the rest of the body is not valid HTTP, so that no more of it comes.
+        dropped: whether nobody wants the rest of the body.
+        wants: bytes that the waiting task needs to go on; with fewer it is woken at the body's end.
+        news: resolved when more has come; None while no task waits.
     """
 
     __slots__ = (
@@ -110,20 +109,20 @@ class Http1Request:
         self.wants = 0
         self.news: Waiter | None = None
         self._first = b""
-        #: What is long, as it came, and what is behind it: a list of what dribbles in would take a
-        #: multiple of its bytes.
+        #: Long reads as they came, and the short reads after them in one buffer: a list of tiny
+        #: reads would take a multiple of their bytes.
         self._long: list[bytes] | None = None
         self._more: bytearray | None = None
 
     @classmethod
     def unread(cls) -> Http1Request:
-        """What could not be read as a request, and is answered all the same."""
+        """Make a stand-in for input that could not be read as a request but is answered."""
         request = cls(Http1Head("", "/", (), None, "1.1", 0, 0, keeps=False))
         request.complete = True
         return request
 
     def add(self, data: bytes) -> None:
-        """Some of its body has come."""
+        """Add bytes to the body."""
         self.received += len(data)
         if self.dropped:
             return
@@ -140,7 +139,7 @@ class Http1Request:
         self.held += len(data)
 
     def take(self) -> bytes:
-        """Return what has come and was not taken."""
+        """Return the bytes that have come and were not taken."""
         data, self._first, self.held = self._first, b"", 0
         if self._long is not None or self._more is not None:
             data = b"".join((data, *(self._long or ()), self._more or b""))
@@ -148,21 +147,21 @@ class Http1Request:
         return data
 
     def drop(self) -> None:
-        """Let go of what has come, and of what comes."""
+        """Free the held bytes, and drop all further ones."""
         self.dropped = True
         self.take()
 
     def tell(self) -> None:
-        """Wake who waits for more of it."""
+        """Wake the task that waits for more of the body."""
         if self.news is not None and not self.news.done():
             self.news.set_result(None)
 
     @property
     def enough(self) -> bool:
-        """Whether as much is held as whoever waits needs, or no more comes."""
+        """Whether as much is held as the waiting task needs, or no more comes."""
         return self.held >= self.wants or self.complete or self.broken
 
     @property
     def ended(self) -> bool:
-        """Whether all of its body has come, and been taken."""
+        """Whether the whole body has come and been taken."""
         return self.complete and not self.held

@@ -1,4 +1,4 @@
-"""The head of a response of HTTP/1.1, as bytes."""
+"""The head of an HTTP/1.1 response, as bytes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 
 from partway.protocol.http_date import http_date
 
-#: The header of a body in chunks, and the chunk that ends it (RFC 9112 §7.1).
+#: The header of a chunked body, and the chunk that ends it (RFC 9112 §7.1).
 CHUNKED: Final = "Transfer-Encoding: chunked\r\n"
 LAST_CHUNK: Final = b"0\r\n\r\n"
 
@@ -27,19 +27,18 @@ def response_head(
     keeps: bool,
     now: float,
 ) -> bytes:
-    """The head of a response.
+    """Make the head of a response.
 
     Args:
-        version: that of the request.
+        version: the request's version.
         status: of three digits.
         headers: in their order.
-        further: lines that are known to be headers, with their lines' ends, such as that which says
-            where the body ends.
+        further: valid header lines with their line ends, such as the header that frames the body.
         keeps: whether the connection is kept for another request (RFC 9112 §9.3).
         now: the time, in seconds since 1970.
 
     Raises:
-        ValueError: a header would be more than one line.
+        ValueError: a header has a line break.
     """
     if keeps:
         connection = "Connection: keep-alive\r\n" if version == "1.0" else ""

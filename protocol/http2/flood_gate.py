@@ -1,7 +1,7 @@
-"""What a client's HTTP/2 frames pass before the HTTP/2 library sees them.
+"""Bounds on a client's HTTP/2 frames, checked before the HTTP/2 library reads them.
 
 The library (h2) bounds neither resets nor control frames, and it sends nothing more once it has
-seen a client's GOAWAY. Both are decided here, on frame headers alone.
+seen a client's GOAWAY. This module decides both, from the frame heads.
 """
 
 from __future__ import annotations
@@ -35,31 +35,31 @@ _MAX_WINDOW = 2**31 - 1
 class FrameGate:
     """Decides which frames of one connection h2 sees.
 
-    The owner cuts what it reads into whole frames, in turns with other connections. In a turn,
-    between :meth:`begin_turn` and :meth:`end_turn`, it calls :meth:`takes_data` or :meth:`instead`
-    for each frame, and counts :attr:`turn_left` down. DATA is judged by its head alone. After each
-    turn the owner gives back :attr:`owed_credit`, resets :attr:`overdoing`, answers for
+    The owner cuts its input into whole frames, in turns with other connections. In a turn, between
+    :meth:`begin_turn` and :meth:`end_turn`, it calls :meth:`takes_data` or :meth:`instead` for each
+    frame, and counts :attr:`turn_left` down. DATA is judged by its head alone. After each turn the
+    owner gives back :attr:`owed_credit`, resets :attr:`overdoing`, answers for
     :attr:`closed_streams` and, if :attr:`overdone`, closes the connection to new streams.
 
     Rules:
         1. A client's GOAWAY is kept from h2: it limits only streams that a server begins
-           (RFC 9113 §6.8), and after it h2 refuses to send data (clause 2.1-4). One that is not
-           as it must be is a connection error, which h2 makes of it.
+           (RFC 9113 §6.8), and after it h2 refuses to send data (clause 2.1-4). A malformed GOAWAY
+           is passed on: h2 makes it a connection error.
         2. Frames that cost more than their bytes are counted, each kind in a bucket. Beyond the
-           bucket they are dropped, and the connection is closed to new streams. So are header
-           blocks, which cost the most of all.
-        3. WINDOW_UPDATE frames beyond their bucket are added up, one for each stream and turn:
-           dropping them would starve streams that do nothing wrong.
-        4. The stream that sends DATA frames with next to nothing in them, beyond their bucket, is
-           to be reset.
-        5. A header block is held until it is whole. One that is too large is dropped, as soon as a
-           frame of it announces so, and one that begins by changing the size of HPACK's table more
-           often than RFC 7541 §4.2 needs; since the decompressor then lacks it, no later one is
-           looked at: the end of stream that it may carry is passed on as an empty DATA frame.
-        6. Frames of streams that are ours no longer are dropped: of those that came after the
-           connection was closed to new streams, of those that we reset (RFC 9113 §5.4.2), and of
-           those that are over. DATA among them is owed back to the connection's window; on a stream
-           that is over it is to be answered with a reset (RFC 9113 §5.1), and counts as one.
+           bucket they are dropped, and the connection is closed to new streams. Header blocks are
+           counted too; they cost the most.
+        3. WINDOW_UPDATE frames beyond their bucket are added up, one for each stream and turn.
+           Dropping them would starve innocent streams.
+        4. A stream that sends nearly empty DATA frames beyond their bucket must be reset.
+        5. A header block is held until it is whole. It is dropped as soon as a frame announces that
+           the block is too large. It is also dropped if it begins by changing the size of HPACK's
+           table more often than RFC 7541 §4.2 needs. The decompressor then lacks that block, so all
+           later blocks are dropped too. If one of them ends a stream, an empty DATA frame with
+           END_STREAM takes its place.
+        6. Frames of three kinds of streams are dropped: streams that began after the connection was
+           closed to new ones, streams that we have reset (RFC 9113 §5.4.2), and streams that are
+           over. Their DATA is owed back to the connection's window. DATA on a stream that is over
+           must be answered with a reset (RFC 9113 §5.1), and counts as one.
 
     Args:
         now: the clock's reading, in seconds.
@@ -67,19 +67,19 @@ class FrameGate:
     """
 
     def __init__(self, now: float, max_streams: int = limits.HTTP2_MAX_STREAMS) -> None:
-        #: Why the connection is to be closed to new streams, once it is.
+        #: Why the connection must be closed to new streams; None as long as it need not.
         self.overdone: str | None = None
         #: Bytes of dropped DATA, to be given back to the connection's window.
         self.owed_credit = 0
         #: Streams to be reset (rule 4).
         self.overdoing: set[int] = set()
-        #: Streams that are over, to be answered with STREAM_CLOSED, once for each frame (rule 6).
+        #: Streams that are over; each frame on one is answered with STREAM_CLOSED (rule 6).
         self.closed_streams: list[int] = []
         #: Whether the client has reset a stream that it never opened, since the owner last looked.
         self.unopened_reset = False
-        #: Whether the client has said GOAWAY.
+        #: Whether the client has sent GOAWAY.
         self.client_goes = False
-        #: How many more frames this turn has room for; some header blocks count as several.
+        #: Frames that this turn still has room for; some header blocks count as several.
         self.turn_left = 0
         #: Highest stream that h2 has seen the headers of.
         self.last_stream = 0
@@ -108,26 +108,26 @@ class FrameGate:
     # --- What the owner tells --------------------------------------------------------------------
 
     def close_to_new(self) -> None:
-        """From here on new streams are dropped unseen; what runs goes on."""
+        """Drop the frames of new streams from now on; open streams continue."""
         self._closed_to_new = True
 
     def drop(self) -> None:
-        """The connection is gone: let go of what was held of a block."""
+        """Free a held header block; the connection is gone."""
         self._block = None
 
     def stream_reset(self, stream_id: int) -> None:
-        """We have reset a stream: what the client still sends on it is not looked at."""
+        """Note that we have reset a stream: the client's further frames on it are dropped."""
         self._open.pop(stream_id, None)
         self._reset[stream_id] = None
         if len(self._reset) > limits.HTTP2_RESET_REMEMBERED:
             del self._reset[next(iter(self._reset))]
 
     def stream_over(self, stream_id: int) -> None:
-        """A stream is over on both sides."""
+        """Note that a stream has ended on both sides."""
         self._open.pop(stream_id, None)
 
     def headers_decoded(self, count: int, size: int, now: float) -> None:
-        """Count a request's headers once decoded: a byte on the wire may stand for a whole header.
+        """Count a request's decoded headers: one byte on the wire may stand for a whole header.
 
         h2 looks at each header several times.
 
@@ -140,14 +140,14 @@ class FrameGate:
         self._count_headers((size - limits.HTTP2_LARGE_HEADERS) // limits.KIB, now)
 
     def ping_sent(self) -> None:
-        """We have sent a PING: its answer is counted against nobody."""
+        """Note that we have sent a PING: its answer is not counted."""
         self._pongs_due += 1
 
     def reset_provoked(self, now: float) -> bool:
-        """Count a reset that a client's frame is answered with as one of the client's own.
+        """Count our reset in answer to a client's frame as one of the client's own.
 
         Returns:
-            Whether it is within the bucket.
+            Whether the reset is within the bucket.
         """
         within = self._resets.take(now)
         if not within:
@@ -156,22 +156,22 @@ class FrameGate:
 
     @property
     def in_block(self) -> bool:
-        """Whether a header block has begun that is not whole."""
+        """Whether a header block is incomplete."""
         return self._block is not None
 
     @property
     def held(self) -> int:
-        """Bytes of a header block that is not whole."""
+        """Bytes held of an incomplete header block."""
         return self._block_size if self._block else 0
 
     # --- A turn ----------------------------------------------------------------------------------
 
     def begin_turn(self) -> None:
-        """Make room for one turn's frames in :attr:`turn_left`."""
+        """Set :attr:`turn_left` to the frames of one turn."""
         self.turn_left = limits.HTTP2_FRAMES_PER_TURN
 
     def end_turn(self) -> bytes:
-        """Return the turn's WINDOW_UPDATE frames that rule 3 has added up, for h2."""
+        """Return the WINDOW_UPDATE frames that this turn has added up (rule 3), for h2."""
         updates, self._added_up = self._added_up, {}
         return b"".join(window_update(credit, stream_id) for stream_id, credit in updates.items())
 
@@ -179,7 +179,7 @@ class FrameGate:
         """Judge a DATA frame outside of header blocks, by its head.
 
         Returns:
-            Whether h2 sees the frame; else it is dropped.
+            Whether h2 sees the frame; otherwise it is dropped.
         """
         if stream_id in self._reset or self._is_unseen(stream_id):  # rule 6
             self.owed_credit += size
@@ -193,7 +193,7 @@ class FrameGate:
             return False
         if size <= limits.HTTP2_TINY_DATA and not flags & END_STREAM:
             so_far = self._open[stream_id] = self._open.get(stream_id, 0) + 1
-            # A stream that has sent few of them has not used the bucket up.
+            # A stream that has sent few such frames has not emptied the bucket.
             if not self._tiny.take(now) and so_far > limits.HTTP2_TINY_RATE:  # rule 4
                 self.overdoing.add(stream_id)
         return True
@@ -201,13 +201,14 @@ class FrameGate:
     def instead(
         self, whole: bytes, kind: int, flags: int, stream_id: int, now: float
     ) -> bytes | None:
-        """Judge a whole frame, and say what h2 gets in its place.
+        """Judge a whole frame, and return the bytes that h2 gets instead.
 
         Returns:
             None for the frame itself, other bytes, or no bytes.
         """
         if self._block is not None and kind != CONTINUATION:
-            # Nothing may come inside a header block; h2 says so, unless it never sees the block.
+            # Nothing may come inside a header block; h2 reports the error, unless it never sees the
+            # block.
             broken, self._block = b"".join(self._block), None
             if broken:
                 return broken + whole
@@ -230,9 +231,9 @@ class FrameGate:
         return None if bucket.take(now) else self._overdo("control frames")
 
     def announced(self, head: bytes) -> None:
-        """Judge the head of a frame that is not whole, while :attr:`in_block`.
+        """Judge the head of an incomplete frame, while :attr:`in_block`.
 
-        A header block that is too large is dropped with the frame that comes next (rule 5).
+        If it makes the header block too large, the block is dropped with the next frame (rule 5).
         """
         if not self._block or len(head) < HEAD_BYTES or head[3] != CONTINUATION:
             return
@@ -247,14 +248,14 @@ class FrameGate:
     def _header_block(
         self, data: bytes, kind: int, flags: int, stream_id: int, now: float
     ) -> bytes | None:
-        """What h2 gets in the place of a frame that is part of a header block (rule 5)."""
+        """Return the bytes that h2 gets in place of a frame of a header block (rule 5)."""
         if kind == HEADERS:
             self._block, self._block_head = [], (stream_id, flags)
             self._block_frames = self._block_size = 0
             if not self._is_unseen(stream_id) and not self._count_headers(1, now):  # rule 2
                 self._headers_lost = True
         if self._block is None:
-            return None if not self._headers_lost else b""  # h2 knows what to say to it
+            return None if not self._headers_lost else b""  # h2 reports the stray frame
         self._block_frames += 1
         self._block_size += len(data)
         self._block.append(data)
@@ -289,7 +290,7 @@ class FrameGate:
         return whole
 
     def _count_headers(self, blocks: int, now: float) -> bool:
-        """Whether ``blocks`` more header blocks are within their bucket."""
+        """Count ``blocks`` more header blocks; return whether they are within their bucket."""
         within = all(self._headers.take(now) for _ in range(blocks))
         if not within:
             self._overdo("header blocks")
@@ -304,7 +305,7 @@ class FrameGate:
             return b""
         self.unopened_reset |= stream_id > self.last_stream
         if not self._resets.take(now):
-            self._overdo("resets")  # the last one still is one: its stream is over
+            self._overdo("resets")  # the last reset still counts: its stream is over
         return None
 
     def _window_update(self, payload: bytes, stream_id: int, now: float) -> bytes | None:
@@ -322,7 +323,7 @@ class FrameGate:
         return self._closed_to_new and stream_id > self.last_stream
 
     def _is_over(self, stream_id: int) -> bool:
-        """Whether a stream that h2 has seen is no longer open."""
+        """Whether a stream that h2 has seen has ended."""
         return 0 < stream_id <= self.last_stream and stream_id not in self._open
 
     def _overdo(self, what: str) -> bytes:

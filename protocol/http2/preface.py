@@ -1,10 +1,10 @@
-"""What a connection's first bytes are: the HTTP/2 preface or HTTP/1.1 (clause 2.5-6)."""
+"""Recognition of a connection's HTTP version by its first bytes (clause 2.5-6)."""
 
 from __future__ import annotations
 
 import enum
 
-#: The client connection preface (RFC 9113 §3.4). "PRI" is no HTTP/1.1 method, by design.
+#: The client connection preface (RFC 9113 §3.4). By design, "PRI" is not an HTTP/1.1 method.
 HTTP2_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
 
@@ -19,8 +19,8 @@ class FirstBytes(enum.Enum):
 def opening_of(received: bytes) -> FirstBytes:
     """Classify a connection by everything received so far.
 
-    ``UNDECIDED`` as long as the bytes are a beginning of the preface, 23 bytes at most. Bytes that
-    are not the preface are left to the HTTP/1.1 parser, garbage included: one parser decides.
+    The result is ``UNDECIDED`` as long as the bytes are a beginning of the preface, 23 bytes at
+    most. All other bytes go to the HTTP/1.1 parser, garbage included: one parser decides.
     """
     if received.startswith(HTTP2_PREFACE):
         return FirstBytes.HTTP2

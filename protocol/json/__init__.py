@@ -1,1 +1,1 @@
-"""JSON from strangers: read to the letter, cut, and put together."""
+"""Untrusted JSON: strict parsing, splitting and splicing."""

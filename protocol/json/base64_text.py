@@ -1,4 +1,4 @@
-"""Base64 as it comes: padded or not, of either alphabet; and as it is to be (RFC 4648)."""
+"""Lenient base64 decoding, of either alphabet, with or without padding (RFC 4648); and encoding."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _URLS: Final = str.maketrans("-_", "+/")
 
 
 def decoded(text: str) -> bytes:
-    """The bytes of a text; bits that its last character has too many are dropped.
+    """Decode a text; excess bits of its last character are dropped.
 
     Raises:
-        ValueError: it is not base64.
+        ValueError: the text is not base64.
     """
     match = _TEXT.fullmatch(text)
     if match is None:
@@ -28,5 +28,5 @@ def decoded(text: str) -> bytes:
 
 
 def encoded(data: bytes) -> str:
-    """Bytes in the standard alphabet, padded."""
+    """Encode bytes in the standard alphabet, with padding."""
     return binascii.b2a_base64(data, newline=False).decode()

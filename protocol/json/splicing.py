@@ -1,8 +1,8 @@
-"""Parts of a text of JSON that is valid: what is moved or replaced stays as it came.
+"""Splitting and joining valid JSON texts; moved parts keep their bytes.
 
-msgspec finds where values end and makes none of them. It refuses half of a surrogate pair, which
-RFC 8259 §8.2 allows: such a text is read by Python's own library. A part of a text keeps all of the
-text in memory.
+msgspec finds the ends of values without creating objects. It refuses half of a surrogate pair,
+which RFC 8259 §8.2 allows; such a text is read by Python's own library. A part of a text keeps the
+whole text in memory.
 """
 
 from __future__ import annotations
@@ -16,34 +16,34 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 if TYPE_CHECKING:
     import msgspec
 
-    #: A text, as bytes or as a part of other bytes.
+    #: A text, as bytes or as a slice of other bytes.
     Text: TypeAlias = bytes | msgspec.Raw
 
-#: Rows that are joined at a time: each is an object of fifty bytes besides its text.
+#: Rows joined at a time: each is an object of fifty bytes besides its text.
 _BLOCK: Final = 256
 
 _KINDS: Final = {dict: "an object", str: "a string", bool: "a boolean", type(None): "null"}
 
 
 def members_of(text: Text) -> Mapping[str, Text]:
-    """The texts of an object's members, by name; no name is there twice."""
+    """Return the texts of an object's members, by name. No name may be repeated."""
     found: dict[str, Text] | None = _found(text, "members")
     return dict(_members(bytes(text).decode())) if found is None else found
 
 
 def elements_of(text: Text) -> Sequence[Text]:
-    """The texts of an array's elements."""
+    """Return the texts of an array's elements."""
     found: list[Text] | None = _found(text, "elements")
     return list(_elements(bytes(text).decode())) if found is None else found
 
 
 def rows_of(seams: Sequence[bytes], columns: Sequence[Sequence[Text]]) -> Iterator[bytes]:
-    """Rows made of columns, a block of them at a time, with commas between rows.
+    """Yield rows made of columns, in blocks, with commas between rows.
 
     Args:
-        seams: of each row: what stands before its first part, between each two, and behind the
-            last.
-        columns: the parts of the rows, all of one length, which is one at least.
+        seams: the text of each row before its first part, between two parts, and after the last
+            part.
+        columns: the parts of the rows; all columns have the same length, at least one.
     """
     first, *between, last = seams
     before = [last + b", " + first, *between]
@@ -59,14 +59,14 @@ def rows_of(seams: Sequence[bytes], columns: Sequence[Sequence[Text]]) -> Iterat
 
 
 def kind_of(value: object) -> str:
-    """What kind of value was given, as a message has it."""
+    """Describe the kind of a value, for a message."""
     if isinstance(value, list):
         return "an array was given" if value else "an empty array was given"
     return f"{_KINDS.get(type(value), 'a number')} was given"
 
 
 def _found(text: Text, what: str) -> Any:
-    """The parts of a text; None where it has half of a surrogate pair."""
+    """Return the parts of a text; None if it has half of a surrogate pair."""
     from msgspec import DecodeError  # it takes 10 ms
 
     try:
@@ -87,7 +87,7 @@ def _reader(what: str) -> msgspec.json.Decoder[Any]:
 
 _SPACE: Final = re.compile(r"[ \t\r\n]*")
 
-#: Finds where a value ends. Numbers are looked at by their length alone.
+#: Finds the end of a value. Numbers are only measured.
 _VALUES: Final = json.JSONDecoder(parse_int=len, parse_float=len)
 
 

@@ -1,4 +1,4 @@
-"""JSON as strangers send it: RFC 8259 to the letter, no member twice, numbers as is asked."""
+"""Strict JSON parsing: RFC 8259 to the letter, no repeated members, numbers as the caller wants."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ import orjson
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """Pause the collector in the block, on all threads.
+    """Pause the garbage collector in the block, on all threads.
 
-    The collector looks at all containers as they become many. It would look at those of a nested
-    tensor again and again. That takes five times as long as to make them, and it keeps the
-    interpreter for a tenth of a second. So they are made, used and let go in one block.
+    The collector scans all containers as they become many. It would scan the lists of a nested
+    tensor again and again. That takes five times as long as creating them, and it holds the
+    interpreter for a tenth of a second. So the lists are created, used and freed in one block.
 
-    Blocks may overlap: the one that found the collector on has it on again at its end.
+    Blocks may overlap: the one that found the collector on turns it on again at its end.
     """
     was_on = gc.isenabled()
     gc.disable()
@@ -32,7 +32,7 @@ def collector_paused() -> Iterator[None]:
             gc.enable()
 
 
-#: Half of a pair may be among the escapes; there is no UTF-8 of it (RFC 8259 §8.2).
+#: Escapes may form half of a surrogate pair, which has no UTF-8 form (RFC 8259 §8.2).
 _SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
@@ -40,8 +40,8 @@ class NotJson(ValueError):
     """A text that is not JSON.
 
     Attributes:
-        why: what was wrong.
-        at: how many characters were right; None where that is not known.
+        why: the fault.
+        at: number of characters before the fault; None if unknown.
     """
 
     def __init__(self, why: str, at: int | None = None) -> None:
@@ -51,14 +51,15 @@ class NotJson(ValueError):
 
 
 def parsed(text: bytes, number: Callable[[str], object] = float) -> object:
-    """JSON as Python has it.
+    """Parse JSON into Python objects.
 
     Args:
         text: in UTF-8.
-        number: what becomes of each number's text, whole ones too: none is too long for Python.
+        number: converts each number's text, of whole numbers too, so that no number is too long for
+            Python.
 
     Raises:
-        NotJson: the text is none (RFC 8259), or an object has a member twice.
+        NotJson: the text is not JSON (RFC 8259), or an object has a member twice.
     """
     try:
         return json.loads(
@@ -77,7 +78,7 @@ def parsed(text: bytes, number: Callable[[str], object] = float) -> object:
 
 
 def loads(text: bytes) -> Any:
-    """JSON as Python has it, by the library that is fast, while the garbage collector is paused.
+    """Parse JSON with the fast library, while the garbage collector is paused.
 
     Raises:
         ValueError: the text is not JSON, or orjson does not read one of its numbers or strings.
@@ -87,19 +88,19 @@ def loads(text: bytes) -> Any:
 
 
 def string_of(text: str) -> bytes:
-    """A string as JSON has it, in ASCII: so half of a surrogate pair is written too."""
+    """Write a JSON string in ASCII, so that half of a surrogate pair can be written too."""
     return encode_basestring_ascii(text).encode()
 
 
 def check_unicode(text: bytes, value: object) -> None:
-    """Refuse strings that are half of a pair: nobody could write them down again.
+    """Refuse strings with half of a surrogate pair: they could not be encoded again.
 
     Args:
         text: JSON.
-        value: the same as Python has it; what JSON has nothing for is not looked at.
+        value: the parsed text; values of other types than JSON's are ignored.
 
     Raises:
-        NotJson: there is one.
+        NotJson: there is such a string.
     """
     if _SURROGATE.search(text):
         try:

@@ -1,4 +1,4 @@
-"""Where a value of JSON ends, in bytes that come in pieces."""
+"""The end of a JSON value, in bytes that come in pieces."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class TooDeep(ValueError):
 class JsonScanner:
     """Finds the end of one value, then of the next; looks at each byte once.
 
-    What is between is for a parser to judge: brackets only have to be as many.
+    A parser checks the bytes in between: here only the number of brackets counts.
     """
 
     def __init__(self) -> None:
@@ -29,18 +29,18 @@ class JsonScanner:
         self._in_scalar = False
 
     def scan(self, data: bytes, start: int) -> int:
-        """Go on to the end of the value.
+        """Scan on to the end of the value.
 
         Args:
-            data: bytes that hold more of the value; the last call's must have been used up.
-            start: where in them the value begins or goes on.
+            data: the next bytes of the value; those of the last call must be used up.
+            start: the place in ``data`` where the value begins or continues.
 
         Returns:
-            Where it has ended; -1 if that is not within the bytes. A number, or a word, ends
-            before what follows it.
+            The end of the value; -1 if it is not within the bytes. A number or a word ends before
+            the next character.
 
         Raises:
-            TooDeep: there are too many brackets in one another.
+            TooDeep: brackets are nested too deeply.
         """
         while start < len(data):
             if self._in_string:

@@ -1,7 +1,7 @@
-"""The Open Inference Protocol, version 2 of KServe's: tensors there, tensors back.
+"""The Open Inference Protocol, KServe's version 2: tensors in, tensors out.
 
-What is sent is read and written here, whatever carries it; and so is what becomes of tensors where
-a container takes instances and answers predictions.
+Requests and responses are read and written here, for every transport. Tensors are also converted,
+for containers that take instances and answer predictions.
 
 ================== =================================================================================
 ``tensors``        ``Tensor``: its data as bytes, as JSON, as values
@@ -16,5 +16,5 @@ from __future__ import annotations
 
 from typing import Final
 
-#: The header that says how many bytes of a body are its JSON, where binary data follow.
+#: The header with the length of a body's JSON, when binary data follows.
 HEADER_LENGTH: Final = "Inference-Header-Content-Length"

@@ -1,8 +1,8 @@
 """Tensors as the text of instances, written in blocks.
 
 A row is the innermost array of a tensor that has several elements. Each row of numbers is one text,
-and arrays around rows are joins of texts. Arrays of one element cost no join: their brackets are
-part of what stands between texts. So the cost grows with the elements, whatever the shape is.
+and arrays around rows are joins of texts. Arrays of one element need no join: their brackets are
+part of the separators. So the cost grows with the number of elements, for every shape.
 """
 
 from __future__ import annotations
@@ -19,24 +19,25 @@ from partway.protocol.json.base64_text import encoded
 from partway.protocol.open_inference.tensors import Tensor, check_finite
 from partway.protocol.prediction.work_cost import checkpoint
 
-#: A tensor whose name ends so is binary, whatever its bytes are (TF Serving).
+#: A tensor whose name ends so is always binary (TF Serving).
 _BINARY_NAME: Final = "_bytes"
 
-#: Elements of a block: a tenth of a millisecond to a millisecond. orjson holds more than a hundred
-#: bytes for each array, and Python forty for each text.
+#: Elements of a block, which takes 0.1 to 1 ms. orjson holds more than a hundred bytes for each
+#: array, and Python forty for each text.
 _BLOCK: Final = 4096
 
 
 def instance_texts(inputs: Sequence[Tensor], *, named: bool, wrap: bool) -> Iterator[bytes]:
-    """The texts of instances, a block of them at a time, with commas between instances.
+    """Yield the texts of instances in blocks, with commas between instances.
 
     Args:
-        inputs: tensors with as many instances each.
-        named: whether an instance is an object by the names of its tensors; else there is one.
+        inputs: tensors with the same number of instances.
+        named: whether an instance is an object by the names of its tensors; otherwise there is one
+            tensor.
         wrap: whether each instance is wrapped: ``{"data": …}``.
 
     Raises:
-        TensorFault: JSON has nothing for an element.
+        TensorFault: an element has no form in JSON.
     """
     columns = [_Column(each) for each in inputs]
     start, end = (b'{"data":', b"}") if wrap else (b"", b"")
@@ -66,9 +67,9 @@ class _Column:
     """One tensor's part of each instance: texts, and the brackets around each text.
 
     Attributes:
-        elements: of one instance.
-        open: stands before each of the texts.
-        close: stands behind each of the texts.
+        elements: number of elements of one instance.
+        open: the brackets before each text.
+        close: the brackets after each text.
     """
 
     def __init__(self, tensor: Tensor) -> None:
@@ -82,8 +83,8 @@ class _Column:
         self._rows = _rows_of(tensor, self._row, b"]" * brackets + b"," + b"[" * brackets)
         if self._row > 1:
             brackets += 1
-        #: The arrays around rows, the innermost first: how many texts are in each, and how many
-        #: brackets are around each of those texts.
+        #: The arrays around rows, innermost first: the number of texts in each, and the brackets
+        #: around each of those texts.
         self._arrays: list[tuple[int, int]] = []
         for size in reversed(sizes):
             if size > 1:
@@ -93,7 +94,7 @@ class _Column:
         self.open, self.close = b"[" * brackets, b"]" * brackets
 
     def texts(self, begin: int, end: int) -> list[bytes]:
-        """The texts of instances from one to another."""
+        """Return the texts of the instances from ``begin`` to ``end``."""
         rows = self.elements // self._row
         step = max(1, _BLOCK // self._row)
         texts: list[bytes] = []
@@ -106,22 +107,22 @@ class _Column:
 
 
 def _joined(texts: list[bytes], size: int, before: bytes, behind: bytes) -> list[bytes]:
-    """Texts joined by commas, so many to one; each has a text before it, and one behind it."""
+    """Join groups of ``size`` texts by commas, each with a text before and after it."""
     between = behind + b"," + before
     places = range(0, len(texts), size)
     return [before + between.join(texts[place : place + size]) + behind for place in places]
 
 
 def _rows_of(tensor: Tensor, size: int, between: bytes) -> Callable[[int, int], list[bytes]]:
-    """Makes a function that writes rows from one to another.
+    """Make a function that writes a range of rows.
 
     Args:
-        tensor: whose rows they are.
+        tensor: the tensor with the rows.
         size: elements of a row.
-        between: stands between the elements of a row.
+        between: the separator of a row's elements.
 
     Raises:
-        TensorFault: JSON has nothing for an element.
+        TensorFault: an element has no form in JSON.
     """
     if tensor.datatype == "BYTES":
         elements = tensor.elements
@@ -153,7 +154,7 @@ def _dumped(numbers: NDArray[Any]) -> bytes:
 
 
 def _is_text(tensor: Tensor) -> bool:
-    """Whether all elements are strings of JSON: a container is to find one kind in a tensor."""
+    """Whether all elements are UTF-8: a container must find one kind of elements in a tensor."""
     if tensor.name.endswith(_BINARY_NAME):
         return False
     try:
@@ -165,7 +166,7 @@ def _is_text(tensor: Tensor) -> bool:
 
 
 def _strings(elements: list[bytes]) -> list[bytes]:
-    # Each text that orjson makes keeps a kilobyte.
+    # orjson would keep a kilobyte for each text.
     return [encode_basestring(each.decode()).encode() for each in elements]
 
 

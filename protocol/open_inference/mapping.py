@@ -1,8 +1,9 @@
-"""Tensors for containers that take instances and answer predictions.
+"""Conversion of tensors for containers that take instances and answer predictions.
 
-The first number of a shape counts instances. Of one tensor an instance is its part of it, as TF
-Serving's and KServe's V1 clients would send it; of several it is an object by their names. What
-comes back is one tensor, or one for each member where predictions are objects.
+The first number of a shape counts instances. With one tensor, an instance is its slice of the
+tensor, as TF Serving's and KServe's V1 clients would send it. With several, an instance is an
+object by their names. The predictions become one tensor or, if they are objects, one for each
+member.
 """
 
 from __future__ import annotations
@@ -33,30 +34,30 @@ from partway.protocol.prediction.model_signature import DATATYPES, Signature, Te
 from partway.protocol.prediction.signature_checks import SignatureFault
 from partway.protocol.prediction.work_cost import checkpoint
 
-#: The name of an output that has none, unless the request names it: KServe's own.
+#: The name of an unnamed output, unless the request names it. KServe uses the same.
 OUTPUT: Final = "output-0"
 
-#: Outputs that a message names.
+#: Output names that a message lists.
 _SHOWN: Final = 16
 
 _LONG_NUMBER: Final = re.compile(rb"[0-9]{19}")
-#: Digits that fit 64 bits, and a sign.
+#: Digits that fit 64 bits, with a sign.
 _WHOLE: Final = 20
 
 
 def instances_of(
     request: InferRequest, *, named: bool = False, wrap: bool = False
 ) -> PredictRequest:
-    """A request's tensors as instances.
+    """Convert a request's tensors to instances.
 
     Args:
-        request: what a client asks with.
-        named: whether an instance of one tensor too is an object, by the tensor's name.
+        request: the client's request.
+        named: whether an instance of a single tensor is an object too, by the tensor's name.
         wrap: whether each instance is wrapped: ``{"data": …}``.
 
     Raises:
-        InferFault: the tensors do not have as many instances each, or JSON has nothing for an
-            element; or their names, which each instance has, are too long.
+        InferFault: the tensors' numbers of instances differ, an element has no form in JSON, or the
+            names are too long to be repeated in each instance.
     """
     first, *others = request.inputs
     count = first.shape[0]
@@ -79,10 +80,10 @@ def instances_of(
 
 
 def check_names(request: InferRequest, signature: Signature) -> None:
-    """Refuse inputs that are not those of a signature.
+    """Refuse inputs that differ from the signature's.
 
     Raises:
-        InferFault: they are others, or of other datatypes.
+        InferFault: the names or datatypes differ.
     """
     wanted = {alias: DATATYPES[spec.type] for alias, spec in signature.inputs.items()}
     if {each.name: each.datatype for each in request.inputs} != wanted:
@@ -95,16 +96,16 @@ def outputs_of(
     requested: Sequence[RequestedOutput] = (),
     declared: Mapping[str, TensorSpec] | None = None,
 ) -> list[Tensor]:
-    """Predictions as tensors: those that are requested, in that order, or all that there are.
+    """Convert predictions to tensors: the requested ones in their order, or all.
 
     Args:
-        predictions: an array of JSON that has one at least, and is valid.
-        requested: the outputs that a request names.
-        declared: what a signature says of outputs, by their names; the predictions are so.
+        predictions: a valid JSON array with at least one element.
+        requested: the outputs named by the request.
+        declared: the signature's outputs by name; the predictions have been checked against them.
 
     Raises:
-        PredictionFault: the predictions are no tensors.
-        InferFault: there is no such output.
+        PredictionFault: the predictions do not form tensors.
+        InferFault: a requested output does not exist.
     """
     declared = declared or {}
     columns = _columns(_parsed(predictions))
@@ -124,16 +125,16 @@ def outputs_of(
 
 
 def _parsed(predictions: bytes) -> Any:
-    """The predictions, whose whole numbers are whole; one that no datatype holds is a Decimal.
+    """Parse predictions. Whole numbers stay whole; one that fits no datatype is a Decimal.
 
     Raises:
-        PredictionFault: a string is no Unicode.
+        PredictionFault: a string is not Unicode.
     """
     if _LONG_NUMBER.search(predictions) is None:
         try:
             return loads(predictions)
         except ValueError:
-            pass  # it is valid, and has a number beyond what orjson reads; or such a string
+            pass  # valid JSON, but with a number or string that orjson refuses
     found = json.loads(predictions, parse_int=_whole)
     try:
         check_unicode(predictions, found)
@@ -147,7 +148,7 @@ def _whole(text: str) -> int | Decimal:
 
 
 def _columns(predictions: list[Any]) -> Mapping[str, list[Any]]:
-    """The values of each output, by its name."""
+    """Return the values of each output, by name."""
     objects = [type(each) is dict and each.keys() != {"b64"} for each in predictions]
     if not any(objects):
         return {OUTPUT: predictions}
@@ -187,7 +188,7 @@ def _tensor(name: str, values: list[Any], spec: TensorSpec | None) -> Tensor:
 
 
 def _flattened(name: str, values: list[Any]) -> tuple[list[int], list[Any]]:
-    """The shape of values that are arrays in one another, and their elements."""
+    """Return the shape of nested arrays, and their elements."""
     shape, level = [len(values)], values
     while level and list in (kinds := set(map(type, level))):
         checkpoint()

@@ -1,7 +1,6 @@
-"""The other side of HTTP: a request as a client writes it, and a response as a client reads it.
+"""Open Inference over HTTP, the client's side: requests are written, responses read.
 
-For a container that speaks the protocol by HTTP alone, asked by a client that speaks something
-else.
+Used for a container that speaks the protocol over HTTP only, when the client speaks something else.
 """
 
 from __future__ import annotations
@@ -24,8 +23,8 @@ class WrittenRequest(NamedTuple):
     """A request's body.
 
     Attributes:
-        body: the JSON, and behind it the binary data of inputs, in their order.
-        header_length: how many bytes of it are JSON; None where all are.
+        body: the JSON, followed by the binary data of the inputs in order.
+        header_length: the length of the JSON in ``body``; None if there is no binary data.
     """
 
     body: bytes
@@ -33,13 +32,13 @@ class WrittenRequest(NamedTuple):
 
 
 def write_request(request: InferRequest) -> WrittenRequest:
-    """Write a request: as binary data what came so, and what JSON has no numbers of.
+    """Write a request. Tensors that came as binary data or have no form in JSON stay binary.
 
     Args:
-        request: what is asked.
+        request: the request to pass on.
 
     Raises:
-        TensorFault: JSON has nothing for an element.
+        TensorFault: an element has no form in JSON.
     """
     binary = request.binary_output or any(each.datatype in BINARY_ONLY for each in request.inputs)
     pieces: list[bytes] = []
@@ -69,11 +68,11 @@ def read_response(body: bytes, header_length: int | None) -> list[Tensor]:
     """Read a container's answer.
 
     Args:
-        body: the JSON in UTF-8, and the outputs' binary data in their order.
-        header_length: how many bytes of it are JSON; None where all are.
+        body: the JSON in UTF-8, followed by the outputs' binary data in order.
+        header_length: the length of the JSON in ``body``; None if there is no binary data.
 
     Raises:
-        PredictionFault: it is no response.
+        PredictionFault: the body is not a valid response.
     """
     end = len(body) if header_length is None else header_length
     if end > len(body):

@@ -1,7 +1,7 @@
-"""A request for inference as it comes over HTTP: JSON, and behind it what is binary of it.
+"""Open Inference requests over HTTP: JSON, followed by binary data.
 
 "Inference Request JSON Object" of the protocol, and "Binary Tensor Request" of the extension, whose
-header ``Inference-Header-Content-Length`` says where the JSON ends.
+header ``Inference-Header-Content-Length`` has the length of the JSON.
 """
 
 from __future__ import annotations
@@ -22,17 +22,18 @@ from partway.protocol.open_inference.tensors import (
     shown,
 )
 
-#: Whole numbers that fit 64 bits, with a sign or without; none has more characters.
+#: Range of whole numbers of 64 bits, signed or unsigned, and their most characters.
 _LEAST: Final = -(2**63)
 _MOST: Final = 2**64 - 1
 _WHOLE: Final = 20
 
-#: What asks for data to be elsewhere, or for something else than tensors: extensions of Triton's.
+#: Parameters of Triton extensions that are not supported: they ask for data elsewhere, or for no
+#: tensors.
 _NOT_HERE: Final = ("shared_memory_region", "classification")
 
 
 class InferFault(ValueError):
-    """A body that is no request for inference; the text says what it must be."""
+    """A body that is not a request for inference; the text says what it must be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +41,8 @@ class RequestedOutput:
     """An output that a request names.
 
     Attributes:
-        name: the output tensor's.
-        binary: whether it is to come as binary data.
+        name: the output tensor's name.
+        binary: whether its data must be binary.
     """
 
     name: str
@@ -53,11 +54,11 @@ class InferRequest:
     """A request for inference.
 
     Attributes:
-        inputs: one at least, each of another name.
-        outputs: those that are asked for, in this order; all where it names none.
-        id: echoed in the response; None if it has none.
-        parameters: the client's own.
-        binary_output: whether outputs come as binary data, where none is named.
+        inputs: at least one, with distinct names.
+        outputs: the requested outputs in order; empty for all.
+        id: echoed in the response; None if absent.
+        parameters: the client's parameters.
+        binary_output: whether outputs are binary if the request names none.
     """
 
     inputs: tuple[Tensor, ...]
@@ -71,11 +72,11 @@ def read_request(body: bytes, header_length: int | None = None) -> InferRequest:
     """Read a request's body.
 
     Args:
-        body: the JSON in UTF-8, and the inputs' binary data in their order.
-        header_length: how many bytes of it are JSON; all of them unless it is given.
+        body: the JSON in UTF-8, followed by the inputs' binary data in order.
+        header_length: the length of the JSON in ``body``; None if there is no binary data.
 
     Raises:
-        InferFault: it is no request.
+        InferFault: the body is not a valid request.
     """
     end = len(body) if header_length is None else header_length
     if not 0 < end <= len(body):
@@ -106,17 +107,17 @@ def read_request(body: bytes, header_length: int | None = None) -> InferRequest:
 
 
 def tensors_of(members: Mapping[str, Any], key: str, body: bytes, begin: int) -> Iterator[Tensor]:
-    """The tensors of a body, a request's or a response's.
+    """Yield the tensors of a request's or a response's body.
 
     Args:
-        members: of its JSON.
+        members: the members of its JSON.
         key: ``inputs`` or ``outputs``.
-        body: all of it.
-        begin: where the binary data begin.
+        body: the whole body.
+        begin: the place where the binary data begins.
 
     Raises:
-        InferFault: they are not there, or not as they must be.
-        TensorFault: one is no tensor.
+        InferFault: the tensors are missing or malformed.
+        TensorFault: a tensor's data does not fit its datatype and shape.
     """
     for each in _named(members, key):
         name, datatype, shape = each["name"], each.get("datatype"), each.get("shape")
@@ -157,7 +158,7 @@ def _outputs(members: Mapping[str, Any], binary: bool) -> Iterator[RequestedOutp
 
 
 def _named(members: Mapping[str, Any], key: str) -> Sequence[Mapping[str, Any]]:
-    """The objects of an array, each of another name."""
+    """Return the objects of an array, with distinct names."""
     found = members.get(key)
     if not isinstance(found, list) or not found:
         raise InferFault(f'{key}: it must be an array of one object at least: {{"name": …}}')
@@ -182,14 +183,14 @@ def _parameters(what: str, members: Mapping[str, Any]) -> dict[str, str | int | 
 
 
 def checked_parameters(what: str, found: object) -> dict[str, str | int | float | bool]:
-    """A client's parameters.
+    """Check a client's parameters.
 
     Args:
-        what: whose they are, for the error's text.
+        what: the owner of the parameters, for the error's text.
         found: as they came.
 
     Raises:
-        InferFault: they are none, or one asks for what is not here.
+        InferFault: the parameters are malformed, or ask for an unsupported extension.
     """
     if not isinstance(found, dict) or not all(map(_is_scalar, found.values())):
         raise InferFault(
@@ -216,10 +217,10 @@ def _flag(what: str, parameters: Mapping[str, Any], name: str, *, otherwise: boo
 
 
 def object_of(text: bytes) -> dict[str, Any]:
-    """The members of a body's JSON.
+    """Parse the members of a body's JSON.
 
     Raises:
-        InferFault: it is no JSON, or no object.
+        InferFault: the text is not JSON, or not an object.
     """
     value = _value(text)
     if not isinstance(value, dict):
@@ -228,15 +229,15 @@ def object_of(text: bytes) -> dict[str, Any]:
 
 
 def _value(text: bytes) -> object:
-    """The JSON as Python has it, by the library that is fast, where that sees all that is wrong.
+    """Parse JSON with the fast library, where it finds every fault; otherwise strictly.
 
-    It is silent of a member that is there twice: there is none where there are no more colons than
-    members were found, in the places that a request has objects in.
+    The fast library accepts repeated members. None is repeated if the text has no more colons than
+    the parsed request has members.
     """
     try:
         value = loads(text)
     except ValueError:
-        value = None  # its numbers are bounded too, so this may be JSON all the same
+        value = None  # its numbers are bounded too, so the text may still be JSON
     if isinstance(value, dict) and text.count(b":") == _count(value):
         return value
     try:
@@ -249,7 +250,7 @@ def _value(text: bytes) -> object:
 
 
 def _count(value: Mapping[str, Any]) -> int:
-    """How many members a request's objects have."""
+    """Count the members of a request's objects."""
     objects = [value, *_objects(value.get("inputs")), *_objects(value.get("outputs"))]
     found = (each.get("parameters") for each in objects)
     return sum(map(len, (*objects, *(each for each in found if isinstance(each, dict)))))

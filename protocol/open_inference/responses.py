@@ -1,4 +1,4 @@
-"""A response to a request for inference, as it goes over HTTP.
+"""Open Inference responses over HTTP.
 
 "Inference Response JSON Object" of the protocol, and "Binary Tensor Response" of the extension.
 """
@@ -18,8 +18,8 @@ class InferResponse(NamedTuple):
     """A response's body.
 
     Attributes:
-        body: the JSON, and behind it the binary data of outputs, in their order.
-        header_length: how many bytes of it are JSON; None where all are.
+        body: the JSON, followed by the binary data of the outputs in order.
+        header_length: the length of the JSON in ``body``; None if there is no binary data.
     """
 
     body: bytes
@@ -32,13 +32,13 @@ def write_response(
     """Write a response.
 
     Args:
-        request: what is answered; it says which outputs are binary.
-        outputs: those that it asks for, in its order.
+        request: the request to answer; it says which outputs are binary.
+        outputs: the requested outputs, in the request's order.
         model: the model's name.
-        version: the model's.
+        version: the model's version.
 
     Raises:
-        TensorFault: an output has no form in JSON, and is not asked for as binary data.
+        TensorFault: an output has no form in JSON, and was not requested as binary data.
     """
     asked = {each.name: each.binary for each in request.outputs}
     written: list[Mapping[str, Any]] = []

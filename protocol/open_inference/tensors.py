@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from partway.protocol.limits import MAX_TENSOR_DIMENSIONS
 from partway.protocol.prediction.work_cost import bytes_cost, shape_cost
 
-#: How an element is in binary data, by the datatype's name. numpy has no bfloat16: its bits.
+#: Binary form of an element, by datatype. numpy has no bfloat16, so its bits are kept.
 DATATYPES: Final[dict[str, np.dtype[Any]]] = {
     "BOOL": np.dtype("?"),
     "UINT8": np.dtype("u1"),
@@ -36,10 +36,10 @@ DATATYPES: Final[dict[str, np.dtype[Any]]] = {
     "BYTES": np.dtype("O"),
 }
 
-#: Those that JSON has no numbers of: they come and go as binary data alone.
+#: Datatypes without a form in JSON: they are only sent as binary data.
 BINARY_ONLY: Final = frozenset({"FP16", "BF16"})
 
-#: The least and the largest number that a datatype of whole numbers holds.
+#: The least and the largest number of each integer datatype.
 _RANGES: Final = {
     name: (int(np.iinfo(each).min), int(np.iinfo(each).max))
     for name, each in DATATYPES.items()
@@ -51,17 +51,17 @@ _MOST_ELEMENTS: Final = 2**63
 
 
 class TensorFault(ValueError):
-    """A tensor that is none; the text says which, and what it must be."""
+    """An invalid tensor; the text names it, and says what it must be."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tensor:
-    """A tensor, whose shape and elements fit each other.
+    """A tensor with matching shape and elements.
 
     Attributes:
-        name: among those of its request or response.
+        name: unique in its request or response.
         datatype: one of :data:`DATATYPES`.
-        shape: numbers of elements; none is 0.
+        shape: sizes of the dimensions; none is 0.
         elements: in row-major order, of the datatype's own kind; a BYTES element is ``bytes``.
     """
 
@@ -72,7 +72,7 @@ class Tensor:
 
     @property
     def numbers(self) -> NDArray[Any]:
-        """The elements, but those of BYTES, in a kind that numpy computes with."""
+        """The elements, except those of BYTES, in a type that numpy computes with."""
         if self.datatype != "BF16":
             return self.elements
         return (self.elements.astype("<u4") << 16).view("<f4")  # its bits are float32's upper half
@@ -84,10 +84,10 @@ class Tensor:
         return b"".join(chain.from_iterable((_LENGTH.pack(len(e)), e) for e in self.elements))
 
     def json(self) -> Sequence[object] | NDArray[Any]:
-        """The elements as JSON has them, flat: what orjson writes with ``OPT_SERIALIZE_NUMPY``.
+        """Return the elements for JSON, flat; orjson writes them with ``OPT_SERIALIZE_NUMPY``.
 
         Raises:
-            TensorFault: JSON has nothing for an element.
+            TensorFault: an element has no form in JSON.
         """
         if self.datatype in BINARY_ONLY:
             raise TensorFault(
@@ -107,10 +107,10 @@ class Tensor:
 
 
 def from_binary(name: str, datatype: str, shape: Sequence[int], data: bytes) -> Tensor:
-    """A tensor of binary data: little-endian, row-major, nothing between elements.
+    """Make a tensor of binary data: little-endian, row-major, nothing between elements.
 
     Raises:
-        TensorFault: the data is not what datatype and shape ask for.
+        TensorFault: the data does not fit datatype and shape.
     """
     dtype, count = _checked(name, datatype, shape)
     if datatype == "BYTES":
@@ -128,10 +128,10 @@ def from_binary(name: str, datatype: str, shape: Sequence[int], data: bytes) -> 
 
 
 def from_json(name: str, datatype: str, shape: Sequence[int], data: object) -> Tensor:
-    """A tensor of an array of JSON: of all elements, or of arrays as the shape has them.
+    """Make a tensor of a JSON array: a flat one, or nested arrays of its shape.
 
     Raises:
-        TensorFault: the data is not what datatype and shape ask for.
+        TensorFault: the data does not fit datatype and shape.
     """
     _, count = _checked(name, datatype, shape)
     if not isinstance(data, list):
@@ -152,7 +152,7 @@ def from_json(name: str, datatype: str, shape: Sequence[int], data: object) -> T
 
 
 def from_elements(name: str, datatype: str, shape: Sequence[int], flat: list[Any]) -> Tensor:
-    """A tensor of Python's values, as many as the shape has.
+    """Make a tensor of Python values, as many as the shape has.
 
     Raises:
         TensorFault: an element is not of the datatype.
@@ -186,7 +186,7 @@ def from_elements(name: str, datatype: str, shape: Sequence[int], flat: list[Any
 
 
 def check_finite(tensor: Tensor) -> None:
-    """Refuse numbers that JSON does not have.
+    """Refuse numbers that JSON lacks.
 
     Raises:
         TensorFault: the tensor has NaN or an infinity.
@@ -207,7 +207,7 @@ def tensors_cost(tensors: Iterable[Tensor]) -> int:
 
 
 def shown(name: str) -> str:
-    """A tensor's name in a message: it may be anything, and of any length."""
+    """Shorten a tensor's name for a message: it may be any text, of any length."""
     return repr(name if len(name) <= 64 else f"{name[:61]}...")
 
 
@@ -235,7 +235,7 @@ def _words(datatype: str, shape: Sequence[int]) -> str:
 
 
 def _flattened(name: str, shape: Sequence[int], data: list[Any]) -> list[Any]:
-    """The elements of arrays in one another, which must be as long as the shape has them."""
+    """Flatten nested arrays, which must have the lengths of the shape."""
     level = data
     for place, size in enumerate(shape):
         if place:

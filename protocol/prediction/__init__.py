@@ -1,1 +1,1 @@
-"""Online prediction: bodies of instances and of predictions."""
+"""Online prediction: request bodies with instances, and answers with predictions."""

@@ -1,11 +1,11 @@
-"""Online prediction: ``{"instances": […], "parameters": …}`` there, ``{"predictions": […]}`` back.
+"""Online prediction bodies: ``{"instances": […], "parameters": …}`` and ``{"predictions": […]}``.
 
-TF Serving's columns, ``{"inputs": …}`` there and ``{"outputs": …}`` back, become rows for a
-container, and its predictions columns again.
+TF Serving's columns, ``{"inputs": …}`` in a request and ``{"outputs": …}`` in an answer, become
+rows for a container, and its predictions become columns again.
 
-A body is checked whole and passed on as its bytes: no number in it becomes another one, however
-long it is. What is changed is text: base64 that is not padded, and instances that a container wants
-wrapped. All of it takes time that grows with the body alone.
+A body is checked as a whole and passed on as its bytes, so numbers of any length stay unchanged.
+Only two kinds of text change: unpadded base64, and instances that a container wants wrapped. All
+steps take time that grows linearly with the body.
 """
 
 from __future__ import annotations
@@ -40,37 +40,38 @@ REQUEST: Final = '{"instances": […]}'
 ANSWER: Final = '{"predictions": […]}'
 
 _BOM: Final = b"\xef\xbb\xbf"
-#: In valid JSON: a quote behind a brace begins a member's name, and is never inside a string.
+#: Finds {"b64": …} in valid JSON: a quote after a brace begins a member's name, and is never inside
+#: a string.
 _BINARY: Final = re.compile(rb'(\{\s*"b64"\s*:\s*)"([^"\\]*(?:\\.[^"\\]*)*)"(\s*\})')
 
 _BEGINS: Final = re.compile(rb'(?:\xef\xbb\xbf)?[ \t\r\n]*\{[ \t\r\n]*"instances"[ \t\r\n]*:')
 
-#: Base64 that is as every container reads it: whole groups of four, of the standard alphabet.
+#: Base64 that every container can read: whole groups of four, of the standard alphabet.
 _GROUPS: Final = re.compile(rb"(?:[A-Za-z0-9+/]{4})*")
 
 #: Characters of a name that a message repeats.
 _MAX_NAME: Final = 60
 
-#: Digits of a whole number that is read exactly; a longer one fits no type of a tensor.
+#: Most digits of a whole number that is read exactly; a longer one fits no tensor type.
 _MAX_DIGITS: Final = 24
 
-#: Of a body of numbers no name of a member is behind so many bytes.
+#: In a body of numbers, all member names are within this many first bytes.
 _NAMES: Final = 64
 
-#: An array takes as long to make as so many bytes of numbers; and a byte of a body with strings, if
-#: the library that is fast does not see all that is wrong with it.
+#: Cost of creating an array, as bytes of numbers; and the cost per byte of a body with strings, in
+#: case the fast library cannot check it fully.
 _ARRAY_EFFORT: Final = 64
 _TEXT_EFFORT: Final = 16
 
-#: A body, or what is in it beside a tensor, that is shorter is read in no time.
+#: A shorter body, or a shorter rest of a body beside its tensor, costs almost nothing to parse.
 _LONG: Final = 4 * KIB
 
-#: What is beside a tensor and shorter than so many bytes is remembered.
+#: A shorter rest of a body beside its tensor is cached.
 _SHORT: Final = 256
 
 
 class PredictionFault(ValueError):
-    """A body that is no request for predictions, or no answer to one; the text says what it is."""
+    """An invalid prediction request or answer; the text says what it must be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +79,9 @@ class PredictRequest:
     """A request for predictions, checked.
 
     Attributes:
-        body: what the container gets.
-        instances: how many there are, one at least.
-        columns: whether they came by columns, and so are to go back.
+        body: the body for the container.
+        instances: number of instances, at least one.
+        columns: whether the request had columns, so that the answer needs columns too.
     """
 
     body: bytes
@@ -98,15 +99,15 @@ def read_request(
     """Read a request's body.
 
     Args:
-        body: JSON in UTF-8; what ``{"b64": …}`` has is base64, and need not be padded.
-        wrap: whether the container wants each instance as ``{"data": …}``; an instance that is such
-            an object already stays as it is.
-        signature: what the instances must be; None for anything.
-        columns: whether TF Serving's forms are read: columns, and the name of a signature.
+        body: JSON in UTF-8; the base64 in ``{"b64": …}`` need not be padded.
+        wrap: whether the container wants each instance as ``{"data": …}``; an instance that is
+            wrapped already stays as it is.
+        signature: the required form of the instances; None for any.
+        columns: whether TF Serving's forms are accepted: columns, and the name of a signature.
 
     Raises:
-        PredictionFault: it has no instances, or is not JSON, or something in it is no base64, or
-            instances are not as the signature says.
+        PredictionFault: the body is not JSON, has no instances, has invalid base64, or its
+            instances do not match the signature.
     """
     if signature is None and not wrap and (numbers := read_numbers(body)) is not None:
         return numbers
@@ -116,19 +117,19 @@ def read_request(
 
 
 def read_instances(body: bytes, effort: float = inf) -> list[Any] | None:
-    """Read a request's body as :func:`read_request` does, and make its instances of it.
+    """Read a request's body as :func:`read_request` does, and return its instances.
 
     Args:
-        body: as of :func:`read_request`; for any signature, and not to be wrapped.
-        effort: what it may take, in bytes of numbers: a megabyte takes 2 to 4 ms.
+        body: as for :func:`read_request`, without signature and wrapping.
+        effort: the largest cost, in bytes of numbers: a megabyte takes 2 to 4 ms.
 
     Returns:
-        The instances as Python has them. Their base64 is padded. A whole number that fits 64 bits
-        is an ``int``, any other number a ``float``, or an ``int`` if it is whole. None where it
-        would take more than ``effort``.
+        The instances as Python objects. Their base64 is padded. A whole number that fits 64 bits is
+        an ``int``, any other number a ``float``, or an ``int`` if it is whole. None if the cost is
+        over ``effort``.
 
     Raises:
-        PredictionFault: as of :func:`read_request`.
+        PredictionFault: see :func:`read_request`.
     """
     text = body.removeprefix(_BOM)
     looks = _looked_at(text)
@@ -141,12 +142,13 @@ def read_instances(body: bytes, effort: float = inf) -> list[Any] | None:
 
 
 class _Looks(NamedTuple):
-    """What a body looks like before it is read.
+    """Features of a body that are known before it is parsed.
 
     Attributes:
-        brackets: how many characters begin an array or an object, or would.
-        strings: how many quotes there are where its names are; None where there are others.
-        objects: whether objects may be behind the names.
+        brackets: number of characters that begin an array or an object, if they are not in a
+            string.
+        strings: number of quotes among the names at its beginning; None if there are others.
+        objects: whether objects may follow those names.
     """
 
     brackets: int
@@ -154,20 +156,20 @@ class _Looks(NamedTuple):
     objects: bool
 
     def effort(self, text: bytes) -> int:
-        """What it takes to read the body as Python has it, in bytes of numbers."""
+        """Return the cost of parsing the body into Python objects, in bytes of numbers."""
         if self.strings is None or self.objects:
             return len(text) * _TEXT_EFFORT
         return len(text) + self.brackets * _ARRAY_EFFORT
 
     def is_flat(self, text: bytes, members: int) -> bool:
-        """Whether no object but the outermost has a member, and that none twice.
+        """Whether only the outermost object has members, and none of them twice.
 
         Args:
             text: the body, which is JSON.
-            members: how many the outermost has, each counted once.
+            members: number of distinct members of the outermost object.
         """
         if self.strings == 2 * members:
-            return True  # all strings are its names
+            return True  # all strings are member names
         return text.count(b":") <= members
 
 
@@ -186,14 +188,14 @@ def _read(
     signature: Signature | None,
     columns: bool,
 ) -> tuple[PredictRequest, list[Any]]:
-    """Read a request's body; returns what its instances were made of too, or one column."""
+    """Read a request's body; return it with its parsed instances, or with one parsed column."""
     members = _members(text, REQUEST, looks)
     by_columns = columns and "inputs" in members
     table: Mapping[str, list[Any]] | None = None
     if by_columns:
         text, inputs = _by_rows(text, members, wrap=wrap)
         if isinstance(inputs, dict):
-            table, inputs = inputs, next(iter(inputs.values()))  # as long as there are instances
+            table, inputs = inputs, next(iter(inputs.values()))  # all have the same length
         members["instances"] = inputs
     instances = members.get("instances")
     if not isinstance(instances, list) or not instances:
@@ -205,7 +207,7 @@ def _read(
         if columns:
             _check_signature_name(members.get("signature_name"), signature)
         _check_inputs(signature, instances, table, wrap=wrap)
-    # Where no object but the outermost has a member none is binary: the text is not searched.
+    # If only the outermost object has members, no value is binary, and the search is skipped.
     if (by_columns or not looks.is_flat(text, len(members))) and b'"b64"' in text:
         text = _BINARY.sub(_padded, text)
     if wrap and table is None:
@@ -214,7 +216,7 @@ def _read(
 
 
 def begins_with_instances(body: bytes) -> bool:
-    """Whether a body, if it is one of predict, begins with instances."""
+    """Whether a body, if it is a prediction request, begins with instances."""
     return _BEGINS.match(body) is not None
 
 
@@ -222,11 +224,11 @@ def read_numbers(body: bytes, effort: float = inf) -> PredictRequest | None:
     """Read a request's body as :func:`read_request` does, if its instances are many numbers.
 
     Args:
-        body: as of :func:`read_request`; for any signature, and not to be wrapped.
-        effort: what it may take, in bytes of numbers; see :meth:`TensorFinder.find`.
+        body: as for :func:`read_request`, without signature and wrapping.
+        effort: the largest cost, in bytes of numbers; see :meth:`TensorFinder.find`.
 
     Returns:
-        None where it has to be read by :func:`read_request`, which also says what is wrong with it.
+        The request; None if :func:`read_request` must read the body, and report any fault.
     """
     text = body.removeprefix(_BOM)
     tensor = _number_tensor(text, "instances", effort)
@@ -238,16 +240,16 @@ def read_answer(body: bytes, instances: int, signature: Signature | None = None)
 
     Args:
         body: JSON in UTF-8.
-        instances: how many were asked with.
-        signature: what the predictions must be; None for anything.
+        instances: number of instances in the request.
+        signature: the required form of the predictions; None for any.
 
     Returns:
-        The predictions, one for each instance in their order: an array's text, as it came. Where
-        the signature has bytes they are ``{"b64": …}``, and only the other values are as they came.
+        The predictions, one for each instance in order: the text of an array, unchanged. Only
+        values of the type bytes in the signature become ``{"b64": …}``.
 
     Raises:
-        PredictionFault: it has no predictions, or not as many as there were instances, or is not
-            JSON, or they are not as the signature says.
+        PredictionFault: the body is not JSON, the number of predictions is not the number of
+            instances, or they do not match the signature.
     """
     text = body.removeprefix(_BOM)
     if signature is None and (tensor := _number_tensor(text, "predictions")) is not None:
@@ -302,7 +304,7 @@ def _check_inputs(
     *,
     wrap: bool,
 ) -> None:
-    """Hold instances to a signature, wrapped or not; of a table's rows none is made for it."""
+    """Check instances against a signature, wrapped or not; no rows are made of a table."""
     if table is None:
         instances = [each["data"] if wrap and _is_wrapped(each) else each for each in instances]
     elif not (wrap and _is_wrapped(table)):
@@ -322,7 +324,7 @@ def _check(specs: Mapping[str, TensorSpec], rows: list[Any], what: str) -> None:
 
 
 def _with_bytes(text: bytes, predictions: list[Any], specs: Mapping[str, TensorSpec]) -> bytes:
-    """Predictions whose bytes are ``{"b64": …}``; no other value changes."""
+    """Write the values of type bytes as ``{"b64": …}``; no other value changes."""
     binary = {alias for alias, spec in specs.items() if is_bytes(alias, spec)}
 
     def written(element: Text, value: Any) -> Text:
@@ -346,21 +348,21 @@ def _b64(value: Any) -> bytes:
 
 
 def _number_tensor(text: bytes, name: str, effort: float = inf) -> NumberTensor | None:
-    """A member that is a tensor of numbers, if all else is short and right, and has no bytes.
+    """Find a member that is a tensor of numbers, if the rest is short, valid and has no bytes.
 
-    Where there is none the body has to be read whole, which also says what is wrong with it.
+    Otherwise None: the body must be parsed as a whole, and any fault is reported then.
     """
     if len(text) < _LONG or (found := _finder(name).find(text, effort)) is None:
         return None
     others = b"%b[]%b" % (text[: found.begin], text[found.end :])
     if len(others) > _LONG:
-        return None  # which may be wrong at its very end, and would be read twice
+        return None  # the rest may have a fault at its very end, and would be parsed twice
     is_right = _is_right_known(others) if len(others) <= _SHORT else _is_right(others)
     return found if is_right else None
 
 
 def _is_right(others: bytes) -> bool:
-    """Whether what is beside a tensor is right, and has neither columns nor bytes."""
+    """Whether the rest of a body is valid, and has neither columns nor bytes."""
     try:
         members = _members(others, "")
     except PredictionFault:
@@ -368,27 +370,27 @@ def _is_right(others: bytes) -> bool:
     return "inputs" not in members and b'"b64"' not in others
 
 
-#: The same of what is short: beside one tensor after the other it is mostly that.
+#: Cached for short rests, since most bodies with a tensor have the same rest.
 _is_right_known: Final = functools.lru_cache(maxsize=64)(_is_right)
 
 
 @functools.cache
 def _finder(name: str) -> TensorFinder:
-    from partway.protocol.prediction.number_tensors import TensorFinder  # what it needs takes 10 ms
+    from partway.protocol.prediction.number_tensors import TensorFinder  # its imports take 10 ms
 
     return TensorFinder(name)
 
 
 def _members(text: bytes, wanted: str, looks: _Looks | None = None) -> dict[str, Any]:
-    """The members of a body; numbers in it are anything.
+    """Parse the members of a body; its numbers are only approximate.
 
     Args:
         text: the body.
-        wanted: what it must be, in words.
-        looks: what it looks like, if that is known.
+        wanted: the required form, in words.
+        looks: the features of the body, if they are known.
 
     Raises:
-        PredictionFault: it is no object, or no JSON.
+        PredictionFault: the body is not JSON, or not an object.
     """
     value = _value(text, looks or _looked_at(text))
     if not isinstance(value, dict):
@@ -397,15 +399,15 @@ def _members(text: bytes, wanted: str, looks: _Looks | None = None) -> dict[str,
 
 
 def _value(text: bytes, looks: _Looks) -> object:
-    """The body as Python has it, by the library that is fast, where that sees all that is wrong.
+    """Parse the body with the fast library, where it finds every fault; otherwise strictly.
 
-    Of a member that is there twice it says nothing: it is believed where there are no more colons
-    than all objects have members, so that each has its own.
+    The fast library accepts repeated members. None is repeated if the text has no more colons than
+    all objects have members.
     """
     try:
         value = loads(text)
     except ValueError:
-        value = None  # its numbers are bounded too, so this may be JSON all the same
+        value = None  # its numbers are bounded too, so the body may still be JSON
     if isinstance(value, dict):
         members = _count_members(value, looks.brackets)
         if looks.strings == 2 * len(value) or text.count(b":") == members:
@@ -420,23 +422,24 @@ def _value(text: bytes, looks: _Looks) -> object:
 
 
 def _number(text: str) -> float:
-    """A number's value, near enough to be held to bounds: one of many digits takes no time."""
+    """Return a number's approximate value, for checks of bounds; the length costs no time."""
     is_whole = len(text) <= _MAX_DIGITS and text.lstrip("-").isdecimal()
     return int(text) if is_whole else float(text)
 
 
 def _count_members(value: object, brackets: int) -> int:
-    """How many members all objects have together.
+    """Count the members of all objects.
 
-    Values that are no arrays and no objects are not looked at, where no array and no object can be
-    left among them: there are as many of both as brackets, or fewer.
+    The search ends once as many arrays and objects were found as there are brackets: the values
+    below cannot hold any.
 
     Args:
-        value: the body, as it was read.
-        brackets: how many characters of the body begin an array or an object, or would.
+        value: the parsed body.
+        brackets: number of characters of the body that begin an array or an object, if not in a
+            string.
 
     Raises:
-        PredictionFault: they are nested too deep.
+        PredictionFault: the values are nested too deeply.
     """
     left = brackets
     level: list[Any] = [value]
@@ -444,7 +447,7 @@ def _count_members(value: object, brackets: int) -> int:
     for depth in range(MAX_JSON_DEPTH + 1):
         kinds = [*map(type, level)]
         arrays = kinds.count(list)
-        # To compare with what they are not takes twenty times as long.
+        # Comparing with other types takes twenty times as long.
         objects = kinds.count(dict) if arrays < len(kinds) else 0
         left -= objects + arrays
         if objects:
@@ -462,7 +465,7 @@ def _count_members(value: object, brackets: int) -> int:
 
 
 def _members_in(value: Any) -> Iterable[Any]:
-    """The elements of an array, or the values of an object."""
+    """Return the elements of an array, or the values of an object."""
     return value.values() if type(value) is dict else value
 
 
@@ -470,7 +473,7 @@ def _members_in(value: Any) -> Iterable[Any]:
 
 
 def _padded(found: re.Match[bytes]) -> bytes:
-    """The same value with its base64 as every container reads it."""
+    """Return the value with base64 that every container can read."""
     value: bytes = found[2]
     if _GROUPS.fullmatch(value):
         return found[0]

@@ -1,4 +1,4 @@
-"""TF Serving's columns: a tensor for each input, in the place of an instance for each row."""
+"""TF Serving's columns: a tensor per input instead of an instance per row."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ _MAX_NAME: Final = 60
 def as_instances(
     text: bytes, members: dict[str, Any], *, wrap: bool = False
 ) -> tuple[bytes, list[Any] | dict[str, list[Any]]]:
-    """The same body with instances in the place of columns.
+    """Convert a body with columns to one with instances.
 
     Args:
         text: the body, which is valid JSON.
-        members: as it was read; there are inputs.
-        wrap: whether rows of a table are wrapped, ``{"data": …}``, unless its only column is that.
+        members: its parsed members; ``inputs`` is one of them.
+        wrap: whether rows of a table are wrapped, ``{"data": …}``, unless ``data`` is its only
+            column.
 
     Returns:
-        The body; and what instances are made of, as it was read: an array of them, or an object of
-        columns.
+        The body; and the parsed inputs: an array of instances, or an object of columns.
 
     Raises:
-        SignatureFault: there are instances too, or the columns are not alike; or their names, which
-            each instance has, are too long.
+        SignatureFault: there are instances too, the columns' lengths differ, or the names are too
+            long to be repeated in each instance.
     """
     if "instances" in members:
         raise SignatureFault(
@@ -63,14 +63,14 @@ def as_instances(
 
 
 def as_outputs(predictions: bytes) -> bytes:
-    """Predictions by columns, as TF Serving answers who has asked by columns.
+    """Convert predictions to columns, as TF Serving answers a request by columns.
 
     Args:
-        predictions: an array's text.
+        predictions: the text of an array.
 
     Returns:
-        The text of an object of columns, where each prediction is an object of the same members;
-        else the array itself.
+        The text of an object of columns, if all predictions are objects with the same members;
+        otherwise the array itself.
     """
     rows = elements_of(predictions)
     if not rows or any(memoryview(each)[0] != _OBJECT for each in rows):
@@ -92,15 +92,15 @@ def as_outputs(predictions: bytes) -> bytes:
 
 
 def check_names_fit(names: Iterable[str], instances: int, size: int) -> None:
-    """Refuse names that would be most of a body once each instance has them: it has no bound else.
+    """Refuse names that would outweigh a body once each instance repeats them.
 
     Args:
         names: of the tensors.
-        instances: how many there are.
-        size: bytes of what came.
+        instances: number of instances.
+        size: bytes of the request.
 
     Raises:
-        SignatureFault: they would take more than :data:`NAMES_PER_BYTE` times that.
+        SignatureFault: the names would take more than :data:`NAMES_PER_BYTE` times ``size``.
     """
     most = max(NAMES_ANYWAY, NAMES_PER_BYTE * size)
     written = instances * sum(len(string_of(name)) for name in names)

@@ -1,4 +1,4 @@
-"""``google.api.HttpBody`` in JSON: bytes and their type, as REST clients of Google's have them."""
+"""``google.api.HttpBody`` in JSON: bytes and their type, as Google's REST clients send them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def read_http_body(text: bytes) -> HttpBody:
     """Unwrap a request's body, ``{"httpBody": {"contentType": …, "data": …}}``.
 
     Raises:
-        ValueError: it is not that.
+        ValueError: the text has another form.
     """
     try:
         found = parsed(text)

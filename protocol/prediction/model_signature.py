@@ -1,4 +1,4 @@
-"""The signature of a model: the tensors that it takes and gives."""
+"""A model's signature: its input and output tensors."""
 
 from __future__ import annotations
 
@@ -6,25 +6,25 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-#: The name of a signature where nobody has named one (TF Serving's).
+#: The name of an unnamed signature (TF Serving's).
 SERVING_DEFAULT: Final = "serving_default"
 
-#: The end of the alias of a tensor whose strings are bytes, and go out as ``{"b64": …}``.
+#: The suffix of an alias whose strings are bytes: they are sent as ``{"b64": …}``.
 BYTES: Final = "_bytes"
 
-#: The least and the largest value of each type of whole numbers.
+#: The range of each integer type.
 WHOLE_RANGES: Final = {
     **{f"int{bits}": (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) for bits in (8, 16, 32, 64)},
     **{f"uint{bits}": (0, 2**bits - 1) for bits in (8, 16, 32, 64)},
 }
-#: The largest value of each type of floats, either way.
+#: The largest absolute value of each float type.
 LARGEST_FLOATS: Final = {
     "float16": 65504.0,
     "float32": 3.4028234663852886e38,
     "float64": 1.7976931348623157e308,
 }
 
-#: Types of a tensor's elements: how TF Serving names each.
+#: Element types, with TF Serving's name of each.
 TYPES: Final[Mapping[str, str]] = {
     "bool": "DT_BOOL",
     **{name: f"DT_{name.upper()}" for name in WHOLE_RANGES},
@@ -35,7 +35,7 @@ TYPES: Final[Mapping[str, str]] = {
 }
 
 
-#: The same, as the Open Inference Protocol names them.
+#: The same types, with the Open Inference Protocol's names.
 DATATYPES: Final[Mapping[str, str]] = {
     name: "BYTES" if name == "string" else name.upper().replace("FLOAT", "FP") for name in TYPES
 }
@@ -43,30 +43,30 @@ DATATYPES: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True)
 class TensorSpec:
-    """What a tensor must be.
+    """The required form of a tensor.
 
     Attributes:
-        type: of its elements, one of :data:`TYPES`.
-        shape: of one instance's, without the batch; -1 for a dimension of any length. Empty for a
-            single value.
+        type: the type of its elements, one of :data:`TYPES`.
+        shape: the shape for one instance, without the batch; -1 for a dimension of any length.
+            Empty for a single value.
     """
 
     type: str
     shape: Sequence[int] = ()
 
     def __str__(self) -> str:
-        """Type and shape, as a message has them."""
+        """Type and shape, for a message."""
         return f"{self.type} of the shape {list(self.shape)}" if self.shape else f"one {self.type}"
 
 
 @dataclass(frozen=True)
 class Signature:
-    """The tensors that a model takes and gives, by their aliases.
+    """A model's input and output tensors, by alias.
 
     Attributes:
-        inputs: those that it takes; one at least.
-        outputs: those that it gives; empty where nothing is said of them.
-        name: the signature's.
+        inputs: the input tensors; at least one.
+        outputs: the output tensors; empty if they are not declared.
+        name: the signature's name.
     """
 
     inputs: Mapping[str, TensorSpec]
@@ -75,12 +75,12 @@ class Signature:
 
 
 def is_bytes(alias: str, spec: TensorSpec) -> bool:
-    """Whether a tensor's strings are bytes, which go out as ``{"b64": …}``."""
+    """Whether a tensor's strings are bytes, which are sent as ``{"b64": …}``."""
     return spec.type == "string" and alias.endswith(BYTES)
 
 
 def metadata(model: str, version: str, signature: Signature) -> dict[str, Any]:
-    """What TF Serving answers of a model's signature."""
+    """Make TF Serving's description of a model's signature."""
 
     def tensors(specs: Mapping[str, TensorSpec]) -> dict[str, Any]:
         return {

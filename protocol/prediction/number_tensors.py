@@ -1,7 +1,7 @@
-"""Tensors of numbers in JSON, read for their shape alone: none of their numbers is made.
+"""Tensors of numbers in JSON, parsed for their shape alone: no number is created.
 
-Bodies of predictions are mostly that. Their text goes on as it came, so of a number it matters only
-that it is one (RFC 8259 §6); to make it takes longer than all else that is done with it.
+Most prediction bodies are such tensors. Their text is passed on unchanged, so only the validity of
+each number matters (RFC 8259 §6). Creating the numbers would take longer than all other work.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from partway.protocol.limits import MAX_TENSOR_DIMENSIONS
 
 _SPACE: Final = r"[ \t\r\n]*"
 
-#: An object's member that is an array, behind nothing but the member that TF Serving's clients put
-#: before it: so it is a member of the outermost object, whatever follows.
+#: Matches an array member at the beginning of the body, optionally after the member that TF
+#: Serving's clients put first. So it is a member of the outermost object, whatever follows.
 _HEAD: Final = (
     r'{space}\{{{space}(?:"signature_name"{space}:{space}"\w*"{space},{space})?'
     r'"{name}"{space}:{space}(?=(?P<opens>(?:\[{space}){{1,{most}}}))'
@@ -27,13 +27,13 @@ _HEAD: Final = (
 
 
 class _Row(msgspec.Struct, array_like=True, gc=False):
-    """An array of anything: what it has more than these members, of which it has none, is skipped.
+    """An array of anything. Its elements are skipped, because the struct has no members.
 
-    Whether that is valid is seen all the same.
+    The elements are still checked for validity.
     """
 
 
-#: What reads a tensor, by how many dimensions it has: its rows' elements are skipped.
+#: Readers of tensors, by number of dimensions; the elements of rows are skipped.
 _READERS: Final[dict[int, Decoder[Any]]] = {
     1: Decoder(_Row),
     2: Decoder(list[_Row]),
@@ -41,25 +41,25 @@ _READERS: Final[dict[int, Decoder[Any]]] = {
     4: Decoder(list[list[list[_Row]]]),
 }
 
-#: Of a tensor of more dimensions: whether it is valid.
+#: The reader of a tensor with more dimensions: it only checks validity.
 _READER: Final = Decoder(msgspec.Raw)
 
-#: All that is not the skeleton of arrays.
+#: All bytes that do not belong to the skeleton of arrays.
 _FLESH: Final = bytes({*range(256)} - {*b"[],"})
 
 _EMPTY: Final = re.compile(rf"\[{_SPACE}\]".encode())
 
-#: An array takes as long to read as so many bytes of numbers: an object is made of it.
+#: Cost of parsing an array, as bytes of numbers: an object is created for it.
 ARRAY_EFFORT: Final = 48
 
 
 class NumberTensor(NamedTuple):
-    """Where a tensor of numbers is in the text of an object.
+    """The place of a tensor of numbers in the text of an object.
 
     Attributes:
         begin: where it begins.
         end: where it ends.
-        length: how many elements its first dimension has.
+        length: number of elements in its first dimension.
     """
 
     begin: int
@@ -71,7 +71,7 @@ class TensorFinder:
     """Finds a member of a text's outermost object, if it is a tensor of numbers.
 
     Args:
-        name: the member's, of letters.
+        name: the member's name, only letters.
     """
 
     def __init__(self, name: str) -> None:
@@ -80,23 +80,23 @@ class TensorFinder:
         self._head = re.compile(head.encode(), re.ASCII)
 
     def find(self, text: bytes, effort: float = inf) -> NumberTensor | None:
-        """Find it, in time that grows with the text alone.
+        """Find the tensor, in time that grows linearly with the text.
 
         Args:
-            text: of what may be JSON. Where a tensor is found, the text is JSON if and only if it
+            text: a text that may be JSON. If a tensor is found, the text is JSON if and only if it
                 would be with any other value in the tensor's place.
-            effort: what it may take to read the tensor, in bytes of numbers.
+            effort: the largest cost of parsing the tensor, in bytes of numbers.
 
         Returns:
-            None also where that cannot be said as easily. A tensor has no string, but ``true``,
-            ``false``, ``null`` and ``{}`` may be among its numbers. One of more than four
-            dimensions has eight at most, and its arrays are as long as each other.
+            The tensor; None if there is none, or if it cannot be found this cheaply. A tensor has
+            no string, but ``true``, ``false``, ``null`` and ``{}`` may be among its numbers. A
+            tensor of five to eight dimensions must not be ragged.
         """
         head = self._head.match(text)
         if head is None:
             return None
         begin = head.end()
-        # A string's quote ends the search: to find it takes a fiftieth of what it takes to read.
+        # A string's quote ends the search. Finding it takes a fiftieth of the time of parsing.
         quote = text.find(b'"', begin)
         end = text.rfind(b"]", begin, quote if quote >= 0 else len(text)) + 1
         dimensions = head["opens"].count(b"[")
@@ -115,23 +115,24 @@ class TensorFinder:
             length = _length(text[begin:end].translate(None, _FLESH), dimensions)
             return None if length is None else NumberTensor(begin, end, length)
         if arrays != _count_arrays(read, dimensions):
-            return None  # there are arrays in its rows, and nobody has seen how deep
+            return None  # its rows hold arrays of unknown depth
         if dimensions > 1:
             length = len(read)
         else:
-            # A row, whose elements were skipped. None is an array or a string, where commas may be.
+            # The elements of a row were skipped. None of them is an array or a string, so all
+            # commas separate elements.
             length = 0 if _EMPTY.match(text, begin) else text.count(b",", begin, end) + 1
         return NumberTensor(begin, end, length)
 
 
 def _length(skeleton: bytes, dimensions: int) -> int | None:
-    """How long the first dimension of a tensor is; None where arrays differ in length.
+    """Return the length of a tensor's first dimension; None if arrays differ in length.
 
-    The skeleton of a tensor like that follows from its first array of each dimension.
+    The skeleton of a regular tensor follows from its first array in each dimension.
 
     Args:
-        skeleton: brackets and commas alone, of valid JSON.
-        dimensions: how many brackets it begins with.
+        skeleton: the brackets and commas of valid JSON.
+        dimensions: number of brackets at its beginning.
     """
     array = skeleton[dimensions - 1 : skeleton.find(b"]") + 1]
     length = 0
@@ -146,7 +147,7 @@ def _length(skeleton: bytes, dimensions: int) -> int | None:
 
 
 def _count_arrays(tensor: Any, dimensions: int) -> int:
-    """How many arrays a tensor is made of, itself among them; one of one dimension is a row."""
+    """Count the arrays of a tensor, itself included; a tensor of one dimension is a row."""
     count = 1
     level = tensor
     for left in range(dimensions - 1, 0, -1):

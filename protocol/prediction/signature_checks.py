@@ -20,21 +20,21 @@ _MAX_SHOWN: Final = 100
 
 
 class SignatureFault(ValueError):
-    """A value is no tensor of a signature; the text says where, what was found, what must be."""
+    """A value does not match the signature; the text says where, what was found and required."""
 
 
 def check_tensors(specs: Mapping[str, TensorSpec], rows: Sequence[Any], what: str) -> None:
-    """Hold instances, or predictions, to what is declared of their tensors.
+    """Check instances or predictions against the declared tensors.
 
-    It takes time that grows with the values alone.
+    The time grows linearly with the values.
 
     Args:
         specs: by alias; one at least.
-        rows: the values, as JSON is read; numbers are int or float.
+        rows: the values as parsed JSON; numbers are int or float.
         what: ``instances`` or ``predictions``.
 
     Raises:
-        SignatureFault: one is not what it must be.
+        SignatureFault: a value does not match its declaration.
     """
     if len(specs) == 1:
         ((alias, spec),) = specs.items()
@@ -51,17 +51,17 @@ def check_tensors(specs: Mapping[str, TensorSpec], rows: Sequence[Any], what: st
 def check_columns(
     specs: Mapping[str, TensorSpec], columns: Mapping[str, Sequence[Any]], what: str
 ) -> None:
-    """Hold instances that come by columns to what is declared of their tensors.
+    """Check instances in columns against the declared tensors.
 
     Args:
         specs: by alias; one at least.
-        columns: the values, by name; each has one for each instance, and there is one at least.
+        columns: the values, by name; each column has one value per instance, and at least one.
         what: ``instances``.
 
     Raises:
-        SignatureFault: as :func:`check_tensors` does of the rows.
+        SignatureFault: as in :func:`check_tensors`.
     """
-    if columns.keys() != specs.keys():  # which is wrong with the first row, as with any other
+    if columns.keys() != specs.keys():  # the first row shows the fault as well as any other
         check_tensors(specs, [{name: column[0] for name, column in columns.items()}], what)
         return
     for alias, spec in specs.items():
@@ -69,7 +69,7 @@ def check_columns(
 
 
 def as_b64(value: Any) -> Any:
-    """A tensor of strings with each as ``{"b64": …}``: what its bytes are in UTF-8."""
+    """Return a tensor of strings with each string's UTF-8 bytes as ``{"b64": …}``."""
     if isinstance(value, str):
         return {"b64": base64.b64encode(value.encode("utf-8", "surrogatepass")).decode()}
     return [as_b64(each) for each in value] if isinstance(value, list) else value
@@ -79,7 +79,7 @@ def as_b64(value: Any) -> Any:
 
 
 def _check_column(spec: TensorSpec, values: Sequence[Any], what: str, member: str) -> None:
-    if _are_tensors(spec, values):  # all at once, as nearly always
+    if _are_tensors(spec, values):  # all at once; nearly all tensors match
         return
     for number, value in enumerate(values):
         if not _are_tensors(spec, (value,)):

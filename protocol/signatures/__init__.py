@@ -1,1 +1,1 @@
-"""AWS Signature Version 4: to verify and to sign."""
+"""AWS Signature Version 4: verifying and signing."""

@@ -1,7 +1,7 @@
-"""What SigV4 signs: the canonical form of a request, and the key it is signed with.
+"""SigV4 canonical form of a request, and its signing key.
 
-AWS General Reference, "Signature Version 4". Verifier and signer share this module, so it decides
-nothing: it says what a request reads like when everyone writes it the same way.
+AWS General Reference, "Signature Version 4". Verifier and signer share this module. It decides
+nothing: it only defines the text that both sides hash.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ ALGORITHM: Final = "AWS4-HMAC-SHA256"
 SERVICE: Final = "sagemaker"
 TERMINATOR: Final = "aws4_request"
 EMPTY_SHA256: Final = hashlib.sha256().hexdigest()
-#: Stands for the hash of a body that is signed event by event (clause 2.1-1).
+#: Replaces the payload hash when a body is signed event by event (clause 2.1-1).
 STREAMING_EVENTS: Final = "STREAMING-AWS4-HMAC-SHA256-EVENTS"
 
 CONTENT_SHA256_HEADER: Final = "x-amz-content-sha256"
 DATE_HEADER: Final = "x-amz-date"
 TOKEN_HEADER: Final = "x-amz-security-token"  # noqa: S105 a header's name
 
-#: Clause 2.4-3: whoever could add or change one of these would change what the request asks for.
+#: Clause 2.4-3: unsigned, these could be added or changed to change the meaning of the request.
 ALWAYS_SIGNED: Final = ("x-amz-", "x-amzn-sagemaker-")
 
-#: Signing keys that are remembered: each is four HMACs, and good for a day.
+#: Number of cached signing keys: each takes four HMACs, and is good for a day.
 _REMEMBERED_KEYS: Final = 256
 
-#: A path that is its own canonical form, as nearly all are.
+#: A path that is already in canonical form, as nearly all are.
 _UNRESERVED_PATH: Final = re.compile(r"[A-Za-z0-9_.~/-]*")
 
-#: Left out of the query that a presigned URL signs (clause 3-5).
+#: Excluded from the query that a presigned URL signs (clause 3-5).
 SIGNATURE_PARAMETER: Final = b"X-Amz-Signature"
 
 
@@ -49,7 +49,7 @@ class Credentials:
     Attributes:
         access_key_id: the key's name.
         secret_access_key: the secret that signs.
-        session_token: of a temporary key; None for a permanent one.
+        session_token: the token of a temporary key; None for a permanent one.
     """
 
     access_key_id: str
@@ -58,7 +58,7 @@ class Credentials:
 
 
 class Scope(NamedTuple):
-    """What a signing key is good for: one day, region and service.
+    """The validity of a signing key: one day, region and service.
 
     Attributes:
         date: ``YYYYMMDD``.
@@ -75,16 +75,17 @@ class Scope(NamedTuple):
 
 
 def timestamp_text(seconds: int) -> str:
-    """Epoch seconds as ``YYYYMMDDTHHMMSSZ``."""
+    """Format epoch seconds as ``YYYYMMDDTHHMMSSZ``."""
     text = datetime.fromtimestamp(seconds, UTC).isoformat()  # 2015-08-30T12:36:00+00:00
     return text.partition("+")[0].replace("-", "").replace(":", "") + "Z"
 
 
 @lru_cache(maxsize=_REMEMBERED_KEYS)
 def derived_key(secret_access_key: str, scope: Scope) -> bytes:
-    """The key for one scope, derived from the secret; those of late are remembered.
+    """Derive the signing key of one scope from the secret; recent keys are cached.
 
-    Who verifies looks its secret up and checks the scope first, so nothing stands by this alone.
+    A verifier looks its secret up and checks the scope first, so the cache alone authorises
+    nothing.
     """
     key = b"AWS4" + to_bytes(secret_access_key)
     for part in (*scope, TERMINATOR):
@@ -95,7 +96,7 @@ def derived_key(secret_access_key: str, scope: Scope) -> bytes:
 def signature_of(
     secret_access_key: str, scope: Scope, timestamp: int, canonical_request: bytes
 ) -> str:
-    """The signature of a request, in hex."""
+    """Compute the signature of a request, in hex."""
     canonical_hash = hashlib.sha256(canonical_request).hexdigest()
     string_to_sign = f"{ALGORITHM}\n{timestamp_text(timestamp)}\n{scope}\n{canonical_hash}"
     key = derived_key(secret_access_key, scope)
@@ -105,13 +106,13 @@ def signature_of(
 def canonical_request(
     request: SignableRequest, query: bytes, signed_headers: tuple[str, ...], payload_hash: str
 ) -> bytes:
-    """The canonical request (clause 2.4-2), with one of :func:`canonical_queries`.
+    """Build the canonical request (clause 2.4-2), with one of :func:`canonical_queries`.
 
     The request must have every header of ``signed_headers``.
     """
     lines = [to_bytes(request.method), canonical_path(request.path), query]
     for name in signed_headers:
-        # Whitespace folded; bytes.split knows ASCII's alone.
+        # Whitespace is folded; bytes.split only knows ASCII whitespace.
         folded = [b" ".join(to_bytes(value).split()) for value in request.signed_values(name)]
         lines.append(name.encode() + b":" + b",".join(folded))
     lines += [b"", ";".join(signed_headers).encode(), to_bytes(payload_hash)]
@@ -119,18 +120,18 @@ def canonical_request(
 
 
 def canonical_path(path: str) -> bytes:
-    """A path as it is signed."""
+    """Return a path in its signed form."""
     return _encoded(to_bytes(path), safe="/")
 
 
 def canonical_requests(
     request: SignableRequest, signed_headers: tuple[str, ...], payload_hash: str
 ) -> tuple[bytes, ...]:
-    """What a signer may have signed, one for each of :func:`canonical_queries`.
+    """Return the canonical requests to accept, one for each of :func:`canonical_queries`.
 
-    Most heads are in their canonical form as they stand. What took more work is remembered, of the
-    heads that came last: it is most of what a wrong signature costs, and over HTTP/2 a head that
-    was sent before is sent again in a few bytes.
+    Most heads are already in canonical form. For others, the result is cached for the most recent
+    heads: it is most of the cost of checking a wrong signature. Over HTTP/2 a client can repeat a
+    head with a few bytes.
     """
     if not request.query and _UNRESERVED_PATH.fullmatch(request.path):
         text = request.in_canonical_form(signed_headers, payload_hash)
@@ -150,13 +151,13 @@ def _remembered_requests(
 
 
 def canonical_queries(request: SignableRequest) -> list[bytes]:
-    """What a signer may have signed for this query: normalised, or as it stands.
+    """Return the forms of the query that a signer may have signed: normalised, or as it stands.
 
-    The rule is to percent-encode names and values anew; botocore signs a URL's query with its pairs
-    sorted but otherwise as they stand. The second is tried where it differs; it accepts no other
-    meaning, since it is a normalised one that it would have to equal. ``+`` stays what it is in
-    both: whether it is a space is for those to agree on who write it, so no other spelling may
-    stand for it.
+    By the rule, names and values are percent-encoded anew. botocore signs a URL's query with its
+    pairs sorted but otherwise unchanged, so that form is accepted where it differs. It adds no
+    other meaning: to be misused, it would have to equal the normalised form of another query. ``+``
+    is kept in both forms. Only the two ends of a request can agree whether it means a space, so no
+    other spelling may replace it.
     """
     raw = to_bytes(request.query)
     pairs = (pair.partition(b"=") for pair in raw.split(b"&")) if raw else ()
@@ -175,5 +176,5 @@ def _normalised(raw: bytes) -> bytes:
 
 
 def _encoded(raw: bytes, safe: str) -> bytes:
-    # Letters, digits and -._~ are always left as they are, as SigV4 wants it.
+    # SigV4 leaves letters, digits and -._~ as they are.
     return quote_from_bytes(raw, safe).encode()

@@ -1,6 +1,6 @@
-"""What a request says about its own signature: by a header, or by a presigned URL's query.
+"""SigV4 claims: a request's statements about its own signature, in a header or a presigned URL.
 
-Nothing of it is checked here but that it can be read.
+This module only parses them; it verifies nothing.
 """
 
 from __future__ import annotations
@@ -27,24 +27,23 @@ _TIMESTAMP: Final = re.compile(r"[0-9]{8}T[0-9]{6}Z")
 _SIGNATURE: Final = re.compile(r"[0-9a-f]{64}")
 _HEADER_NAME: Final = re.compile(r":?[0-9a-z!#$%&'*+\-.^_`|~]+")
 
-#: Any of these says that a URL is presigned.
+#: A URL with any of these parameters is presigned.
 _PRESIGNED: Final = frozenset({b"X-Amz-Algorithm", b"X-Amz-Credential", SIGNATURE_PARAMETER})
 
 
-# Not frozen, though nobody changes one: one is made of each request, and frozen it takes thrice as
-# long.
+# Not frozen: one is made for each request, and a frozen one takes three times as long.
 @dataclass(slots=True)
 class Claim:
-    """What a request says about its own signature; nothing of it is checked yet.
+    """A request's statements about its own signature; none of them is verified yet.
 
     Attributes:
         access_key_id: the name of the key that signed the request.
-        scope: what that key is good for.
+        scope: the validity of that key.
         signed_headers: names in lower case, sorted.
         signature: 64 hex digits.
         timestamp: epoch seconds.
-        session_token: of a temporary key; None where the request has no token.
-        expires: seconds that a presigned URL is good for; None for a signed request.
+        session_token: the token of a temporary key; None if the request has none.
+        expires: seconds that a presigned URL is valid; None for a signed request.
     """
 
     access_key_id: str
@@ -57,7 +56,7 @@ class Claim:
 
 
 class _Signer(NamedTuple):
-    """A claim's members that an Authorization header and a presigned URL both state."""
+    """The members that an Authorization header and a presigned URL both state."""
 
     access_key_id: str
     scope: Scope
@@ -65,11 +64,11 @@ class _Signer(NamedTuple):
 
 
 def read_claim(request: SignableRequest) -> Claim:
-    """The claim of a request, from its Authorization header or its presigned query.
+    """Read a request's claim, from its Authorization header or its presigned query.
 
     Raises:
         MissingAuthenticationToken: the request has neither.
-        IncompleteSignature: the request has both, or the one it has cannot be read.
+        IncompleteSignature: the request has both, or a malformed one.
     """
     parameters = _presigned_parameters(request) if request.query else None
     authorization = request.only("authorization")
@@ -98,7 +97,7 @@ def _header_claim(request: SignableRequest, authorization: str) -> Claim:  # cla
 
 
 def _read_authorization(authorization: str) -> tuple[_Signer, str]:
-    """Who signs, and the signature, as an Authorization header has them."""
+    """Read the signer and the signature from an Authorization header."""
     algorithm, _, rest = authorization.strip().partition(" ")
     _check_algorithm(algorithm)
     members: dict[str, str] = {}
@@ -140,7 +139,7 @@ def _presigned_claim(request: SignableRequest, parameters: Mapping[str, str]) ->
 
 
 def _presigned_parameters(request: SignableRequest) -> dict[str, str] | None:
-    """The query's ``X-Amz-*``, or None if the URL is not presigned."""
+    """Return the query's ``X-Amz-*`` parameters, or None if the URL is not presigned."""
     found: dict[str, str] = {}
     presigned = False
     for name, value in request.parameters():
@@ -154,7 +153,7 @@ def _presigned_parameters(request: SignableRequest) -> dict[str, str] | None:
 
 
 def _signer(credential: str, signed_headers: str, signature: str) -> _Signer:
-    """The signer of a claim with these three members, each of which is as it must be."""
+    """Parse the members of a claim, and check the form of each, the signature's included."""
     parts = credential.split("/")
     if len(parts) != 5 or not all(parts) or parts[4] != TERMINATOR:
         raise IncompleteSignature(f"Credential must read KEY/YYYYMMDD/REGION/SERVICE/{TERMINATOR}")
@@ -176,10 +175,10 @@ def _check_algorithm(algorithm: str) -> None:
 
 
 def epoch_seconds(text: str) -> int:
-    """A moment that reads ``YYYYMMDDTHHMMSSZ``, in epoch seconds.
+    """Parse ``YYYYMMDDTHHMMSSZ`` to epoch seconds.
 
     Raises:
-        IncompleteSignature: it reads otherwise, or is none.
+        IncompleteSignature: the text has another form, or is not a valid date.
     """
     if _TIMESTAMP.fullmatch(text):
         try:

@@ -1,7 +1,7 @@
 """The chain of signatures through a stream's events (clauses 2.4-4, 2.4-5).
 
-Each event signs the signature before it, the first one the request's: what is dropped, repeated,
-moved or changed breaks the chain.
+Each event signs the signature before it, the first one the request's. A dropped, repeated, moved or
+changed event breaks the chain.
 """
 
 from __future__ import annotations
@@ -32,28 +32,28 @@ def _always(_: str) -> bool:
 
 
 class EventSignatureInvalid(Exception):
-    """An event is not as it was signed; the message says what does not fit, never what would."""
+    """An event's signature is invalid; the message names the mismatch, never the right value."""
 
 
 class EventChain:
-    """Checks the events of one stream, in their order.
+    """Verifies the events of one stream, in order.
 
     Rules:
         1. A date is at most 5 minutes ahead of the clock and at most 5 minutes before the request;
            dates may go backwards (2.4-5).
         2. The key is derived from the event's own date (2.4-4).
-        3. An event does not name its key: where the first key does not fit, the principal's others
-           are tried, and the one that fits is first from then on (2.4-5).
-        4. After one event that does not fit, no other event fits.
-        5. A key that has been taken away fits no event: it is asked for once a second.
+        3. An event does not name its key. If the first key does not match, the principal's other
+           keys are tried. The matching key is first from then on (2.4-5).
+        4. After one invalid event, all later events are invalid.
+        5. A revoked key matches no event. Revocation is checked once a second.
 
     Args:
-        keys: secrets of one principal, the one that signed the request first.
-        region: the one that the events are signed for.
+        keys: secrets of one principal; the first one signed the request.
+        region: the region that the events are signed for.
         request_time: the request's date, in epoch seconds.
         seed_signature_hex: the request's signature.
-        more_keys: asked when no key fits, for secrets that came after the stream began.
-        is_good: whether a secret has not been taken away from the principal since.
+        more_keys: called when no key matches, for secrets added since the stream began.
+        is_good: whether a secret still belongs to the principal.
     """
 
     __slots__ = (
@@ -81,7 +81,7 @@ class EventChain:
         self._earliest_ms = int((request_time - MAX_CLOCK_SKEW) * 1000)
         self._prior = seed_signature_hex
         self._broken = False
-        # Of the last event's second and day; most events have the same.
+        # For the second and day of the last event; most events have the same.
         self._second = -1
         self._day = -1
         self._scope = Scope("", region)
@@ -90,9 +90,10 @@ class EventChain:
         self._derived: dict[str, bytes] = {}
 
     def checked_by(self, clock: Callable[[], float]) -> Callable[[int, bytes, bytes], str | None]:
-        """A function of an event's date, signature and payload that says why it does not fit.
+        """Return a function that takes an event's date, signature and payload.
 
-        It takes the next event of the stream, and returns None for one that fits.
+        The function verifies the next event of the stream. It returns None for a valid event,
+        otherwise the reason to refuse it.
 
         Args:
             clock: returns the time in epoch seconds.
@@ -108,16 +109,17 @@ class EventChain:
         return check
 
     def check(self, date_ms: int, signature: bytes, payload: bytes, now: float) -> None:
-        """Take the next event in.
+        """Verify the next event.
 
         Args:
             date_ms: the event's ``:date``, in ms since 1970.
             signature: the event's ``:chunk-signature``.
-            payload: the outer message's: one encoded message, or nothing at the end of the input.
+            payload: the outer message's payload: one encoded message, or nothing at the end of the
+                input.
             now: epoch seconds.
 
         Raises:
-            EventSignatureInvalid: the event does not fit; no event after it will.
+            EventSignatureInvalid: the event is invalid; so are all later events.
         """
         if self._broken:
             raise EventSignatureInvalid("an event before this one was not as it was signed")
@@ -142,7 +144,7 @@ class EventChain:
 
     @property
     def stands(self) -> bool:
-        """Whether the key of the last event, or of the request, has not been taken away."""
+        """Whether the key of the last event, or of the request, is still valid."""
         return self._is_good(self._secrets[0])
 
     def _turn_to(self, second: int) -> None:
@@ -183,11 +185,11 @@ class EventChain:
 
 
 class EventSigner:
-    """Signs the events of one stream, in their order; for a client.
+    """Signs the events of one stream, in order; for a client.
 
     Args:
-        credentials: those that signed the request.
-        region: the one that the events are signed for.
+        credentials: the credentials that signed the request.
+        region: the region that the events are signed for.
         seed_signature_hex: the request's signature.
     """
 
@@ -199,7 +201,7 @@ class EventSigner:
         self._prior = seed_signature_hex
 
     def sign(self, date_ms: int, payload: bytes) -> bytes:
-        """The ``:chunk-signature``, 32 bytes, of the next event.
+        """Return the ``:chunk-signature``, 32 bytes, of the next event.
 
         Args:
             date_ms: the event's ``:date``, in ms since 1970.

@@ -1,4 +1,4 @@
-"""The payload hashes that signed requests state: of a stream, and of a whole body."""
+"""Payload hashes in signed requests: of a stream, and of a whole body."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from partway.protocol.signatures.canonical_form import (
 
 
 def payload_hash_of_stream(headers: tuple[tuple[str, str], ...]) -> str:
-    """The payload hash that a bidirectional stream's request signs (clauses 2.1-1, 2.4-1).
+    """Return the payload hash that a bidirectional stream's request signs (clauses 2.1-1, 2.4-1).
 
     Raises:
-        InvalidSignature: the header states any other hash: events are checked whatever it states,
-            so there is nothing else for it to state.
+        InvalidSignature: the header states another hash. No other value is valid, since the events
+            are always verified.
     """
     stated = stated_payload_hash(headers)
     if stated is None or stated == EMPTY_SHA256:
@@ -30,14 +30,17 @@ def payload_hash_of_stream(headers: tuple[tuple[str, str], ...]) -> str:
 
 
 def payload_hash_of_body(headers: tuple[tuple[str, str], ...], body: bytes) -> str:
-    """The payload hash that a request with a whole body signs (clause 2.4-1; 2.5-5: boto3's).
+    """Check the stated payload hash of a request with a whole body (clause 2.4-1; 2.5-5: boto3's).
 
-    ``UNSIGNED-PAYLOAD``, which is S3's, is refused, presigned or not: whoever holds the connection,
-    or the URL, could change the body. No client of these operations sends it of itself; a presigned
-    URL is good for the body whose hash it signs, the empty one unless a header states another.
+    S3's ``UNSIGNED-PAYLOAD`` is refused, presigned or not: anyone on the connection, or with the
+    URL, could change the body. No client of these operations sends it by default. A presigned URL
+    is valid for the body whose hash it signs: the empty body, unless a header states another hash.
+
+    Returns:
+        The hash of the body.
 
     Raises:
-        InvalidSignature: the hash that the header states is not the body's.
+        InvalidSignature: the stated hash is not the hash of the body.
     """
     actual = hashlib.sha256(body).hexdigest()
     stated = stated_payload_hash(headers) if headers else None
@@ -47,10 +50,10 @@ def payload_hash_of_body(headers: tuple[tuple[str, str], ...], body: bytes) -> s
 
 
 def stated_payload_hash(headers: tuple[tuple[str, str], ...]) -> str | None:
-    """The payload hash that a request states in a header, be it right or wrong; None without it.
+    """Return the payload hash stated in a request's header, unchecked; None if there is none.
 
     Raises:
-        IncompleteSignature: it states more than one.
+        IncompleteSignature: the request states more than one.
     """
     values = [value.strip() for name, value in headers if name.lower() == CONTENT_SHA256_HEADER]
     if len(values) > 1:

@@ -1,4 +1,4 @@
-"""A request's head as a signature covers it (clause 2.4-2)."""
+"""A request's head as covered by a signature (clause 2.4-2)."""
 
 from __future__ import annotations
 
@@ -11,34 +11,34 @@ from urllib.parse import unquote_to_bytes
 from partway.protocol.errors import IncompleteSignature
 from partway.protocol.limits import MAX_QUERY_PARAMETERS, REMEMBERED_HEADS
 
-#: HTTP/2 and HTTP/1.1 name the same thing differently, and a proxy may change which (clause 2.4-3).
+#: HTTP/2 and HTTP/1.1 name the host differently, and a proxy may convert it (clause 2.4-3).
 _TWINS: Final = {"host": ":authority", ":authority": "host"}
 
-#: Signed values up to this, in characters, are looked at each time, for a canonical form that is
-#: theirs as they stand: it takes as long as to look for it among those of before.
+#: Signed values with at most this many characters are checked each time for being in canonical form
+#: as they stand: the check is as fast as a look-up in the cache.
 _SMALL_HEAD: Final = 4096
 
 
 def to_bytes(text: str) -> bytes:
-    """A piece of a request as it was on the wire."""
+    """Return a piece of a request as its bytes on the wire."""
     return text.encode("utf-8", "surrogateescape")
 
 
 class SignableRequest:
-    """A request's head as it is on the wire; nobody changes it.
+    """A request's head as it is on the wire; it never changes.
 
     Args:
         method: as sent.
         path: raw, still percent-encoded, without the query.
-        query: raw, without the question mark; empty for a bare one.
-        headers: names and values in wire order, names repeated where they were; with ``host``,
+        query: raw, without the question mark; empty after a bare one.
+        headers: names and values in wire order, with repeated names; including ``host``,
             ``:authority`` or both.
 
     Attributes:
-        method: the same.
-        path: the same.
-        query: the same.
-        headers: the same.
+        method: as given.
+        path: as given.
+        query: as given.
+        headers: as given.
     """
 
     __slots__ = ("_several", "_single", "headers", "method", "path", "query")
@@ -50,7 +50,7 @@ class SignableRequest:
         self.path = path
         self.query = query
         self.headers = headers
-        #: By names in lower case: those that are there once, and those that are there more often.
+        #: Headers by lower-case name: those that appear once, and those that appear several times.
         self._single = {name.lower(): value for name, value in headers}
         self._several: dict[str, list[str]] | None = None
         if len(self._single) < len(headers):
@@ -64,7 +64,7 @@ class SignableRequest:
         query: str | None = None,
         headers: tuple[tuple[str, str], ...] | None = None,
     ) -> SignableRequest:
-        """The same request but for what is given."""
+        """Return a copy of the request with the given changes."""
         return SignableRequest(
             self.method if method is None else method,
             self.path if path is None else path,
@@ -72,7 +72,7 @@ class SignableRequest:
             self.headers if headers is None else headers,
         )
 
-    # Neither query nor headers are shown: there are tokens and signatures in both.
+    # Query and headers are not shown: both may have tokens and signatures.
     def __repr__(self) -> str:
         return f"SignableRequest(method={self.method!r}, path={self.path!r})"
 
@@ -96,12 +96,12 @@ class SignableRequest:
 
     @property
     def names(self) -> AbstractSet[str]:
-        """The names of the headers, in lower case, each once."""
+        """The names of the headers, in lower case, without repetition."""
         single = self._single.keys()
         return single if self._several is None else single | self._several.keys()
 
     def values(self, name: str) -> Sequence[str]:
-        """The values of the headers of one name, in lower case."""
+        """Return the values of the headers with a name, given in lower case."""
         value = self._single.get(name)
         if value is not None:
             return (value,)
@@ -111,21 +111,21 @@ class SignableRequest:
         """The value of the one header of a name, in lower case; None where there is none.
 
         Raises:
-            IncompleteSignature: there are several.
+            IncompleteSignature: there are several such headers.
         """
         if self._several is not None and name in self._several:
             raise IncompleteSignature(f"the request has more than one {name} header")
         return self._single.get(name)
 
     def signed_values(self, name: str) -> Sequence[str]:
-        """The values that a signed header name stands for (clause 2.4-3)."""
+        """Return the values that a signed header name stands for (clause 2.4-3)."""
         return self.values(name) or self.values(_TWINS.get(name, name))
 
     def values_as_they_stand(self, names: tuple[str, ...]) -> list[str] | None:
-        """The values of these headers, if they are there ready to be signed.
+        """Return the values of these headers, if they can be signed unchanged.
 
-        None where one is not there under this name, or more often than once; where a value has
-        whitespace that must be folded, or is empty; where there is much to look through.
+        None if a header is absent under its name or appears several times, if a value is empty or
+        has whitespace to be folded, or if the values are too long to check here.
         """
         try:
             values = [*map(self._single.__getitem__, names)]
@@ -149,10 +149,10 @@ class SignableRequest:
         return "\n".join([self.method, self.path, "", *lines, "", signed, payload_hash])
 
     def parameters(self) -> tuple[tuple[bytes, bytes], ...]:
-        """Names and values of the query, percent-decoded, in wire order; ``+`` is a plus.
+        """Return the query's names and values, percent-decoded, in wire order; ``+`` is a plus.
 
         Raises:
-            IncompleteSignature: the query has too many parameters to look at.
+            IncompleteSignature: the query has too many parameters.
         """
         if self.query.count("&") >= MAX_QUERY_PARAMETERS:
             raise IncompleteSignature(

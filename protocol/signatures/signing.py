@@ -1,4 +1,4 @@
-"""Signing requests and URLs, as a client does (clauses 2.4-1 to 2.4-4, 3-5)."""
+"""SigV4 signing of requests and URLs, for a client (clauses 2.4-1 to 2.4-4, 3-5)."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from partway.protocol.signatures.signed_request import SignableRequest
 
 
 class SignedRequest(NamedTuple):
-    """What signing adds to a request.
+    """The result of signing a request.
 
     Attributes:
-        headers: those to add to the request's own.
-        signature: in hex; the chain of a stream's events begins with it.
+        headers: headers to add to the request.
+        signature: in hex; the signature chain of a stream's events begins with it.
     """
 
     headers: list[tuple[str, str]]
@@ -46,11 +46,11 @@ def sign_request(
 ) -> SignedRequest:
     """Sign a request.
 
-    Signed are the host, ``content-type``, and what :func:`verify` wants signed; other headers may
-    be changed on the way.
+    The host, ``content-type`` and the headers that :func:`verify` demands are signed. Proxies may
+    change all other headers.
 
     Args:
-        request: the request as it will be sent, without what signing adds.
+        request: the request as it will be sent, without the headers that signing adds.
         credentials: the key to sign with.
         region: the gateway's region.
         payload_hash: the hash of the body, or :data:`STREAMING_EVENTS`.
@@ -82,15 +82,15 @@ def presign(
     now: float,
     expires: int = MAX_PRESIGN_EXPIRES,
 ) -> str:
-    """The query, without its question mark, that makes a request's URL a presigned one.
+    """Return the query, without its question mark, that presigns a request's URL.
 
     Args:
-        request: a GET with the host and headers that will be sent; a browser sends no header
-            but the host that could be signed.
+        request: a GET with the host and headers that will be sent; of a browser's headers, only the
+            host can be signed.
         credentials: the key to sign with.
         region: the gateway's region.
         now: epoch seconds.
-        expires: seconds that the URL is good for, 1 to 300.
+        expires: seconds that the URL is valid, 1 to 300.
     """
     timestamp = int(now)
     scope = Scope(timestamp_text(timestamp)[:8], region)

@@ -1,4 +1,4 @@
-"""AWS Signature Version 4: who sent a request, and was it this one (clauses 2.4-1 to 2.4-6, 3-5).
+"""AWS Signature Version 4 verification (clauses 2.4-1 to 2.4-6, 3-5).
 
 A verifier reads the claim, finds the key that it names, and checks the one against the other::
 
@@ -6,9 +6,8 @@ A verifier reads the claim, finds the key that it names, and checks the one agai
     verify(request, claim, credentials, payload_hash=…, region="eu-west-1", now=time.time())
 
 A client signs with :func:`sign_request` or :func:`presign`. The pieces have modules of their own:
-``sigv4_canonical`` for values and the canonical form, ``sigv4_claims`` for what is read,
-``sigv4_payload`` for the hashes of bodies, ``sigv4_signing`` for the client's side,
-``sigv4_events`` for the chain through a stream's events.
+``canonical_form`` for the signed text, ``claims`` for parsing, ``payload_hashes`` for the hashes of
+bodies, ``signing`` for the client's side, ``event_chain`` for the events of a stream.
 """
 
 from __future__ import annotations
@@ -66,20 +65,20 @@ def verify(
     now: float,
     service: str = SERVICE,
 ) -> None:
-    """Check that the request is what the holder of the key signed, here and now.
+    """Verify that the holder of the key signed this request, for this region and time.
 
     Args:
-        request: as it came.
-        claim: :func:`read_claim` of it.
+        request: the request, as it came.
+        claim: the request's claim, from :func:`read_claim`.
         credentials: the key that the claim names.
-        payload_hash: what the request's signature says of its body; see ``sigv4_payload``.
-        region: the one that this gateway answers for.
+        payload_hash: the hash of the body that the request signs; see ``payload_hashes``.
+        region: the gateway's region.
         now: epoch seconds.
-        service: whose operation the request asks for.
+        service: the service of the requested operation.
 
     Raises:
-        InvalidSignature: something that has to be signed is not; scope, date or signature do not
-            fit. The message says which.
+        InvalidSignature: a header that must be signed is not, or scope, date or signature do not
+            match. The message says which.
         UnrecognizedClient: the request names another key, or another session token.
     """
     check_claim(request, claim, credentials, region=region, now=now, service=service)
@@ -95,18 +94,18 @@ def check_claim(
     now: float,
     service: str = SERVICE,
 ) -> None:
-    """The first part of :func:`verify`: all that a request's body has no part in.
+    """Do the first part of :func:`verify`: all checks that need no body.
 
     Args:
-        request: as it came.
-        claim: :func:`read_claim` of it.
+        request: the request, as it came.
+        claim: the request's claim, from :func:`read_claim`.
         credentials: the key that the claim names.
-        region: the one that this gateway answers for.
+        region: the gateway's region.
         now: epoch seconds.
-        service: whose operation the request asks for.
+        service: the service of the requested operation.
 
     Raises:
-        InvalidSignature: something that has to be signed is not, or scope or date do not fit.
+        InvalidSignature: a header that must be signed is not, or scope or date do not match.
         UnrecognizedClient: the request names another key, or another session token.
     """
     _check_signed_headers(request, claim)
@@ -120,10 +119,10 @@ def check_claim(
 def check_signature(
     request: SignableRequest, claim: Claim, credentials: Credentials, payload_hash: str
 ) -> None:
-    """The second part of :func:`verify`: the signature itself.
+    """Do the second part of :func:`verify`: check the signature.
 
     Raises:
-        InvalidSignature: the holder of the key has not signed this.
+        InvalidSignature: the holder of the key has not signed this request.
     """
     secret = credentials.secret_access_key
     for canonical in canonical_requests(request, claim.signed_headers, payload_hash):

@@ -1,4 +1,4 @@
-"""Close codes: which may appear on the wire, what they are called, and which error they become.
+"""WebSocket close codes: validity, names, and the errors they become.
 
 RFC 6455 §7.4 and IANA's registry of WebSocket close codes.
 """
@@ -22,7 +22,7 @@ TOO_BIG = 1009
 INTERNAL_ERROR = 1011
 TRY_AGAIN_LATER = 1013
 
-#: From here on libraries and applications agree on their own codes (RFC 6455 §7.4.2).
+#: From here on, libraries and applications define their own codes (RFC 6455 §7.4.2).
 FIRST_PRIVATE = 3000
 
 #: To a WebSocket client, after an error event (clause 3-1): the HTTP statuses AWS uses, plus 4000.
@@ -32,7 +32,7 @@ GATEWAY_FAILED = 4500
 #: Codes that mean "done", not "failed" (clauses 1.5-1, 1.5-2).
 NORMAL_CODES = frozenset({NORMAL, GOING_AWAY, NO_STATUS})
 
-#: IANA's names; 1005, 1006 and 1015 never travel but do get reported.
+#: IANA's names; 1005, 1006 and 1015 are reported but never sent.
 NAMES = {
     1000: "Normal Closure",
     1001: "Going Away",
@@ -67,7 +67,7 @@ def is_legal(code: int) -> bool:
 
 
 def name_of(code: int) -> str:
-    """The registered name of a code, or which of the RFC's ranges it lies in."""
+    """Return the registered name of a code, or the name of its range in the RFC."""
     if code in NAMES:
         return NAMES[code]
     if FIRST_PRIVATE <= code <= 3999:
@@ -78,10 +78,10 @@ def name_of(code: int) -> str:
 
 
 def encode_close(close: Close) -> bytes:
-    """The payload of a Close frame; a reason that is too long is cut on a code point.
+    """Encode the payload of a Close frame; a reason that is too long is cut at a code point.
 
     Raises:
-        ValueError: the code may not travel, or a reason comes without a code.
+        ValueError: the code must not be sent, or a reason comes without a code.
     """
     if close.code is None:
         if close.reason:
@@ -101,7 +101,7 @@ def clip(text: str, size: int = MAX_CLOSE_REASON_BYTES) -> str:
 
 
 def error_of(close: Close) -> ModelStreamError:
-    """The error that a client sees for a container's Close (clause 1.5)."""
+    """Return the error that a client sees for a container's Close (clause 1.5)."""
     code = NO_STATUS if close.code is None else close.code
     return ModelStreamError(code=str(code), message=close.reason or name_of(code))
 

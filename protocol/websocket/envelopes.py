@@ -4,8 +4,8 @@ An envelope is a map with one entry, the event's name, whose value holds its mem
 
     {"PayloadPart": {"Bytes": b"Hello ", "DataType": "UTF8", "CompletionState": "PARTIAL"}}
 
-msgpack carries ``Bytes`` as bin, JSON as base64. Both sides of the stream speak both ways. A large
-part takes long in JSON: whoever has others to see to codes it step by step.
+msgpack carries ``Bytes`` as bin, JSON as base64. Both sides of the stream use both directions. A
+large part takes long in JSON, so a shared event loop codes it step by step.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from partway.protocol.parts import (
 
 _T = TypeVar("_T")
 
-#: Commas that JSON envelopes may hold: members and padding of the largest event, with room. And as
-#: many brackets.
+#: Most commas in a JSON envelope, and most brackets: enough for the members and padding of the
+#: largest event, with room.
 _MAX_COMMAS = 4 * MAX_EVENT_MEMBERS
 _MARKS = (b",", b"[")
 
@@ -41,11 +41,11 @@ _COMPLETIONS = {member.value: member for member in CompletionState}
 
 
 class EnvelopeError(ValueError):
-    """A message that is not an event; the text says what is wrong, never the content."""
+    """A message that is not an event; the text says what is wrong and never quotes the content."""
 
 
 class MessageTooBig(Exception):
-    """A message with too many bytes or fragments; the text says which of the two."""
+    """A message with too many bytes or fragments; the text names the limit."""
 
 
 class MessageAssembler:
@@ -58,7 +58,7 @@ class MessageAssembler:
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
         self._fragments: list[bytes] = []
-        #: Bytes of the message that is not whole yet.
+        #: Bytes of the incomplete message.
         self.held_bytes = 0
 
     def add(self, payload: bytes, fin: bool) -> bytes | None:
@@ -84,7 +84,7 @@ class MessageAssembler:
         return message
 
     def drop(self) -> None:
-        """Forget the fragments that are held."""
+        """Drop the held fragments."""
         self._fragments.clear()
         self.held_bytes = 0
 
@@ -96,13 +96,13 @@ class MsgpackEnvelope:
 
     @staticmethod
     def encode(event: StreamEvent) -> bytes:
-        """One event as one message."""
+        """Encode one event as one message."""
         packed: bytes = msgpack.packb(_to_map(event, bytes))
         return packed
 
     @staticmethod
     def decode(message: bytes) -> StreamEvent:
-        """One message as one event.
+        """Decode one message as one event.
 
         Raises:
             EnvelopeError: the message is not an event.
@@ -129,12 +129,12 @@ class JsonEnvelope:
 
     @staticmethod
     def encode(event: StreamEvent) -> bytes:
-        """One event as one message, in UTF-8."""
+        """Encode one event as one message, in UTF-8."""
         return json.dumps(_to_map(event, lambda raw: base64.b64encode(raw).decode())).encode()
 
     @staticmethod
     def decode(message: bytes) -> StreamEvent:
-        """One message as one event.
+        """Decode one message as one event.
 
         Raises:
             EnvelopeError: the message is not an event.
@@ -145,7 +145,7 @@ class JsonEnvelope:
 
     @staticmethod
     def pieces(part: PayloadPart) -> Iterator[tuple[bytes, bool]]:
-        """The message of a part, piece by piece; with each, whether it is the last."""
+        """Yield the message of a part in pieces; each with whether it is the last."""
         before, after = JsonEnvelope.encode(part._replace(payload=b"")).split(b'""', 1)
         yield before + b'"', False
         for at in range(0, len(part.payload), JSON_PIECE):
@@ -175,7 +175,8 @@ Envelope = type[MsgpackEnvelope] | type[JsonEnvelope]
 
 def _count(message: bytes, mark: bytes) -> None:
     # JSON's parser has no limits of its own, and 20 MiB of "[]," would take seconds and half a
-    # gigabyte. Base64 holds no comma, and what has no commas is no longer than it is deep.
+    # gigabyte. Base64 holds no comma. A value without commas can only be nested, and brackets are
+    # counted too.
     if message.count(mark) > _MAX_COMMAS:
         raise EnvelopeError("the message has more members than any event")
 
@@ -239,7 +240,7 @@ def _from_map(value: object, decode_bytes: Callable[[object], bytes]) -> StreamE
 
 
 def _only(members: dict[object, object], event: str, known: set[str]) -> None:
-    # A misspelt CompletionState would otherwise pass for COMPLETE.
+    # A misspelt CompletionState would otherwise default to COMPLETE.
     if not members.keys() <= known:
         _refuse(f"the members of {event} must be among [{', '.join(sorted(known))}]")
 
@@ -280,7 +281,7 @@ def _base64_in_steps(encoded: str) -> Generator[None, None, bytes]:
     decoded = []
     for at in range(0, len(encoded), size):
         piece = encoded[at : at + size]
-        if piece.endswith("=") and at + size < len(encoded):  # only the whole is padded
+        if piece.endswith("=") and at + size < len(encoded):  # only the last piece is padded
             _refuse("Bytes must be base64")
         decoded.append(_base64_bytes(piece))
         yield
@@ -288,12 +289,12 @@ def _base64_in_steps(encoded: str) -> Generator[None, None, bytes]:
 
 
 def _decoded_bytes(value: object) -> bytes:
-    """What has been decoded, which nothing in JSON is by itself."""
+    """Return bytes that were decoded before; JSON itself has no bytes."""
     return value if isinstance(value, bytes) else _base64_bytes(value)
 
 
 class _MapsOfAnEvent:
-    """An event is a map in a map: a third one is refused before a message is full of them."""
+    """Counts the maps of a message: an event is a map in a map, and a third map is refused."""
 
     def __init__(self) -> None:
         self._left = 2

@@ -1,6 +1,6 @@
-"""Bytes → frames, with every check of RFC 6455 and a say on UTF-8. Sans-IO.
+"""WebSocket frame decoding with every check of RFC 6455, and optional UTF-8 checks. Sans-IO.
 
-Why not a library's: ``docs/discussion/frame-codec.md``. Frames become bytes in
+``docs/discussion/frame-codec.md`` says why no library is used. Frames become bytes in
 :mod:`partway.protocol.websocket.frames`.
 """
 
@@ -19,7 +19,7 @@ from partway.protocol.websocket.close_codes import (
 from partway.protocol.websocket.frames import Frame, Opcode
 from partway.protocol.websocket.masking import apply_mask
 
-# What a named tuple's own constructor comes to, at half its cost.
+# The named tuple's constructor, at half its cost.
 _new = tuple.__new__
 _new_utf8_decoder = codecs.getincrementaldecoder("utf-8")
 
@@ -36,8 +36,8 @@ class FrameError(Exception):
     """The peer broke RFC 6455.
 
     Attributes:
-        code: the close code that tells the peer so.
-        reason: what the peer did, with the section that forbids it.
+        code: the close code for the peer.
+        reason: the fault, with the section that forbids it.
     """
 
     def __init__(self, code: int, reason: str) -> None:
@@ -47,9 +47,9 @@ class FrameError(Exception):
 
 
 def _first_bytes() -> list[tuple[Opcode, bool, bool, bool] | None]:
-    """What each first byte of a frame says; None where the RFC refuses the byte.
+    """Build a table of the valid first bytes of a frame; None for a byte that the RFC forbids.
 
-    In order: the opcode, FIN, whether it is a control frame, whether it continues a message.
+    An entry has the opcode, FIN, whether it is a control frame, and whether it continues a message.
     """
     table: list[tuple[Opcode, bool, bool, bool] | None] = [None] * 256
     for opcode in Opcode:
@@ -66,27 +66,28 @@ _FIRST_BYTES = _first_bytes()
 class FrameDecoder:
     """Bytes in, frames out.
 
-    Feed it with :meth:`feed`, then call :meth:`next_frame` until it returns None. Whoever stops
-    early keeps the rest in :attr:`buffered_bytes`, so nothing is delivered to a paused reader.
+    Feed it with :meth:`feed`, then call :meth:`next_frame` until it returns None. A caller that
+    stops early leaves the rest in :attr:`buffered_bytes`, so nothing is delivered to a paused
+    reader.
 
     Args:
-        masked: whether the peer masks: clients must, servers must not (§5.1).
+        masked: whether the peer must mask: clients must, servers must not (§5.1).
         max_payload: largest payload; a larger one is refused from its header, before its bytes.
         check_text: whether text messages must be UTF-8, over all their fragments (§8.1).
 
     Rules, in the order a frame meets them:
         1. RSV bits are 0, the opcode is known, control frames have FIN (§5.2, §5.5;
            clause 1.5-4).
-        2. MASK is what the peer's side demands (§5.1).
+        2. MASK is set by a client and not by a server (§5.1).
         3. A control payload is at most 125 bytes (§5.5).
-        4. A continuation continues something, and a message is finished before the next
-           (§5.4; control frames may come between its fragments: clause 1.3-2).
+        4. A continuation continues a message, and a message ends before the next begins (§5.4;
+           control frames may come between its fragments: clause 1.3-2).
         5. A length is written in its shortest form, its top bit is 0 (§5.2).
-        6. A payload is at most ``max_payload`` (1009; clauses 1.3-3, 1.5-6).
+        6. A payload has at most ``max_payload`` (1009; clauses 1.3-3, 1.5-6).
         7. Close: empty, or a legal code and a UTF-8 reason (§5.5.1, §7.4; 1002, 1007;
            clauses 1.5-4, 1.5-5).
         8. Text is UTF-8, if asked (1007; clause 1.1-8).
-        9. Nothing after a Close, or after an error, means anything (§1.4, §7.1.7).
+        9. Bytes after a Close or after an error are ignored (§1.4, §7.1.7).
     """
 
     __slots__ = (
@@ -106,8 +107,8 @@ class FrameDecoder:
         self._max_payload = max_payload
         self._check_text = check_text
         self._utf8: codecs.IncrementalDecoder | None = None
-        # Frames are cut straight out of the bytes of one read; only an unfinished frame is
-        # gathered in a bytearray, so that a long one costs linear time.
+        # Frames are cut straight out of the bytes of one read; only an unfinished frame is gathered
+        # in a bytearray, so that a long frame takes linear time.
         self._buffer: bytes | bytearray = b""
         self._at = 0
         self._need = 2
@@ -116,7 +117,7 @@ class FrameDecoder:
 
     @property
     def buffered_bytes(self) -> int:
-        """Bytes fed and not yet delivered as frames."""
+        """Bytes that were fed but not delivered as frames."""
         return len(self._buffer) - self._at
 
     @property
@@ -125,7 +126,7 @@ class FrameDecoder:
         return self._mid_message
 
     def feed(self, data: bytes) -> None:
-        """Take in bytes of the connection. The caller owes calls of :meth:`next_frame`."""
+        """Take in bytes of the connection. The caller must then call :meth:`next_frame`."""
         if self._finished:  # rule 9
             return
         if self._at == len(self._buffer):
@@ -140,7 +141,7 @@ class FrameDecoder:
         self._at = 0
 
     def next_frame(self) -> Frame | None:  # noqa: C901 (one frame is one pass, for speed)
-        """The next whole frame, or None until more bytes come.
+        """Return the next whole frame, or None until more bytes come.
 
         Raises:
             FrameError: the peer broke a rule; the decoder takes nothing more.
@@ -198,7 +199,7 @@ class FrameDecoder:
         if self._mask_bit:
             payload = apply_mask(payload, buffer[start - 4 : start])
         if end == len(buffer):
-            # Nothing is kept of what is delivered: the next bytes may be an hour away.
+            # Delivered bytes are not kept: the next read may come an hour later.
             self._buffer = b""
             self._at = 0
         else:
@@ -216,7 +217,7 @@ class FrameDecoder:
         return _new(Frame, (opcode, payload, fin))
 
     def _wait_for(self, need: int) -> None:
-        """Keep the beginning of a frame, and nothing of what was delivered before it."""
+        """Keep the beginning of a frame; free the frames delivered before it."""
         self._need = need
         if self._at:
             self._buffer = bytearray(memoryview(self._buffer)[self._at :])
@@ -256,7 +257,7 @@ def _first_byte_fault(first: int) -> str:
 
 
 def decode_close(payload: bytes) -> Close:
-    """The content of a Close frame (rule 7).
+    """Decode the payload of a Close frame (rule 7).
 
     Raises:
         FrameError: the payload is one byte or has an illegal code (1002), or its reason is not

@@ -1,8 +1,8 @@
-"""The heart of the project: one PayloadPart is one WebSocket data frame, both ways.
+"""WebSocket frames and their parts: one PayloadPart is one data frame, in both directions.
 
-Neither translator looks at a payload, joins two, or splits one (clauses 1.2-1, 1.2-5, 1.3-1), and
-neither makes up a FIN (1.2-7). :class:`FrameEncoder` makes a frame's bytes; bytes become frames in
-:mod:`partway.protocol.websocket.frame_decoder`.
+The translators neither read payloads, nor join nor split them (clauses 1.2-1, 1.2-5, 1.3-1), and
+they never invent a FIN (1.2-7). :class:`FrameEncoder` encodes frames;
+:mod:`partway.protocol.websocket.frame_decoder` decodes them.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Frame(NamedTuple):
     fin: bool = True
 
 
-# What a named tuple's own constructor comes to, at half its cost.
+# The named tuple's constructor, at half its cost.
 _new = tuple.__new__
 # Looking a member up on an enum class costs more than the rest of a translation.
 _CONTINUATION = Opcode.CONTINUATION
@@ -56,8 +56,8 @@ _HEADER = struct.Struct("!BB").pack
 _HEADER_16 = struct.Struct("!BBH").pack
 _HEADER_64 = struct.Struct("!BBQ").pack
 
-#: Fresh masking keys are cut from this many random bytes at a time (RFC 6455 §5.3 asks for strong
-#: entropy for each key; a system call for each would cost more than the masking).
+#: Fresh masking keys are cut from this many random bytes. RFC 6455 §5.3 asks for strong entropy for
+#: each key, and a system call per key would cost more than the masking.
 _KEY_POOL_BYTES = 4096
 
 
@@ -73,8 +73,8 @@ class PartsToFrames:
     def frame(self, part: PayloadPart) -> Frame:
         """Translate one part.
 
-        Inside a message the opcode is continuation whatever the part's ``data_type`` says: the
-        message's type stands (clause 1.2-4).
+        Inside a message the opcode is continuation, and the part's ``data_type`` is ignored: the
+        message keeps its type (clause 1.2-4).
         """
         payload, data_type, completion = part
         opcode = _TEXT if data_type is _UTF8 else _BINARY
@@ -109,7 +109,7 @@ class FrameEncoder:
     """Frames in, bytes out.
 
     Args:
-        masks: whether this side masks: a client does, with a fresh key each (§5.3).
+        masks: whether this side masks: a client does, with a fresh key for each frame (§5.3).
     """
 
     __slots__ = ("_keys", "_mask_bit", "_next_key")
@@ -120,9 +120,9 @@ class FrameEncoder:
         self._next_key = 0
 
     def encode(self, frame: Frame) -> list[bytes]:
-        """The frame as bytes, in pieces to be written one after the other.
+        """Encode a frame, in pieces to be written one after the other.
 
-        Control payloads longer than 125 bytes are the caller's fault and not looked for here:
+        Control payloads over 125 bytes are the caller's fault, and are not checked here:
         :class:`partway.protocol.connections.websocket.FrameConnection` makes them all.
         """
         opcode, payload, fin = frame
@@ -149,10 +149,10 @@ class FrameEncoder:
 
 
 def joined(pieces: list[bytes]) -> list[bytes]:
-    """The same bytes, with each run of small pieces joined into one piece.
+    """Join each run of small pieces into one piece.
 
-    uvloop keeps each piece that the socket does not take, and thousands of two bytes would weigh
-    fifty times their size.
+    uvloop keeps each piece that the socket does not take, and thousands of two-byte pieces would
+    take fifty times their size.
     """
     if max(map(len, pieces)) <= JOIN_UP_TO:
         return [b"".join(pieces)]

@@ -1,7 +1,7 @@
-"""The opening handshake, both sides, sans-IO (RFC 6455 §4).
+"""WebSocket opening handshake, both sides, sans-IO (RFC 6455 §4).
 
 The server's side takes a head that an HTTP parser has already read. The client's side reads the
-response itself, with h11; what becomes of a refusal is clause 4-6.
+response itself, with h11; clause 4-6 says how a refusal is passed on.
 """
 
 from __future__ import annotations
@@ -18,37 +18,37 @@ import h11
 
 from partway.protocol.limits import HANDSHAKE_HEAD_BYTES, MAX_INTERIM_RESPONSES, REFUSAL_BODY_BYTES
 
-#: The header by which a container says in its 101 when it answers a Close, and the one value that
-#: says something: once it has finished what it was asked for (clause 1.5-12).
+#: A container's 101 says in this header when it answers a Close. The one defined value means: after
+#: it has finished its answer (clause 1.5-12).
 CLOSE_HEADER: Final = "X-Partway-Close"
 AFTER_ANSWER: Final = "after-answer"
 
-#: The header by which the gateway says in its answer to a client, over HTTP/2 too, what the end of
-#: the input will mean: ``close`` if the container hears of it at once, else the setting's value.
+#: The gateway's answer to a client says in this header, over HTTP/2 too, what the end of the input
+#: means: ``close`` if the container is told at once, otherwise the setting's value.
 INPUT_END_HEADER: Final = "x-partway-input-end"
 
-#: The first byte of what a server of TLS says to a client that speaks in clear: the type of an
-#: alert's record (RFC 8446 §5.1). No version of HTTP begins so.
+#: The first byte of a TLS server's answer to a client that speaks in clear: the type of an alert
+#: record (RFC 8446 §5.1). No version of HTTP begins with it.
 TLS_ALERT: Final = b"\x15"
 
-#: What is said of such a server.
+#: The message about such a server.
 SPEAKS_TLS: Final = "the server speaks TLS on this port: the URL must begin with https://"
 
-#: Versions of an answer that is no 101; h11 lets any digits pass.
+#: HTTP versions of an answer that is not a 101; h11 accepts any digits.
 _VERSIONS: Final = frozenset({b"1.0", b"1.1"})
 
 _GUID: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"  # RFC 6455 §1.3
 
 
 def accept_key(key: str) -> str:
-    """``Sec-WebSocket-Accept`` for a ``Sec-WebSocket-Key`` (RFC 6455 §4.2.2)."""
+    """Compute ``Sec-WebSocket-Accept`` for a ``Sec-WebSocket-Key`` (RFC 6455 §4.2.2)."""
     return base64.b64encode(
         hashlib.sha1(key.encode() + _GUID, usedforsecurity=False).digest()
     ).decode()
 
 
 def finishes_before_close(headers: Mapping[str, str]) -> bool:
-    """Whether a 101 says that its server answers a Close only once it has finished (1.5-12).
+    """Whether a 101 says that its server finishes its answer before it answers a Close (1.5-12).
 
     Args:
         headers: the headers of the 101, names in lower case.
@@ -60,11 +60,11 @@ def finishes_before_close(headers: Mapping[str, str]) -> bool:
 
 
 class UpgradeError(Exception):
-    """A request that asks for a WebSocket in a way that cannot be granted.
+    """A request for a WebSocket that cannot be granted.
 
     Attributes:
         status: the HTTP status to answer with.
-        reason: what was wrong with the request.
+        reason: the fault of the request.
         headers: further headers of the answer (RFC 6455 §4.4 asks for the version on 426).
     """
 
@@ -76,7 +76,7 @@ class UpgradeError(Exception):
 
 
 def tokens(value: str) -> list[str]:
-    """The members of a comma-separated header, in order, as they are written."""
+    """Return the members of a comma-separated header, in order, as written."""
     return [token.strip() for token in value.split(",") if token.strip()]
 
 
@@ -86,15 +86,16 @@ def is_upgrade(headers: Mapping[str, str]) -> bool:
 
 
 def check_upgrade(method: str, headers: Mapping[str, str]) -> str:
-    """The request's key, once everything RFC 6455 §4.2.1 demands of it is there.
+    """Check a request by RFC 6455 §4.2.1, and return its key.
 
     Raises:
-        UpgradeError: the request breaks one of those demands; the error has the status to answer.
+        UpgradeError: the request breaks one of those rules; the error has the status to answer
+            with.
     """
     if method != "GET":
         raise UpgradeError(405, "a WebSocket must be opened with GET", {"Allow": "GET"})
     if headers.get("Content-Length", "0") != "0" or "Transfer-Encoding" in headers:
-        # An HTTP parser would still be in the body when its bytes are taken for frames.
+        # An HTTP parser would still expect the body when its bytes are taken for frames.
         raise UpgradeError(400, "a request for an upgrade must not have a body")
     if "upgrade" not in (token.lower() for token in tokens(headers.get("Connection", ""))):
         raise UpgradeError(400, "the Connection header must name Upgrade")
@@ -111,7 +112,7 @@ def check_upgrade(method: str, headers: Mapping[str, str]) -> str:
 
 
 def upgrade_headers(key: str, subprotocol: str | None = None) -> dict[str, str]:
-    """The headers of the 101 (RFC 6455 §4.2.2). No extension is ever agreed on (clause 1.2-6)."""
+    """Make the headers of the 101 (RFC 6455 §4.2.2), without any extension (clause 1.2-6)."""
     headers = {
         "Upgrade": "websocket",
         "Connection": "Upgrade",
@@ -142,11 +143,11 @@ class HandshakeRefused(Exception):
 
 
 class HandshakeBroken(Exception):
-    """What the server sent is not a valid answer to the upgrade; the message says why."""
+    """The server's answer to the upgrade is not valid; the message says why."""
 
 
 class HandshakeCut(HandshakeBroken):
-    """The connection ended before the server's answer did."""
+    """The connection ended before the server's answer was complete."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +157,7 @@ class Accepted:
     Attributes:
         headers: the headers of the 101, names in lower case.
         subprotocol: the one that the server chose; None if it chose no subprotocol.
-        trailing: bytes that came behind the head: the beginning of the frames.
+        trailing: bytes that came after the head: the beginning of the frames.
     """
 
     headers: dict[str, str]
@@ -165,21 +166,21 @@ class Accepted:
 
     @property
     def finishes_before_close(self) -> bool:
-        """Whether the server says that it answers a Close only once it has finished (1.5-12)."""
+        """Whether the server finishes its answer before it answers a Close (1.5-12)."""
         return finishes_before_close(self.headers)
 
 
 class ClientHandshake:
-    """One upgrade request and what comes back.
+    """One upgrade request and its answer.
 
-    Send :attr:`request`, hand everything received to :meth:`receive` until it returns an
+    Send :attr:`request`, pass everything received to :meth:`receive` until it returns an
     :class:`Accepted`, and b"" once the connection ends.
 
     Args:
         host: the ``Host`` header.
         target: path and query, percent-encoded.
         headers: further headers.
-        subprotocols: the subprotocols to offer, the best first.
+        subprotocols: the subprotocols to offer, in order of preference.
         refusal_bytes: how many bytes of a refusal's body are read.
     """
 
@@ -222,12 +223,12 @@ class ClientHandshake:
         )
 
     def receive(self, data: bytes) -> Accepted | None:
-        """Take in bytes that the server has sent; b"" says that no more will come.
+        """Take in bytes that the server has sent; b"" means that the connection has ended.
 
         Raises:
             HandshakeRefused: the server answered with another status than 101.
-            HandshakeCut: the connection ended before the answer did.
-            HandshakeBroken: the answer is not HTTP, has the wrong accept key or agrees to something
+            HandshakeCut: the connection ended before the answer was complete.
+            HandshakeBroken: the answer is not HTTP, has the wrong accept key or accepts something
                 that was not offered.
         """
         self._begins = self._begins or data[:1]
@@ -235,13 +236,13 @@ class ClientHandshake:
             self._http.receive_data(data)
             return self._events()
         except h11.RemoteProtocolError as error:
-            if self._refusal is not None:  # its head was whole: the status is worth more
+            if self._refusal is not None:  # the refusal's head was complete: its status says more
                 raise self._refused() from None
             if not data:
                 raise HandshakeCut("the connection ended before the upgrade was answered") from None
-            if self._begins == TLS_ALERT:  # shorter than a line of HTTP's
+            if self._begins == TLS_ALERT:  # an alert is shorter than a line of HTTP
                 raise HandshakeBroken(SPEAKS_TLS) from None
-            # h11 says what it is about, and after a colon quotes it: nothing for a log.
+            # After the colon h11 quotes the input, which must not be logged.
             about = str(error).partition(":")[0]
             raise HandshakeBroken(f"the answer to the upgrade is not HTTP: {about}") from None
 
@@ -280,7 +281,7 @@ class ClientHandshake:
         return HandshakeRefused(*self._refusal, self._body)
 
     def _accepted(self, headers: dict[str, str], trailing: bytes) -> Accepted:
-        """Check what RFC 6455 §4.1 makes the client check."""
+        """Check the 101 as RFC 6455 §4.1 demands."""
         if headers.get("upgrade", "").lower() != "websocket":
             raise HandshakeBroken("the Upgrade header of the 101 must be websocket")
         if "upgrade" not in tokens(headers.get("connection", "").lower()):

@@ -1,6 +1,6 @@
-"""When to ping, what a pong answers, when to give up (clauses 1.4-1, 1.4-2, 1.4-4).
+"""WebSocket liveness: pings, pongs, and when a peer is lost (clauses 1.4-1, 1.4-2, 1.4-4).
 
-The clock's reading comes in with every call, so that a test can be any time it likes.
+Every call takes the clock's reading, so a test can choose any time.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import enum
 
 
 class Hold(enum.Flag):
-    """Why the clock stands still (clause 1.4-2)."""
+    """Reasons for the clock to stand still (clause 1.4-2)."""
 
     NONE = 0
     #: We do not read, so a pong would not be seen.
@@ -21,8 +21,8 @@ class Hold(enum.Flag):
 class Liveness:
     """The liveness of one peer.
 
-    The owner calls :meth:`tick` at :attr:`deadline`, sends what it returns as a Ping, hands every
-    Pong to :meth:`pong`, and ends the connection once :attr:`lost`.
+    The owner calls :meth:`tick` at :attr:`deadline`, sends the result as a Ping, passes every Pong
+    to :meth:`pong`, and ends the connection once :attr:`lost`.
 
     Rules:
         1. A ping each ``interval`` seconds, its payload an 8-byte counter (1.4-1).
@@ -52,11 +52,11 @@ class Liveness:
 
     @property
     def unanswered(self) -> int:
-        """Pings sent since the last one that was answered."""
+        """Number of pings sent since the last answered one."""
         return self._sent - self._answered
 
     def tick(self, now: float) -> bytes | None:
-        """The payload of a Ping to send now, or None when early, held or :attr:`lost`."""
+        """Return the payload of a Ping to send now, or None when early, held or :attr:`lost`."""
         if self.deadline is None or now < self.deadline:
             return None
         if self.unanswered >= self.unanswered_limit:  # rule 3
@@ -80,7 +80,7 @@ class Liveness:
         self.deadline = None
 
     def release(self, reason: Hold, now: float) -> None:
-        """Take ``reason`` back; with the last one the clock starts from zero (rule 4)."""
+        """Withdraw ``reason``; with the last one the clock starts from zero (rule 4)."""
         if not self._hold & reason or self.lost:
             return
         self._hold &= ~reason

@@ -1,4 +1,4 @@
-"""The one loop over a frame's bytes, compiled where there is a wheel (RFC 6455 §5.3)."""
+"""Masking of a frame's bytes, compiled where there is a wheel (RFC 6455 §5.3)."""
 
 from __future__ import annotations
 
