@@ -1,4 +1,4 @@
-"""What may begin on a server, what is under way, and what has to end.
+"""Activity of a server: admission, what is under way, and the order to end.
 
 A server has one :class:`Activity`, whether it serves a model or hosts an application.
 """
@@ -14,13 +14,14 @@ from partway.container.guard import watch
 from partway.protocol.websocket.close_codes import GOING_AWAY
 from partway.protocol.websocket.handshake import UpgradeError
 
-#: What whoever asks for something new is told after SIGTERM, and whoever has a stream at its end.
+#: The answer to a new request after SIGTERM, and the reason of a stream's Close.
 STOPPING: Final = "the container is stopping"
 
-#: What a request of a web page's is told (403).
+#: The refusal of a web page's request (403).
 NO_PAGES: Final = "a container takes requests from its platform, not from pages"
 
-#: Values of ``Sec-Fetch-Site`` that browsers send for pages of others (W3C Fetch Metadata §2.4).
+#: Values of ``Sec-Fetch-Site`` that browsers send for pages of other sites (W3C Fetch Metadata
+#: §2.4).
 _OTHER_SITES: Final = frozenset({"cross-site", "same-site"})
 
 
@@ -32,15 +33,16 @@ class Closable(Protocol):
 
 
 class Activity:
-    """The streams and requests of one server: how many there may be, and which there are.
+    """The streams and requests of one server, and their number.
 
     Args:
-        limit: streams and requests at a time, ``/ping`` aside.
-        unready: why nobody is there yet to answer, in words for a client; None once somebody is.
+        limit: most streams and requests at a time, not counting ``/ping``.
+        unready: why no model or application can answer yet, in words for a client; None once one
+            can.
 
     Attributes:
         draining: while set, ``/ping`` answers 503 and nothing new begins.
-        on_idle: called whenever the last stream and request has ended.
+        on_idle: called whenever the last stream or request has ended.
     """
 
     def __init__(self, limit: int, unready: Callable[[], str | None]) -> None:
@@ -59,13 +61,13 @@ class Activity:
 
     @property
     def streams(self) -> Collection[Closable]:
-        """The streams that are open, or ask to be."""
+        """The streams that are open or being opened."""
         return self._streams
 
     # --- What may begin --------------------------------------------------------------------------
 
     def absence(self) -> str | None:
-        """Why nobody is there to answer; None if a model or an application is."""
+        """Why no model or application can answer; None if one can."""
         return STOPPING if self.draining else self._unready()
 
     def obstacle(self) -> str | None:
@@ -76,7 +78,7 @@ class Activity:
         return absence
 
     def check_stream(self) -> None:
-        """Let a stream begin.
+        """Check whether a stream may begin.
 
         Raises:
             UpgradeError: no stream may begin; 503, with the reason.
@@ -88,16 +90,16 @@ class Activity:
     # --- What is under way -----------------------------------------------------------------------
 
     def counted(self) -> AbstractContextManager[None]:
-        """The time in which the current task answers a request, or serves a stream."""
+        """Return a context in which the current task counts as under way."""
         task = asyncio.current_task()
         assert task is not None, "a request is handled in a task"
         return _Counted(self, self._running, task)
 
     @contextmanager
     def open(self, stream: Closable) -> Iterator[None]:
-        """The time in which a stream is open, or asks to be; it runs in a task that is counted."""
+        """Register a stream that is open or being opened; its task must be counted too."""
         self._streams.add(stream)
-        if self._leaving:  # it was not there to be told; at the loop's next turn it runs
+        if self._leaving:  # it missed the order; the next turn of the loop tells it
             asyncio.get_running_loop().call_soon(self.take_leave, stream)
         try:
             yield
@@ -107,22 +109,22 @@ class Activity:
     # --- What has to end -------------------------------------------------------------------------
 
     def leave(self) -> tuple[Closable, ...]:
-        """From here on streams have to end; returns the open ones, which are to be told."""
+        """Order streams to end, from now on; return the open ones, which the caller must tell."""
         self._leaving = True
         return tuple(self._streams)
 
     def take_leave(self, stream: Closable) -> None:
-        """Tell a stream, unless it has ended by itself, that it has to end: Close 1001."""
+        """Tell a stream, unless it has ended by itself, to end: Close 1001."""
         if stream in self._streams:
             stream.close(GOING_AWAY, STOPPING)
 
     async def cancel(
         self, grace: float, further: Iterable[asyncio.Task[Any]] = ()
     ) -> set[asyncio.Task[Any]]:
-        """Cancel what is under way, and ``further`` tasks.
+        """Cancel everything under way, and ``further`` tasks.
 
         Returns:
-            The tasks that have ignored it for ``grace`` seconds.
+            The tasks that have ignored the cancellation for ``grace`` seconds.
         """
         tasks = self._running.union(further)
         for task in tasks:
@@ -134,7 +136,7 @@ class Activity:
 
 
 class _Counted:
-    """A task among those that are under way; written out, since there is one of each request."""
+    """The context of a task under way; a class for speed, since each request needs one."""
 
     __slots__ = ("_activity", "_running", "_task")
 
@@ -156,15 +158,16 @@ class _Counted:
 
 
 def is_from_a_page(headers: Iterable[tuple[str, str]]) -> bool:
-    """Whether a web page has a browser send a request: the platform sends neither of its headers.
+    """Whether a web page made a browser send a request; the platform sends neither of its headers.
 
-    ``Origin`` comes with each upgrade and each POST of a page's, for which a browser asks nobody if
-    the body passes for text. ``Sec-Fetch-Site`` says of a GET too that another site asks for it.
+    A browser sends ``Origin`` with each upgrade and each POST of a page. It sends such a POST
+    without asking if the body's type is a plain one. ``Sec-Fetch-Site`` marks a GET for another
+    site's page.
 
     Args:
         headers: the request's, by their names.
     """
-    for name, value in headers:  # written out: every request is looked at
+    for name, value in headers:  # a plain loop, for speed: every request is checked
         lower = name.lower()
         if lower == "origin":
             return True
@@ -174,9 +177,9 @@ def is_from_a_page(headers: Iterable[tuple[str, str]]) -> bool:
 
 
 def check_not_a_page(headers: Iterable[tuple[str, str]]) -> None:
-    """Refuse a stream that a page asks for.
+    """Refuse a stream that a web page opens.
 
-    No page has business with a container that happens to listen where a browser can reach it.
+    A page must not use a container just because a browser can reach it.
 
     Raises:
         UpgradeError: the request is a page's; 403.

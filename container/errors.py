@@ -1,4 +1,4 @@
-"""What a model, or the runtime on its behalf, tells a client that gets no answer."""
+"""Errors that a model, or the runtime on its behalf, reports to a client."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from partway.log_lines import LogLine
 from partway.protocol.limits import REFUSAL_BODY_BYTES
 from partway.protocol.websocket.close_codes import INTERNAL_ERROR, TRY_AGAIN_LATER, is_legal
 
-#: Frames that are shown, the last ones of the author's own code.
+#: Frames shown: the last ones of the author's own code.
 _MOST_FRAMES: Final = 4
-#: Characters of a message; with the frames all of it stays below what a gateway passes on.
+#: Characters of a message; with the frames, the text stays below the limit of what a gateway passes
+#: on.
 _MOST_CHARACTERS: Final = 600
 _MOST_LINE: Final = 160
 
 _PATHS: Final = sysconfig.get_paths()
-#: Folders whose code is not the author's: Python's, installed packages', and ours.
+#: Folders without the author's code: Python, installed packages, and ours.
 _NOT_THEIRS: Final = (
     *(_PATHS[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")),
     str(Path(__file__).parents[1]),
@@ -27,18 +28,18 @@ _NOT_THEIRS: Final = (
 
 
 class ModelError(Exception):
-    """An error whose reason is meant for the client. Other exceptions show it their type alone.
+    """An error whose reason is meant for the client. Of other exceptions it only sees the type.
 
     Args:
-        reason: what the client is told.
-        code: the Close's, once the stream is open: 1011, or 4000–4999 for codes of your own.
-        status: the HTTP response's, before the stream is open and on ``/invocations``.
+        reason: the text for the client.
+        code: the Close code, once the stream is open: 1011, or 4000–4999 for codes of your own.
+        status: the HTTP status, before the stream is open and on ``/invocations``.
 
     Raises:
-        ValueError: the code may not travel (RFC 6455 §7.4), or the status is not 400 to 599.
+        ValueError: the code must not be sent (RFC 6455 §7.4), or the status is not 400 to 599.
     """
 
-    #: Whether the model meant the error: then the log needs no traceback.
+    #: Whether the model raised the error on purpose; then the log needs no traceback.
     foreseen: ClassVar[bool] = True
 
     def __init__(self, reason: str, *, code: int = INTERNAL_ERROR, status: int = 500) -> None:
@@ -52,7 +53,7 @@ class ModelError(Exception):
         self.status = status
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Cross from a worker process, whatever the ``__init__`` of a subclass takes."""
+        """Support pickling from a worker process, for any signature of a subclass's init."""
         return _revived, (type(self), self.args, self.__dict__)
 
 
@@ -63,11 +64,11 @@ def _revived(kind: type[ModelError], args: tuple[object, ...], state: dict[str, 
 
 
 class BodyError(Exception):
-    """A request's body that cannot be taken, by the client's fault.
+    """A request's body is refused, by the client's fault.
 
     Attributes:
         status: the HTTP status to answer.
-        reason: what was wrong.
+        reason: the fault.
     """
 
     def __init__(self, status: int, reason: str) -> None:
@@ -91,31 +92,31 @@ class TooSlow(ModelError):
 
 
 class WorkerDied(ModelError):
-    """The worker process that computed is gone: Close 1011, or 500."""
+    """The worker process that computed has died: Close 1011, or 500."""
 
 
 class HandlerBlocked(ModelError):
-    """A handler kept the event loop, and with it every other client, for too long."""
+    """A handler blocked the event loop, and so every other client, for too long."""
 
     foreseen = False
 
 
 class LoadFailed(Exception):
-    """The model could not be loaded; ``__cause__`` says why."""
+    """The model could not be loaded; ``__cause__`` has the reason."""
 
 
 def cause_of(error: BaseException) -> BaseException:
-    """The one exception with which a group of tasks failed; the group, where they differ."""
+    """Return the single exception by which a group of tasks failed, or the group if they differ."""
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     return error
 
 
 def reason_of(error: BaseException) -> str:
-    """What a client may know of an exception that a model raised.
+    """Return the part of a model's exception that a client may see.
 
-    That is the reason of a :class:`ModelError`, and of others the type: their message may quote
-    what other clients have sent.
+    For a :class:`ModelError` that is the reason, for others the type: their message may quote other
+    clients' input.
     """
     if isinstance(error, ModelError):
         return error.reason
@@ -123,15 +124,15 @@ def reason_of(error: BaseException) -> str:
 
 
 def shown_reason_of(error: BaseException) -> str:
-    """The reason of a :class:`ModelError`; any other exception as :func:`shown_error` has it."""
+    """Return the reason of a :class:`ModelError`; for others see :func:`shown_error`."""
     return error.reason if isinstance(error, ModelError) else shown_error(error)
 
 
 def shown_error(error: BaseException) -> str:
-    """The type and message of an exception, and the last frames of the author's code.
+    """Format the type and message of an exception, and the last frames of the author's code.
 
-    It has at most :data:`~partway.protocol.limits.REFUSAL_BODY_BYTES` bytes, as much as a gateway
-    passes on.
+    The text has at most :data:`~partway.protocol.limits.REFUSAL_BODY_BYTES` bytes, the limit of a
+    gateway.
     """
     message = str(error)[:_MOST_CHARACTERS]
     name = type(error).__name__
@@ -151,13 +152,13 @@ def shown_error(error: BaseException) -> str:
 def log_failure(
     log: logging.Logger, what: str, error: BaseException, *, request_id: str | None = None
 ) -> None:
-    """Tell the log what a model's handler raised, with a traceback where the model did not mean it.
+    """Log the exception of a model's handler, with a traceback unless it was raised on purpose.
 
     Args:
-        log: where to.
-        what: what has failed: a stream, an invocation.
-        error: what was raised.
-        request_id: the id of what has failed; None if it has none.
+        log: the log.
+        what: the failed operation: a stream, an invocation.
+        error: the exception.
+        request_id: the operation's id; None if it has none.
     """
     whose = {"what": what} if request_id is None else {"what": what, "request_id": request_id}
     if isinstance(error, ModelError) and error.foreseen:

@@ -1,4 +1,4 @@
-"""Who is woken in this turn of the loop, and who in a later one."""
+"""Fair scheduling of handlers: which are woken in this turn of the loop, and which later."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from partway.container.limits import WAKES_PER_TURN, WAKES_PER_TURN_SHARE
 
 
 class HandlerScheduler:
-    """Wakes the handlers whose input has come, not too many of them in one turn of the loop.
+    """Wakes the handlers whose input has come, a limited number in one turn of the loop.
 
-    A ``/ping``, a new connection or a Close needs a few turns, whoever else is served in them. On
-    a busy core everybody's input comes in each turn, and a turn of a thousand answers takes 50 ms.
-    Those that wait are woken in their order, and what comes for them meanwhile is read and answered
-    together. The more they are, the more of them in a turn: the cost of a turn is shared.
+    A ``/ping``, a new connection or a Close needs a few turns of the loop. On a busy core all
+    handlers get input in each turn, and a turn of a thousand answers takes 50 ms. Waiting handlers
+    are woken in order, and further input for them is then answered together. The more of them wait,
+    the more are woken in one turn, so that they share its cost.
 
     Args:
-        at_least: how many handlers are woken in one turn at least.
-        share: one in this many of those that wait is woken in a turn, if that is more.
+        at_least: least number of handlers woken in one turn.
+        share: one in this many waiting handlers is woken in a turn, if that is more.
     """
 
     def __init__(
@@ -33,12 +33,12 @@ class HandlerScheduler:
 
     @property
     def idle(self) -> bool:
-        """Whether nobody waits, and no turn of the loop has been asked for."""
+        """Whether no handler waits, and no turn of the loop is scheduled."""
         return self._next_turn is None
 
     def wake(self, waiter: asyncio.Future[None]) -> bool:
-        """Set the result of a future that is not done; False if it has to wait for a turn."""
-        at_once = self._left > 0  # then nobody waits
+        """Resolve a future that is not done; return False if it has to wait for a turn."""
+        at_once = self._left > 0  # then no handler waits
         if at_once:
             self._left -= 1
             waiter.set_result(None)
@@ -54,7 +54,7 @@ class HandlerScheduler:
         self._left = max(self._at_least, len(waiting) // self._share)
         while waiting and self._left:
             waiter = waiting.popleft()
-            if not waiter.done():  # its reader has given up
+            if not waiter.done():  # otherwise its reader has given up
                 self._left -= 1
                 waiter.set_result(None)
         self._next_turn = None if idle else self._call_soon(self._take_turn)

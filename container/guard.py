@@ -1,8 +1,8 @@
-"""Keeping the event loop free: a handler that computes on it is stopped (clause 1.1-2).
+"""Loop guard: a handler that blocks the event loop is stopped (clause 1.1-2).
 
-Every client of the process waits while a handler neither awaits nor returns, and ``/ping`` with
-them. A timer of the system ends that: it interrupts the main thread, in the handler's own code and
-nowhere else, with an exception that is the handler's alone.
+All clients of the process wait while a handler neither awaits nor returns, and so does ``/ping``. A
+system timer ends that: it interrupts the main thread with an exception. It does so only in the
+handler's own code, and the exception is the handler's alone.
 """
 
 from __future__ import annotations
@@ -19,46 +19,47 @@ from partway.log_lines import LogLine
 
 _log = logging.getLogger("partway.container.guard")
 
-#: Beats within the limit; and alarms, of which two in one turn of the loop make a handler guilty:
-#: at one alone it may merely be the last of a crowd.
+#: Heartbeats within the limit. Two alarms in one turn of the loop make a handler guilty. At a
+#: single alarm it may only be the last of many handlers.
 _BEATS = 4
 _ALARMS = 2
-#: After an alarm that fell into code that may not be interrupted.
+#: Seconds until the next try, if an alarm came in code that must not be interrupted.
 _AGAIN = 0.02
 #: Seconds between two warnings.
 _QUIET = 10.0
 
-#: Code in which an exception out of nowhere would leave something undone. The runtime's own is
-#: there too, but for the models that come with it.
+#: Code that an unexpected exception would leave in a broken state. It includes the runtime's own
+#: code, except for the shipped models.
 _PROTECTED = frozenset(
     {"_weakrefset", "a2wsgi", "aiohttp", "aiosignal", "anyio", "asyncio", "codecs", "concurrent",
      "contextlib", "encodings", "frozenlist", "h11", "httptools", "logging", "multidict",
      "multiprocessing", "partway", "propcache", "queue", "selectors", "signal", "ssl", "threading",
      "uvicorn", "uvloop", "weakref", "websockets", "yarl"}
 )  # fmt: skip
-#: Where a named tuple is made: the runtime's frames are some.
+#: The name of the code that creates named tuples; some frames of the runtime have it.
 _NAMED_TUPLES = "namedtuple_"
-#: A module whose import is broken off cannot be imported again, as often as not.
+#: An interrupted import often makes the module impossible to import again.
 _IMPORTING = "importlib._bootstrap"
 _MODELS = "partway.container.models."
 
-#: Whether a handler runs in a context, or what a handler has started: tasks inherit this.
+#: Whether a context belongs to a handler, or to a task that a handler has started: tasks inherit
+#: it.
 _handling: ContextVar[bool] = ContextVar("handling", default=False)
 
 
 def watch() -> None:
-    """Say that a model's handler runs in this context."""
+    """Mark this context as one of a model's handler."""
     _handling.set(True)
 
 
 class LoopGuard:
-    """Stops handlers that keep the running loop; for the main thread's loop.
+    """Stops handlers that block the running loop; for the main thread's loop.
 
     Owns SIGALRM and the process's real-time timer from :meth:`start` to :meth:`stop`.
 
     Args:
-        limit: seconds that a handler may keep the loop.
-        warning: seconds after which the log says that the loop stood still.
+        limit: seconds that a handler may block the loop.
+        warning: seconds after which the log reports that the loop was blocked.
     """
 
     def __init__(self, limit: float = BLOCK_LIMIT, warning: float = BLOCK_WARNING) -> None:
@@ -77,12 +78,12 @@ class LoopGuard:
             ValueError: the calling thread is not the main thread.
         """
         signal.signal(signal.SIGALRM, self._on_alarm)
-        signal.siginterrupt(signal.SIGALRM, False)  # other system calls go on by themselves
+        signal.siginterrupt(signal.SIGALRM, False)  # other system calls are restarted by the kernel
         self._due = self._loop.time()
         self._on_beat()
 
     def stop(self) -> None:
-        """End the watch; SIGALRM is then as in a new process."""
+        """Stop the guard; SIGALRM then has its default action."""
         if self._beat is not None:
             self._beat.cancel()
             self._beat = None
@@ -106,17 +107,16 @@ class LoopGuard:
         self._beat = self._loop.call_at(self._due, self._on_beat)
 
     def _set_alarm(self, seconds: float | None = None) -> None:
-        """Set it, to repeat: one may be lost.
+        """Set the timer, to repeat: a signal may be lost.
 
-        What comes due while the process is stopped, or frozen, is given to any of its threads, and
-        the main thread is not woken by it from what it waits for.
+        A signal that arrives while the process is stopped or frozen may go to any of its threads.
+        It then does not wake the main thread.
         """
         seconds = self._limit / _ALARMS if seconds is None else seconds
         signal.setitimer(signal.ITIMER_REAL, seconds, seconds)
 
     def _on_alarm(self, number: int, frame: FrameType | None) -> None:
-        # The loop by name: while it does not run, as between two runs of a test, asking for the
-        # current one raises.
+        # The loop is given, because it may not be running, as between two runs of a test.
         task = asyncio.current_task(self._loop)
         if task is None or task is not self._suspect:
             self._suspect = task
@@ -125,7 +125,7 @@ class LoopGuard:
             self._set_alarm(_AGAIN)
         else:
             self._suspect = None
-            self._set_alarm()  # it may catch this, and go on
+            self._set_alarm()  # the handler may catch this and go on
             raise HandlerBlocked(
                 f"the model kept the event loop for {self._limit:g} s: "
                 "what computes belongs on a worker"
@@ -133,7 +133,7 @@ class LoopGuard:
 
 
 def _interruptible(frame: FrameType) -> bool:
-    """Whether a frame is a model's, or of what a model calls, and no import is under way."""
+    """Whether a frame belongs to a model or to code that it calls, and no import is under way."""
     module = _module(frame)
     if module.startswith(_NAMED_TUPLES):
         return False

@@ -1,4 +1,4 @@
-"""Whether the model can serve: what ``/ping`` answers (clauses 1.1-2, 1.1-3)."""
+"""Health of the model, as answered on ``/ping`` (clauses 1.1-2, 1.1-3)."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from partway.container.limits import HEALTH_AGE, HEALTH_TIMEOUT
 from partway.container.threads import in_thread
 from partway.log_lines import LogLine
 
-#: Its last word stands for so many ages while a new one is on its way: on a busy loop every wait
-#: that /ping is spared counts.
+#: The last answer is valid for this many ages while a new one is fetched, to spare ``/ping`` a wait
+#: on a busy loop.
 _FRESH = 2
 
 _log = logging.getLogger("partway.container.health")
 
 
 class Health:
-    """The model's health, never older than ``HEALTH_AGE`` and never long in coming.
+    """The model's health: never older than ``HEALTH_AGE``, and never slow.
 
     Args:
-        healthy: asks the model, on a thread: the call may block, or hang.
-        workers: gives why the model's workers cannot serve; None if they can.
-        timeout: seconds that the model has to answer; ``/ping`` has two in all.
-        age: seconds for which an answer of the model stands.
+        healthy: asks the model; called on a thread, since it may block or hang.
+        workers: returns why the model's workers cannot serve; None if they can.
+        timeout: seconds in which the model must answer; ``/ping`` has two in all.
+        age: seconds for which an answer of the model is valid.
     """
 
     def __init__(
@@ -52,11 +52,11 @@ class Health:
         return self._loading_since is None
 
     def set_loaded(self) -> None:
-        """Say that the model has been loaded: from here on it is asked."""
+        """Note that the model has been loaded: from now on it is asked."""
         self._loading_since = None
 
     async def trouble(self) -> str | None:
-        """Why the model cannot serve; None if it can."""
+        """Return why the model cannot serve; None if it can."""
         reason = await self._trouble()
         if reason != self._said:
             if reason is None:
@@ -79,11 +79,11 @@ class Health:
             self._answer = in_thread(self._healthy, name="partway-health")
             if answer is None or now - asked >= _FRESH * self._age:
                 answer, asked = self._answer, now
-        # However many ask, they wait for the same word, and no longer than its time.
+        # All requests wait for the same answer, and at most until its timeout.
         left = asked + self._timeout - now
         if not answer.done() and left > 0:
             await asyncio.wait((answer,), timeout=left)
-            await asyncio.sleep(0)  # on a busy loop its word may have come behind the deadline
+            await asyncio.sleep(0)  # on a busy loop the answer may come just now
         if not answer.done():
             waited = self._loop.time() - asked
             return f"the model's healthy() has not returned for {waited:.1f} s"

@@ -1,4 +1,4 @@
-"""What a client has sent and its handler has not taken yet, as parts or as messages."""
+"""Received parts that a handler has not taken yet, and the messages made of them."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ _UTF8 = DataType.UTF8
 
 
 def _nothing() -> None:
-    """Do nothing, for an inbox that has nobody to tell."""
+    """Do nothing: the default callback of an inbox."""
 
 
 class Inbox:
-    """Parts in the order in which they came, for one reader at a time.
+    """Parts in order of arrival, for one reader at a time.
 
     Args:
         pause: called when more than ``high_water`` bytes wait; the owner stops reading.
         resume: called when no more than ``low_water`` are left.
         high_water: bytes of the parts, with ``PART_OVERHEAD`` for each.
-        low_water: bytes, counted in the same way.
-        scheduler: wakes the reader; the inbox has its own by default.
-        hold: called when the reader has to wait for its turn: nothing needs to be read until then.
+        low_water: bytes, counted likewise.
+        scheduler: wakes the reader; by default the inbox has its own scheduler.
+        hold: called when the reader must wait for its turn: until then reading is not needed.
         let_go: called when the reader's turn has come.
     """
 
@@ -57,16 +57,16 @@ class Inbox:
         self._paused = False
         self._ended = False
         self._arrival: asyncio.Future[None] | None = None
-        self._woken = False  # or about to be
-        #: Bytes of the parts that wait, overhead included.
+        self._woken = False  # or is about to be woken
+        #: Bytes of the waiting parts, overhead included.
         self.held_bytes = 0
-        #: The beginning of a message whose end has not come: here, so that a reader who gives up
-        #: waiting for it loses nothing.
+        #: The beginning of an unfinished message. It is kept here, so that a reader that stops
+        #: waiting loses nothing.
         self.begun: bytearray | None = None
-        #: Whether the last part that was taken as a fragment began or continued a message.
+        #: Whether the last part taken as a fragment began or continued a message.
         self.mid_message = False
         self.parts_taken = 0
-        #: How many parts have come, and their bytes.
+        #: Number of received parts, and their bytes.
         self.parts_in = 0
         self.bytes_in = 0
 
@@ -74,7 +74,7 @@ class Inbox:
         return len(self._parts)
 
     def put(self, part: PayloadPart) -> None:
-        """Take in a part that the client has sent."""
+        """Add a received part."""
         size = len(part.payload)
         self.parts_in += 1
         self.bytes_in += size
@@ -86,19 +86,19 @@ class Inbox:
         self._wake()
 
     def end(self) -> None:
-        """Say that no part comes any more; those that have come can still be taken."""
+        """Note that no more parts come; waiting parts can still be taken."""
         self._ended = True
         self._wake()
 
     def drop(self) -> None:
-        """End, and forget the parts that have not been taken."""
+        """End, and drop the waiting parts."""
         self._parts.clear()
         self.held_bytes = 0
         self.begun = None
         self.end()
 
     async def next(self) -> PayloadPart | None:
-        """The next part; None after the last.
+        """Return the next part; None after the last.
 
         Raises:
             RuntimeError: another task waits for the next part.
@@ -123,7 +123,7 @@ class Inbox:
         return part
 
     def take(self) -> PayloadPart | None:
-        """The next part, or None: most of a busy stream's have come, and a coroutine costs."""
+        """Return the next part, or None. On a busy stream it avoids the cost of a coroutine."""
         if not self._parts:
             return None
         part = self._parts.popleft()
@@ -142,12 +142,11 @@ class Inbox:
                 self._hold()
 
 
-# Neither of these is an async generator: one that is left early is closed by a task that nobody
-# owns.
+# Neither of these is an async generator: no task would own the closing of an abandoned one.
 
 
 class Fragments(AsyncIterator[PayloadPart]):
-    """An inbox's parts."""
+    """The parts of an inbox."""
 
     __slots__ = ("_inbox",)
 
@@ -166,14 +165,14 @@ class Fragments(AsyncIterator[PayloadPart]):
 
 
 class Messages(AsyncIterator[str | bytes]):
-    """An inbox's messages, each whole: text as ``str``, binary as ``bytes``.
+    """The whole messages of an inbox: text as ``str``, binary as ``bytes``.
 
-    A message that the client left unfinished is left out.
+    A message that the client has not finished is left out.
 
     Args:
         inbox: the parts; the connection's decoder has checked that text is UTF-8 (clause 1.1-8).
         close: called with 1009 when a message is larger than ``max_message``.
-        max_message: bytes of the largest message, however many fragments it came in.
+        max_message: bytes of the largest message, all fragments together.
     """
 
     __slots__ = ("_close", "_inbox", "_max_message")
@@ -197,7 +196,7 @@ class Messages(AsyncIterator[str | bytes]):
             if inbox.begun is None and completion is not _PARTIAL:
                 break
             if inbox.begun is None:
-                # Not a list: one of single bytes would weigh fifty times its size.
+                # A bytearray, because a list of single bytes would take fifty times their size.
                 inbox.begun = bytearray()
             inbox.begun += payload
             if len(inbox.begun) > self._max_message:

@@ -1,4 +1,4 @@
-"""The interface that a model implements, and what its requests and replies are."""
+"""The interface of a model, with its requests and replies."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from partway.container.stream import Stream
 from partway.container.workers import Processes, Threads, Workers
 from partway.protocol.limits import INVOCATION_PATH, MAX_INVOCATION_PATH
 
-#: Where the platform finds a model's streams unless a client names another path (clause 1.1-4).
+#: Default path of a model's streams (clause 1.1-4).
 DEFAULT_PATH = "invocations-bidirectional-stream"
 
 _FRAMING = frozenset({"connection", "content-length", "transfer-encoding", "upgrade"})
-#: With any of these a body would be read as the next response.
+#: Statuses whose responses have no body: a client would read one as the next response.
 _WITHOUT_BODY = frozenset({204, 205, 304})
-#: Paths on which no stream can be taken.
+#: Reserved paths, which cannot take streams.
 _TAKEN = frozenset({"ping", "invocations", "execution-parameters"})
 _PARAMETER = re.compile(r"[a-zA-Z0-9][A-Za-z0-9_-]*")  # as clause 1.6-1's query allows
 _Handler = TypeVar("_Handler", bound=Callable[..., object])
@@ -33,11 +33,12 @@ class Request:
 
     Attributes:
         headers: the request's headers; their names may be looked up in any case.
-        content_type: the body's; ``application/octet-stream`` where the client names no type.
-        length: the body's, in bytes; None where the body came chunked.
+        content_type: the body's type; ``application/octet-stream`` if the client names none.
+        length: the body's length in bytes; None if it came chunked.
         body: the bytes as they arrive, chunk by chunk. A body that is too large, too slow or cut
-            raises in the middle of it; let the exception pass, the runtime makes the right answer
-            of it. One task may take it at a time, and none when the request has been answered.
+            raises an exception while it is read. Let it pass: the runtime turns it into the right
+            answer. Only one task may read the body at a time, and none after the request was
+            answered.
     """
 
     headers: CIMultiDictProxy[str]
@@ -47,36 +48,35 @@ class Request:
     _predict_body: PredictBody = field(default_factory=PredictBody, repr=False, compare=False)
 
     async def read(self) -> bytes:
-        """The whole body."""
+        """Read the whole body."""
         return await read_whole(self.body)
 
     async def instances(self) -> list[Any]:
-        """The instances of a request for predictions, ``{"instances": […]}``: one at least.
+        """Read the instances of a prediction request, ``{"instances": […]}``; at least one.
 
-        They are read by the gateway's rules: what is not JSON or has no instances, a member that is
-        there twice, NaN and arrays without end never come here. The base64 of ``{"b64": …}`` is
-        padded. A whole number of more than 64 bits may be a ``float``.
+        They are checked by the gateway's rules: invalid JSON, missing instances, repeated members,
+        NaN and excessive nesting are refused. The base64 of ``{"b64": …}`` is padded. A whole
+        number of more than 64 bits may be a ``float``.
 
         Raises:
-            BodyError: as of a body that cannot be taken, of which it is one: let it pass.
+            BodyError: the body is invalid or cannot be read; let it pass.
         """
         return await self._predict_body.instances(self.body)
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """The answer to a :class:`Request`, where bytes alone do not say enough.
+    """An answer to a :class:`Request` with more than a body.
 
     Attributes:
-        body: the whole body, or one that is made item by item: that is sent chunked, one chunk for
-            each item (clause 1.1-5), and asked for the next item once the client has taken most of
-            what came before.
-        content_type: the body's; by default ``text/plain; charset=utf-8`` for text, and
+        body: the whole body, or an iterator of its items. Each item is sent as one chunk (clause
+            1.1-5). The next item is requested once the client has taken most of the earlier ones.
+        content_type: the body's type; by default ``text/plain; charset=utf-8`` for text, and
             ``application/octet-stream`` for bytes.
-        headers: further headers of the response; its ``Date`` and ``Server`` are the runtime's.
-        status: the response's; 200 unless set.
-        length: bytes of a body that is made item by item, where they are known; the body is then
-            not chunked.
+        headers: further headers of the response; the runtime sets ``Date`` and ``Server``.
+        status: the response's status; 200 by default.
+        length: the length in bytes of a body made of items, if it is known; the body is then not
+            chunked.
     """
 
     body: bytes | str | AsyncIterable[bytes | str]
@@ -105,12 +105,12 @@ Answer = bytes | str | Reply
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """A stream that asks to be opened.
+    """A request to open a stream.
 
     Attributes:
         id: the gateway's request id (clause 1.6-1).
-        path: the path that the client names, without its first slash.
-        query: the query's parameters; each may come more than once.
+        path: the path that the client has named, without its first slash.
+        query: the query's parameters; each may be repeated.
         headers: the upgrade's headers; their names may be looked up in any case.
     """
 
@@ -121,18 +121,18 @@ class Opening:
 
 
 class Model:
-    """A model. One object serves every request of a process, many at a time.
+    """A model. One object serves all requests of a process, many at a time.
 
     Override what the model can do: :meth:`stream` for bidirectional streams, :meth:`invoke` for
-    ``/invocations``. Methods that compute are plain ``def`` and are called through
-    :attr:`workers`, so that they never keep the event loop.
+    ``/invocations``. Methods that compute are plain ``def`` and are called through :attr:`workers`,
+    so that they never block the event loop.
 
     Attributes:
-        runs_on: where :attr:`workers` computes: :class:`~partway.container.workers.Threads` of this
-            process, or :class:`~partway.container.workers.Processes` that each load the model.
+        runs_on: where :attr:`workers` run methods: :class:`~partway.container.workers.Threads` of
+            this process, or :class:`~partway.container.workers.Processes` that each load the model.
         workers: set by the runtime before :meth:`load`.
-        max_concurrent_transforms: what ``/execution-parameters`` tells a batch transform.
-        max_payload_mb: the largest payload that it tells a batch transform, in MB.
+        max_concurrent_transforms: the answer of ``/execution-parameters`` to a batch transform.
+        max_payload_mb: the largest payload in that answer, in MB.
     """
 
     runs_on: ClassVar[Threads | Processes | None] = None
@@ -141,31 +141,32 @@ class Model:
     max_payload_mb: int = 6
 
     def load(self, model_dir: Path) -> None:
-        """Load the model, on a worker; ``/ping`` answers 503 until it returns.
+        """Load the model, on a worker; ``/ping`` answers 503 until the method returns.
 
         Args:
-            model_dir: ``/opt/ml/model``, or what ``SM_MODEL_DIR`` names. Read-only (clause 1.1-6).
+            model_dir: ``/opt/ml/model``, or the folder in ``SM_MODEL_DIR``. Read-only (clause
+                1.1-6).
 
-        Raising ends the process: a container that cannot load is replaced, not asked.
+        Raising ends the process: the platform replaces a container that cannot load.
         """
 
     def unload(self) -> None:
-        """Let go of what :meth:`load` took: threads, devices, files.
+        """Release the resources of :meth:`load`: threads, devices, files.
 
-        Called on a thread, once every stream and request has ended; after 1.5 s nobody waits for it
-        any more. Worker processes end without it.
+        It is called on a thread, once every stream and request has ended. The runtime waits for it
+        1.5 s. It is not called in worker processes.
         """
 
     def healthy(self) -> bool:
-        """Whether the model can serve; called on a thread of its own, at most once a second.
+        """Return whether the model can serve; called on its own thread, at most once a second.
 
-        False makes ``/ping`` answer 503; so does raising, with the reason of a
-        :class:`~partway.container.errors.ModelError`, and not returning within 1.5 s.
+        False makes ``/ping`` answer 503. So does an exception, with the reason of a
+        :class:`~partway.container.errors.ModelError`, and an answer that takes over 1.5 s.
         """
         return True
 
     async def admit(self, opening: Opening) -> None:
-        """Look at a stream before it is accepted.
+        """Check a stream before it is accepted.
 
         To refuse the stream, raise a :class:`~partway.container.errors.ModelError` with a
         ``status``.
@@ -174,9 +175,9 @@ class Model:
     async def stream(self, stream: Stream) -> None:
         """Handle one bidirectional stream (clause 1.1-4).
 
-        Returning closes the stream, with 1000 or with the client's own code; raising closes it
-        with 1011. The handler is cancelled when the client is lost, and a few seconds after the
-        input has ended.
+        When the method returns, the stream closes with 1000 or with the client's own code. When it
+        raises, the stream closes with 1011. The handler is cancelled when the client is lost, or
+        when it stays silent too long after the end of the input.
         """
         raise NotImplementedError
 
@@ -184,19 +185,20 @@ class Model:
         """Answer one request to ``/invocations`` (clause 1.1-2).
 
         The method may be an async generator: each item it yields is sent as a chunk (clause 1.1-5).
-        Raising answers 500, or the ``status`` of a :class:`~partway.container.errors.ModelError`.
+        An exception is answered with 500, or the ``status`` of a
+        :class:`~partway.container.errors.ModelError`.
         """
         raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True)
 class StreamRoute:
-    """One path that takes streams.
+    """A path that takes streams.
 
     Attributes:
         path: the path, without its first slash.
-        query: the parameters that the handler knows; None for any.
-        required: the parameters that must come.
+        query: the parameters that the handler accepts; None for any.
+        required: the required parameters.
     """
 
     path: str = DEFAULT_PATH
@@ -210,7 +212,7 @@ def route(
     query: Collection[str] | None = None,
     required: Collection[str] = (),
 ) -> Callable[[_Handler], _Handler]:
-    """Mount a method of a model on a path (clause 1.6-1), as its handler of streams.
+    """Mount a method of a model on a path, as its handler of streams (clause 1.6-1).
 
     ::
 
@@ -218,14 +220,14 @@ def route(
         async def listen(self, stream: Stream) -> None: ...
 
     Args:
-        path: what clients name in ``X-Amzn-SageMaker-Model-Invocation-Path``.
-        query: the parameters that the handler knows besides those that are required; a stream that
-            comes with another one is refused before it is accepted, and None lets any pass.
-        required: the parameters without which a stream is refused.
+        path: the path that clients name in ``X-Amzn-SageMaker-Model-Invocation-Path``.
+        query: the optional parameters that the handler accepts; None accepts any. A stream with
+            another parameter is refused before it is opened.
+        required: the required parameters; a stream without one is refused.
 
     Raises:
         TypeError: ``query`` or ``required`` is a string.
-        ValueError: no client could name that path, or a parameter of that name.
+        ValueError: the path or a parameter has a name that no client could send.
     """
     if isinstance(query, str) or isinstance(required, str):
         raise TypeError("query and required must be collections of names, not a str")

@@ -1,4 +1,4 @@
-"""What a handler sends: messages that leave one after the other, whole or in fragments."""
+"""Outgoing messages of a handler, sent one after the other, whole or in fragments."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ _BINARY = Opcode.BINARY
 
 
 class Outbox:
-    """One stream's messages on their way out.
+    """Outgoing messages of one stream.
 
-    Any number of tasks may send; the fragments of two messages never mix (RFC 6455 §5.4).
+    Any number of tasks may send; fragments of two messages never mix (RFC 6455 §5.4).
 
     Args:
-        write: takes a frame at once.
-        clear: whether a frame may be written at once; asked before each.
-        writable: where ``clear`` says no, returns when a frame may be written, or raises why no
-            frame may be written any more.
+        write: writes a frame at once.
+        clear: whether a frame may be written at once; called before each frame.
+        writable: called if ``clear`` says no. It returns when a frame may be written, or raises if
+            none may be written again.
     """
 
     def __init__(
@@ -38,11 +38,11 @@ class Outbox:
         self._clear = clear
         self._writable = writable
         self._parts = PartsToFrames()
-        #: The message whose block is open.
+        #: The message whose ``async with`` block is open.
         self._open: OutgoingMessage | None = None
         #: The message whose block was left by an exception, before its end.
         self._torn: OutgoingMessage | None = None
-        #: How many parts were sent, and their bytes.
+        #: Number of sent parts, and their bytes.
         self.parts_out = 0
         self.bytes_out = 0
 
@@ -65,26 +65,26 @@ class Outbox:
                 f"a part must be a PayloadPart, not {type(part).__name__}; "
                 "send() takes str and bytes"
             )
-        if self._parts.mid_message:  # the turn is its sender's already
+        if self._parts.mid_message:  # the sender of these parts already has the turn
             await self.writable()
         elif not self._at_once():
             await self._my_turn()
         self.write(self._parts.frame(part))
 
     async def begin(self, message: OutgoingMessage) -> None:
-        """Let a message in fragments have its turn."""
+        """Wait for the turn of a message in fragments."""
         if not self._at_once():
             await self._my_turn()
         self._open = message
 
     def end(self, message: OutgoingMessage, *, torn: bool) -> None:
-        """Let the next message have its turn."""
+        """Pass the turn to the next message."""
         self._open = None
         if torn:
             self._torn = message
 
     def cut(self) -> None:
-        """Prepare for a Close: what is held back leaves, and its message stays unfinished."""
+        """Prepare for a Close: send the held fragment, and leave its message unfinished."""
         for message in (self._torn, self._open):
             if message is not None:
                 message.release(fin=False)
@@ -102,7 +102,7 @@ class Outbox:
             await self._writable()
 
     def _at_once(self) -> bool:
-        """Whether a message may begin without waiting: most messages may, and a coroutine costs."""
+        """Whether a message may begin without waiting; usually so, which saves a coroutine."""
         between = self._open is None and self._torn is None and not self._parts.mid_message
         return between and self._clear()
 
@@ -123,7 +123,7 @@ class Outbox:
 class OutgoingMessage:
     """One message in fragments (:class:`partway.container.stream.Outgoing`), as a context manager.
 
-    One fragment is held back, so that the last one carries FIN and no empty frame has to.
+    One fragment is held back, so that the last one carries FIN, and no empty frame is needed.
     """
 
     def __init__(self, outbox: Outbox, *, text: bool) -> None:
@@ -172,17 +172,17 @@ class OutgoingMessage:
         self._held = payload
 
     def release(self, *, fin: bool) -> None:
-        """Write the fragment that is held back, if there is one."""
+        """Write the held fragment, if there is one."""
         if self._held is not None:
             payload, self._held = self._held, None
             self._outbox.write(Frame(self._opcode, payload, fin))
             self._opcode = _CONTINUATION
 
     async def wait_end(self) -> None:
-        """Wait for the block's end.
+        """Wait for the end of the block.
 
         Raises:
-            RuntimeError: the task that waits is the one that has the block open.
+            RuntimeError: the waiting task has itself opened the block.
         """
         if self._task is asyncio.current_task():
             raise RuntimeError("a message is open in this task: its block must be left first")

@@ -1,4 +1,4 @@
-"""A model whose requests and messages are bodies of records, in any format of inference."""
+"""Models whose requests and messages are bodies of records, in any format of inference."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ JSON_LINES: Final = "application/jsonlines"
 RECORDIO: Final = "application/x-recordio-protobuf"
 NPY: Final = "application/x-npy"
 
-#: Answers that are text, and go to streams as such.
+#: Text formats, which are sent to streams as text.
 _TEXT: Final = frozenset({CSV, JSON, JSON_LINES})
 _RECORDIO_BEGINS: Final = b"\x0a\x23\xd7\xce"
 _NPY_BEGINS: Final = b"\x93NUMPY"
@@ -41,13 +41,12 @@ class RecordModel(Model, ABC):
     """Answers bodies of records, on ``/invocations`` and as messages of streams.
 
     Attributes:
-        answer_types: what answers can be written in; the first one is for clients that ask for
-            none.
+        answer_types: media types of answers; the first one is for clients that ask for none.
     """
 
     answer_types: ClassVar[tuple[str, ...]] = ANSWER_TYPES
 
-    #: Made when it is needed, so that a subclass's ``__init__`` need not call ours.
+    #: Created on first use, so that a subclass's ``__init__`` need not call ours.
     _bodies: HeldBodies | None = None
 
     @abstractmethod
@@ -56,25 +55,25 @@ class RecordModel(Model, ABC):
 
         Args:
             body: the records.
-            content_type: what the body is.
-            media_type: what its answer must be.
+            content_type: the media type of the body.
+            media_type: the media type of the answer.
 
         Raises:
             ModelError: the body cannot be read, or the model refuses a record.
         """
 
     def check_readable(self, content_type: str) -> None:
-        """See that records are read in a format, whatever they must be.
+        """Check that records of a format can be read at all.
 
         Raises:
-            UnsupportedMedia: they are not.
+            UnsupportedMedia: they cannot.
         """
         decoder_for(content_type, Tabular(sparse=True))
 
     async def invoke(self, request: Request) -> Reply:
         """Answer a body of records, in the format that ``Accept`` prefers."""
         with told_to_the_client():
-            self.check_readable(request.content_type)  # before the body is read
+            self.check_readable(request.content_type)  # before reading the body
             media_type = accepted(request.headers.getall("Accept", ()), self.answer_types)
         if self._bodies is None:
             self._bodies = HeldBodies()
@@ -85,15 +84,15 @@ class RecordModel(Model, ABC):
         return Reply(answer, media_type)
 
     async def admit(self, opening: Opening) -> None:
-        """See that a stream's formats are known."""
+        """Check that the formats of a stream are supported."""
         self._asked(opening.query)
 
     async def stream(self, stream: Stream) -> None:
         """Answer each message, which is a body of records, with one message.
 
-        The query may say what messages are, and how they are to be answered: ``content_type`` and
-        ``accept``. By default each is answered in its own format. A message that cannot be answered
-        is answered with its error; the stream goes on.
+        The query may give the formats of messages and of answers: ``content_type`` and ``accept``.
+        By default each message is answered in its own format. An invalid message is answered with
+        its error, and the stream goes on.
         """
         content_type, accept = self._asked(stream.query)
         async for message in stream.messages():
@@ -109,7 +108,7 @@ class RecordModel(Model, ABC):
             await stream.send(answer.decode().removesuffix("\n") if text else answer)
 
     def _asked(self, query: MultiMapping[str]) -> tuple[str | None, str | None]:
-        """The types of a stream's messages and of their answers; None where it does not say."""
+        """Return the types of a stream's messages and answers; None if the query lacks them."""
         content_type, accept = query.get("content_type"), query.getall("accept", ())
         with told_to_the_client():
             if content_type is not None:
@@ -122,11 +121,11 @@ class RecordModel(Model, ABC):
 
 
 def guessed(body: bytes) -> str:
-    """The format of a stream's message, where nothing says it.
+    """Guess the format of a stream's message.
 
-    An object is JSON Lines, or JSON if its first member is one of a whole body's, as ``instances``
-    is. An array is JSON, or JSON Lines if another line follows it without a comma. NumPy's and
-    RecordIO's beginnings are their own; of other text a line with a colon is libsvm, without one
+    An object is JSON Lines, or JSON if its first member belongs to a whole body, such as
+    ``instances``. An array is JSON, or JSON Lines if another line follows without a comma. NumPy
+    and RecordIO have distinctive first bytes. Other text is libsvm if a line has a colon, otherwise
     CSV.
     """
     if body.startswith(_NPY_BEGINS):
@@ -141,7 +140,7 @@ def guessed(body: bytes) -> str:
 
 @contextmanager
 def told_to_the_client() -> Iterator[None]:
-    """Have a fault of a body or of ``Accept`` told to the client, as a :class:`ModelError`."""
+    """Turn a fault of a body or of ``Accept`` into a :class:`ModelError` for the client."""
     try:
         yield
     except MediaFault as fault:

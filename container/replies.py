@@ -1,4 +1,4 @@
-"""What a model answers: whole, or as it is made."""
+"""Sending a model's reply: whole, or item by item."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from partway.container.serving.exchange import TEXT, RuntimeExchange
 from partway.protocol.errors import ClientLeft
 
 _END = object()
-#: The media type of server-sent events, and a comment in such a body, which clients pass over.
+#: The media type of server-sent events, and a comment, which clients ignore.
 _EVENT_STREAM = "text/event-stream"
 _COMMENT = b":\n\n"
 _BYTES = "application/octet-stream"
-#: What a header is named by, and what its value has none of (RFC 9110 §5.1, §5.5).
+#: A valid header name, and the characters that a value must not have (RFC 9110 §5.1, §5.5).
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
-#: Headers of a response that are the runtime's.
+#: Response headers that only the runtime sets.
 _OURS = frozenset({"date", "server"})
 
 
@@ -28,21 +28,21 @@ async def send(
     answer: Answer,
     on_first: Callable[[], None],
 ) -> None:
-    """Send what a model answers, chunk by chunk where it has no length (clause 1.1-5).
+    """Send a model's answer, in chunks if it has no length (clause 1.1-5).
 
-    The response begins with the first item of a body: a failure before that can still be answered.
-    An event stream that is silent for EVENT_COMMENT_INTERVAL begins with a comment instead.
+    The response begins with the first item of a body, so that an earlier failure can still be
+    answered. An event stream that is silent for EVENT_COMMENT_INTERVAL begins with a comment.
 
     Args:
-        exchange: what is answered.
-        answer: what the model's ``invoke`` returned.
-        on_first: called when the first item of a body, or all of it, is there.
+        exchange: the request's exchange.
+        answer: the result of the model's ``invoke``.
+        on_first: called when the first item or the whole body is available.
 
     Raises:
         TypeError: the answer, or an item of its body, is neither text nor bytes.
-        ValueError: the body is not as long as the reply says.
-        ClientLeft: the client has left. The task that answers is cancelled besides, as it is where
-            the client takes nothing for the stall timeout.
+        ValueError: the body's length differs from the reply's ``length``.
+        ClientLeft: the client has left. The answering task is cancelled too, also after a client
+            has taken nothing for the stall timeout.
     """
     reply = answer if isinstance(answer, Reply) else Reply(answer)
     body = reply.body
@@ -62,7 +62,7 @@ async def _send_items(
     items: AsyncIterator[bytes | str],
     on_first: Callable[[], None],
 ) -> None:
-    """Send a body as it is made."""
+    """Send the items of a body as they come."""
     try:
         if _is_event_stream(reply):
             first = await _first_event(exchange, reply, items)
@@ -75,13 +75,13 @@ async def _send_items(
             exchange.begin(reply.status, _headers(reply, kind), reply.length)
         await _send_rest(exchange, data, items, reply.length)
     finally:
-        close = getattr(items, "aclose", None)  # a generator's, or that of a worker's items
+        close = getattr(items, "aclose", None)  # of a generator, or of a worker's items
         if close is not None:
             await close()
 
 
 def _is_event_stream(reply: Reply) -> bool:
-    """Whether comments may stand in a body: it has server-sent events, and no stated length."""
+    """Whether comments may be inserted: the body has server-sent events, and no stated length."""
     media_type, _, _ = (reply.content_type or "").partition(";")
     return media_type.strip().lower() == _EVENT_STREAM and reply.length is None
 
@@ -89,9 +89,9 @@ def _is_event_stream(reply: Reply) -> bool:
 async def _first_event(
     exchange: RuntimeExchange, reply: Reply, items: AsyncIterator[bytes | str]
 ) -> bytes | str:
-    """Wait for the first item of an event stream, and send comments meanwhile.
+    """Wait for the first item of an event stream; send comments meanwhile.
 
-    The items stay with this task: a model's time limits belong to the task that runs its code.
+    The model's iterator stays in this task, because time limits in its code belong to one task.
     """
 
     async def comment() -> None:
@@ -126,13 +126,13 @@ async def _send_rest(
             break
         data = as_bytes(item)
     if length is not None and sent != length:
-        # The next response would be taken for the rest of this one.
+        # A client would take the next response for the rest of this one.
         raise ValueError(f"the reply's body is not the {length} bytes it announced")
     await exchange.end()
 
 
 def _headers(reply: Reply, kind: str) -> dict[str, str]:
-    """The headers of an answer; what the runtime says itself, nobody else does."""
+    """Return the headers of an answer, without those that the runtime sets itself."""
     headers: dict[str, str] = {}
     for name, value in (("Content-Type", reply.content_type or kind), *reply.headers.items()):
         if _NAME.fullmatch(name) is None or _CONTROL.search(value) is not None:
@@ -146,7 +146,7 @@ def _headers(reply: Reply, kind: str) -> dict[str, str]:
 
 
 def as_bytes(item: object) -> bytes:
-    """A piece of a body.
+    """Convert an item of a body to bytes.
 
     Raises:
         TypeError: the item is neither text nor bytes.

@@ -1,4 +1,4 @@
-"""Which handler of a model takes a stream, by its path and its query (clause 1.6-1)."""
+"""Routing of streams to a model's handlers, by path and query (clause 1.6-1)."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ class Routes:
         return sorted(self._handlers)
 
     def handler(self, path: str, query: MultiMapping[str]) -> Handler:
-        """The handler of a stream.
+        """Return the handler of a stream.
 
         Raises:
-            UpgradeError: 404 for a path that nobody mounted, 400 for a query that its handler
-                does not take, 501 where the model takes no streams at all.
+            UpgradeError: 404 for an unknown path, 400 for a query that the handler does not accept,
+                501 if the model takes no streams at all.
         """
         if not self._handlers:
             raise UpgradeError(501, "this model takes invocations, not streams")

@@ -1,9 +1,9 @@
-"""The HTTP and WebSocket surface of the contract, before one model.
+"""The container's HTTP and WebSocket interface of the contract, for one model.
 
 The clauses are those of section 1.1; streams are 1.1-4.
 
-Requests come from :mod:`partway.container.serving`, upgrades included. An upgrade's connection then
-belongs to its :class:`~partway.container.websocket_stream.WebSocketStream`.
+Requests come from :mod:`partway.container.serving`, upgrades included. After an upgrade the
+connection belongs to its :class:`~partway.container.websocket_stream.WebSocketStream`.
 """
 
 from __future__ import annotations
@@ -88,14 +88,14 @@ class Runtime:
 
     Args:
         model: the model that answers.
-        health: whether the model can serve.
+        health: the model's health.
         head_timeout: seconds for a whole request head, and for an idle connection.
         max_body: largest body of a request.
         body_timeout: seconds spent waiting for a body in all.
         answer_timeout: seconds from a request's arrival to the head of its answer.
-        finish_timeout: seconds of silence that a stream's handler has whose input is over.
-        max_running: how many streams and invocations may be under way at a time.
-        show_errors: whether clients are shown what the model raised; for development.
+        finish_timeout: seconds of silence allowed to a stream's handler after its input has ended.
+        max_running: most streams and invocations under way at a time.
+        show_errors: whether clients are shown the model's exceptions; for development.
 
     Raises:
         TypeError: the model has handlers that cannot be called.
@@ -135,7 +135,7 @@ class Runtime:
         self.http = ExchangeServer(self._handle, head_timeout=head_timeout)
 
     async def abort(self, grace: float) -> None:
-        """Cancel what runs, give it ``grace`` seconds to clean up, and drop every connection."""
+        """Cancel everything under way, wait ``grace`` seconds for it, and drop all connections."""
         await self.activity.cancel(grace)
         if left := await self.http.shutdown(grace):
             _log.error(LogLine("requests do not end; they are left behind", requests=left))
@@ -146,7 +146,7 @@ class Runtime:
         path = exchange.path
         said = _said(exchange.headers)
         if self.activity.draining or said.upgrade:
-            # What follows a refused upgrade may be frames: nobody may read it as HTTP.
+            # The bytes after a refused upgrade may be frames; they must not be parsed as HTTP.
             exchange.closes = True
         if path == PING:
             await self._ping(exchange)
@@ -162,7 +162,7 @@ class Runtime:
             exchange.refuse(404, f"nothing is served here: use {PING}, {INVOCATIONS}")
 
     async def _ping(self, exchange: RuntimeExchange) -> None:
-        """Answer ``/ping`` (clause 1.1-2); the text says GET in one place and POST in another."""
+        """Answer ``/ping`` (clause 1.1-2), by GET and by POST: the documentation has both."""
         if exchange.method not in ("GET", "POST"):
             exchange.refuse(405, "the method of /ping must be GET or POST", {"Allow": "GET, POST"})
             return
@@ -173,7 +173,7 @@ class Runtime:
             exchange.refuse(503, trouble)
 
     def _execution_parameters(self, exchange: RuntimeExchange) -> None:
-        """Answer what a batch transform asks before it begins."""
+        """Answer a batch transform's request for its parameters."""
         if exchange.method != "GET":
             exchange.refuse(
                 405, f"the method of {EXECUTION_PARAMETERS} must be GET", {"Allow": "GET"}
@@ -226,26 +226,26 @@ class Runtime:
                     headers, length = _uncoded(headers), None
                 asked = Request(headers, said.content_type, length, taken)
                 answer = self._model.invoke(asked)
-                # An async generator's answer is one item by item, whatever it is typed as.
+                # An async generator is sent item by item, whatever its annotation says.
                 reply = Reply(cast("_Items", answer)) if self._yields else await answer
                 await send(exchange, reply, lambda: patience.reschedule(None))
                 return
         except asyncio.CancelledError:
             if _is_cancelled():
-                raise  # the client left, or we stop
+                raise  # the client has left, or we are stopping
             error: Exception = RuntimeError(
                 "the model's code was cancelled, and not by the runtime"
             )
         except (Exception, SystemExit, KeyboardInterrupt) as raised:
             if isinstance(raised, ConnectionError) and exchange.left:
-                raise  # nobody is there to be told
+                raise  # no client is left to be told
             error = ordinary(raised)
         finally:
             body.close()
         self._give_up(exchange, error, late=patience.expired())
 
     def _give_up(self, exchange: RuntimeExchange, error: Exception, *, late: bool) -> None:
-        """Say that an invocation failed; if its answer has begun, by cutting it off."""
+        """Report that an invocation failed; if its answer has begun, cut the connection."""
         if late:
             error = TooSlow(f"the model has not answered within {self._answer_timeout:g} s")
         status, reason = self._failure(error, _request_id(exchange))
@@ -255,7 +255,7 @@ class Runtime:
             exchange.refuse_unread(status, reason)
 
     def _failure(self, error: BaseException, request_id: str) -> tuple[int, str]:
-        """The status and reason of an invocation that failed; the log gets what is ours."""
+        """Return the status and reason of a failed invocation; internal details go to the log."""
         error = cause_of(error)
         if isinstance(error, BodyError):
             return error.status, error.reason
@@ -286,14 +286,14 @@ class Runtime:
             raise UpgradeError(400, "a WebSocket must be opened over HTTP/1.1 (RFC 6455 §4.2.1)")
         check_not_a_page(headers.items())
         if exchange.length != 0:
-            # The parser would still be in the body when we take its bytes for frames.
+            # The parser would still expect the body when we take its bytes for frames.
             raise UpgradeError(400, "a request for an upgrade must not have a body")
         key = check_upgrade(exchange.method, headers)
         self.activity.check_stream()
         return key
 
     async def _admit(self, opening: Opening) -> None:
-        """Let the model look at a stream that asks to be opened.
+        """Let the model check a stream before it is opened.
 
         Raises:
             UpgradeError: the model refuses the stream, or fails, or takes too long.
@@ -306,7 +306,7 @@ class Runtime:
             log_failure(_log, "stream", error, request_id=opening.id)
             status = error.status if isinstance(error, ModelError) else 500
             raise UpgradeError(status, self._reason_of(error)) from error
-        if self.activity.draining:  # since it was asked
+        if self.activity.draining:  # the shutdown may have begun meanwhile
             raise UpgradeError(503, STOPPING)
 
     async def _run_stream(
@@ -321,7 +321,7 @@ class Runtime:
         exchange.switch({**upgrade_headers(key), CLOSE_HEADER: AFTER_ANSWER})
         connection = exchange.connection
         if connection.transport is not None:
-            # A platform's machine may vanish, and its pings with it.
+            # A platform's machine may vanish, and then its pings stop too.
             watch_by_tcp(connection.transport, PLATFORM_SILENCE, PLATFORM_PROBES)
         try:
             with self.activity.open(stream):
@@ -331,12 +331,12 @@ class Runtime:
 
 
 class _Said(NamedTuple):
-    """What the head of a request says that is handled here.
+    """The parts of a request's head that are handled here.
 
     Attributes:
-        by_page: whether a web page has a browser send it.
-        upgrade: whether it asks for another protocol, whichever that is.
-        content_type: the body's.
+        by_page: whether a web page made a browser send it.
+        upgrade: whether it asks for any other protocol.
+        content_type: the body's type.
         coding: the body's content coding; empty for none.
     """
 
@@ -356,9 +356,9 @@ def _said(headers: Mapping[str, str]) -> _Said:
 
 
 def _check_kinds(model: Model) -> None:
-    """Check that methods are ``async def``, or not, as they are called.
+    """Check that each method is, or is not, an ``async def``, as its callers expect.
 
-    A coroutine that nobody awaits would be truthy, and raise nothing.
+    A coroutine that is never awaited would be truthy, and raise nothing.
 
     Raises:
         TypeError: a method is async and should not be, or the other way round.
@@ -373,7 +373,7 @@ def _check_kinds(model: Model) -> None:
 
 
 def _takes_invocations(model: Model) -> bool:
-    """Whether the model has an ``invoke`` of its own.
+    """Whether the model overrides ``invoke``.
 
     Raises:
         TypeError: the model's ``invoke`` is neither a coroutine function nor an async generator.
@@ -391,12 +391,12 @@ def _is_cancelled() -> bool:
 
 
 def _joined(headers: CIMultiDictProxy[str]) -> CIMultiDict[str]:
-    """Headers of one name in one line (RFC 9110 §5.3): what may come once is refused twice."""
+    """Join headers of one name into one line (RFC 9110 §5.3), so that a repeated one is refused."""
     return CIMultiDict({name: ", ".join(headers.getall(name)) for name in headers})
 
 
 def _uncoded(headers: CIMultiDictProxy[str]) -> CIMultiDictProxy[str]:
-    """The headers of a body whose coding is undone: neither the coding nor the coded length."""
+    """Return a body's headers without its coding, once decoded: neither coding nor coded length."""
     left = CIMultiDict(headers)
     for name in (CONTENT_ENCODING, "Content-Length"):
         left.popall(name, None)
@@ -404,5 +404,5 @@ def _uncoded(headers: CIMultiDictProxy[str]) -> CIMultiDictProxy[str]:
 
 
 def _request_id(exchange: RuntimeExchange) -> str:
-    """The id that the gateway has given the request (clause 1.6-1), for the log."""
+    """Return the gateway's id of the request (clause 1.6-1), for the log."""
     return exchange.headers.get("X-Amzn-SageMaker-Request-Id", "-")[:64]

@@ -1,4 +1,4 @@
-"""Listening, loading, and coming to an end: what makes a runtime a process."""
+"""Lifecycle of a model server: listening, loading, and shutting down."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from partway.container.threads import in_thread
 from partway.container.workers import Processes, Workers
 from partway.log_lines import LogLine
 
-#: Where the platform puts a model's artifacts (clause 1.1-6).
+#: The platform's folder of a model's artifacts (clause 1.1-6).
 MODEL_DIR = Path("/opt/ml/model")
 
 _TIMES = ShutdownTimes()
@@ -31,16 +31,16 @@ _log = logging.getLogger("partway.container.server")
 
 
 class ModelServer:
-    """A model on a TCP port: everything of section 1.1, from :meth:`start` to :meth:`stopped`.
+    """A model on a TCP port, by section 1.1, from :meth:`start` to :meth:`stopped`.
 
     Args:
         model: the model that answers.
         host: the address to listen on.
         port: the TCP port; 0 takes a free one.
-        model_dir: what the model loads from.
-        times: how long each part of the shutdown may take.
-        finish_timeout: seconds of silence that a stream's handler has whose input is over.
-        show_errors: whether clients are shown what the model raised; for development.
+        model_dir: the folder that the model loads from.
+        times: the time limits of the shutdown's parts.
+        finish_timeout: seconds of silence allowed to a stream's handler after its input has ended.
+        show_errors: whether clients are shown the model's exceptions; for development.
 
     Raises:
         TypeError: the model has handlers that cannot be called, or that its workers cannot run.
@@ -71,7 +71,7 @@ class ModelServer:
         self._loaded = False
 
     async def start(self) -> int:
-        """Listen; returns the port. /ping answers 503 from here until the model is loaded.
+        """Listen, and return the port. /ping answers 503 until the model is loaded.
 
         Raises:
             OSError: the address is taken, or does not belong to this machine.
@@ -84,7 +84,7 @@ class ModelServer:
         return port
 
     async def load(self) -> None:
-        """Load the model, on its workers; returns early if the server is stopped.
+        """Load the model, on its workers; return early if the server is stopped.
 
         Raises:
             LoadFailed: the model could not be loaded.
@@ -100,7 +100,7 @@ class ModelServer:
         self._shutdown.stop()
 
     async def stopped(self) -> None:
-        """Wait for :meth:`stop`, then see the shutdown to its end."""
+        """Wait for :meth:`stop`, then complete the shutdown."""
         try:
             await self._shutdown.begun()
             await self._shutdown.drain()

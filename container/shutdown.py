@@ -1,4 +1,4 @@
-"""The way down of a server: from the first signal to the last connection."""
+"""Shutdown of a server, from the first signal to the last connection."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _log = logging.getLogger("partway.container.server")
 
 @dataclass(frozen=True, slots=True)
 class ShutdownTimes:
-    """How long a shutdown takes at most, in seconds; in all less than the 30 before SIGKILL.
+    """Time limits of a shutdown, in seconds; together less than the 30 before SIGKILL.
 
     Attributes:
-        grace: in which streams and invocations may end by themselves.
-        spread: over which the streams that are left are closed, evenly.
-        hard: in which closed streams may still finish.
+        grace: time for streams and invocations to end by themselves.
+        spread: window over which the remaining streams are closed, evenly.
+        hard: time for closed streams to finish.
     """
 
     grace: float = SHUTDOWN_GRACE
@@ -32,21 +32,21 @@ class ShutdownTimes:
 
 
 class Shutdown:
-    """The end of a server.
+    """The shutdown of a server.
 
     Rules (clause 1.1-1: SIGTERM, and SIGKILL 30 s later):
         1. At the first :meth:`stop` /ping answers 503 and nothing new begins. The port stays open,
-           so that whoever asks hears so.
-        2. What runs may end by itself for ``times.grace``.
-        3. Streams that are left get Close 1001, spread over ``times.spread`` so that their clients
+           so that clients are told so.
+        2. Running streams and requests have ``times.grace`` to end by themselves.
+        3. The remaining streams get Close 1001, spread over ``times.spread`` so that their clients
            do not come back as a herd (:class:`~partway.protocol.draining.Departures`).
         4. ``times.hard`` later the owner aborts connections and cancels handlers.
-        5. As soon as nothing runs, nobody waits. A second :meth:`stop` skips 2 and the spread.
+        5. The shutdown goes on as soon as nothing runs. A second :meth:`stop` skips 2 and the
+           spread.
 
     Args:
-        activity: the streams and requests that are to end; its ``on_idle`` is the shutdown's from
-            here on.
-        times: how long each of the rules may take.
+        activity: the streams and requests to end; the shutdown sets its ``on_idle``.
+        times: the time limits of the rules.
     """
 
     def __init__(self, activity: Activity, times: ShutdownTimes) -> None:
@@ -55,7 +55,7 @@ class Shutdown:
         self._times = times
         self._stopping = asyncio.Event()
         self._nudge = asyncio.Event()
-        #: Whether there was a second stop.
+        #: Whether :meth:`stop` was called twice.
         self.hastened = False
 
     def stop(self) -> None:
@@ -70,7 +70,7 @@ class Shutdown:
         await self._stopping.wait()
 
     async def unless_stopped(self, loading: Coroutine[Any, Any, None]) -> None:
-        """See the loading through, which may take long; :meth:`stop` cancels it.
+        """Complete the loading, unless :meth:`stop` cancels it.
 
         Raises:
             Exception: whatever the loading raises.
@@ -87,13 +87,13 @@ class Shutdown:
             await asyncio.wait((task, stopping))
 
     async def drain(self) -> None:
-        """Let streams and requests end: rules 1 to 3, and the time before rule 4."""
+        """Let streams and requests end: rules 1 to 3, and the wait before rule 4."""
         activity, times = self._activity, self._times
         activity.draining = True  # rule 1
         _log.info(LogLine("draining", streams=len(activity.streams)))
         await self._pause(times.grace)  # rule 2
         await self._close_streams(times.spread)  # rule 3
-        self._nudge.clear()  # hastened or not, they say goodbye
+        self._nudge.clear()  # hastened or not, the streams get their closing handshake
         await self._pause(times.hard)
 
     async def _close_streams(self, spread: float) -> None:
@@ -107,7 +107,7 @@ class Shutdown:
             await self._pause(departures.wait(clock()))
 
     async def _pause(self, seconds: float) -> None:
-        """Wait, but for no more than a turn of the loop once nothing runs, or hastened (rule 5)."""
+        """Wait; return after at most one loop turn once nothing runs or when hastened (rule 5)."""
         if seconds <= 0 or self._activity.idle or self._nudge.is_set():
             await asyncio.sleep(0)
             return

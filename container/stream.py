@@ -1,4 +1,4 @@
-"""Stream: what a model's handler holds of one bidirectional stream."""
+"""The stream interface that a model's handler uses."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class StreamClosed(Exception):
 
     Attributes:
         code: the code of the Close that ended the stream, ours or the client's; 1005 for a Close
-            without a code, 1006 where no Close came.
-        reason: the Close's reason, or what happened.
+            without a code, 1006 if there was no Close.
+        reason: the Close's reason, or a description of the end.
     """
 
     def __init__(self, code: int, reason: str) -> None:
@@ -35,8 +35,8 @@ class Outgoing(Protocol, Generic[_Fragment]):
     async def send(self, fragment: _Fragment) -> None:
         """Send a fragment, as one frame; waits while the client is behind.
 
-        A fragment leaves when the next one comes, or at the message's end: only then is it known
-        whether it is the last.
+        A fragment is sent when the next one comes, or at the message's end: only then is it known
+        whether it is the last one.
 
         Raises:
             StreamClosed: the stream is over.
@@ -44,10 +44,10 @@ class Outgoing(Protocol, Generic[_Fragment]):
 
 
 class Stream(Protocol):
-    """One bidirectional stream, as its handler sees it.
+    """One bidirectional stream, as seen by its handler.
 
     The client's input has one reader at a time, :meth:`messages` or :meth:`fragments`. Any number
-    of tasks may send: messages leave one after the other.
+    of tasks may send; messages are sent one after the other.
     """
 
     @property
@@ -60,7 +60,7 @@ class Stream(Protocol):
 
     @property
     def query(self) -> MultiMapping[str]:
-        """The query's parameters; each may come more than once."""
+        """The query's parameters; each may be repeated."""
 
     @property
     def headers(self) -> CIMultiDictProxy[str]:
@@ -68,20 +68,20 @@ class Stream(Protocol):
 
     @property
     def client_gone(self) -> bool:
-        """Whether the client has left, so that nobody takes an answer; its handler is cancelled.
+        """Whether the client has left and takes no answer; its handler is cancelled.
 
-        It has left if its Close said that it goes, or has failed (1001 to 1014; clause 1.5-9), or
-        if the connection is lost. A client whose input alone is over, by a Close 1000, still waits
-        for the answer.
+        A client has left if its Close said so, or reported a failure (1001 to 1014; clause 1.5-9),
+        or if the connection is lost. A client that has only ended its input, by a Close 1000, still
+        waits for the answer.
         """
 
     def messages(self) -> AsyncIterator[str | bytes]:
         """The client's messages, whole: text as ``str``, binary as ``bytes``.
 
-        The iteration ends with the client's Close, after all that came before it, and what is
-        sent then still reaches the client; it ends at once with the stream. A handler that takes
-        nothing stops the client from sending. A message over ``MAX_MESSAGE_BYTES`` ends the stream
-        with 1009.
+        The iteration ends at the client's Close, after all earlier messages. The handler's later
+        output still reaches the client. When the stream ends, the iteration ends at once. A handler
+        that takes nothing holds the client back. A message over ``MAX_MESSAGE_BYTES`` ends the
+        stream with 1009.
         """
 
     def fragments(self) -> AsyncIterator[PayloadPart]:
@@ -107,7 +107,7 @@ class Stream(Protocol):
     def message(
         self, *, text: bool = False
     ) -> AbstractAsyncContextManager[Outgoing[str] | Outgoing[bytes]]:
-        """Send one message as its fragments come.
+        """Send one message in fragments.
 
         ::
 
@@ -115,8 +115,8 @@ class Stream(Protocol):
                 await out.send("Generating")
                 await out.send(" response")
 
-        The last fragment is the last frame; a message without any is one empty frame. A block that
-        is left by an exception ends its message only when another one follows: before a Close it
+        Each fragment is one frame; a message without fragments is one empty frame. If an exception
+        leaves the block, the message is ended only when another one follows. Before a Close it
         stays unfinished (clause 1.5-7).
 
         Args:
@@ -126,16 +126,16 @@ class Stream(Protocol):
     async def send_part(self, part: PayloadPart) -> None:
         """Send a part as one frame; waits while the client is behind.
 
-        Parts between a ``PARTIAL`` and its ``COMPLETE`` continue its message whatever their
-        ``data_type`` says (clause 1.2-4).
+        Parts between a ``PARTIAL`` and its ``COMPLETE`` continue its message, and their
+        ``data_type`` is ignored (clause 1.2-4).
 
         Raises:
             StreamClosed: the stream is over.
         """
 
     def close(self, code: int = NORMAL, reason: str = "") -> None:
-        """End the stream; what has been sent still goes out. Only the first call counts.
+        """End the stream after all sent messages. Only the first call counts.
 
         Raises:
-            ValueError: the code may not travel (RFC 6455 §7.4).
+            ValueError: the code must not be sent (RFC 6455 §7.4).
         """

@@ -1,4 +1,4 @@
-"""Watching a stream: is its client there, and for how long has nothing moved."""
+"""Checks on a stream: whether its client is there, and for how long nothing has moved."""
 
 from __future__ import annotations
 
@@ -7,35 +7,35 @@ import socket
 from collections.abc import Callable
 from typing import Final
 
-#: Linux's state of a connection that is over: it was reset, or gave up (``tcp_states.h``).
+#: Linux's state of a connection that was reset or has timed out (``tcp_states.h``).
 _TCP_CLOSE: Final = 7
 
 
 def is_over(connection: socket.socket | None) -> bool:
-    """Whether TCP knows that a connection is over; False where the system does not tell.
+    """Whether TCP knows that a connection is over; False if the system does not report it.
 
-    A reset comes ahead of what has not been read; no event loop hears of it before that.
+    A reset overtakes unread input, and an event loop only notices it after reading that.
 
     Args:
         connection: the transport's socket; None if it has none.
     """
-    if connection is None or not hasattr(socket, "TCP_INFO"):  # Linux has it
+    if connection is None or not hasattr(socket, "TCP_INFO"):  # only on Linux
         return False
     try:
         state = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0]
     except OSError:
-        return False  # no TCP, or closed here already
+        return False  # not TCP, or closed here already
     return state == _TCP_CLOSE
 
 
 class ProgressWatch:
-    """Looks from time to time at what should move, and says for how long it has not.
+    """Checks progress from time to time, and reports for how long there was none.
 
     Args:
-        loop: whose time and timers are used.
-        measure: gives what differs once something has moved.
-        looked: called at each look with the seconds since the last look that saw a movement, or
-            since the beginning; 0.0 if this one saw one.
+        loop: the loop with the clock and timers to use.
+        measure: returns a value that changes with each progress.
+        looked: called at each check with the seconds since the last check with progress, or since
+            the beginning; 0.0 after progress.
     """
 
     __slots__ = ("_every", "_looked", "_loop", "_measure", "_seen", "_since", "_timer")
@@ -55,7 +55,7 @@ class ProgressWatch:
         self._timer: asyncio.TimerHandle | None = None
 
     def watch(self, every: float) -> None:
-        """Look each so many seconds from now on, until :meth:`stop`."""
+        """Check every ``every`` seconds from now on, until :meth:`stop`."""
         self.stop()
         self._every = every
         self._seen = self._measure()
@@ -63,7 +63,7 @@ class ProgressWatch:
         self._look_later()
 
     def stop(self) -> None:
-        """Look no more, if anybody did."""
+        """Stop the checks, if they run."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -1,4 +1,4 @@
-"""Models of tables: arrays in, columns of numbers out, whatever a request's format is.
+"""Models of tables: arrays in, columns of numbers out, for every request format.
 
 ::
 
@@ -40,14 +40,14 @@ Numbers = NDArray[Any]
 
 
 class Columns:
-    """How a model of tables answers: one column of numbers or several, by their names.
+    """The answer of a model of tables: one or several named columns of numbers.
 
     Args:
-        names: each column's, as clients read it.
-        key: the member of the answer in JSON that has one object for each record.
+        names: the name of each column, as sent to clients.
+        key: the member of the JSON answer with one object for each record.
 
     Raises:
-        ValueError: there is no name, or one comes twice.
+        ValueError: there is no name, or a repeated one.
     """
 
     def __init__(self, *names: str, key: str = "predictions") -> None:
@@ -58,18 +58,18 @@ class Columns:
 
 
 class TabularModel(RecordModel, ABC):
-    """A model whose requests are rows of numbers: :meth:`predict` is all that there is to write.
+    """A model whose requests are rows of numbers; only :meth:`predict` must be written.
 
     It answers ``/invocations`` in each of :data:`~partway.protocol.formats.RECORD_TYPES`, by
-    ``Accept``, and streams, where each message is a body. What a client does wrong never gets as
-    far as :meth:`predict`: a body of another type (415), an ``Accept`` that allows no answer (406),
-    a body that is broken or whose records do not fit (400).
+    ``Accept``, and streams, where each message is a body. :meth:`predict` only gets valid requests.
+    Others are refused: a body of another type (415), an ``Accept`` that allows no answer (406), a
+    broken body or records of the wrong form (400).
 
     Attributes:
-        takes: what records must be; ``load`` may set it, where the model's file says it.
+        takes: the required form of records; ``load`` may set it from the model's file.
         answers: the columns that :meth:`predict` returns.
-        configurable: whether :meth:`predict` reads what requests configure; otherwise a request
-            that configures anything is refused.
+        configurable: whether :meth:`predict` uses the configuration of requests; if not, a request
+            with a configuration is refused.
     """
 
     takes: Tabular = Tabular()
@@ -81,16 +81,16 @@ class TabularModel(RecordModel, ABC):
         """Answer the records of one body; on a worker.
 
         Args:
-            batch: the records. Their features are float64 whatever format they came in: dense, or
+            batch: the records. Their features are float64 for every format: dense, or
                 :class:`~partway.protocol.formats.SparseRows` where :attr:`takes` allows it and a
-                record is sparse. They are the model's own, to write to.
+                record is sparse. The model may modify them.
 
         Returns:
-            The columns of :attr:`answers` in their order, or the only one: for each record a
-            number, or a row of several. Numbers must be finite.
+            The columns of :attr:`answers` in order, or the only one: for each record a number, or a
+            row of numbers. Numbers must be finite.
 
         Raises:
-            ModelError: the client is to be told, with a ``status`` of 400 for its own fault.
+            ModelError: an error for the client, with a ``status`` of 400 for the client's fault.
         """
 
     def answer_body(self, body: bytes, content_type: str, media_type: str) -> bytes:
@@ -129,14 +129,14 @@ class TabularModel(RecordModel, ABC):
 
 
 def check_answer_size(records: int, numbers: int) -> None:
-    """See that an answer is not too large; a model asks before it computes what fills memory.
+    """Check the size of an answer; a model calls it before a computation that fills memory.
 
     Args:
-        records: how many there are.
-        numbers: that each is answered with.
+        records: number of records.
+        numbers: numbers in the answer for each record.
 
     Raises:
-        ModelError: 413, they are more than :data:`~partway.container.limits.MAX_ANSWER_NUMBERS`.
+        ModelError: 413, there are more than :data:`~partway.container.limits.MAX_ANSWER_NUMBERS`.
     """
     if records * numbers > MAX_ANSWER_NUMBERS:
         raise ModelError(
@@ -147,9 +147,9 @@ def check_answer_size(records: int, numbers: int) -> None:
 
 
 def _as_float64(batch: Batch) -> Batch:
-    """The same records, so that a model computes the same whatever format they came in.
+    """Convert records to float64, so that results do not depend on the format.
 
-    It may write to them, too: what a decoder has left where it was in the body is copied.
+    Arrays that share the body's memory are copied, so that the model may write to them.
     """
     features = batch.features
     if isinstance(features, SparseRows):

@@ -1,4 +1,4 @@
-"""Serving a model in its own test, and talking to it as clients do.
+"""Serving a model in a test, with a client for it.
 
 ::
 
@@ -28,11 +28,11 @@ Query = Mapping[str, str] | Sequence[tuple[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """What came back from ``/invocations``.
+    """An answer from ``/invocations``.
 
     Attributes:
-        status: the response's.
-        content_type: the body's, as it came.
+        status: the response's status.
+        content_type: the body's type, unchanged.
         body: the whole body.
     """
 
@@ -43,7 +43,7 @@ class Answered:
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """A model that is loaded and served on a port of this machine.
+    """A loaded model on a port of this machine.
 
     Attributes:
         url: ``http://HOST:PORT``.
@@ -57,16 +57,16 @@ class Served:
         """Open a stream: ``async with served.stream() as client``.
 
         The client is one of ``websockets``: ``send()`` takes a message, or an iterable of its
-        fragments; ``recv()`` gives a message, ``recv_streaming()`` its fragments.
+        fragments; ``recv()`` returns a message, ``recv_streaming()`` its fragments.
 
         Args:
-            path: where the model takes streams, without its first slash.
+            path: the path of the stream, without its first slash.
             query: the query's parameters.
         """
         where = f"{self.url.replace('http', 'ws', 1)}/{path}"
         return websockets.asyncio.client.connect(
             f"{where}?{urlencode(query)}" if query else where,
-            compression=None,  # as the platform's: parts are bytes as they are (clause 1.2-6)
+            compression=None,  # as on the platform: parts are not compressed (clause 1.2-6)
             proxy=None,
             max_size=(None, MAX_PART_BYTES),  # of a message, and of each frame (clause 1.3-3)
         )
@@ -80,8 +80,8 @@ class Served:
         """Send one request to ``/invocations``, and read the whole answer.
 
         Args:
-            body: the request's; text is sent as UTF-8.
-            content_type: what the body is.
+            body: the request's body; text is sent as UTF-8.
+            content_type: the body's media type.
             headers: further headers; ``_`` in a name stands for ``-``.
         """
         sent = {name.replace("_", "-"): value for name, value in headers.items()}
@@ -99,11 +99,11 @@ class Served:
 
 @asynccontextmanager
 async def serving(model: Model, model_dir: Path = MODEL_DIR) -> AsyncIterator[Served]:
-    """Load and serve a model in this process; at the end of the block everything is cut.
+    """Load and serve a model in this process; at the end of the block all connections are aborted.
 
     Args:
-        model: a model that is served nowhere else.
-        model_dir: what the model loads from.
+        model: the model; it must not be served elsewhere.
+        model_dir: the folder that the model loads from.
 
     Raises:
         LoadFailed: the model could not be loaded; ``__cause__`` says why.

@@ -1,4 +1,4 @@
-"""Threads that the process does not wait for: model code may hang in them."""
+"""Daemon threads for model code, which may hang: the process does not wait for them."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _Result = TypeVar("_Result")
 
 
 def in_thread(call: Callable[..., _Result], *args: Any, name: str) -> asyncio.Future[_Result]:
-    """Make a call on a thread of its own.
+    """Make a call on a new thread.
 
-    The thread is a daemon: a call that never returns keeps no process from ending. Cancelling the
-    future gives its result up, and does not end the call.
+    The thread is a daemon: a call that never returns does not keep the process from ending.
+    Cancelling the future discards the result, but does not end the call.
     """
     future, make = deferred(call, *args)
     threading.Thread(target=make, name=name, daemon=True).start()
@@ -24,11 +24,11 @@ def in_thread(call: Callable[..., _Result], *args: Any, name: str) -> asyncio.Fu
 def deferred(
     call: Callable[..., _Result], *args: Any
 ) -> tuple[asyncio.Future[_Result], Callable[[], None]]:
-    """A call that another thread is going to make.
+    """Prepare a call that another thread will make.
 
     Returns:
-        The future of the call's result, and a function that makes the call, once. Whatever the
-        call raises is the future's, as :func:`ordinary` has it.
+        The future of the call's result, and a function that makes the call, once. An exception of
+        the call goes to the future, converted by :func:`ordinary`.
     """
     loop = asyncio.get_running_loop()
     future: asyncio.Future[_Result] = loop.create_future()
@@ -53,11 +53,11 @@ def deferred(
 
 
 def ordinary(error: BaseException) -> Exception:
-    """What a task may raise in place of something that was raised on a thread.
+    """Convert an exception of a thread to one that a task may raise.
 
-    Most exceptions are raised as they are. SystemExit would end the loop, CancelledError look as
-    if the task had been cancelled, StopIteration as if an iterator had come to its end: each
-    becomes a RuntimeError that names it.
+    Most exceptions are unchanged. SystemExit would end the loop, CancelledError would look like a
+    cancelled task, and StopIteration like the end of an iterator. Each of these becomes a
+    RuntimeError that names it.
     """
     if isinstance(error, Exception) and not isinstance(error, StopIteration | StopAsyncIteration):
         return error
@@ -67,7 +67,7 @@ def ordinary(error: BaseException) -> Exception:
 
 
 def post(loop: asyncio.AbstractEventLoop, call: Callable[..., object], *args: Any) -> None:
-    """Have the loop make a call, unless the loop is closed: then nobody waits for the call."""
+    """Have the loop make a call, unless the loop is closed: then the call is dropped."""
     try:
         loop.call_soon_threadsafe(call, *args)
     except RuntimeError:

@@ -1,4 +1,4 @@
-"""The :class:`~partway.container.stream.Stream` that the runtime runs on a WebSocket."""
+"""WebSocket implementation of :class:`~partway.container.stream.Stream`."""
 
 from __future__ import annotations
 
@@ -49,29 +49,30 @@ class WebSocketStream:
     """A stream on a connection whose 101 has been written.
 
     Args:
-        opening: what the client asked for.
-        high_water: received bytes, unread by the handler, at which the client stops being read.
-        low_water: the level at which it is read again.
+        opening: the client's request.
+        high_water: received bytes, not taken by the handler, at which the client is no longer read.
+        low_water: the level at which the client is read again.
         scheduler: wakes the handler when its input has come.
-        stall_timeout: seconds without a byte of progress after which a waiting ``send`` gives the
-            client up, or a client that is not read is told that its model is stuck.
-        finish_timeout: seconds in which a handler whose input is over has neither taken nor sent
-            anything; then it is cancelled.
+        stall_timeout: seconds without progress after which a waiting ``send`` gives the client up,
+            or a client that is not read is told that its model is stuck.
+        finish_timeout: seconds without any input or output after which a handler is cancelled, once
+            its input has ended.
         handler_grace: seconds from the stream's end until the handler is cancelled.
 
     Every stream ends in one of these ways, and the first one counts:
         1. The handler returns: Close 1000. It raises: Close 1011, or the code of a
            :class:`~partway.container.errors.ModelError`, and a traceback in the log.
         2. The client's Close ends the input: 1000, without a code, or with one of its own. The
-           handler says the rest and returns: the same Close back, as late as that (RFC 6455
-           §5.5.1; clause 1.5-12). It says nothing for ``finish_timeout``: Close 1011.
-        3. The client's Close says that it has gone, or failed (1001 to 1014): the same Close back.
+           handler sends its remaining output and returns: then the same Close is sent back (RFC
+           6455 §5.5.1; clause 1.5-12). If the handler is silent for ``finish_timeout``: Close 1011.
+        3. The client's Close says that it has left or failed (1001 to 1014): the same Close is sent
+           back.
         4. The handler, or a shutdown, calls :meth:`close`.
         5. The client breaks RFC 6455, or sends text that is not UTF-8 (clause 1.1-8).
-        6. The connection is lost, or takes nothing of what is sent for ``stall_timeout``.
-        7. The handler takes nothing of what has come for ``stall_timeout``: Close 1011.
+        6. The connection is lost, or takes no output for ``stall_timeout``.
+        7. The handler takes no input for ``stall_timeout``: Close 1011.
 
-    After 3, 5 and 6 the handler is cancelled at once, else when ``handler_grace`` is over.
+    After 3, 5 and 6 the handler is cancelled at once, otherwise after ``handler_grace``.
     """
 
     def __init__(
@@ -106,13 +107,13 @@ class WebSocketStream:
             let_go=self._connection.resume_reading,
         )
         self._outbox = Outbox(self._write, self._clear, self._ready)
-        self._writable: asyncio.Future[None] | None = None  # while the client is behind
-        self._client_close: Close | None = None  # the input is over
-        self._gone = False  # nobody takes anything more
-        self._end: Close | None = None  # the stream is over
+        self._writable: asyncio.Future[None] | None = None  # set while the client is behind
+        self._client_close: Close | None = None  # set once the input has ended
+        self._gone = False  # the client has left
+        self._end: Close | None = None  # set once the stream has ended
         self._lost = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
-        self._overdue: asyncio.TimerHandle | None = None  # until the handler is cancelled
+        self._overdue: asyncio.TimerHandle | None = None  # runs until the handler is cancelled
         self._untaken = ProgressWatch(
             self._loop, lambda: self._inbox.parts_taken, self._look_at_taking
         )
@@ -155,10 +156,10 @@ class WebSocketStream:
     async def run(
         self, http: HttpProtocol, handler: Callable[[Stream], Coroutine[Any, Any, None]]
     ) -> None:
-        """Take the connection over, run the handler, and return once both are at their end.
+        """Take the connection over, run the handler, and return once both have ended.
 
-        The HTTP server is not told of the connection's end: the caller owes it that.
-        Cancelling this cancels the handler and aborts the connection.
+        The caller must tell the HTTP server of the connection's end. Cancelling this call cancels
+        the handler and aborts the connection.
         """
         began = self._loop.time()
         task = self._task = asyncio.create_task(_contained(handler, self), name=f"stream {self.id}")
@@ -168,9 +169,9 @@ class WebSocketStream:
             self._connection.take_over_from(http, tell_end=False)
             await asyncio.wait((task,))
             self._handler_ended(task)
-            await self._lost.wait()  # FrameConnection's linger bounds this
+            await self._lost.wait()  # bounded by FrameConnection's linger
         finally:
-            if not self._lost.is_set():  # we are cancelled
+            if not self._lost.is_set():  # this task was cancelled
                 self.abort()
                 await asyncio.wait((task,))
                 self._handler_ended(task)
@@ -191,7 +192,7 @@ class WebSocketStream:
         self._inbox.put(self._parts_of.part(frame))
 
     def pong_received(self, payload: bytes) -> None:
-        """The runtime sends no pings: liveness is the gateway's to watch (clause 1.4-1)."""
+        """Ignore a Pong: the runtime sends no pings, the gateway does (clause 1.4-1)."""
 
     def close_received(self, close: Close) -> None:
         if _still_listens(close):
@@ -223,11 +224,11 @@ class WebSocketStream:
     # --- Inside ----------------------------------------------------------------------------------
 
     def _write(self, frame: Frame) -> None:
-        # With more input at hand the handler is about to answer that too: one write for all of it.
+        # If more input waits, the handler will answer that too; one write then sends all answers.
         self._connection.send(frame, more=bool(self._inbox))
 
     def _clear(self) -> bool:
-        """Whether a frame may be written at once; asked before each frame."""
+        """Whether a frame may be written at once; called before each frame."""
         self._sends += 1
         turn_over = not self._sends % FRAMES_PER_TURN
         return self._writable is None and self._end is None and not turn_over
@@ -236,10 +237,10 @@ class WebSocketStream:
         """Wait until a frame may be written.
 
         Raises:
-            StreamClosed: the stream is over, and no frame may be written any more.
+            StreamClosed: the stream is over.
         """
         if not self._sends % FRAMES_PER_TURN:
-            await asyncio.sleep(0)  # a handler that only sends would keep the loop
+            await asyncio.sleep(0)  # a handler that only sends would block the loop
         while self._writable is not None:
             await self._wait_writable(self._writable)
         if self._end is not None:
@@ -253,9 +254,9 @@ class WebSocketStream:
             self._client_stalled()
 
     def _pause(self) -> None:
-        """Stop reading while the handler is behind, but not for ever.
+        """Stop reading while the handler is behind, with a time limit.
 
-        A connection that is not read does not show its end either: it is looked for.
+        A connection that is not read does not report its end either, so it is checked for that.
         """
         self._connection.pause_reading()
         self._untaken.watch(min(PRESENCE_CHECK, self._stall_timeout))
@@ -273,25 +274,25 @@ class WebSocketStream:
 
     def _close(self, close: Close) -> None:
         if self._end is None:
-            encode_close(close)  # raises before anything has happened
+            encode_close(close)  # raises before anything is changed
             self._outbox.cut()
             self._connection.finish(close)
             self._ended(close)
 
     def _client_stalled(self) -> None:
         if self._end is None:
-            self._connection.abort()  # a Close would queue behind what it does not take
+            self._connection.abort()  # a Close would wait behind the untaken bytes
             self._client_left(Close(ABNORMAL, "the client took nothing for too long"))
 
     def _client_left(self, end: Close) -> None:
-        """Nobody is there to compute for: the handler need not finish."""
+        """End the stream of a client that has left: the handler need not finish."""
         if self._end is None:
             self._gone = True
             self._ended(end)
             self._cancel_handler()
 
     def _ended(self, end: Close) -> None:
-        """Note how the stream ended, and wake whoever waits for it."""
+        """Note how the stream ended, and wake the tasks that wait for it."""
         self._end = end
         self._untaken.stop()
         self._finishing.stop()
@@ -303,13 +304,13 @@ class WebSocketStream:
     # --- What a handler has when there is nothing more to hear, or to say ------------------------
 
     def _in_grace(self, call: Callable[[], object]) -> None:
-        """Set the one timer of the handler's end anew."""
+        """Restart the single timer of the handler's end."""
         if self._overdue is not None:
             self._overdue.cancel()
         self._overdue = self._loop.call_later(self._handler_grace, call)
 
     def _progress(self) -> tuple[int, int, int]:
-        """What moves as long as a handler works, and its client takes what it says."""
+        """Return counters that change while the handler works and its client takes output."""
         return self._inbox.parts_taken, self._outbox.parts_out, self._connection.taken_bytes
 
     def _look_at_progress(self, still: float) -> None:
@@ -323,7 +324,7 @@ class WebSocketStream:
 
     def _cancel_handler(self) -> None:
         if self._task is not None:
-            self._task.cancel()  # without effect on one that is done
+            self._task.cancel()  # no effect on a task that is done
             self._in_grace(self._on_ignored)
 
     def _on_ignored(self) -> None:
@@ -332,8 +333,8 @@ class WebSocketStream:
             _log.warning(LogLine(ignored, request_id=self.id))
 
     def _handler_ended(self, task: asyncio.Task[None]) -> None:
-        """Close as the handler's end demands, unless the stream is over already (rules 1, 2)."""
-        if task.cancelled():  # not by us, or the end is said: one of the handler's own leaked
+        """Close as the handler's end requires, unless the stream is over already (rules 1, 2)."""
+        if task.cancelled():  # a cancellation from the handler's own code, unless the end is known
             self.close(INTERNAL_ERROR, "the model's handler was cancelled")
             return
         error = task.exception()
@@ -366,7 +367,7 @@ class WebSocketStream:
 async def _contained(
     handler: Callable[[Stream], Coroutine[Any, Any, None]], stream: Stream
 ) -> None:
-    """Run a handler; what would end the loop, and every stream, is this handler's failure."""
+    """Run a handler; turn exceptions that would end the loop into a failure of this handler."""
     try:
         await handler(stream)
     except (SystemExit, KeyboardInterrupt) as error:
@@ -374,15 +375,15 @@ async def _contained(
 
 
 def _still_listens(close: Close) -> bool:
-    """Whether a client's Close ends its input alone (clause 1.5-11): others wait for no answer.
+    """Whether a client's Close only ends its input (clause 1.5-11); otherwise it has left.
 
-    What the codes from 3000 on mean is known to those alone who agreed on them.
+    The meaning of codes from 3000 on is private to the two ends.
     """
     return close.code in (None, NORMAL) or close.code >= FIRST_PRIVATE
 
 
 def _lets_pass(error: BaseException) -> bool:
-    """Whether a handler, or each task of it that failed, only raised that the stream is over."""
+    """Whether a handler's exception, or each of its tasks', only says that the stream is over."""
     if isinstance(error, BaseExceptionGroup):
         return error.split(StreamClosed)[1] is None
     return isinstance(error, StreamClosed)

@@ -1,10 +1,10 @@
-"""The commands of ``partway-container``, one module each; none is imported to say what there is."""
+"""The commands of ``partway-container``, one module each; listing them imports none."""
 
 from __future__ import annotations
 
 from typing import Final
 
-#: What each command is for, by its name.
+#: The purpose of each command, by name.
 COMMANDS: Final = {
     "serve": "serve a model until SIGTERM",
     "new": "write a starter project",
@@ -17,7 +17,7 @@ class CommandError(Exception):
     """The command cannot do what it was asked; the text says what, where, and what to do.
 
     Attributes:
-        status: the process's exit status: 2 where it was asked wrongly, 1 where something failed.
+        status: the process's exit status: 2 for wrong usage, 1 for a failure.
     """
 
     def __init__(self, text: str, status: int = 2) -> None:

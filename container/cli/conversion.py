@@ -1,4 +1,4 @@
-"""Records from one file into another, a batch at a time."""
+"""Conversion of records from one file to another, a batch at a time."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from partway.protocol.formats import (
 from partway.protocol.formats.batches import Numbers
 from partway.protocol.formats.encoding import NoPlaceBeside, NoPlaceForLabels, WidthChanged
 
-#: Seconds between two looks at how far it is.
+#: Seconds between two updates of the progress line.
 _SHOWN_EVERY: Final = 0.2
 
 
@@ -38,7 +38,7 @@ def convert(options: argparse.Namespace) -> None:
     """Write the records of a file in another format, as the command's flags say.
 
     Raises:
-        CommandError: the records cannot be read, or not be written in that format.
+        CommandError: the records cannot be read, or cannot be written in that format.
     """
     try:
         encoder = format_of(options.to).encoder()
@@ -90,10 +90,10 @@ def _as_asked(batch: Batch, options: argparse.Namespace) -> Batch:
 
 
 def _as_float32(numbers: Numbers, batch: Batch) -> Numbers:
-    """The nearest float32; what is infinite before stays so, nothing else becomes it.
+    """Convert to the nearest float32; infinite numbers stay so, and no other becomes infinite.
 
     Raises:
-        CannotWrite: a number is beyond what float32 has.
+        CannotWrite: a number is out of float32's range.
     """
     with np.errstate(over="ignore"):
         narrow = numbers.astype(np.float32)
@@ -125,16 +125,16 @@ def _hint(error: CannotWrite) -> str:
 
 @contextmanager
 def _output(path: Path | None) -> Iterator[IO[bytes]]:
-    """Where to write; a file is there when it is whole.
+    """Open the output; an output file only appears once it is complete.
 
     Raises:
-        BrokenPipeError: nobody reads what is written.
-        CommandError: it cannot be written.
+        BrokenPipeError: the reader of the output has closed it.
+        CommandError: the output cannot be written.
     """
     try:
         if path is None:
             yield from _standard_output()
-        elif path.exists() and not path.is_file():  # a pipe or a device, which stays what it is
+        elif path.exists() and not path.is_file():  # a pipe or a device; it must not be replaced
             with path.open("wb") as file:
                 yield file
         else:
@@ -153,7 +153,7 @@ def _standard_output() -> Iterator[IO[bytes]]:
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
     except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for Python's own flush
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes at exit
         raise
 
 
@@ -176,7 +176,7 @@ def _umask() -> int:
 
 
 class _Progress:
-    """Says on a terminal how many records there were, and how many a second."""
+    """Shows on a terminal the number of records so far, and the rate per second."""
 
     def __init__(self, file: IO[str]) -> None:
         self._file = file

@@ -1,4 +1,4 @@
-"""``partway-container convert``: records from one format into another."""
+"""``partway-container convert``: convert records from one format to another."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ examples:
 
 
 def add_to(commands: Commands) -> None:
-    """Describe the command."""
+    """Add the command's flags."""
     parser = commands.add_parser(
         "convert",
         help=COMMANDS["convert"],
@@ -58,30 +58,30 @@ def add_to(commands: Commands) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the command; returns its exit status.
+    """Run the command; return its exit status.
 
     Raises:
-        CommandError: the records cannot be read, or not be written in that format.
+        CommandError: the records cannot be read, or cannot be written in that format.
     """
     with _ended_by_signals():
-        from partway.container.cli.conversion import convert  # numpy: others do without
+        from partway.container.cli.conversion import convert  # imports numpy
 
         try:
             convert(options)
-        except BrokenPipeError:  # "| head" has seen enough
+        except BrokenPipeError:  # the reader, such as "| head", has closed the pipe
             return 0
     return 0
 
 
 @contextmanager
 def _ended_by_signals() -> Iterator[None]:
-    """Have signals end the block by an exception: silently, and what it has begun is taken away."""
+    """Have signals end the block by an exception, so that unfinished output is removed."""
 
     def end(number: int, _frame: FrameType | None) -> NoReturn:
-        raise SystemExit(128 + number)  # as shells report it
+        raise SystemExit(128 + number)  # the status that shells report for the signal
 
     ending = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    # What is ignored, by nohup or in the background of a script, stays so.
+    # A signal that is ignored, by nohup or in the background of a script, stays ignored.
     heeded = [each for each in ending if signal.getsignal(each) is not signal.SIG_IGN]
     earlier = {each: signal.signal(each, end) for each in heeded}
     try:

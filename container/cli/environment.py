@@ -1,4 +1,4 @@
-"""The variables ``PARTWAY_…`` of a container: its command's, and those of models that ship."""
+"""All variables ``PARTWAY_…`` of a container: of its command and of the shipped models."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``partway-container inspect``: what a file of records is, and where it breaks."""
+"""``partway-container inspect``: describe a file of records, and find its first fault."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def add_to(commands: Commands) -> None:
-    """Describe the command."""
+    """Add the command's flags."""
     parser = commands.add_parser(
         "inspect",
         help=COMMANDS["inspect"],
@@ -25,12 +25,12 @@ def add_to(commands: Commands) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the command; returns its exit status: 1 where the file breaks.
+    """Run the command; return its exit status: 1 if the file has a fault.
 
     Raises:
-        CommandError: the file cannot be read, or nobody says what it is.
+        CommandError: the file cannot be read, or its type is unknown.
     """
-    from partway.container.cli.inspection import inspect  # numpy, which other commands do without
+    from partway.container.cli.inspection import inspect  # numpy, which other commands do not need
 
     rows, is_whole = inspect(options)
     print("\n".join(f"{name:<14}{value}" for name, value in rows))

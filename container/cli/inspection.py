@@ -1,4 +1,4 @@
-"""What a file of records holds."""
+"""Inspection of a file of records."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from partway.protocol.formats import Batch, MediaFault, SparseRows
 
 @dataclass(slots=True)
 class Findings:
-    """What records there were.
+    """Statistics of the records.
 
     Attributes:
-        records: how many.
-        sparse: how many of them came in batches that are sparse.
-        width: features of each.
-        given: numbers that were written, of the sparse ones.
+        records: number of records.
+        sparse: number of records in sparse batches.
+        width: number of features per record.
+        given: numbers stored in the sparse records.
         not_finite: numbers that are NaN or infinite.
-        labels: of each record.
+        labels: number of labels per record.
         dtypes: types of the numbers.
-        beside: how many records have each of the things that may be beside the numbers.
+        beside: number of records with each of the members beside the numbers.
     """
 
     records: int = 0
@@ -61,7 +61,7 @@ class Findings:
                 self.beside[name] = self.beside.get(name, 0) + here
 
     def rows(self) -> list[tuple[str, str]]:
-        """What to say of them, in words."""
+        """Describe the findings: pairs of name and text."""
         rows = [("records", f"{self.records:,}")]
         if self.records:
             rows.append(("features", self._features()))
@@ -83,16 +83,16 @@ class Findings:
 
 
 def inspect(options: argparse.Namespace) -> tuple[list[tuple[str, str]], bool]:
-    """Read a file to its end, or to where it breaks.
+    """Read a file to its end, or to its first fault.
 
     Args:
-        options: what the command was told.
+        options: the command's options.
 
     Returns:
-        What there is to say of it, each with its name, and whether it does not break.
+        The findings, as pairs of name and text, and whether the file has no fault.
 
     Raises:
-        CommandError: the file cannot be read, or nobody says what it is.
+        CommandError: the file cannot be read, or its type is unknown.
     """
     with opened(options) as source:
         findings = Findings()

@@ -1,4 +1,4 @@
-"""``partway-container``: finds the command and runs it."""
+"""``partway-container``: find the command and run it."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ _PROG = "partway-container"
 
 class _Parser(CommandParser):
     def error(self, message: str) -> NoReturn:
-        """Say what is wrong in one line, without the usage above it; the status is argparse's."""
+        """Report an error in one line, without the usage text; the status is argparse's."""
         say_failure(_PROG, f"{message}; see {self.prog} --help")
         self.exit(2)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; returns the process's exit status.
+    """Run one command; return the process's exit status.
 
-    0 after an orderly end, 1 when something failed, 2 when it was asked wrongly.
+    The status is 0 after an orderly end, 1 after a failure, 2 for wrong usage.
     """
     given = sys.argv[1:] if arguments is None else arguments
     command = next((word for word in given if word in COMMANDS), None)
@@ -48,9 +48,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser(*asked: str | None) -> argparse.ArgumentParser:
-    """Make the parser of all commands, with the flags of those that are asked for.
+    """Make the parser of all commands, with the flags of the named ones.
 
-    Only these are imported.
+    Only the named commands are imported.
     """
     parser: argparse.ArgumentParser = _Parser(
         prog=_PROG,

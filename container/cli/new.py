@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     # argparse has no public name for what add_subparsers() returns.
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001
 
-#: What a project begins with; the files are those of ``container/starter``.
+#: The files of a new project; they are copied from ``container/starter``.
 FILES = (
     "model.py",
     "test_model.py",
@@ -26,7 +26,7 @@ FILES = (
 
 
 def add_to(commands: Commands) -> None:
-    """Describe the command."""
+    """Add the command's flags."""
     parser = commands.add_parser(
         "new",
         help=COMMANDS["new"],
@@ -37,7 +37,7 @@ def add_to(commands: Commands) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the command; returns its exit status.
+    """Run the command; return its exit status.
 
     Raises:
         CommandError: the folder is not empty, or cannot be written.

@@ -1,4 +1,4 @@
-"""Files of records, as the commands are given them."""
+"""Record files, as named in a command's arguments."""
 
 from __future__ import annotations
 
@@ -21,38 +21,38 @@ from partway.protocol.formats.guessing import LOOKED_AT, type_by_content, type_b
 from partway.protocol.formats.libsvm import LibsvmDecoder
 from partway.protocol.limits import KIB
 
-#: Read at a time.
+#: Bytes read at a time.
 _CHUNK: Final = 256 * KIB
 
 STANDARD_INPUT: Final = "-"
 
 
 class RecordFile:
-    """A file that is read from its beginning, once unless it is begun again.
+    """A file that is read once from its beginning, or again after :meth:`begin_again`.
 
     Args:
         file: the open file.
-        options: what :func:`~partway.container.cli.record_flags.add_reading` has described.
+        options: the options of :func:`~partway.container.cli.record_flags.add_reading`.
 
     Attributes:
-        name: for messages.
-        content_type: the file's media type, as it was said or as it looks.
+        name: the file's name, for messages.
+        content_type: the file's media type, as given or as guessed.
 
     Raises:
-        CommandError: nobody says what the file is, and it does not look like anything.
+        CommandError: the type of the file is neither given nor recognised.
     """
 
     def __init__(self, file: IO[bytes], options: argparse.Namespace) -> None:
         self.name: str = options.file
         self._file = file
-        #: Where it began, where it can be read again.
+        #: The place of the first byte; None if the file cannot be read again.
         self._start = file.tell() if file.seekable() else None
         self._beginning = self._read(LOOKED_AT)
         self.content_type: str = options.from_type or self._guessed()
         self._wanted = _wanted(options)
 
     def chunks(self) -> Iterator[bytes]:
-        """All bytes of the file."""
+        """Yield all bytes of the file."""
         yield self._beginning
         while chunk := self._read(_CHUNK):
             yield chunk
@@ -61,7 +61,7 @@ class RecordFile:
         """Go back to the beginning of a file that can be read again.
 
         Args:
-            width: how wide records are, as they have been found to be.
+            width: the width of the records that was found.
         """
         assert self._start is not None, "it can be read again"
         self._file.seek(self._start)
@@ -70,19 +70,19 @@ class RecordFile:
 
     @property
     def grows_wider(self) -> bool:
-        """Whether records may be wider the further the file is read."""
+        """Whether later records may be wider than earlier ones."""
         return self._wanted.width is None and isinstance(self.decoder(), LibsvmDecoder)
 
     @property
     def can_be_read_again(self) -> bool:
-        """Whether the file can be read from its beginning once more; a pipe cannot."""
+        """Whether the file can be read a second time; a pipe cannot."""
         return self._start is not None
 
     def decoder(self) -> RecordDecoder:
-        """What reads it.
+        """Make a decoder for the file.
 
         Raises:
-            CommandError: records are not read in that format.
+            CommandError: the format is not supported for records.
         """
         try:
             return decoder_for(self.content_type, self._wanted)
@@ -97,7 +97,7 @@ class RecordFile:
 
     def _guessed(self) -> str:
         found = type_by_content(self._beginning)
-        if found in {None, "text/csv"}:  # as which lines are taken that show nothing else
+        if found in {None, "text/csv"}:  # the default for plain lines
             found = type_by_name(self.name) or found
         if found is None:
             raise CommandError(
@@ -109,10 +109,10 @@ class RecordFile:
 
 @contextmanager
 def opened(options: argparse.Namespace) -> Iterator[RecordFile]:
-    """The file that is named.
+    """Open the named file.
 
     Raises:
-        CommandError: the file cannot be read, or nobody says what it is.
+        CommandError: the file cannot be read, or its type is unknown.
     """
     if options.file == STANDARD_INPUT:
         yield RecordFile(sys.stdin.buffer, options)

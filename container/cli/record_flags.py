@@ -1,11 +1,11 @@
-"""What the commands about files of records are told; says so without loading what reads them."""
+"""Flags of the commands for record files, defined without importing any decoder."""
 
 from __future__ import annotations
 
 import argparse
 from typing import Final
 
-#: As :data:`partway.protocol.formats.RECORD_TYPES` has them, which costs a fifth of a second.
+#: Same as :data:`partway.protocol.formats.RECORD_TYPES`, whose import takes a fifth of a second.
 TYPES: Final = (
     "text/csv",
     "text/libsvm",
@@ -17,7 +17,7 @@ TYPES: Final = (
 
 
 def add_reading(parser: argparse.ArgumentParser) -> None:
-    """Describe what says which file is read, and how."""
+    """Add the flags that name the file and say how to read it."""
     parser.add_argument("file", metavar="FILE", help="records; - is standard input")
     parser.add_argument(
         "--from",

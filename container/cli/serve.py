@@ -51,7 +51,7 @@ from partway.variables import unknown_variables
 
 try:
     import uvloop
-except ImportError:  # a platform it is not made for
+except ImportError:  # uvloop does not exist for this platform
     _new_event_loop: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop
 else:
     _new_event_loop = uvloop.new_event_loop
@@ -64,8 +64,8 @@ _log = logging.getLogger("partway.container.cli")
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
-#: After the orderly end Python waits for threads and for what is registered at exit, a model's
-#: own among them. With the 27 s of a whole shutdown this stays below SIGKILL at 30 s (1.1-1).
+#: Time limit after the orderly end, while Python waits for threads and runs exit handlers, a
+#: model's included. With the 27 s of a whole shutdown it ends before SIGKILL at 30 s (1.1-1).
 EXIT_GRACE = 1.0
 
 _EPILOG = """\
@@ -80,7 +80,7 @@ examples:
 
 
 class Server(Protocol):
-    """What the command runs: a model's server, or an application's."""
+    """The server that the command runs: a model's or an application's."""
 
     async def start(self) -> int: ...
     async def load(self) -> None: ...
@@ -91,7 +91,7 @@ class Server(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ListenAddress:
-    """Where to listen.
+    """The address to listen on.
 
     Attributes:
         host: a name or an address.
@@ -104,13 +104,13 @@ class ListenAddress:
 
 @dataclass(frozen=True, slots=True)
 class ServingOptions:
-    """How a model is served.
+    """Options for serving a model.
 
     Attributes:
-        model_dir: what it loads from.
-        finish_timeout: seconds of silence that a stream's handler has whose input is over.
-        show_errors: whether clients are shown what the model raised.
-        method: what a scikit-learn model is called by; None where it was not given.
+        model_dir: the folder that the model loads from.
+        finish_timeout: seconds of silence allowed to a stream's handler after its input has ended.
+        show_errors: whether clients are shown the model's exceptions.
+        method: the method to call on a scikit-learn model; None if not given.
     """
 
     model_dir: Path
@@ -120,7 +120,7 @@ class ServingOptions:
 
 
 def add_to(commands: Commands) -> None:
-    """Describe the command."""
+    """Add the command's flags."""
     parser = commands.add_parser(
         "serve",  # the platform appends this word to the image's entry point (clause 1.1-1)
         help=COMMANDS["serve"],
@@ -190,7 +190,7 @@ def add_to(commands: Commands) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the command; returns its exit status.
+    """Run the command; return its exit status.
 
     Raises:
         CommandError: the command cannot do what it was asked.
@@ -222,10 +222,10 @@ def run(options: argparse.Namespace) -> int:
 def _server_for(
     target: ModelTarget, address: ListenAddress, serving: ServingOptions
 ) -> Callable[[], Server]:
-    """Import what is served; gives a function that makes its server, on a running loop.
+    """Import the target; return a function that makes its server, on a running loop.
 
     Raises:
-        CommandError: what is to be served does not exist, or cannot be imported.
+        CommandError: the target does not exist, or cannot be imported.
     """
     if serving.method is not None and target.kind != "sklearn":
         raise CommandError(
@@ -282,7 +282,7 @@ def _sklearn_model(target: ModelTarget, serving: ServingOptions) -> Model:
 async def _serve(
     target: ModelTarget, make_server: Callable[[], Server], address: ListenAddress
 ) -> int:
-    """Serve until a signal, then see everything to its end; a second signal hastens."""
+    """Serve until a signal, then shut down in order; a second signal shortens the shutdown."""
     try:
         server = make_server()
     except TypeError as error:  # handlers that are not async
@@ -318,10 +318,10 @@ async def _serve(
 
 
 def _tune_garbage_collection() -> None:
-    """Look for cycles less often: with a thousand streams that would be a tenth of all the work.
+    """Run the garbage collector less often: with a thousand streams it takes a tenth of the time.
 
-    By default Python looks once there are 700 objects more than before; a thousand streams that
-    wake up make that many by themselves. What a model has loaded stays, and is not looked through.
+    By default Python collects after 700 new objects, and a thousand waking streams create that
+    many. The objects of a loaded model are frozen: the collector skips them.
     """
     gc.freeze()
     gc.set_threshold(5000, *gc.get_threshold()[1:])
@@ -331,7 +331,8 @@ async def _start(server: Server, address: ListenAddress) -> int:
     try:
         return await server.start()
     except OSError as error:
-        # asyncio words a failed bind at length; a failed look-up of a name has negative numbers.
+        # asyncio's message for a failed bind is long. A failed look-up of a name has a negative
+        # errno.
         why = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror
         raise CommandError(
             f"cannot listen on {address.host} port {address.port}: {why}; "
@@ -354,14 +355,14 @@ async def _load(server: Server) -> None:
 def _raise_descriptor_limit() -> None:
     """Let this process have all the file descriptors it may: one is needed for each stream.
 
-    At the limit uvloop closes new connections without a word.
+    At the limit uvloop closes new connections without an error.
     """
     try:
         import resource
     except ImportError:  # not POSIX
         return
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with suppress(ValueError, OSError):  # macOS says "unlimited", and does not take it
+    with suppress(ValueError, OSError):  # macOS reports "unlimited", but does not accept it
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < MAX_RUNNING:
@@ -375,9 +376,10 @@ def _raise_descriptor_limit() -> None:
 
 
 def _leave_on_signal(status: int) -> None:
-    """Have a signal end the process at once, while there is no loop to take it.
+    """Have a signal end the process at once, before a loop handles signals.
 
-    By default one would too, but not with our status; nor at all in a container's first process.
+    A signal's default action would use another exit status, and does nothing in a container's first
+    process.
     """
 
     def leave(_number: int, _frame: FrameType | None) -> None:
@@ -388,7 +390,7 @@ def _leave_on_signal(status: int) -> None:
 
 
 def _run_loop(main: Coroutine[Any, Any, int]) -> int:
-    """Run a coroutine on a new loop; what the model leaves running there has no say in the end."""
+    """Run a coroutine on a new loop; tasks that the model leaves running cannot delay the end."""
     status = 1
     loop = _new_event_loop()
     try:
@@ -397,9 +399,9 @@ def _run_loop(main: Coroutine[Any, Any, int]) -> int:
         status = error.status
         raise
     finally:
-        # Not asyncio.Runner: it waits for tasks and threads of the model, however long they hang.
+        # asyncio.Runner would wait for the model's tasks and threads, even if they hang.
         loop.run_until_complete(_cancel_the_rest())
-        signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)  # a loop's end leaves them to the system
+        signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)  # closing resets their handlers
         loop.close()
         _leave_on_signal(status)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
@@ -420,7 +422,7 @@ async def _cancel_the_rest() -> None:
 
 
 def _leave_soon(status: int) -> None:
-    """See to it that the process leaves, whatever the model's threads do.
+    """Make sure that the process exits, whatever the model's threads do.
 
     Python waits at its exit for all threads that are not daemons, executors' among them.
     """
@@ -431,7 +433,7 @@ def _leave_soon(status: int) -> None:
             for thread in threading.enumerate()
             if thread is not threading.main_thread() and not thread.daemon
         ]
-        names = ", ".join(left) or None  # None: it is what is called at exit
+        names = ", ".join(left) or None  # None: an exit handler hangs
         _log.warning(LogLine("left running at the end", threads=names))
         logging.shutdown()
         os._exit(status)
@@ -440,5 +442,5 @@ def _leave_soon(status: int) -> None:
     timer.daemon = True
     timer.name = "partway-exit"
     timer.start()
-    with suppress(OSError):  # whoever has read it is gone
+    with suppress(OSError):  # the reader of the log is gone
         sys.stdout.flush()

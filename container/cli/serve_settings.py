@@ -1,4 +1,4 @@
-"""Settings of ``partway-container serve``: each by its flag, or else by its variable."""
+"""Settings of ``partway-container serve``: each has a flag and a variable."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ PORT: Final = 8080
 
 
 class _Given(NamedTuple):
-    """A text, and the flag or the variable that it comes from."""
+    """A text, with the flag or variable that it comes from."""
 
     source: str
     text: str
 
 
 def _given(flag: str, text: str | None, variable: str, environ: Mapping[str, str]) -> _Given | None:
-    """A flag goes before its variable; a variable that is empty is not set."""
+    """Return the flag if given, else its variable; an empty variable is not set."""
     if text is not None:
         return _Given(flag, text)
     if said := environ.get(variable):
@@ -41,16 +41,16 @@ def read_log_level(flag: str | None, environ: Mapping[str, str]) -> str:
     """Return the log's level.
 
     Raises:
-        CommandError: the variable names none; a flag's word is looked at by the parser already.
+        CommandError: the variable has an unknown level; the parser has checked the flag already.
     """
     return _known(flag, "PARTWAY_LOG_LEVEL", environ, LOG_LEVELS) or "info"
 
 
 def read_log_format(flag: LogFormat | None, environ: Mapping[str, str]) -> LogFormat:
-    """Return how the log's lines look.
+    """Return the format of the log's lines.
 
     Raises:
-        CommandError: the variable names no such format.
+        CommandError: the variable has an unknown format.
     """
     return _known(flag, "PARTWAY_LOG_FORMAT", environ, LOG_FORMATS) or "text"
 
@@ -68,7 +68,7 @@ def _known(
 
 
 def read_host(flag: str | None, environ: Mapping[str, str]) -> str:
-    """Return the address to listen on: where a container is reached from outside (clause 1.1-2)."""
+    """Return the address to listen on; by default one reachable from outside (clause 1.1-2)."""
     said = _given("--host", flag, "PARTWAY_BIND_TO_HOST", environ)
     return "0.0.0.0" if said is None else said.text  # noqa: S104
 
@@ -77,7 +77,7 @@ def read_port(flag: str | None, environ: Mapping[str, str]) -> int:
     """Return the TCP port to listen on; 0 is any free one.
 
     Raises:
-        CommandError: the text is no such number.
+        CommandError: the text is not such a number.
     """
     said = _given("--port", flag, "SAGEMAKER_BIND_TO_PORT", environ)
     if said is None:
@@ -92,7 +92,7 @@ def read_model_dir(flag: str | None, environ: Mapping[str, str]) -> Path:
     """Return the folder that the model loads from.
 
     Raises:
-        CommandError: it was given, and does not exist.
+        CommandError: the given folder does not exist.
     """
     said = _given("--model-dir", flag, "SM_MODEL_DIR", environ)
     if said is None:
@@ -104,7 +104,7 @@ def read_model_dir(flag: str | None, environ: Mapping[str, str]) -> Path:
 
 
 def read_show_errors(*, flag: bool, environ: Mapping[str, str]) -> bool:
-    """Return whether clients are shown what a model raised.
+    """Return whether clients are shown a model's exceptions.
 
     Raises:
         CommandError: the variable is neither 0 nor 1.
@@ -118,7 +118,7 @@ def read_show_errors(*, flag: bool, environ: Mapping[str, str]) -> bool:
 def read_method(
     flag: str | None, environ: Mapping[str, str], known: Sequence[_Word]
 ) -> _Word | None:
-    """Return the method of a scikit-learn model that is called; None where none is given.
+    """Return the method to call on a scikit-learn model; None if none is given.
 
     Raises:
         CommandError: there is no such method.
@@ -135,7 +135,7 @@ def read_finish_timeout(flag: str | None, environ: Mapping[str, str]) -> float:
     """Return how long a stream's model may be silent at its end, in seconds (clause 1.5-12).
 
     Raises:
-        CommandError: the text is no such number.
+        CommandError: the text is not such a number.
     """
     said = _given("--finish-timeout", flag, "PARTWAY_FINISH_TIMEOUT", environ)
     if said is None:

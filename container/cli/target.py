@@ -1,4 +1,4 @@
-"""What ``partway-container serve`` is asked to serve, by name."""
+"""The target of ``partway-container serve``: a model, script or application, by name."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from partway.log_lines import LogLine
 
 _log = logging.getLogger("partway.container.cli")
 
-#: Each way to name what is served, as its flag, and the variable that stands for it.
+#: The flag of each kind of target, and its variable.
 KINDS: Mapping[str, str] = {
     "model": "PARTWAY_MODEL",
     "app": "PARTWAY_APP",
@@ -29,7 +29,7 @@ _DEFAULT = "echo"
 
 @dataclass(frozen=True, slots=True)
 class ModelTarget:
-    """What is served.
+    """The target to serve.
 
     Attributes:
         kind: one of ``KINDS``.
@@ -42,19 +42,19 @@ class ModelTarget:
     source: str
 
     def error(self, text: str, status: int = 2) -> CommandError:
-        """An error that says where the name came from."""
+        """Make an error that says where the name came from."""
         return CommandError(f"{self.source} {self.name}: {text}", status)
 
 
 def choose(flags: Mapping[str, str | None], environ: Mapping[str, str]) -> ModelTarget:
-    """Find the one thing that is to be served; any flag goes before the environment.
+    """Find the single target; any flag goes before the environment.
 
     Args:
-        flags: the value of each flag, by its kind; None where it was not given.
+        flags: the value of each flag, by its kind; None if not given.
         environ: the environment; an empty variable counts as unset.
 
     Raises:
-        CommandError: more than one thing to serve is given.
+        CommandError: more than one target is given.
     """
     given = [
         ModelTarget(kind, flags[kind] or "", f"--{kind}")
@@ -74,10 +74,10 @@ def choose(flags: Mapping[str, str | None], environ: Mapping[str, str]) -> Model
 
 
 def make_model(target: ModelTarget) -> Model:
-    """Import a model's class and make the model.
+    """Import a model's class and create the model.
 
     Raises:
-        CommandError: there is no model of that name, or it cannot be made.
+        CommandError: no model has that name, or it cannot be created.
     """
     kind = _model_class(target)
     try:
@@ -132,18 +132,18 @@ def _models_in(module: ModuleType) -> str:
 
 
 def _failed(target: ModelTarget, what: str, error: BaseException) -> CommandError:
-    """The error for an exception of the author's own code; the log gets its traceback."""
+    """Make the error for an exception of the author's code; the log gets the traceback."""
     _log.error(LogLine("loading failed", reason=what), exc_info=error)
     return target.error(f"{what}: {one_line(error)}", status=1)
 
 
 def one_line(error: BaseException | None) -> str:
-    """An exception as the end of a line."""
+    """Format an exception for the end of a line."""
     text = " ".join(str(error).split())
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 def put_on_path(folder: Path) -> None:
-    """Have a folder's modules found, before those that are installed."""
+    """Put a folder on the module path, before installed packages."""
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))

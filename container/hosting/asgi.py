@@ -1,4 +1,4 @@
-"""An application in the place of a model: ASGI, or WSGI, on uvicorn (section 1.1)."""
+"""Hosting of an application instead of a model: ASGI or WSGI, on uvicorn (section 1.1)."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = ["AppServer", "load_app"]
 
-#: What an app has for its lifespan's end at least, however long the rest of the shutdown took: with
-#: it, and the cancelling before and after, all is over 27 s after SIGTERM.
+#: Least time for the end of an app's lifespan, however long the rest of the shutdown took. With it,
+#: and the cancelling before and after, the shutdown ends 27 s after SIGTERM.
 LIFESPAN_GRACE = 1.0
 
 _TIMES = ShutdownTimes()
@@ -34,14 +34,14 @@ _log = logging.getLogger("partway.container.server")
 class AppServer:
     """An application on a TCP port, from :meth:`start` to :meth:`stopped`.
 
-    It ends by the rules of :class:`~partway.container.shutdown.Shutdown`; once nothing runs any
-    more, and before the process ends, the app's lifespan has its shutdown.
+    It ends by the rules of :class:`~partway.container.shutdown.Shutdown`. The app's lifespan is
+    shut down after all streams and requests, before the process ends.
 
     Args:
         app: ``module:attribute``; imported by :meth:`load`.
         host: the address to listen on.
         port: the TCP port; 0 takes a free one.
-        times: how long each part of the shutdown may take.
+        times: the time limits of the shutdown's parts.
 
     Raises:
         LoadFailed: uvicorn is not installed.
@@ -69,7 +69,7 @@ class AppServer:
         self._over_at = 0.0
 
     async def start(self) -> int:
-        """Listen; returns the port. /ping answers 503 from here until the app is loaded.
+        """Listen, and return the port. /ping answers 503 until the app is loaded.
 
         Raises:
             OSError: the address is taken, or does not belong to this machine.
@@ -77,9 +77,9 @@ class AppServer:
         return await self._web.listen(self._host, self._port)
 
     async def load(self) -> None:
-        """Import the app, on a thread, and see its lifespan's startup through.
+        """Import the app, on a thread, and complete its lifespan's startup.
 
-        Returns early if the server is stopped.
+        The call returns early if the server is stopped.
 
         Raises:
             LoadFailed: the app could not be loaded.
@@ -105,7 +105,7 @@ class AppServer:
         self._shutdown.stop()
 
     async def stopped(self) -> None:
-        """Wait for :meth:`stop`, then see the shutdown to its end."""
+        """Wait for :meth:`stop`, then complete the shutdown."""
         try:
             await self._shutdown.begun()
             await self._drain()
@@ -132,7 +132,7 @@ class AppServer:
 
 
 def _import(name: str, loop: asyncio.AbstractEventLoop) -> App:
-    """Import an app on this thread, for a loop of another one.
+    """Import an app on this thread, for the loop of another thread.
 
     A module that asks for the event loop gets the one that its handlers will run on.
     """

@@ -1,4 +1,4 @@
-"""Finding an application by its name, and making ASGI of it."""
+"""Loading of an application by name, and conversion to ASGI."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from partway.container.hosting.asgi_messages import App
 
 
 def load_app(name: str) -> App:
-    """Import an application, ASGI or WSGI; the latter comes as ASGI.
+    """Import an application, ASGI or WSGI; a WSGI one is converted to ASGI.
 
     The import may take long and runs the app's own code: call this on a thread.
 
@@ -22,7 +22,7 @@ def load_app(name: str) -> App:
         ValueError: the name is not of the form ``module:attribute``.
         ImportError: there is no module of that name, or something that it imports is missing.
         AttributeError: the module has no such attribute.
-        TypeError: what the name stands for is not an application.
+        TypeError: the named object is not an application.
         Exception: whatever the module raises.
     """
     module_name, _, path = name.partition(":")
@@ -43,7 +43,7 @@ def load_app(name: str) -> App:
 
 
 def missing_extra(error: ModuleNotFoundError) -> ImportError:
-    """The error that says which package of the extra is missing."""
+    """Make the error that names the missing package of the extra."""
     return ImportError(
         f"serving an application needs {error.name}: pip install 'partway[asgi]'", name=error.name
     )
@@ -52,8 +52,8 @@ def missing_extra(error: ModuleNotFoundError) -> ImportError:
 def _is_asgi(name: str, app: Any) -> bool:
     """Whether an app is ASGI; otherwise it is WSGI.
 
-    ASGI apps are coroutine functions, or objects that are called like one. Middleware may hand the
-    coroutine through from a plain function, so then the arguments decide.
+    ASGI apps are coroutine functions, or objects that are called like one. Middleware may be a
+    plain function that returns the coroutine; then the arguments decide.
     """
     if not callable(app):
         raise TypeError(
@@ -65,7 +65,7 @@ def _is_asgi(name: str, app: Any) -> bool:
         return True
     try:
         signature = inspect.signature(app)
-    except ValueError:  # written in C: WSGI is what such servers' apps are
+    except ValueError:  # it is written in C, as WSGI apps may be
         return False
     if _takes(signature, 2):
         return False

@@ -1,6 +1,6 @@
-"""Middleware before a hosted app: it does what the app lacks of the contract (section 1.1).
+"""Middleware for a hosted app: it adds the parts of the contract that the app lacks (section 1.1).
 
-What the app says itself passes untouched.
+The app's own answers pass unchanged.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from partway.protocol.websocket.handshake import UpgradeError
 
 _log = logging.getLogger("partway.container.app")
 
-#: What a batch transform is told where the app has no word on it.
+#: The answer to a batch transform's question about parameters, if the app has none.
 _PARAMETERS = {
     "MaxConcurrentTransforms": Model.max_concurrent_transforms,
     "BatchStrategy": "MULTI_RECORD",
@@ -44,10 +44,10 @@ _OF_A_BODY = frozenset({b"content-length", b"content-type", b"transfer-encoding"
 
 
 class Guard:
-    """An ASGI app that lets another one answer.
+    """An ASGI app around a hosted one.
 
     Args:
-        max_running: how many streams and requests may be under way, ``/ping`` aside.
+        max_running: most streams and requests under way, not counting ``/ping``.
         max_body: largest body of a request.
         body_timeout: seconds spent waiting for a body in all.
         ping_timeout: seconds that the app has for ``/ping``.
@@ -75,12 +75,12 @@ class Guard:
         self.activity = Activity(max_running, self._unready)
 
     def let_answer(self, app: App, state: Mapping[str, Any]) -> None:
-        """From here on the app is asked; each of its requests has a copy of the state."""
+        """Pass requests to the app from now on; each request gets a copy of the state."""
         self._app = app
         self._state = state
 
     async def abort(self, grace: float) -> None:
-        """Cancel whatever the app is doing; what ignores that is left after ``grace`` seconds."""
+        """Cancel the app's tasks; those that ignore it are left after ``grace`` seconds."""
         self._aborted = True
         ignoring = await self.activity.cancel(grace, self._asked)
         if ignoring:
@@ -97,7 +97,7 @@ class Guard:
             else:
                 await self._request(scope, receive, send)
         except asyncio.CancelledError:
-            # uvicorn, which called this, would log its own cancelling as a fault of the app.
+            # uvicorn, the caller, would log its own cancelling as a fault of the app.
             if not self._aborted:
                 raise
 
@@ -144,7 +144,7 @@ class Guard:
     # --- Health ----------------------------------------------------------------------------------
 
     async def _ping(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer ``/ping`` (clause 1.1-2), with the app's word where it has one."""
+        """Answer ``/ping`` (clause 1.1-2), with the app's own answer if it has one."""
         try:
             said = await self._health(scope, receive)
         except _Unwell as trouble:
@@ -152,7 +152,7 @@ class Guard:
             await refuse(send, 503, trouble.reason)
             return
         self._speak_of(None)
-        if said.status in (404, 405):  # it knows no /ping, with neither method
+        if said.status in (404, 405):  # the app has no /ping, with either method
             await answer(send, 200)
             return
         for message in said.messages:
@@ -200,7 +200,7 @@ class Guard:
             log_failure(_log, PING, error)
 
     def _speak_of(self, trouble: str | None) -> None:
-        """Tell the log what /ping says, when that changes."""
+        """Log the answer of /ping when it changes."""
         if trouble != self._trouble:
             self._trouble = trouble
             if trouble is None:
@@ -225,7 +225,7 @@ def _headers(scope: Scope) -> Iterator[tuple[str, str]]:
 
 
 class _Unwell(Exception):
-    """Why /ping answers 503."""
+    """A reason for /ping to answer 503."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -233,19 +233,19 @@ class _Unwell(Exception):
 
 
 async def _finish(call: Awaitable[None]) -> None:
-    """An awaitable as the coroutine that a task takes."""
+    """Wrap an awaitable in a coroutine, which a task needs."""
     await call
 
 
 def _with_other_method(scope: Scope) -> Scope:
-    """The same ping by GET instead of POST, or the other way round, without a body."""
+    """Return the same ping by GET instead of POST, or the reverse, without a body."""
     headers = [(name, value) for name, value in scope["headers"] if name not in _OF_A_BODY]
     method = "GET" if scope["method"] == "POST" else "POST"
     return {**scope, "method": method, "headers": headers}
 
 
 def _no_body() -> Receive:
-    """What is received of a request without a body, from a client that stays."""
+    """Make a ``receive`` for a request without a body, whose client stays."""
     messages: list[Message] = [{"type": "http.request", "body": b"", "more_body": False}]
 
     leaving: asyncio.Future[Message] = asyncio.get_running_loop().create_future()

@@ -1,6 +1,6 @@
-"""An app's lifespan: what it does before its first request and after its last one.
+"""The lifespan of an ASGI app: its startup and shutdown.
 
-uvicorn could run it, but opens the port only then; ``/ping`` has to say meanwhile that it loads.
+uvicorn could run it, but opens the port only afterwards; ``/ping`` must answer while the app loads.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ _log = logging.getLogger("partway.container.app")
 class Lifespan:
     """Runs an app's lifespan, in a task of its own.
 
-    Whoever has called :meth:`startup` calls :meth:`shutdown`, whatever became of the startup.
+    After :meth:`startup` the owner must call :meth:`shutdown`, even if the startup failed.
 
     Attributes:
-        state: what the app has put there for its requests.
+        state: the app's state for its requests.
     """
 
     def __init__(self, app: App) -> None:
@@ -30,7 +30,7 @@ class Lifespan:
         self.state: dict[str, Any] = {}
         self._task: asyncio.Future[None] | None = None
         loop = asyncio.get_running_loop()
-        #: What the app says of its startup: None, or why it has failed.
+        #: The app's answer to the startup: None, or the reason of its failure.
         self._startup: asyncio.Future[str | None] = loop.create_future()
         self._shutdown: asyncio.Future[None] = loop.create_future()
         self._told_to_start = False
@@ -38,11 +38,11 @@ class Lifespan:
         self._ready = False
 
     async def startup(self) -> None:
-        """Wait until the app is ready. An app that knows no lifespan is ready at once.
+        """Wait until the app is ready. An app without a lifespan is ready at once.
 
         Raises:
-            Exception: what the app raised once it had said that its startup failed.
-            RuntimeError: the app said that its startup failed, and raised nothing.
+            Exception: the app's exception after it reported a failed startup.
+            RuntimeError: the app reported a failed startup, and raised nothing.
         """
         scope: Scope = {
             "type": "lifespan",
@@ -52,7 +52,7 @@ class Lifespan:
         task = self._task = asyncio.ensure_future(self._app(scope, self._receive, self._send))
         await asyncio.wait((task, self._startup), return_when=asyncio.FIRST_COMPLETED)
         if not self._startup.done():
-            # uvicorn's rule: an app that raises, or returns, at the word alone does not know it.
+            # uvicorn's rule: an app that raises or returns at the startup message has no lifespan.
             _log.debug("the app knows no lifespan", exc_info=task.exception())
             return
         failure = self._startup.result()

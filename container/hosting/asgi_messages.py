@@ -1,4 +1,4 @@
-"""ASGI's types, and the answers that are given in an app's place."""
+"""ASGI types, and answers given instead of the app's."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 
 from partway.container.serving.exchange import SERVER
 
-#: ASGI 3.0 (https://asgi.readthedocs.io): one connection or request, what happens on it, and the
-#: two ways between a server and an app.
+#: ASGI 3.0 (https://asgi.readthedocs.io): a connection or request, an event of it, and the two
+#: directions between server and app.
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -33,13 +33,13 @@ async def refuse(send: Send, status: int, reason: str) -> None:
 
 
 async def refuse_upgrade(send: Send, status: int, reason: str) -> None:
-    """Answer a WebSocket that has not been accepted like a request.
+    """Answer a WebSocket that has not been accepted, like a request.
 
-    ``websocket.close`` would make a 403 of it, without a word; uvicorn has the extension for more.
+    ``websocket.close`` would answer 403 without a reason; uvicorn's extension can send one.
     """
     body = f"{reason}\n".encode()
     headers = [
-        (b"server", SERVER.encode()),  # which uvicorn adds to other answers
+        (b"server", SERVER.encode()),  # uvicorn adds it to other answers
         (b"content-type", _TEXT.encode()),
         (b"content-length", str(len(body)).encode()),
     ]

@@ -1,4 +1,4 @@
-"""A request to a hosted app: a body within bounds, an answer that another may stand in for."""
+"""A request to a hosted app: a bounded body, and an answer that may be replaced."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from collections.abc import Callable
 from partway.container.hosting.asgi_messages import Message, Receive, Scope, Send
 from partway.container.limits import BODY_TIMEOUT, MAX_BODY_BYTES
 
-#: Bytes of an answer to /ping, which is kept until it is whole. The contract's own is empty.
+#: Most bytes of an answer to /ping, which is held until it is complete. The contract's own answer
+#: is empty.
 _MAX_HELD = 64 * 1024
 
 
 class BoundedBody:
-    """What an app reads of a request. A body out of bounds ends as if the client had left.
+    """A request's body, as read by the app. A body out of bounds ends as if the client had left.
 
     Args:
         receive: uvicorn's ``receive``.
@@ -35,7 +36,7 @@ class BoundedBody:
         self.fault: tuple[int, str] | None = None
 
     def fits(self, scope: Scope) -> bool:
-        """Whether the length that a request announces, if any, is within bounds."""
+        """Whether the request's stated length, if any, is within bounds."""
         lengths = [int(value) for name, value in scope["headers"] if name == b"content-length"]
         if lengths and lengths[0] > self._max_body:
             self._too_large()
@@ -44,7 +45,7 @@ class BoundedBody:
     async def receive(self) -> Message:
         """ASGI's ``receive``."""
         if self._whole:
-            return await self._from_client()  # that it leaves, whenever that is
+            return await self._from_client()  # waits for the client to leave
         if self.fault is None:
             message = await self._next()
             if message is not None:
@@ -73,15 +74,15 @@ class BoundedBody:
 
 
 class PassedAnswer:
-    """An app's answer, passed on as it comes unless something stands in for it.
+    """An app's answer, passed on as it comes unless another answer replaces it.
 
     Args:
         send: uvicorn's ``send``.
-        replaces: says by the status whether something else is answered.
+        replaces: says by the status whether the answer is replaced.
 
     Attributes:
         begun: whether some of the app's answer has been sent.
-        replaced: whether something else is answered, and nothing of the app's answer is sent.
+        replaced: whether the app's answer is replaced, and so not sent.
     """
 
     def __init__(self, send: Send, replaces: Callable[[int], bool]) -> None:
@@ -100,11 +101,11 @@ class PassedAnswer:
 
 
 class HeldAnswer:
-    """An app's answer, kept until it is whole.
+    """An app's answer, held until it is complete.
 
     Attributes:
         messages: the answer's messages so far.
-        whole: done once the answer is whole, or cut because it is too long.
+        whole: done once the answer is complete, or cut because it is too long.
         too_long: whether the answer was cut.
     """
 
@@ -116,7 +117,7 @@ class HeldAnswer:
 
     @property
     def status(self) -> int:
-        """The status of an answer that is whole."""
+        """The status of a complete answer."""
         status: int = self.messages[0]["status"]
         return status
 

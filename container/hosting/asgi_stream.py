@@ -1,4 +1,4 @@
-"""A WebSocket of a hosted app: how it ends where the app, or uvicorn, leaves that open."""
+"""A WebSocket of a hosted app, with a defined end."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class HostedStream:
     """One WebSocket, between uvicorn and the app.
 
     Rules of the end:
-        1. Whoever closes first has closed the stream. Over is over: a Close of the app's
-           after ours is dropped, anything else that it sends raises.
+        1. The first Close ends the stream. A Close of the app after ours is dropped, and any other
+           message of the app raises.
         2. An app that returns without a Close gets 1000, one that raises gets 1011 and a reason;
            uvicorn would drop the connection in both cases.
-        3. Before the stream is accepted there is no Close, but an answer over HTTP.
+        3. Before the stream is accepted, an HTTP answer takes the place of a Close.
     """
 
     def __init__(self, receive: Receive, send: Send) -> None:
@@ -44,12 +44,12 @@ class HostedStream:
         """Have the app handle the stream.
 
         Raises:
-            Exception: whatever the app raises, after the client has been told.
+            Exception: the app's exception, after the client has been told.
         """
         try:
             await app(scope, self._receive, self._send)
         except Exception as error:
-            # No fault where nothing more can be said to that client.
+            # It is not a fault if nothing more can be sent to the client.
             foreseen = (self._left or self._closing is not None) and _is_disconnect(error)
             await self._end(INTERNAL_ERROR, reason_of(error))
             if not foreseen:
@@ -61,7 +61,7 @@ class HostedStream:
                 self._closing.cancel()
 
     def close(self, code: int, reason: str) -> None:
-        """Close the stream from our side, in a while: the client takes first what it was sent.
+        """Close the stream from our side, once the client has taken the earlier messages.
 
         A stream that has not been accepted yet is refused with 503.
         """
@@ -80,7 +80,7 @@ class HostedStream:
             return  # the client has left
 
     async def _end(self, code: int, reason: str) -> None:
-        """Close an accepted stream (rule 2), and wait no longer for a client that takes nothing."""
+        """Close an accepted stream (rule 2); stop waiting for a client that takes nothing."""
         if self._accepted and not self._left:
             self.close(code, reason)
         if self._closing is not None:
@@ -106,8 +106,8 @@ class HostedStream:
 
 
 def _is_disconnect(error: Exception) -> bool:
-    """Whether an app says by this error that its client has left.
+    """Whether an app's exception only says that its client has left.
 
-    Starlette has an exception of its own; uvicorn's is not logged by uvicorn.
+    Starlette has its own exception; uvicorn does not log uvicorn's.
     """
     return isinstance(error, ConnectionError) or type(error).__name__ == "WebSocketDisconnect"

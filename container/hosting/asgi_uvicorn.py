@@ -1,7 +1,7 @@
-"""uvicorn, as a part of this process: our loop, our signals, our end.
+"""uvicorn inside this process, with our loop, our signals and our shutdown.
 
-Its WebSockets are ``websockets-sansio``: of those that uvicorn has it alone answers a broken frame
-with the Close that RFC 6455 asks for, and it needs no package that is not there anyway.
+Its WebSocket implementation is ``websockets-sansio``. Of uvicorn's implementations only this one
+answers a broken frame with the Close that RFC 6455 demands. It needs no further package.
 """
 
 from __future__ import annotations
@@ -28,18 +28,19 @@ from partway.protocol.limits import (
     STALL_TIMEOUT,
 )
 
-#: Fragments of one message: each is held as an object of its own until the message is whole. So
-#: many of 20 ms are 43 minutes.
+#: Most fragments of one message: each is held as an object until the message is complete. As
+#: fragments of 20 ms they hold 43 minutes.
 MAX_FRAGMENTS = MAX_MESSAGE_BYTES // PART_OVERHEAD
 
-#: Connections: as many again as may be at work, for those that are idle or ask for /ping.
+#: Most connections: twice the number of streams and requests, for idle ones and for /ping.
 _MAX_CONNECTIONS = 2 * MAX_RUNNING
 
 
 class BoundedHttpProtocol(H11Protocol):
-    """uvicorn's HTTP/1.1 on h11, which bounds a request's head, with a deadline for it.
+    """uvicorn's HTTP/1.1 on h11, which bounds a request's head; this adds a deadline.
 
-    Without a deadline a connection that says nothing, or a byte now and then, is kept for ever.
+    Without a deadline, a connection that sends nothing, or a byte now and then, would be kept
+    forever.
     """
 
     _deadline: asyncio.TimerHandle | None = None
@@ -59,8 +60,8 @@ class BoundedHttpProtocol(H11Protocol):
     def handle_websocket_upgrade(self, event: h11.Request) -> None:
         """Hand the connection to its WebSocket.
 
-        Of a head that h11 lets pass and websockets does not (it has a body, or a hundred headers
-        too many), uvicorn would never speak again.
+        h11 accepts some heads that websockets refuses, such as one with a body or a hundred headers
+        too many. uvicorn would never answer these.
         """
         self._expect_nothing()
         super().handle_websocket_upgrade(event)
@@ -83,9 +84,9 @@ class BoundedHttpProtocol(H11Protocol):
 
 
 class WebSocketProtocol(WebSocketsSansIOProtocol):
-    """uvicorn's WebSocket on websockets' sans-IO layer, with a bound for fragments.
+    """uvicorn's WebSocket on websockets' sans-IO layer, with a limit on fragments.
 
-    Their bytes count against ``ws_max_size``, but empty ones have none.
+    Their bytes count against ``ws_max_size``, but empty fragments have none.
     """
 
     def handle_cont(self, event: Frame) -> None:
@@ -99,7 +100,7 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
 
 
 class _Connections(set[Any]):
-    """uvicorn's open connections; ``none`` is set while there is none."""
+    """uvicorn's open connections; ``none`` is set while there is none open."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -139,9 +140,9 @@ class WebServer(uvicorn.Server):
                 headers=[("server", SERVER)],
                 server_header=False,
                 proxy_headers=False,
-                access_log=False,  # queries would be in it
+                access_log=False,  # it would show queries
                 log_config=None,
-                log_level="error",  # what is below is a client's fault
+                log_level="error",  # lower levels are clients' faults
             )
         )
         self._connections = self.server_state.connections = _Connections()
@@ -149,12 +150,12 @@ class WebServer(uvicorn.Server):
         self._serving: asyncio.Task[None] | None = None
 
     async def listen(self, host: str, port: int) -> int:
-        """Listen; returns the port.
+        """Listen, and return the port.
 
         Raises:
             OSError: the address is taken, or does not belong to this machine.
         """
-        # uvicorn ends the process where it cannot bind, so it gets sockets that are bound.
+        # uvicorn ends the process if it cannot bind, so it gets bound sockets.
         sockets = await _bound_sockets(host, port)
         self._serving = asyncio.create_task(self.serve(sockets), name="uvicorn")
         listening = asyncio.create_task(self._listening.wait())
@@ -175,14 +176,14 @@ class WebServer(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Leave signals alone: they are the command's."""
+        """Leave signals alone: the command handles them."""
         yield
 
     async def finish(self, patience: float) -> None:
-        """Take no more connections, and give those that are open ``patience`` seconds to end."""
+        """Accept no more connections, and give the open ones ``patience`` seconds to end."""
         self._stop_listening()
         for connection in list(self._connections):
-            # A WebSocket's Close is on its way; the others have nothing left to say.
+            # A WebSocket's Close is on its way; the other connections have nothing left to send.
             if (
                 isinstance(connection, BoundedHttpProtocol)
                 and not connection.transport.is_closing()
@@ -195,7 +196,7 @@ class WebServer(uvicorn.Server):
             return
 
     def abort(self) -> None:
-        """Take no more connections, and drop those that are open."""
+        """Accept no more connections, and abort the open ones."""
         self._stop_listening()
         for connection in list(self._connections):
             connection.transport.abort()
@@ -203,7 +204,7 @@ class WebServer(uvicorn.Server):
     async def aclose(self) -> None:
         """End the server at once."""
         if self._serving is not None:
-            # Not by its own shutdown(), which looks every tenth of a second.
+            # uvicorn's own shutdown() only checks every tenth of a second.
             self._serving.cancel()
             await asyncio.wait((self._serving,), timeout=CANCEL_GRACE)
 
@@ -213,7 +214,7 @@ class WebServer(uvicorn.Server):
 
 
 async def _bound_sockets(host: str, port: int) -> list[socket.socket]:
-    """A socket for each address of a host; what they accept inherits their options."""
+    """Bind a socket for each address of a host; accepted connections inherit its options."""
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     sockets: list[socket.socket] = []
@@ -224,8 +225,8 @@ async def _bound_sockets(host: str, port: int) -> list[socket.socket]:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if family == socket.AF_INET6:
                 sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-            # A peer that is gone, or takes nothing for that long, is the kernel's to find:
-            # uvicorn waits for it without end.
+            # The kernel must find a peer that is gone or takes nothing: uvicorn waits without
+            # limit.
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             if hasattr(socket, "TCP_USER_TIMEOUT"):
                 timeout = int(STALL_TIMEOUT * 1000)

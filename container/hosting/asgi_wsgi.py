@@ -1,8 +1,8 @@
-"""WSGI applications as ASGI, by a2wsgi, with an end to everything.
+"""WSGI applications as ASGI apps, by a2wsgi, with bounded threads.
 
-a2wsgi runs a request on a thread, and leaves open what happens to the thread when nobody wants the
-answer any more. Here a thread stops at the next chunk it makes, and one that makes none keeps
-neither a place from the others for longer than it lives, nor the process from ending.
+a2wsgi runs a request on a thread, and does not end the thread when its client leaves. Here a thread
+stops at its next chunk. A thread that makes no chunk holds its place only as long as it runs, and
+does not keep the process from ending.
 """
 
 from __future__ import annotations
@@ -30,10 +30,11 @@ from partway.container.limits import CANCEL_GRACE, QUEUE_LENGTH
 from partway.container.runtime import PING
 from partway.container.threads import post
 
-#: Requests that an app answers at a time; a2wsgi's own number.
+#: Requests that an app answers at a time; a2wsgi uses the same number.
 WSGI_THREADS = 10
 
-#: Chunks of an answer that its client has not taken; then the thread waits. a2wsgi's own number.
+#: Chunks of an answer that its client has not taken, before the thread waits; a2wsgi uses the same
+#: number.
 _CHUNKS_HELD = 10
 
 WsgiCallable = Callable[..., Any]
@@ -41,15 +42,15 @@ _Result = TypeVar("_Result")
 
 
 class WsgiApp:
-    """A WSGI application as an ASGI app that takes requests alone.
+    """A WSGI application as an ASGI app, for requests only.
 
-    ``/ping`` has a thread of its own, so that a full house is not taken for an ill one. A request's
-    body is read before its thread begins: no thread waits for a client that sends.
+    ``/ping`` has its own thread, so that a busy app does not look unhealthy. A request's body is
+    read before its thread begins, so that no thread waits for a client.
 
     Args:
         app: takes ``(environ, start_response)``.
-        threads: how many requests the app answers at a time.
-        queue: how many more requests may wait; over it a client gets 503.
+        threads: number of requests that the app answers at a time.
+        queue: number of requests that may wait; above it a client gets 503.
     """
 
     def __init__(
@@ -113,7 +114,8 @@ class WsgiApp:
         self._calls.add(call)
         call.add_done_callback(self._on_called)
         try:
-            # a2wsgi would forget to read what its thread says, which then waits for that for ever.
+            # If it were cancelled, a2wsgi would stop reading the thread's output, and the thread
+            # would wait forever.
             await asyncio.shield(call)
         finally:
             unwanted.set()
@@ -126,7 +128,7 @@ class WsgiApp:
     def _on_called(self, call: asyncio.Task[None]) -> None:
         self._calls.discard(call)
         if not call.cancelled():
-            call.exception()  # whoever still waits has it
+            call.exception()  # a caller that still waits gets the exception
 
 
 class _Places:
@@ -178,9 +180,9 @@ class _Thread(Executor):
 
 
 class _Relay:
-    """What a thread says, on its way to a client that may have enough of it.
+    """A thread's output, on its way to a client that may leave.
 
-    It takes everything and never raises: a2wsgi's thread would wait for ever for what is not taken.
+    It takes everything and never raises; otherwise a2wsgi's thread would wait forever.
 
     Attributes:
         failure: the exception that sending raised; None if it raised nothing.
@@ -202,7 +204,7 @@ class _Relay:
 
 
 def _stopping_at(unwanted: threading.Event, app: WsgiCallable) -> WsgiCallable:
-    """The app, whose answer ends with the chunk after which nobody wants more."""
+    """Wrap the app so that its answer ends at the next chunk once nobody wants more."""
 
     def chunks(body: Any) -> Iterator[bytes]:
         try:
@@ -215,14 +217,14 @@ def _stopping_at(unwanted: threading.Event, app: WsgiCallable) -> WsgiCallable:
                 body.close()
 
     def call(environ: dict[str, Any], start_response: Any) -> Iterator[bytes]:
-        environ["wsgi.errors"] = sys.stderr  # a2wsgi's are on stdout
+        environ["wsgi.errors"] = sys.stderr  # a2wsgi writes errors to stdout
         return chunks(app(environ, start_response))
 
     return call
 
 
 async def _whole(receive: Receive) -> deque[Message] | None:
-    """A request's body, message by message; None if the client leaves before its end."""
+    """Read a request's body, message by message; None if the client leaves before its end."""
     messages: deque[Message] = deque()
     while not messages or messages[-1].get("more_body", False):
         message = await receive()

@@ -1,7 +1,7 @@
-"""Serving a classic inference script: ``model_fn``, ``input_fn``, ``predict_fn``, ``output_fn``.
+"""Classic inference scripts: ``model_fn``, ``input_fn``, ``predict_fn``, ``output_fn``.
 
-The functions and their defaults are those of ``sagemaker-inference-toolkit`` 1.10; what differs is
-said where it does.
+The functions and their defaults are those of ``sagemaker-inference-toolkit`` 1.10. Differences are
+noted where they occur.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ _ANY = "*/*"
 #: Bodies of these types reach ``input_fn`` as text.
 _TEXT = frozenset({JSON, CSV})
 
-#: The functions that a script may have, and what each is called with. One that takes one argument
-#: more gets a :class:`Context` too.
+#: The functions that a script may have, with their arguments. A function that takes one more
+#: argument gets a :class:`Context` too.
 _ARGUMENTS: Mapping[str, tuple[str, ...]] = {
     "pre_model_fn": ("model_dir",),
     "model_fn": ("model_dir",),
@@ -50,7 +50,7 @@ _ARGUMENTS: Mapping[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What a script's functions get that take one argument more; it knows nothing of a request.
+    """The optional last argument of a script's functions; it has nothing of a request.
 
     Attributes:
         system_properties: ``model_dir``, ``gpu_id`` and ``batch_size``.
@@ -67,8 +67,8 @@ class Script(Model):
     Args:
         path: the script's file. :meth:`load` imports it, so ``/ping`` is answered while it
             imports a large library.
-        environ: the environment; ``SAGEMAKER_DEFAULT_INVOCATIONS_ACCEPT`` in it is the type of
-            answers to clients that ask for no type.
+        environ: the environment; ``SAGEMAKER_DEFAULT_INVOCATIONS_ACCEPT`` in it is the answers'
+            type for clients that ask for none.
     """
 
     def __init__(self, path: Path, environ: Mapping[str, str] = os.environ) -> None:
@@ -104,7 +104,7 @@ class Script(Model):
         self._functions = own
 
     async def invoke(self, request: Request) -> Reply:
-        """Answer a request; both ways of writing a script come to the same."""
+        """Answer a request with ``transform_fn``, or with the three single functions."""
         accept = request.headers.get("Accept", "").strip()
         if not accept or accept == _ANY:
             accept = self._default_accept
@@ -120,7 +120,7 @@ class Script(Model):
         Args:
             body: the request's body.
             content_type: the type of the body.
-            accept: the types that the client takes.
+            accept: the types that the client accepts.
 
         Returns:
             The answer's body and type.
@@ -160,10 +160,10 @@ class Script(Model):
 
 
 def _imported(path: Path) -> ModuleType:
-    """Import a file as the module of its name; the modules beside it can be imported too."""
+    """Import a file as a module under its own name; modules beside it can be imported too."""
     name = path.stem
     if name in sys.modules:
-        # What is loaded would be lost, and pickles look for their classes by this name.
+        # A loaded module of this name would be replaced, and pickles look up classes by it.
         raise TypeError(f"a module {name} is in use already: {path} must have another name")
     if str(path.parent) not in sys.path:
         sys.path.insert(0, str(path.parent))
@@ -188,9 +188,9 @@ def _check(path: Path, functions: Collection[str]) -> None:
 
 
 def _callable(name: str, function: Callable[..., Any], context: Context) -> Callable[..., Any]:
-    """A function that is called without context, whether it takes one or not.
+    """Return a function that is called without context, whether it takes one or not.
 
-    As in the toolkit, one parameter more than the function needs is the context's.
+    As in the toolkit, one parameter beyond the needed ones is for the context.
     """
     wanted = _ARGUMENTS[name]
     signature = inspect.signature(function)
@@ -204,7 +204,7 @@ def _callable(name: str, function: Callable[..., Any], context: Context) -> Call
 
 
 def _predicting(model: object) -> Callable[..., Any]:
-    """The default ``predict_fn``: a call, as the toolkit has it for PyTorch, or ``predict``."""
+    """Return the default ``predict_fn``: a call, as in the toolkit for PyTorch, or ``predict``."""
     if callable(model):
         return lambda data, _: model(data)
     predict = getattr(model, "predict", None)
@@ -220,7 +220,7 @@ def _predicting(model: object) -> Callable[..., Any]:
 
 
 def _accepted(accept: str, default: str) -> list[str]:
-    """The types of an ``Accept``, in their order: weights count for nothing, as in the toolkit."""
+    """Return the types of an ``Accept`` in order; weights are ignored, as in the toolkit."""
     named = [media_type_of(each) for each in accept.split(",")]
     return [default if each == _ANY else each for each in named if each] or [default]
 

@@ -1,7 +1,7 @@
-"""The functions that stand in where a classic inference script has none of its own.
+"""Default functions of a classic inference script.
 
-Bodies become arrays, and predictions bodies, as ``sagemaker-inference-toolkit`` has it; one record
-is a row of an array of two dimensions.
+Bodies become arrays, and predictions become bodies, as in ``sagemaker-inference-toolkit``. One
+record is a row of a two-dimensional array.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ JSON: Final = "application/json"
 CSV: Final = "text/csv"
 NPY: Final = "application/x-npy"
 
-#: Members of a body that is a request for predictions, and can be nothing else.
+#: Members that only a prediction request's body has.
 _ASKS: Final = frozenset({"instances", "dataframe_split", "dataframe_records"})
 
 
 class Decoded(NamedTuple):
-    """A body that has been read.
+    """A decoded body.
 
     Attributes:
         data: an array; of two dimensions or more if the body is a table.
-        asks_for_predictions: whether the answer in JSON is to be ``{"predictions": […]}``.
+        asks_for_predictions: whether a JSON answer must be ``{"predictions": […]}``.
     """
 
     data: Any
@@ -40,10 +40,10 @@ class Decoded(NamedTuple):
 def decode(body: str | bytes, content_type: str) -> Decoded:
     """The default ``input_fn``: JSON, CSV or NPY as an array.
 
-    Pickled objects in NPY, which the toolkit takes, are refused: whoever sends one runs code here.
+    Pickled objects in NPY, which the toolkit accepts, are refused: a pickle can run code.
 
     Raises:
-        ModelError: 415, the type is another one; 400, the body is not what its type says.
+        ModelError: 415 for another type; 400 if the body does not have its type's form.
     """
     media_type = media_type_of(content_type)
     decoder = _DECODERS.get(media_type)
@@ -65,12 +65,12 @@ def encode(
     """The default ``output_fn``: JSON, CSV or NPY, whichever is accepted first.
 
     Args:
-        prediction: what ``predict_fn`` has returned.
+        prediction: the result of ``predict_fn``.
         accepted: media types, the preferred one first.
         as_predictions: whether JSON must be ``{"predictions": […]}``; an object stays as it is.
 
     Raises:
-        ModelError: 406, another type is accepted only.
+        ModelError: 406 if none of these types is accepted.
     """
     for media_type in accepted:
         if media_type in _ENCODERS:
@@ -81,7 +81,7 @@ def encode(
 
 
 def media_type_of(content_type: str) -> str:
-    """A content type without its parameters."""
+    """Strip a content type's parameters."""
     return content_type.partition(";")[0].strip().lower()
 
 
@@ -98,12 +98,12 @@ def _from_json(text: str) -> Decoded:
             raise
         return Decoded(np.array(value))
     if isinstance(value, dict) and not table.asks_for_predictions and not _is_numbers(table):
-        return Decoded(np.array(value))  # an object of the script's own
+        return Decoded(np.array(value))  # an object in the script's own form
     return Decoded(_array_of(table), table.asks_for_predictions)
 
 
 def _array_of(table: JsonTable) -> Any:
-    """A table as an array of two dimensions; strings by themselves as one of one dimension."""
+    """Convert a table to a two-dimensional array; single strings make a one-dimensional one."""
     rows = table.rows
     if table.of_scalars and all(isinstance(row[0], str) for row in rows):
         return np.array([row[0] for row in rows])
@@ -115,8 +115,8 @@ def _array_of(table: JsonTable) -> Any:
             )
     kinds = {type(cell) for row in rows for cell in row}
     if kinds <= {int, float, type(None)} and type(None) in kinds:
-        return np.array(rows, np.float64)  # where null is NaN
-    # numpy would write numbers and strings that are mixed as strings.
+        return np.array(rows, np.float64)  # null becomes NaN
+    # numpy would convert mixed numbers and strings to strings.
     return np.array(rows, object if str in kinds and len(kinds) > 1 else None)
 
 
@@ -146,7 +146,7 @@ def _from_npy(body: bytes) -> Decoded:
 
 
 def to_json(value: object) -> bytes:
-    """A value as JSON, with arrays and tensors in it."""
+    """Convert a value to JSON; it may contain arrays and tensors."""
 
     def as_list(item: Any) -> object:
         if hasattr(item, "tolist"):

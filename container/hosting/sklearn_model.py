@@ -1,7 +1,7 @@
-"""A scikit-learn model that ``joblib.dump`` has written, served as it is.
+"""scikit-learn models, as written by ``joblib.dump``.
 
-joblib's files are pickles: whoever wrote one runs code here. scikit-learn and joblib are imported
-by :meth:`SklearnModel.load`, and are in the extra ``sklearn``.
+joblib's files are pickles: the author of such a file can run code here. :meth:`SklearnModel.load`
+imports scikit-learn and joblib, which are in the extra ``sklearn``.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ _log = logging.getLogger("partway.container.hosting")
 class SklearnModel(RecordModel):
     """Answers bodies of records by ``predict`` or ``predict_proba``, one at a time.
 
-    Columns that clients name are put into the order of ``feature_names_in_``. A model that was
-    fitted on a DataFrame gets one, where pandas is installed.
+    Named columns are put into the order of ``feature_names_in_``. A model that was fitted on a
+    DataFrame gets a DataFrame, if pandas is installed.
 
     Args:
-        path: the file. A relative path that is not in the current folder is looked for in the
-            model's folder.
-        method: what is called.
+        path: the file. A relative path that does not exist in the current folder is looked up in
+            the model's folder.
+        method: the method to call.
     """
 
     answer_types = PREDICTION_TYPES
@@ -54,7 +54,7 @@ class SklearnModel(RecordModel):
 
         Raises:
             RuntimeError: joblib or scikit-learn is missing, or the file cannot be read.
-            TypeError: what it holds has no such method.
+            TypeError: the object in it has no such method.
         """
         path = self._path if self._path.is_file() else model_dir / self._path
         if not path.is_file():
@@ -90,7 +90,7 @@ class SklearnModel(RecordModel):
         """Answer a body; see :meth:`~.record_model.RecordModel.answer_body`.
 
         Raises:
-            ValueError: the predictions are not one for each record.
+            ValueError: the number of predictions is not the number of records.
         """
         with told_to_the_client():
             records = read_records(body, content_type, self._names, self._width)
@@ -98,7 +98,7 @@ class SklearnModel(RecordModel):
         try:
             predictions = self._predict(data)
         except ValueError as error:
-            # So scikit-learn says that it cannot take an input: NaN, or an unknown category.
+            # scikit-learn reports an invalid input like this: NaN, or an unknown category.
             why = textwrap.shorten(str(error), LOGGED_CHARACTERS, placeholder=" …")
             place = records.place_of(str(error))
             at = "" if place is None else f" ({place})"

@@ -1,4 +1,4 @@
-"""Predictions of a scikit-learn model as bodies: numbers, labels of text, probabilities."""
+"""Encoding of scikit-learn predictions: numbers, text labels, probabilities."""
 
 from __future__ import annotations
 
@@ -18,10 +18,9 @@ def encode_predictions(predictions: Any, records: int, media_type: str) -> bytes
     """Write predictions in one of :data:`PREDICTION_TYPES`.
 
     Args:
-        predictions: what the model has returned: an array, or a list of arrays, one for each
-            output.
-        records: how many there were.
-        media_type: what the answer must be.
+        predictions: the model's result: an array, or a list of arrays, one for each output.
+        records: number of records.
+        media_type: the media type of the answer.
 
     Raises:
         ValueError: there is not one prediction for each record, or a number is not finite.
@@ -69,5 +68,5 @@ _WRITERS: Final[Mapping[str, Callable[[NDArray[Any]], bytes]]] = {
     "text/csv": _to_csv,
     "application/x-npy": _to_npy,
 }
-#: Types that predictions are written in; the first one is for clients that ask for none.
+#: Media types of predictions; the first one is for clients that ask for none.
 PREDICTION_TYPES: Final = tuple(_WRITERS)

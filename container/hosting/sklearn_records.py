@@ -1,4 +1,4 @@
-"""Records for a scikit-learn model: rows whose columns may be numbers, strings or both."""
+"""Records for scikit-learn models: rows whose columns may hold numbers, strings or both."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CSV: Final = "text/csv"
 JSON: Final = "application/json"
 JSON_LINES: Final = "application/jsonlines"
 
-#: Digits of a whole number that is read as one: all of 64 bits.
+#: Most digits of a number that stays a whole number: all of 64 bits.
 _WHOLE: Final = 18
 _HEADER: Final = {"present": True, "absent": False}
 
@@ -38,8 +38,8 @@ class SklearnRecords:
     """The records of a body.
 
     Attributes:
-        rows: a list of values for each, all as long; NaN for a value that is missing. An array
-            where the format has numbers alone.
+        rows: a list of values for each record, all of one length; NaN for a missing value. An array
+            if the format only has numbers.
     """
 
     rows: list[list[Any]] | NDArray[Any]
@@ -76,7 +76,7 @@ class SklearnRecords:
         return None
 
     def array(self) -> NDArray[Any]:
-        """The records as (records, width): of float64, or of objects where one is a string."""
+        """Return the records as (records, width): of float64, or of objects if one is a string."""
         if isinstance(self.rows, np.ndarray):
             return self.rows
         mixed = any(isinstance(cell, str) for row in self.rows for cell in row)
@@ -84,10 +84,10 @@ class SklearnRecords:
 
 
 def check_readable(content_type: str) -> None:
-    """See that records are read in a format.
+    """Check that a format is supported for records.
 
     Raises:
-        UnsupportedMedia: they are not.
+        UnsupportedMedia: the format is not supported.
     """
     decoder_for(content_type, Tabular(sparse=True))
     _header_of(content_type)
@@ -101,12 +101,12 @@ def read_records(
     Args:
         body: the whole body.
         content_type: its type; ``header=present`` or ``header=absent`` says whether CSV has names
-            in its first line (RFC 4180 §3). Otherwise the lines themselves show it.
-        names: the model's columns in their order; None where it has none.
-        width: how many values a record must have; None where that is not known.
+            in its first line (RFC 4180 §3). Otherwise it is guessed from the lines.
+        names: the model's columns in their order; None if it has none.
+        width: required number of values of a record; None if unknown.
 
     Raises:
-        MediaFault: the body cannot be read, or its records do not fit.
+        MediaFault: the body cannot be read, or its records have the wrong form.
     """
     name = format_of(content_type).name
     if name not in {CSV, JSON, JSON_LINES}:
@@ -129,7 +129,7 @@ def read_records(
 
 
 def _checked(table: JsonTable, width: int | None) -> list[list[Any]]:
-    """Rows that are all as long as the model has it, or as the first one."""
+    """Check that rows have the model's length, or that of the first row."""
     rows = table.rows
     if len(rows) > MAX_RECORDS:
         raise OverLimit(f"there are more than {MAX_RECORDS} records: send fewer")
@@ -183,7 +183,7 @@ def _number(text: str) -> float:
 
 
 def _header_of(content_type: str) -> bool | None:
-    """Whether CSV has a header, as its type says (RFC 4180 §3); None where it does not."""
+    """Return whether a CSV type declares a header (RFC 4180 §3); None without a declaration."""
     said = media_type(content_type).parameters.get("header")
     if said is None:
         return None
@@ -218,7 +218,7 @@ def _csv_table(
 
 
 def _shows_header(lines: list[list[str]], names: Sequence[str] | None) -> bool:
-    """Whether the first line is names: the model's, or no number above numbers."""
+    """Whether the first line has names: the model's, or no numbers above lines with numbers."""
     if not lines:
         return False
     if names is not None and {cell.strip() for cell in lines[0]} == set(names):

@@ -1,4 +1,4 @@
-"""Data formats of inference: bytes ↔ arrays, and which format a client is answered in.
+"""Data formats of inference: bytes ↔ arrays, and the choice of the answer's format.
 
 ::
 
@@ -94,8 +94,8 @@ __all__ = [
     "preferred",
 ]
 
-#: Which module has which names. Each is imported when it is first asked for: most need numpy, which
-#: who only cuts records must not wait for.
+#: The module of each name. A module is imported at the first use of a name: most need numpy, which
+#: takes too long to import for a caller that only cuts records.
 _HOMES: Final = {
     "answers": {"ANSWER_TYPES", "AnswerColumns", "encode_answers"},
     "batches": {"Batch", "SparseRows", "joined"},

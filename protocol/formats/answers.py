@@ -1,4 +1,4 @@
-"""What a model answers: columns with names, one number or several of each for each record."""
+"""A model's answers: named columns with one or several numbers per record."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ CSV: Final = "text/csv"
 RECORDIO: Final = "application/x-recordio-protobuf"
 NPY: Final = "application/x-npy"
 
-#: AnswerColumns that are written in one call of a library.
+#: Answers that are written in one call of a library.
 _AT_ONCE: Final = 4096
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AnswerColumns:
-    """Answers to the records of a request, in their order.
+    """Answers to the records of a request, in order.
 
     Attributes:
-        columns: by their names, of whole numbers or of floats: (records,), or (records, n) for
-            several numbers of each.
-        key: the member of the JSON object that has them: ``predictions``, ``scores``,
+        columns: by name, of whole numbers or of floats: (records,), or (records, n) for several
+            numbers per record.
+        key: the member of the JSON object that holds the answers: ``predictions``, ``scores``,
             ``projections``.
-        uid: each record's, echoed where the format has a place for it; None where none has one.
-        metadata: each record's, likewise.
+        uid: each record's uid, echoed if the format has a place for it; None if no record has one.
+        metadata: each record's metadata, likewise.
 
     Raises:
-        ValueError: there is no column, columns differ in their length, or a number is not finite.
+        ValueError: there is no column, columns differ in length, or a number is not finite.
     """
 
     columns: Mapping[str, Numbers]
@@ -70,7 +70,7 @@ def encode_answers(answers: AnswerColumns, media_type: str) -> bytes:
     """Write answers in one of :data:`ANSWER_TYPES`.
 
     Raises:
-        UnsupportedMedia: answers are not written in that format.
+        UnsupportedMedia: the format is not supported for answers.
     """
     write = _WRITERS.get(media_type)
     if write is None:
@@ -85,7 +85,7 @@ def encode_answers(answers: AnswerColumns, media_type: str) -> bytes:
 
 
 def _texts(column: Numbers) -> list[str]:
-    """Each answer's numbers as JSON has them: ``5.0``, or ``[5.0,1.0]``."""
+    """Return each answer's numbers as JSON texts: ``5.0``, or ``[5.0,1.0]``."""
     if column.ndim == 1:
         return json_text(column).decode()[1:-1].split(",")
     return [f"[{each.decode()}]" for each in json_rows(column)]
@@ -137,7 +137,7 @@ def _to_recordio(answers: AnswerColumns) -> bytes:
 
 
 def _as_float32(numbers: Numbers) -> Numbers:
-    """As AWS's algorithms answer, whatever they have computed in; as they are if it is too much."""
+    """Convert to float32, as AWS's algorithms answer; numbers beyond float32 stay as they are."""
     with np.errstate(over="ignore"):
         narrow = numbers.astype(np.float32)
     return narrow if np.isfinite(narrow).all() else numbers
@@ -145,7 +145,7 @@ def _as_float32(numbers: Numbers) -> Numbers:
 
 def _to_npy(answers: AnswerColumns) -> bytes:
     columns = [each.reshape(len(answers), -1) for each in answers.columns.values()]
-    # Of several columns rows are made; what is there as rows is copied once, into the body.
+    # Several columns are combined into rows. A single one is copied once, into the body.
     rows = columns[0] if len(columns) == 1 else np.concatenate(columns, axis=1)
     rows = np.ascontiguousarray(rows)
     return b"".join([header_of(rows.shape, rows.dtype), bytes_of(rows)])
@@ -158,5 +158,5 @@ _WRITERS: Final[Mapping[str, Callable[[AnswerColumns], bytes]]] = {
     RECORDIO: _to_recordio,
     NPY: _to_npy,
 }
-#: What answers can be written in; the first one is for who asks for none.
+#: Media types of answers; the first one is for clients that ask for none.
 ANSWER_TYPES: Final = tuple(_WRITERS)

@@ -1,4 +1,4 @@
-"""Records as arrays: what a body holds, whatever its format was."""
+"""Batches of records as arrays, independent of the body's format."""
 
 from __future__ import annotations
 
@@ -21,13 +21,14 @@ _Kept = TypeVar("_Kept")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SparseRows:
-    """Rows that are zero but for some of their columns: a matrix in CSR.
+    """Sparse rows: a matrix in CSR form.
 
     Attributes:
         values: the numbers that are not zero, row by row.
-        keys: the column of each, from 0; in a row each column comes once, in any order.
-        starts: where each row begins in both, and where the last one ends: rows + 1 numbers.
-        width: how many columns there are.
+        keys: the column of each number, from 0; each column appears once per row, in any order.
+        starts: the place of each row in ``values`` and ``keys``, and the end of the last row: rows
+            + 1 numbers.
+        width: number of columns.
     """
 
     values: Numbers
@@ -44,14 +45,14 @@ class SparseRows:
         return self.values.dtype
 
     def dense(self, start: int = 0, stop: int | None = None) -> Numbers:
-        """Some rows, by default all, as (rows, width)."""
+        """Return some rows, by default all, as a dense array (rows, width)."""
         some = self.rows(start, stop)
         array = np.zeros((len(some), self.width), self.dtype)
         array[some.row_numbers(), some.keys] = some.values
         return array
 
     def rows(self, start: int = 0, stop: int | None = None) -> SparseRows:
-        """Some rows, as they are."""
+        """Return some rows, still sparse."""
         start, stop, _ = slice(start, stop).indices(len(self))
         first, last = int(self.starts[start]), int(self.starts[max(start, stop)])
         starts = self.starts[start : max(start, stop) + 1] - first
@@ -62,7 +63,7 @@ class SparseRows:
         return np.repeat(np.arange(len(self)), np.diff(self.starts))
 
     def to_scipy(self) -> csr_matrix:
-        """The same as scipy has it.
+        """Convert to scipy's CSR matrix.
 
         Raises:
             ImportError: scipy is not installed.
@@ -74,17 +75,19 @@ class SparseRows:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Batch:
-    """Records of one body, in their order.
+    """Records of one body, in order.
 
     Attributes:
-        features: (records, width); a sparse record among them makes them all :class:`SparseRows`.
-            From text they are float64; other formats name their type.
-        labels: (records, labels); None where the records have none.
-        uid: each record's, None where it has none; None where no record has one. So are the others.
-        metadata: each record's.
-        queries: the number of the query that each record answers, as ``text/libsvm`` has it (qid).
-        configurations: each record's: an object of JSON, or the text that a protobuf record has.
-        configuration: the body's own, beside its records, where they were decoded as a whole.
+        features: (records, width); a single sparse record makes them all :class:`SparseRows`. From
+            text they are float64; other formats name their type.
+        labels: (records, labels); None if the records have none.
+        uid: each record's uid, with None for a record that has none; None if no record has one. The
+            same holds for the next three.
+        metadata: each record's metadata.
+        queries: the number of the query that each record answers (``qid`` in ``text/libsvm``).
+        configurations: each record's configuration: a JSON object, or the text of a protobuf
+            record.
+        configuration: the configuration beside the records, if the body was decoded as a whole.
         first: the number of the first record in its body.
     """
 
@@ -102,23 +105,23 @@ class Batch:
 
     @property
     def width(self) -> int:
-        """How many features a record has."""
+        """Number of features of a record."""
         if isinstance(self.features, SparseRows):
             return self.features.width
         width: int = self.features.shape[1]
         return width
 
     def dense(self, start: int = 0, stop: int | None = None) -> Numbers:
-        """The features of some records, by default of all, as (records, width)."""
+        """Return the features of some records, by default of all, as a dense array."""
         if isinstance(self.features, SparseRows):
             return self.features.dense(start, stop)
         return self.features[start:stop]
 
     def place_of(self, number: int) -> tuple[int, int]:
-        """The row and the column of a number, as it is counted among those of the features.
+        """Return the row and the column of a number, counted among the features.
 
         Args:
-            number: counted row by row; of sparse rows among the values alone.
+            number: counted row by row; in sparse rows, among the values only.
         """
         if isinstance(self.features, SparseRows):
             rows = self.features
@@ -127,21 +130,22 @@ class Batch:
         return divmod(number, self.width)
 
     def sparse(self) -> SparseRows:
-        """The features as sparse rows; of records that are dense every number is kept."""
+        """Return the features as sparse rows; for dense records every number is kept."""
         return self.features if isinstance(self.features, SparseRows) else as_sparse(self.features)
 
 
 def as_sparse(features: Numbers) -> SparseRows:
-    """A matrix as sparse rows that leave nothing out, zeros neither."""
+    """Convert a matrix to sparse rows that keep all numbers, zeros too."""
     rows, width = features.shape
     keys = np.tile(np.arange(width), rows)
     return SparseRows(features.reshape(-1), keys, np.arange(rows + 1) * width, width)
 
 
 def joined(batches: Sequence[Batch]) -> Batch:
-    """Batches that follow one another as one. There must be at least one.
+    """Join consecutive batches into one. There must be at least one.
 
-    Features are as dense and as exact as all of them are; labels stay if each batch has them.
+    The features are dense if all batches are, and have the most exact of their types. Labels are
+    kept if each batch has them.
     """
     if len(batches) == 1:
         return batches[0]
@@ -181,11 +185,11 @@ def _kept(parts: Sequence[tuple[Sequence[_Kept | None] | None, int]]) -> list[_K
 
 
 class BatchBuilder:
-    """Makes a batch record by record, where records are not all alike.
+    """Builds a batch record by record, for records that differ in kind.
 
     Attributes:
         values: the numbers of each record.
-        keys: their columns; None for a record that has all of them.
+        keys: the columns of these numbers; None for a dense record.
     """
 
     def __init__(self) -> None:
@@ -211,7 +215,7 @@ class BatchBuilder:
         configuration: Mapping[str, Any] | str | None = None,
         query: int | None = None,
     ) -> None:
-        """Add a record. Widths, and how many labels there are, are the caller's to keep alike."""
+        """Add a record. The caller keeps widths and numbers of labels equal."""
         self.values.append(values)
         self.keys.append(keys)
         self._labels.append(labels)
@@ -221,7 +225,7 @@ class BatchBuilder:
         self._queries.append(query)
 
     def built(self, width: int, first: int) -> Batch:
-        """The records as a batch; there must be at least one."""
+        """Return the records as a batch; there must be at least one."""
         labels = [each for each in self._labels if each is not None]
         return Batch(
             self._features(width),
@@ -247,36 +251,36 @@ def _some(values: list[_Kept | None]) -> list[_Kept | None] | None:
     return None if all(each is None for each in values) else values
 
 
-#: What BLAS adds in one call: a run of numbers out of each quarter of the array, since memory that
-#: is read in four places comes sooner. They are fewer than those for which OpenBLAS starts threads
-#: (2304 x 4).
+#: Numbers that BLAS adds in one call: a run out of each quarter of the array, since reading memory
+#: in four places is faster. The runs are shorter than those for which OpenBLAS starts threads (2304
+#: x 4).
 _QUARTERS: Final = 4
 _RUN: Final = 1024
 
-#: Of the types that BLAS has: numbers times these are their sum.
+#: Vectors of ones, for the types that BLAS supports: the product of numbers and ones is their sum.
 _ONES: Final[dict[np.dtype[Any], Numbers]] = {
     np.dtype(each): np.ones(_RUN, each) for each in (np.float32, np.float64)
 }
 
 
 def is_finite(numbers: Numbers) -> bool:
-    """Whether none of the numbers is NaN or infinite; integers and booleans never are.
+    """Whether no number is NaN or infinite; integers and booleans never are.
 
     Args:
-        numbers: of any shape and type; they are read once, or twice where they are so large that
-            their sum is infinite.
+        numbers: of any shape and type; they are read once, or twice if they are so large that their
+            sum is infinite.
     """
     if numbers.dtype.kind != "f":
         return True
     with np.errstate(over="ignore", invalid="ignore"):
-        # A sum has in it what is not finite, and is had at once; that of large numbers may be
-        # infinite though each of them is not.
+        # NaN or an infinity makes the sum NaN or infinite, and the sum is fast. The sum of large
+        # finite numbers may be infinite too, so only then each number is checked.
         return bool(np.isfinite(_sum(numbers)) or np.isfinite(numbers).all())
 
 
 def _sum(numbers: Numbers) -> Any:
     ones = _ONES.get(numbers.dtype)
-    in_place = numbers.flags.c_contiguous and numbers.flags.aligned  # BLAS is given no other
+    in_place = numbers.flags.c_contiguous and numbers.flags.aligned  # BLAS accepts no other layout
     if ones is None or not in_place or numbers.size < _QUARTERS * _RUN:
         return numbers.sum()
     flat = numbers.reshape(-1)

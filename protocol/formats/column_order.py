@@ -1,4 +1,4 @@
-"""The order of columns that a body names."""
+"""The order of named columns in a body."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ _SHOWN: Final = 16
 
 
 class ColumnOrder:
-    """Puts values that have names into one order: the model's, or that of the first record.
+    """Puts named values into one order: the model's, or that of the first record.
 
-    The second is what pandas does with a list of objects.
+    pandas uses the order of the first record for a list of objects.
 
     Args:
-        names: the model's columns in their order; None where the model does not name them.
+        names: the model's columns in their order; None if the model does not name them.
 
     Attributes:
         names: the order; None until a record has set it.
@@ -26,11 +26,11 @@ class ColumnOrder:
         self._are_the_model_s = names is not None
 
     def values(self, record: Mapping[str, Any]) -> list[Any]:
-        """The record's values in the order.
+        """Return the record's values in the order.
 
         Raises:
-            ValueError: a column is missing, or is not known. The names of a client's own columns
-                are not quoted.
+            ValueError: a column is missing or unknown. The message never quotes the client's column
+                names.
         """
         if self.names is None:
             self.names = tuple(record)
@@ -39,7 +39,7 @@ class ColumnOrder:
         return [record[name] for name in self.names]
 
     def knows(self, name: str) -> bool:
-        """Whether the model itself has a column of that name."""
+        """Whether the model has a column of that name."""
         return self._are_the_model_s and self.names is not None and name in self.names
 
     def _fault(self, record: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""``text/csv``: a record a line, without a header; ``label_size=N`` leading columns are labels."""
+"""``text/csv``: one record per line, no header; the first ``label_size`` columns are labels."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from partway.protocol.formats.number_text import comma_separated, json_rows, num
 
 
 class CsvDecoder(LineDecoder):
-    """Reads lines of numbers between commas, in quotes or not (RFC 4180 §2).
+    """Reads lines of numbers between commas, quoted or not (RFC 4180 §2).
 
     Args:
-        wanted: what the records must be.
-        label_size: how many columns before the features are labels.
+        wanted: the required form of the records.
+        label_size: number of label columns before the features.
     """
 
     def __init__(self, wanted: Tabular, label_size: int = 0) -> None:
@@ -47,13 +47,13 @@ class CsvDecoder(LineDecoder):
         return features == self._width if self._width is not None else features > 0
 
     def _one_by_one(self, lines: list[bytes], first: int) -> NDArray[np.float64]:
-        """Read lines that programs do not write so, or find which one is at fault."""
+        """Read unusual lines one by one, or find the line with a fault."""
         rows = []
         size = self._label_size
         for offset, each in enumerate(lines):
             record, line = self.records + offset, first + offset
             self._refuse_empty(each, record, line)
-            # Counted before it is split: no longer than that the interpreter is held.
+            # Counted before splitting, so that a long line does not hold the interpreter for long.
             self._check_columns(each.count(b",") + 1, record, line)
             row = comma_separated(each)
             if row is None:
@@ -93,7 +93,7 @@ class CsvDecoder(LineDecoder):
 
 
 class CsvEncoder(RecordEncoder):
-    """Writes labels, if there are any, then features; sparse records are filled up with zeros."""
+    """Writes labels, if there are any, then features; sparse records are filled with zeros."""
 
     def pieces(self, batch: Batch) -> Iterator[bytes]:
         check_beside(batch, "text/csv")

@@ -1,4 +1,4 @@
-"""What all decoders share: bytes in, batches out, and what records must be."""
+"""The base of all record decoders: bytes → batches, and the required form of records."""
 
 from __future__ import annotations
 
@@ -19,17 +19,18 @@ _MUST_BE_FINITE: Final = "is NaN or infinite; it must be a finite number"
 
 @dataclass(frozen=True, slots=True)
 class Tabular:
-    """Records that are rows of numbers: what somebody takes of them.
+    """The required form of records that are rows of numbers.
 
     Attributes:
-        width: features that each record must have; None for as many as the first one has.
-        sparse: whether batches may be sparse; otherwise sparse records are filled up with zeros.
+        width: features that each record must have; None for the width of the first record.
+        sparse: whether batches may be sparse; otherwise sparse records are filled with zeros.
         finite: whether NaN and infinite numbers are refused.
         index_base: the number of the first feature in ``text/libsvm``: 0 or 1.
-        max_records: most records of a body; None for any number, which then must not be kept.
-        said_by: who says the width, as faults have it.
-        names: of the features, in their order; clients may then send columns by these names. None
-            where the model does not name them: the first record's order holds for the others.
+        max_records: most records of a body; None for no limit; the caller then must not keep them
+            all.
+        said_by: the source of the width, for fault messages.
+        names: names of the features, in order; clients may then send columns by these names. None
+            if the model does not name them: then the first record sets the order.
     """
 
     width: int | None = None
@@ -60,18 +61,18 @@ class Tabular:
 
 
 class RecordDecoder(ABC):
-    """Bytes of one body, as they come → batches of records, as they are whole.
+    """Decodes the bytes of one body, as they come, into batches of whole records.
 
-    :meth:`feed` and :meth:`finish` give batches one at a time and go on when asked for the next:
-    take them all. No more is held than what was fed, one record and one batch. After a fault a
-    decoder is of no more use.
+    :meth:`feed` and :meth:`finish` are generators of batches; the caller must exhaust them. The
+    decoder holds only the fed bytes, one record and one batch. After a fault it must not be used
+    again.
 
     Args:
-        wanted: what the records must be.
+        wanted: the required form of the records.
 
     Attributes:
-        records: how many records there were so far.
-        configuration: what the body says beside its records, once it has been read.
+        records: number of records so far.
+        configuration: the configuration beside the records, once it has been read.
     """
 
     def __init__(self, wanted: Tabular) -> None:
@@ -83,26 +84,26 @@ class RecordDecoder(ABC):
 
     @abstractmethod
     def feed(self, data: bytes) -> Iterator[Batch]:
-        """Take the next bytes, any number of them; gives the records that are whole with them.
+        """Take the next bytes, any number of them; yield the records that they complete.
 
         Raises:
-            Malformed: the bytes are not what their type says, or a record does not fit.
+            Malformed: the bytes do not have the declared type, or a record has the wrong form.
             OverLimit: a record is too long, or there are too many.
         """
 
     @abstractmethod
     def finish(self) -> Iterator[Batch]:
-        """Say that all bytes have come; gives the records that this makes whole.
+        """Note that all bytes have come; yield the remaining records.
 
         Raises:
-            Malformed: the body is cut, or has no record; further as :meth:`feed`.
+            Malformed: the body is incomplete or has no record, or as for :meth:`feed`.
         """
 
     def _check_width(self, found: int, record: int, line: int | None = None) -> None:
-        """See that a record is as wide as all must be; the first one says so if nobody else does.
+        """Check a record's width; the first record sets it if nothing else does.
 
         Args:
-            found: the record's features.
+            found: number of the record's features.
             record: its number in the body.
             line: its line, from 1, in formats that have lines.
         """
@@ -123,17 +124,17 @@ class RecordDecoder(ABC):
 
     @property
     def whose_width(self) -> str:
-        """Who says how wide records must be."""
+        """The source of the required width, for messages."""
         return "as record 0 has" if self.wanted.width is None else self.wanted.said_by
 
     def _built(self, builder: BatchBuilder) -> Iterator[Batch]:
-        """The batch of a builder, if it has any record."""
+        """Yield the batch of a builder, if it has any record."""
         if builder:
             assert self._width is not None, "the first record's was checked"
             yield self._judged(builder.built(self._width, self.records))
 
     def _judged(self, batch: Batch) -> Batch:
-        """Count a batch's records, and see that its numbers are what is wanted."""
+        """Count a batch's records, and check its numbers."""
         most = self.wanted.max_records
         if most is not None and self.records + len(batch) > most:
             raise OverLimit(f"there are more than {most} records: send fewer")

@@ -38,30 +38,30 @@ class CannotWrite(ValueError):
 
 
 class NoPlaceForLabels(CannotWrite):
-    """Records with labels, in a format that has no place for so many."""
+    """Records with more labels than the format has places for."""
 
 
 class NoPlaceBeside(CannotWrite):
-    """Records with something beside their numbers, in a format that has numbers alone."""
+    """Records with members beside their numbers, in a format for numbers only."""
 
 
 class WidthChanged(CannotWrite):
-    """Records that are not as wide as those before them in a format whose records all are."""
+    """Records of another width than earlier ones, in a format with one width for all."""
 
 
 class RecordEncoder(ABC):
-    """Batches of one body, one after the other → its bytes; each takes one that has a record."""
+    """Encodes the batches of one body; each batch must have a record."""
 
     #: Whether all records of a body are as wide as its first one.
     one_width: ClassVar[bool] = True
     _width: int | None = None
 
     def encode(self, batch: Batch) -> bytes:
-        """The bytes of these records.
+        """Encode the records of a batch.
 
         Raises:
-            CannotWrite: the format has no place for something that the records have.
-            WidthChanged: they are not as wide as those before.
+            CannotWrite: the format has no place for a member of the records.
+            WidthChanged: their width differs from that of earlier records.
         """
         if self._width is None:
             self._width = batch.width
@@ -75,23 +75,23 @@ class RecordEncoder(ABC):
 
     @abstractmethod
     def pieces(self, batch: Batch) -> Iterator[bytes]:
-        """The same, a piece at a time."""
+        """Encode the records of a batch, a piece at a time."""
 
     @abstractmethod
     def finish(self) -> Iterator[Piece]:
-        """What comes after the last record, a piece at a time.
+        """Yield the bytes after the last record, a piece at a time.
 
-        A piece may be the memory of a batch's array: write it before that changes.
+        A piece may be the memory of a batch's array: write it before the array changes.
         """
 
 
 def put_together(pieces: Iterable[Piece]) -> bytes:
-    """Pieces as one; only one of them is there beside the whole, which grows where it is."""
+    """Join pieces; at any time only one of them exists beside the growing result."""
     first: Piece = b""
     whole = io.BytesIO()
     for each in pieces:
         if not first:
-            first = each  # mostly there is no other, and nothing to be copied
+            first = each  # usually there is only one, and nothing is copied
         else:
             if not whole.tell():
                 whole.write(first)
@@ -100,10 +100,10 @@ def put_together(pieces: Iterable[Piece]) -> bytes:
 
 
 def check_labels(batch: Batch, most: int, media_type: str) -> None:
-    """See that records have no more labels than a format has places for.
+    """Check that records have no more labels than a format has places for.
 
     Raises:
-        CannotWrite: they have more.
+        CannotWrite: they have more labels.
     """
     found = 0 if batch.labels is None else batch.labels.shape[1]
     if found > most:
@@ -114,10 +114,10 @@ def check_labels(batch: Batch, most: int, media_type: str) -> None:
 
 
 def check_beside(batch: Batch, media_type: str) -> None:
-    """See that records have nothing but numbers, where a format has no place for anything else.
+    """Check that records have only numbers, for formats that have no place for other members.
 
     Raises:
-        CannotWrite: one has a uid, metadata or a configuration.
+        CannotWrite: a record has a uid, metadata or a configuration.
     """
     beside = {
         "a uid": batch.uid,
@@ -134,10 +134,10 @@ def check_beside(batch: Batch, media_type: str) -> None:
 
 
 def check_queries(batch: Batch, media_type: str) -> None:
-    """See that no record has the number of a query: ``text/libsvm`` alone has a place for it.
+    """Check that no record has a query number: only ``text/libsvm`` has a place for it.
 
     Raises:
-        CannotWrite: one has.
+        CannotWrite: a record has one.
     """
     for row, query in enumerate(batch.queries or ()):
         if query is not None:
@@ -148,7 +148,7 @@ def check_queries(batch: Batch, media_type: str) -> None:
 
 
 def check_finite(batch: Batch) -> None:
-    """See that numbers can be written as text.
+    """Check that numbers can be written as text.
 
     Raises:
         CannotWrite: a number is NaN or infinite.
@@ -165,5 +165,5 @@ def check_finite(batch: Batch) -> None:
 
 
 def _not_finite(numbers: Numbers) -> int | None:
-    """Where the first number is, counted row by row, that is NaN or infinite."""
+    """Return the place of the first number, counted row by row, that is NaN or infinite."""
     return None if is_finite(numbers) else int(np.isfinite(numbers).argmin())

@@ -1,8 +1,8 @@
-"""What is wrong with a body or with what a client asks for, in a sentence, by HTTP status.
+"""Faults of a body or of a client's wishes: a sentence and an HTTP status.
 
-The sentences are logged. They quote nothing of a body: only its media type, the type's parameters
-and ``Accept``, printable and cut at a length. Records count from 0, lines, columns and characters
-from 1, bytes from 0.
+The sentences are logged. They never quote a body: only its media type, the type's parameters and
+``Accept``, printable and cut at a length. Records count from 0, lines, columns and characters from
+1, bytes from 0.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ class MediaFault(Exception):
 
     Attributes:
         status: the HTTP status to answer.
-        reason: what was wrong, where, and what must be there.
+        reason: the fault, its place, and what is required.
     """
 
     status: ClassVar[int]
@@ -26,15 +26,15 @@ class MediaFault(Exception):
 
 
 class Malformed(MediaFault):
-    """A body that is not what its type says, or whose records do not fit.
+    """A body that does not have its declared type, or whose records have the wrong form.
 
     Args:
-        reason: what was found and what must be there.
-        record: the record's number in the body, from 0; None where no record is to blame.
+        reason: what was found and what is required.
+        record: the record's number in the body, from 0; None if no record is at fault.
         line: the number of its line, from 1, in formats that have lines.
 
     Attributes:
-        line: the same.
+        line: as given.
     """
 
     status = 400
@@ -48,18 +48,18 @@ class Malformed(MediaFault):
 
 
 class NotAcceptable(MediaFault):
-    """``Accept`` allows no format that answers can be written in."""
+    """``Accept`` allows none of the formats that are available for answers."""
 
     status = 406
 
 
 class OverLimit(MediaFault):
-    """A record that is too long, or more records or numbers than are read at a time."""
+    """A record that is too long, or too many records or numbers."""
 
     status = 413
 
 
 class UnsupportedMedia(MediaFault):
-    """A body of a type that is not read, or with a parameter that is not."""
+    """A body of an unsupported type, or with an unsupported parameter."""
 
     status = 415

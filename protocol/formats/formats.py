@@ -1,4 +1,4 @@
-"""Media types and who reads and writes them."""
+"""The media types of records, with their decoders and encoders."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class Format:
 
     Attributes:
         name: the media type, in lower case.
-        decoder: reads records of it; without labels, if it is CSV.
+        decoder: reads its records; without labels, if it is CSV.
         encoder: writes records in it.
-        aliases: other names that it goes by.
+        aliases: other names of the type.
     """
 
     name: str
@@ -50,15 +50,15 @@ _FORMATS: Final = (
 )
 _BY_NAME: Final = {name: each for each in _FORMATS for name in (each.name, *each.aliases)}
 
-#: What records can be in.
+#: The media types of records.
 RECORD_TYPES: Final = tuple(each.name for each in _FORMATS)
 
 
 def format_of(content_type: str | MediaType) -> Format:
-    """The format of a body by its ``Content-Type``, whatever its case and parameters.
+    """Return the format for a ``Content-Type``, whatever its case and parameters.
 
     Raises:
-        UnsupportedMedia: records are not read in that format.
+        UnsupportedMedia: the format is not supported for records.
     """
     asked = media_type(content_type) if isinstance(content_type, str) else content_type
     found = _BY_NAME.get(asked.name)
@@ -71,14 +71,14 @@ def format_of(content_type: str | MediaType) -> Format:
 
 
 def decoder_for(content_type: str, wanted: Tabular) -> RecordDecoder:
-    """A decoder for one body.
+    """Make a decoder for one body.
 
     Args:
-        content_type: the header's value; ``label_size`` says how many columns of CSV are labels.
-        wanted: what the records must be.
+        content_type: the header's value; ``label_size`` is the number of label columns in CSV.
+        wanted: the required form of the records.
 
     Raises:
-        UnsupportedMedia: records are not read in that format.
+        UnsupportedMedia: the format is not supported for records.
     """
     asked = media_type(content_type)
     found = format_of(asked)
@@ -88,16 +88,16 @@ def decoder_for(content_type: str, wanted: Tabular) -> RecordDecoder:
 
 
 def decode(body: bytes, content_type: str, wanted: Tabular) -> Batch:
-    """All records of a body.
+    """Decode all records of a body.
 
     Args:
         body: the whole body.
         content_type: the header's value.
-        wanted: what the records must be.
+        wanted: the required form of the records.
 
     Raises:
-        UnsupportedMedia: records are not read in that format.
-        Malformed: the body is not what its type says, or a record does not fit.
+        UnsupportedMedia: the format is not supported for records.
+        Malformed: the body does not have its declared type, or a record has the wrong form.
         OverLimit: a record is too long, or there are too many.
     """
     decoder = decoder_for(content_type, wanted)
@@ -110,24 +110,24 @@ def decode(body: bytes, content_type: str, wanted: Tabular) -> Batch:
 
 
 def encode(batch: Batch, content_type: str) -> bytes:
-    """Records as a body.
+    """Encode records as a body.
 
     Raises:
-        UnsupportedMedia: records are not written in that format.
-        CannotWrite: the format has no place for something that the records have.
+        UnsupportedMedia: the format is not supported for records.
+        CannotWrite: the format has no place for a member of the records.
     """
     return put_together(encode_pieces(batch, content_type))
 
 
 def encode_pieces(batch: Batch, content_type: str) -> Iterator[Piece]:
-    """Records as a body that is written a piece at a time, as a file's ``writelines`` does.
+    """Encode records in pieces, for a file's ``writelines``.
 
-    Bodies that are as large as their arrays, as ``application/x-npy`` are, are copied nowhere:
-    their pieces are the batch's own memory, and are written before that changes.
+    The pieces of ``application/x-npy`` are the batch's own memory, without a copy: write them
+    before the batch changes.
 
     Raises:
-        UnsupportedMedia: records are not written in that format; at the first piece.
-        CannotWrite: the format has no place for something that the records have.
+        UnsupportedMedia: the format is not supported for records; raised at the first piece.
+        CannotWrite: the format has no place for a member of the records.
     """
     encoder = format_of(content_type).encoder()
     yield from encoder.pieces(batch)

@@ -1,4 +1,4 @@
-"""What a file of records is in, by its first bytes and its name."""
+"""Guessing a record file's media type from its first bytes and its name."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 
 from partway.protocol.formats.recordio import MAGIC
 
-#: As many bytes of a file are looked at.
+#: Bytes of a file that are examined.
 LOOKED_AT: Final = 4096
 
 _ENDINGS: Final = {
@@ -25,29 +25,29 @@ _ENDINGS: Final = {
     ".pbr": "application/x-recordio-protobuf",
     ".npy": "application/x-npy",
 }
-#: An object with one of the members that only a whole body has.
+#: An object with a member that only a whole body has.
 _BODY: Final = re.compile(
     rb'\{\s*("(instances|inputs|configuration|parameters|signature_name|id|columns|'
     rb'dataframe_split|dataframe_records)"|$)'
 )
-#: Arrays of lines, which no comma joins.
+#: Arrays on lines of their own, without commas in between.
 _ARRAY_A_LINE: Final = re.compile(rb"\][ \t]*\r?\n[ \t]*\[")
 _PAIR: Final = re.compile(rb"(^|\s)[0-9]+:\S")
 
 
 def type_by_name(name: str) -> str | None:
-    """The media type that a file's name ends for; None where the name says nothing."""
+    """Return the media type for a file name's suffix; None for an unknown suffix."""
     return _ENDINGS.get(PurePath(name).suffix.lower())
 
 
 def type_by_content(beginning: bytes) -> str | None:
-    """The media type of a file.
+    """Guess a file's media type from its beginning.
 
     Args:
-        beginning: its first :data:`LOOKED_AT` bytes, or all it has.
+        beginning: its first :data:`LOOKED_AT` bytes, or all of a shorter file.
 
     Returns:
-        The type that the file has if it is one of records; None if it cannot be.
+        The type of a file of records; None if it cannot be one.
     """
     if beginning.startswith(b"\x93NUMPY"):
         return "application/x-npy"
@@ -59,7 +59,7 @@ def type_by_content(beginning: bytes) -> str | None:
     # A bare record begins with the tag of its features and their length.
     if re.search(rb"[\x00-\x08\x0e-\x1f]", beginning):
         return "application/x-recordio-protobuf" if beginning[:1] == b"\x0a" else None
-    # A line that begins so is a comment of LibSVM's; no other format has any.
+    # Only LibSVM has comments; they begin like this.
     while text.startswith(b"#"):
         text = text.partition(b"\n")[2].lstrip(b" \t\r\n")
     if not text:
@@ -68,7 +68,7 @@ def type_by_content(beginning: bytes) -> str | None:
 
 
 def json_type(text: bytes) -> str:
-    """Which of the two types of JSON a text is of that begins with a brace or a bracket."""
+    """Return the JSON type of a text that begins with a brace or a bracket."""
     if text.startswith(b"["):
         return "application/jsonlines" if _ARRAY_A_LINE.search(text) else "application/json"
     return "application/json" if _BODY.match(text) else "application/jsonlines"

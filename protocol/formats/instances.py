@@ -1,4 +1,4 @@
-"""A record in JSON: the schema of an instance, alone on a line or in an array of them."""
+"""The JSON schema of a record, alone on a line or in an array."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LAYOUTS: Final = (
     '[…], {"COLUMN": …, …}, {"features": […]} or {"data": {"features": {"values": […]}}}'
 )
 
-#: Each type of Python in JSON's words.
+#: JSON's name of each Python type.
 KINDS: Final[Mapping[type, str]] = {
     dict: "an object",
     list: "an array",
@@ -41,9 +41,9 @@ class JsonRecord:
 
     Attributes:
         row: its numbers.
-        configuration: its own, as it came; None where it has none.
-        uid: whose it is; None where it does not say.
-        metadata: what goes with it; None where nothing does.
+        configuration: its configuration, unchanged; None if it has none.
+        uid: the record's identifier; None if it has none.
+        metadata: the record's metadata; None if it has none.
     """
 
     row: TensorRow
@@ -56,17 +56,17 @@ class JsonRecord:
 
 
 def plain_rows(records: list[Any], text: bytes, order: ColumnOrder) -> NDArray[np.float64] | None:
-    """The features of records that are all dense, alike, equally long, and have nothing else.
+    """Return the features of dense records of one form and length, without other members.
 
-    That is how programs write them; :func:`read_instance` reads the others, and finds faults.
+    Programs usually write such records. :func:`read_instance` reads all others, and reports faults.
 
     Args:
-        records: what a library has made of the text; at least one.
-        text: the records, and nothing between them but commas, line ends and spaces.
-        order: of columns that records name.
+        records: the parsed text; at least one record.
+        text: the records, with only commas, line ends and spaces between them.
+        order: the order of named columns.
 
     Returns:
-        (records, width); None where any record is otherwise.
+        (records, width); None if any record has another form.
     """
     first = records[0]
     try:
@@ -87,7 +87,7 @@ def plain_rows(records: list[Any], text: bytes, order: ColumnOrder) -> NDArray[n
 
 
 def _named_rows(records: list[Any], text: bytes, order: ColumnOrder) -> NDArray[np.float64] | None:
-    """The same of records that are objects of columns, each in the same order as the first."""
+    """Do the same for records that are objects of columns, in the order of the first record."""
     names = [*records[0]]
     if not names or order.names not in {None, tuple(names)}:
         return None
@@ -101,9 +101,9 @@ def _named_rows(records: list[Any], text: bytes, order: ColumnOrder) -> NDArray[
 
 
 def _packed(rows: list[list[Any]], names: str, text: bytes) -> NDArray[np.float64] | None:
-    """Rows as an array, if they are numbers and each record has these names alone."""
-    # A member that is unknown or comes twice has a name, in quotes, and a string has them too. Of
-    # JSON's words these two are numbers to Python.
+    """Return rows as an array, if they are numbers and no record has further names."""
+    # An unknown or repeated member has a name in quotes, and so has a string. Among JSON's words,
+    # true and false are numbers to Python; they hold a "u" or an "l".
     for sign in ('"', "u", "l"):
         if _count(text, sign.encode()) != names.count(sign) * len(rows):
             return None
@@ -114,7 +114,7 @@ def _packed(rows: list[list[Any]], names: str, text: bytes) -> NDArray[np.float6
 
 
 def _count(text: bytes, sign: bytes) -> int:
-    """As often as a byte that is rare; ``bytes.count`` looks at each byte by itself."""
+    """Count a rare byte, faster than ``bytes.count``, which looks at each byte by itself."""
     return len(text) - len(text.replace(sign, b""))
 
 
@@ -126,21 +126,21 @@ def read_instance(text: bytes, width: int | None, order: ColumnOrder) -> JsonRec
 
     Args:
         text: the record alone.
-        width: how wide records must be, where that is known.
-        order: of columns that records name.
+        width: the required width, if it is known.
+        order: the order of named columns.
 
     Raises:
         NotJson: the text is not JSON.
-        ValueError: the text is no record.
+        ValueError: the text is not a record.
     """
     return record_of(parsed(text), width, order)
 
 
 def record_of(value: object, width: int | None, order: ColumnOrder) -> JsonRecord:
-    """One record of what JSON has become; the same as :func:`read_instance` does.
+    """Read one record from parsed JSON; see :func:`read_instance`.
 
     Raises:
-        ValueError: the value is no record.
+        ValueError: the value is not a record.
     """
     if is_of_the_schema(value, order):
         return _of_the_schema(_object(value), width)
@@ -149,20 +149,20 @@ def record_of(value: object, width: int | None, order: ColumnOrder) -> JsonRecor
 
 
 def is_of_the_schema(value: object, order: ColumnOrder) -> bool:
-    """Whether a record is an object as SageMaker's algorithms take it, with features or data."""
+    """Whether a record is an object as in SageMaker's algorithms, with features or data."""
     return isinstance(value, dict) and any(
         name in value and not order.knows(name) for name in ("features", "data")
     )
 
 
 def cells_of(value: object, width: int | None, order: ColumnOrder) -> list[Any]:
-    """The values of a record that is an array, an object of columns, or one value by itself.
+    """Return the values of a record that is an array, an object of columns, or a single value.
 
-    A column's value may be in an array, as a tensor of the shape [n, 1] has it. An object with one
-    member that is an array is a record whose tensor has a name.
+    A column's value may be in an array, as in a tensor of the shape [n, 1]. An object whose only
+    member is an array is a record with a named tensor.
 
     Raises:
-        ValueError: the value is no such record.
+        ValueError: the value is not such a record.
     """
     if isinstance(value, list):
         return value
@@ -249,20 +249,20 @@ def _numbers(value: object, name: str) -> NDArray[np.float64]:
 
 
 def instances_array(batch: Batch) -> Iterator[bytes]:
-    """Records of finite numbers as an array of JSON, without its brackets, a piece at a time."""
+    """Yield records of finite numbers as a JSON array without its brackets, in pieces."""
     if not _is_plain(batch):
         yield b",".join([_one_text(batch, row) for row in range(len(batch))])
         return
     features = batch.dense()
     for start in range(0, len(batch), ROWS_AT_ONCE):
         rows = json_text(features[start : start + ROWS_AT_ONCE])[1:-1]
-        # No number has a bracket; single bytes are found much faster than several in a row.
+        # Numbers have no brackets, and searching single bytes is much faster than longer strings.
         text = rows.replace(b"[", b'{"features":[').replace(b"]", b"]}")
         yield b"," + text if start else text
 
 
 def instances_lines(batch: Batch) -> Iterator[bytes]:
-    """Records of finite numbers as JSON, a line each, a piece at a time."""
+    """Yield records of finite numbers as JSON, one per line, in pieces."""
     if not _is_plain(batch):
         yield b"".join([_one_text(batch, row) + b"\n" for row in range(len(batch))])
         return
@@ -297,7 +297,7 @@ def _one_text(batch: Batch, row: int) -> bytes:
 
 
 def _configuration(text: str) -> object:
-    """What a protobuf record has as text, if it is an object."""
+    """Parse a protobuf record's configuration text, if it is an object."""
     with suppress(orjson.JSONDecodeError):
         found = orjson.loads(text)
         if isinstance(found, dict):
@@ -306,7 +306,7 @@ def _configuration(text: str) -> object:
 
 
 def _plain(numbers: object) -> object:
-    """What orjson does not write of an array as it is."""
+    """Convert parts of an array that orjson cannot write itself."""
     if isinstance(numbers, np.ndarray):
         return numbers.tolist()
     raise TypeError

@@ -37,38 +37,38 @@ _SPACE: Final = re.compile(rb"[ \t\r\n]*")
 _BOM: Final = b"\xef\xbb\xbf"
 _BODY: Final = f'{{"instances": [{LAYOUTS}, …]}}'
 
-#: Fewer bytes are not worth being read in another way first.
+#: Shorter texts are read in the general way at once.
 _LONG: Final = 256
-#: Between a record's comma and the next one's brace, and before the comma.
+#: Most spaces between a record's comma and the next brace, and before the comma.
 _MOST_SPACE: Final = 64
-#: At the beginning of a record, in one another.
+#: Most nested braces or brackets at the beginning of a record.
 _MOST_BRACES: Final = 4
 
-#: Members that a body may have beside its instances, whichever comes first. TF Serving's name of a
-#: signature says nothing to a model of tables; KServe's and Vertex AI's parameters configure.
+#: Members that a body may have beside its instances, in any order. TF Serving's name of a signature
+#: means nothing to a model of tables; the parameters of KServe and Vertex AI configure the model.
 _CONFIGURES: Final = ("configuration", "parameters")
 _MEMBERS: Final = frozenset({"instances", "signature_name", *_CONFIGURES})
 _KNOWN: Final = "instances, configuration, parameters, signature_name"
 
-#: Digits of a whole number that is read as one: all of 64 bits.
+#: Most digits of a number that stays a whole number: all of 64 bits.
 _WHOLE: Final = 18
 #: First bytes of a record: of an object, an array, or a number.
 _BEGIN_A_RECORD: Final = frozenset(bytes([each]) for each in b"{[-0123456789")
 _KINDS: Final = {b'"': "a string", b"t": "a boolean", b"f": "a boolean", b"n": "null"}
 
-#: Takes bytes from a place on; gives the next place, or -1 where all is used up.
+#: Takes bytes from a place on; returns the next place, or -1 if all bytes are used up.
 _State = Callable[[bytes, int], int]
 
 
 class JsonDecoder(RecordDecoder):
-    """Reads the object around the records byte by byte, and records many at a time.
+    """Reads the object around the records byte by byte, and many records at a time.
 
-    A state is a method that takes what it understands and says which one is next. The end of a
-    value, which has more than one byte, is found by :class:`JsonScanner`. A form that has no array
-    of records is one such value: tensors, columns, a DataFrame.
+    A state is a method that takes the bytes it understands and sets the next state.
+    :class:`JsonScanner` finds the end of longer values. A form without an array of records is one
+    such value: tensors, columns, a DataFrame.
 
     Args:
-        wanted: what the records must be.
+        wanted: the required form of the records.
     """
 
     def __init__(self, wanted: Tabular) -> None:
@@ -121,7 +121,7 @@ class JsonDecoder(RecordDecoder):
         yield from ()
 
     def _batches(self, upto: int) -> Iterator[Batch]:
-        """What was read one by one, then what was read at once after it."""
+        """Yield the records that were read one by one, then those read together after them."""
         self._built_from = upto
         builder, self._builder = self._builder, BatchBuilder()
         yield from self._built(builder)
@@ -189,10 +189,10 @@ class JsonDecoder(RecordDecoder):
         return end
 
     def _become_whole(self, rest: bytes) -> None:
-        """Read the body from its beginning as one value: it is no array of records.
+        """Read the body from its beginning as one value: it has no array of records.
 
         Args:
-            rest: bytes after those that have been kept.
+            rest: the bytes after the kept ones.
         """
         assert self._beginning_text is not None, "there are no records yet"
         text = bytes(self._beginning_text + rest)
@@ -214,8 +214,8 @@ class JsonDecoder(RecordDecoder):
         return end
 
     def _table(self, body: object) -> None:
-        """Read records of a form that is one value."""
-        from partway.protocol.formats.json_table import NotATable, table_of  # few bodies are so
+        """Read the records of a form that is one value."""
+        from partway.protocol.formats.json_table import NotATable, table_of  # few bodies need it
 
         if isinstance(body, dict):
             self.configuration = _configured(body)
@@ -318,7 +318,7 @@ class JsonDecoder(RecordDecoder):
 
     def _one(self, text: bytes, offset: int) -> None:
         record = self.records + len(self._builder)
-        rows = None if len(text) < _LONG else self._plain(text)  # one with many features
+        rows = None if len(text) < _LONG else self._plain(text)  # a long record
         if rows is not None:
             self._check_width(rows.shape[1], record)
             self._builder.add(rows[0])
@@ -354,9 +354,9 @@ class JsonDecoder(RecordDecoder):
         )
 
     def _plain(self, text: bytes) -> NDArray[np.float64] | None:
-        """The features of records between commas, if they are alike; None if they are not."""
+        """Return the features of records between commas if they have one form; otherwise None."""
         try:
-            # If the text in these brackets is JSON, its outer commas are between whole records.
+            # If the text in brackets is valid JSON, its outer commas separate whole records.
             records = orjson.loads(b"[%b]" % text)
         except orjson.JSONDecodeError:
             return None
@@ -365,7 +365,7 @@ class JsonDecoder(RecordDecoder):
     # --- Values ----------------------------------------------------------------------------------
 
     def _scan(self, data: bytes, place: int) -> int:
-        """Keep what there is of a value; gives its end, or -1."""
+        """Keep the available bytes of a value; return its end, or -1."""
         try:
             end = self._scanner.scan(data, place)
         except TooDeep as error:
@@ -393,7 +393,7 @@ class JsonDecoder(RecordDecoder):
 
 
 class JsonEncoder(RecordEncoder):
-    """Writes one object, whose records come with each batch; a batch may say its configuration."""
+    """Writes one object with the records of all batches; a batch may give its configuration."""
 
     def __init__(self) -> None:
         self._begun = False
@@ -419,7 +419,7 @@ class JsonEncoder(RecordEncoder):
 
 
 def _configured(body: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The configuration of a body, in either of its two members."""
+    """Return the configuration of a body, from either of its two members."""
     given = {name: body[name] for name in _CONFIGURES if body.get(name) is not None}
     for name, value in given.items():
         if not isinstance(value, dict):
@@ -430,7 +430,7 @@ def _configured(body: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 
 def _number(text: str) -> float:
-    """A number's value; a whole one is whole, as the sizes of a tensor are."""
+    """Return a number's value; a whole one stays an int, as needed for the sizes of a tensor."""
     is_whole = len(text) <= _WHOLE and text.lstrip("-").isdecimal()
     return int(text) if is_whole else float(text)
 

@@ -1,4 +1,4 @@
-"""A table that is written as JSON, in any of the forms that prediction services take.
+"""Tables in JSON, in all forms that prediction services accept.
 
 =============================================== ================================================
 ``[[…], …]``, ``[{"COLUMN": …}, …]``            rows; pandas' orientation ``records``
@@ -29,16 +29,16 @@ from partway.protocol.open_inference.tensors import TensorFault
 
 FORMS: Final = '[[…], …], {"instances": […]}, {"inputs": …} or {"columns": […], "data": […]}'
 
-#: Members that may stand beside the rows of any form.
+#: Members that may appear beside the rows of any form.
 _BESIDE: Final = frozenset({"configuration", "parameters", "signature_name", "id", "outputs"})
 _TENSOR: Final = frozenset({"name", "shape", "datatype"})
 
 
 class NotATable(ValueError):
-    """JSON that is no table.
+    """JSON that is not a table.
 
     Attributes:
-        record: the number of the record at fault, from 0; None where none is to blame.
+        record: the number of the record at fault, from 0; None if no record is at fault.
     """
 
     def __init__(self, why: str, record: int | None = None) -> None:
@@ -51,9 +51,9 @@ class JsonTable:
     """Rows of a body.
 
     Attributes:
-        rows: the values of each record; what is read may be ragged.
-        names: of the columns, in the order of the rows; None where no record has named them.
-        asks_for_predictions: whether the answer is to be ``{"predictions": […]}``.
+        rows: the values of each record; rows may differ in length.
+        names: names of the columns, in the order of the rows; None if no record has named them.
+        asks_for_predictions: whether the answer must be ``{"predictions": […]}``.
         of_scalars: whether each record came as one value, without an array or an object around it.
     """
 
@@ -66,15 +66,15 @@ class JsonTable:
 def table_of(
     body: object, names: Sequence[str] | None = None, width: int | None = None
 ) -> JsonTable:
-    """Read a body that has been parsed.
+    """Read a parsed body.
 
     Args:
-        body: as a parser of JSON gives it. Whole numbers must be ``int`` in tensors' shapes.
-        names: the model's columns in their order; None where it does not name them.
-        width: how many values a record must have; None where that is not known.
+        body: the parsed JSON. Whole numbers in tensors' shapes must be ``int``.
+        names: the model's columns in their order; None if it does not name them.
+        width: required number of values of a record; None if unknown.
 
     Raises:
-        NotATable: the body has none of the forms, or its columns do not fit.
+        NotATable: the body has none of the forms, or its columns do not match.
     """
     reader = _Reader(ColumnOrder(names), width)
     if isinstance(body, list):
@@ -97,8 +97,8 @@ class _Reader:
     """Reads one body.
 
     Attributes:
-        order: of its columns.
-        scalars: whether all records that were read are values by themselves.
+        order: the order of its columns.
+        scalars: whether all records so far are single values.
     """
 
     def __init__(self, order: ColumnOrder, width: int | None) -> None:
@@ -121,7 +121,7 @@ class _Reader:
         return JsonTable(rows, self.order.names, asks, of_scalars)
 
     def bare(self, values: list[Any]) -> list[list[Any]]:
-        """Rows; or the values of the only row, but for strings, of which each is a record."""
+        """Return rows, or the values of a single row; of strings, each one is a record."""
         if any(isinstance(each, list | dict) for each in values):
             return self.records(values)
         is_row = self._width is not None and self._width == len(values) > 1
@@ -146,7 +146,7 @@ class _Reader:
         assert isinstance(value, dict), "so has a record of the schema"
         only = next(iter(value.values()))
         if len(value) == 1 and isinstance(only, list):
-            return only  # whatever its values are
+            return only  # regardless of its values
         row = record_of(value, self._width, self.order).row
         if row.keys is None:
             return [*row.values.tolist()]
@@ -172,11 +172,11 @@ class _Reader:
         except (InferFault, TensorFault) as fault:
             raise NotATable(f"inputs: {fault}") from None
         if tensors[0].shape == (self._width,) and len(tensors) == 1:
-            return [instances]  # one record, of as many values as the model takes
+            return [instances]  # one record with as many values as the model takes
         return self.records(instances)
 
     def columns(self, value: Mapping[str, Any]) -> list[list[Any]]:
-        """Columns by their names; the only one may have rows."""
+        """Read columns by name; a single column may hold rows."""
         for column in value.values():
             if not isinstance(column, list):
                 raise NotATable(

@@ -1,4 +1,4 @@
-"""``application/jsonlines``: an instance a line, dense and sparse ones in any order."""
+"""``application/jsonlines``: one instance per line, dense and sparse ones in any order."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from partway.protocol.json.strict import NotJson
 
 
 class JsonLinesDecoder(LineDecoder):
-    """Reads a record a line.
+    """Reads one record per line.
 
     Args:
-        wanted: what the records must be.
+        wanted: the required form of the records.
     """
 
     def __init__(self, wanted: Tabular) -> None:
@@ -34,7 +34,7 @@ class JsonLinesDecoder(LineDecoder):
         self._order = ColumnOrder(wanted.names)
 
     def _read(self, piece: bytes, line: int) -> Batch:
-        # Each line's end becomes a mark: between all of them there is one value.
+        # Line ends become marks: between two marks there is one value.
         marked = piece.replace(b"\n", MARK)
         lines = 1 + lines_ended(piece, marked)
         try:
@@ -54,7 +54,7 @@ class JsonLinesDecoder(LineDecoder):
             record, line = self.records + offset, first + offset
             self._refuse_empty(text, record, line)
             try:
-                # As at the end of a piece: a fault's column does not depend on where pieces end.
+                # As at the end of a piece, so that a fault's column does not depend on the pieces.
                 instance = read_instance(text.rstrip(b"\r"), self._width, self._order)
             except NotJson as error:
                 place = "" if error.at is None else f" at column {error.at + 1}"
@@ -76,7 +76,7 @@ class JsonLinesDecoder(LineDecoder):
 
 
 class JsonLinesEncoder(RecordEncoder):
-    """Writes an object a line."""
+    """Writes one object per line."""
 
     def pieces(self, batch: Batch) -> Iterator[bytes]:
         check_labels(batch, 0, "application/jsonlines")

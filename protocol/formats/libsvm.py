@@ -1,7 +1,7 @@
-"""``text/libsvm``: ``<label> qid:<query> <index>:<value> …`` a line, a record each.
+"""``text/libsvm``: one record ``<label> qid:<query> <index>:<value> …`` per line.
 
-Either all lines have a label or none. The number of a query, with which models that rank are
-trained, may be left out.
+Either all lines have a label or none. The query number is optional; ranking models are trained with
+it.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from partway.protocol.formats.lines import LineDecoder
 from partway.protocol.formats.number_text import comma_separated, json_text, number
 from partway.protocol.limits import MAX_WIDTH
 
-#: Before the number of the query that a record answers (SVMrank, XGBoost, scikit-learn).
+#: The prefix of the number of the query that a record answers (SVMrank, XGBoost, scikit-learn).
 _QUERY: Final = b"qid:"
-#: Digits of such a number: all of 64 bits.
+#: Most digits of a query number: all of 64 bits.
 _MOST_DIGITS: Final = 18
 
 _TO_COMMAS: Final = bytes.maketrans(b" :\n", b",,,")
@@ -35,14 +35,14 @@ _NOT_SEPARATORS: Final = bytes(set(range(256)) - set(b" :\n"))
 
 
 class LibsvmDecoder(LineDecoder):
-    """Reads sparse lines. Without a declared width, records are as wide as the largest index asks.
+    """Reads sparse lines. Without a declared width, the largest index of a record sets it.
 
     Args:
-        wanted: what the records must be; where they must not be sparse, with a width.
+        wanted: the required form of the records; it must have a width if they must be dense.
 
     Raises:
-        UnsupportedMedia: dense records are wanted, of no known width: who wants them takes none in
-            this format.
+        UnsupportedMedia: dense records of unknown width are required, which this format cannot
+            provide.
     """
 
     def __init__(self, wanted: Tabular) -> None:
@@ -61,13 +61,13 @@ class LibsvmDecoder(LineDecoder):
     # --- As programs write it --------------------------------------------------------------------
 
     def _at_once(self, piece: bytes) -> Batch | None:
-        """Read lines with single spaces and rising indices; None of any others."""
+        """Read lines with single spaces and rising indices; None for any other lines."""
         piece = piece.replace(b"\r\n", b"\n").replace(b" \n", b"\n").removesuffix(b" ")
-        if b"\t" in piece or b"\r" in piece:  # which JSON lets be beside any number
+        if b"\t" in piece or b"\r" in piece:  # JSON would accept these around any number
             return None
         first = piece[: piece.find(b" ")]
         has_labels = b":" not in first if self._has_labels is None else self._has_labels
-        if not has_labels:  # a label of ours, so that all lines are alike
+        if not has_labels:  # a label of our own, so that all lines are alike
             piece = b"0 " + piece.replace(b"\n", b"\n0 ")
         separators = piece.translate(None, _NOT_SEPARATORS)
         if separators.replace(b" :", b"").strip(b"\n") or b"," in piece:
@@ -181,7 +181,7 @@ class LibsvmDecoder(LineDecoder):
 
 
 class LibsvmEncoder(RecordEncoder):
-    """Writes lines with a label first; records that have none get 0, as scikit-learn reads them."""
+    """Writes lines with the label first; 0 stands for a missing label, as in scikit-learn."""
 
     one_width = False
 

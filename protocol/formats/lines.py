@@ -1,4 +1,4 @@
-"""A body as pieces of whole lines: what formats with a record a line share."""
+"""Bodies as pieces of whole lines: the base of formats with one record per line."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _ENDS: Final = b"\r\n"
 class LineDecoder(RecordDecoder):
     """Takes lines, a piece of the body at a time, so that a record is never split.
 
-    A piece is small enough that what reads it in C keeps the interpreter for a millisecond or two.
-    Empty lines are let be at the end of a body alone.
+    A piece is so small that reading it in C holds the interpreter for a millisecond or two. Empty
+    lines are only allowed at the end of a body.
 
     Args:
-        wanted: what the records must be.
+        wanted: the required form of the records.
     """
 
     def __init__(self, wanted: Tabular) -> None:
@@ -34,10 +34,10 @@ class LineDecoder(RecordDecoder):
 
     @abstractmethod
     def _read(self, piece: bytes, line: int) -> Batch | None:
-        """Read whole lines, the last one without its end; the first is the body's ``line``-th.
+        """Read whole lines, the last one without its line end; ``line`` is the number of the first.
 
         Returns:
-            Their records; None of lines that have none.
+            Their records; None if the lines have none.
         """
 
     def feed(self, data: bytes) -> Iterator[Batch]:
@@ -61,7 +61,7 @@ class LineDecoder(RecordDecoder):
         self._check_some()
 
     def _refuse_empty(self, text: bytes, record: int, line: int) -> None:
-        """Refuse a line that has no record; readers call it for each line that they look at."""
+        """Refuse a line without a record; readers call it for each line that they look at."""
         if not text.strip(_ENDS):
             raise Malformed("the line is empty; it must be a record", record=record, line=line)
 
@@ -89,13 +89,13 @@ class LineDecoder(RecordDecoder):
             batch = self._read(lines, first)
         except Malformed as fault:
             good = 0 if fault.line is None else fault.line - first
-            if good:  # the records before it are given first, as when the body is cut there
+            if good:  # the records before it are yielded first, as if the body were cut there
                 batch = self._read(b"\n".join(lines.split(b"\n", good)[:good]), first)
                 if batch is not None:
                     yield self._judged(batch)
             raise
         self._lines += 1 + lines.count(b"\n")
-        # The first of the ends is that of the last line.
+        # The first of these ends belongs to the last line.
         self._empty = max(ends - 1, 0)
         if batch is not None:
             yield self._judged(batch)

@@ -1,4 +1,4 @@
-"""Media types: what a body is in, and what its answer may be in (RFC 9110 §8.3, §12.5.1)."""
+"""Media types and content negotiation (RFC 9110 §8.3, §12.5.1)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from partway.protocol.formats.faults import NotAcceptable
 
 _WEIGHT: Final = re.compile(r"0(\.\d{0,3})?|1(\.0{0,3})?", re.ASCII)  # RFC 9110 §12.4.2
 _BYTES: Final = "application/octet-stream"
-#: A member of a list; a comma in quotes ends none (RFC 9110 §5.6.1).
+#: A member of a list; a comma in quotes does not end it (RFC 9110 §5.6.1).
 _MEMBER: Final = re.compile(r'(?:[^,"]|"(?:\\.|[^"\\])*"?)+')
 
 
@@ -32,7 +32,7 @@ class MediaType:
 
 
 def media_type(text: str) -> MediaType:
-    """Read one media type; what cannot be one becomes a type that nobody knows."""
+    """Parse one media type; invalid text becomes a type that matches nothing."""
     try:
         kind, subtype, parameters = mimeparse.parse_mime_type(text)
     except mimeparse.MimeTypeParseException:
@@ -41,33 +41,33 @@ def media_type(text: str) -> MediaType:
 
 
 def preferred(accept: Iterable[str], offered: Sequence[str]) -> str | None:
-    """What to answer in.
+    """Choose the media type of an answer.
 
-    A range that names a type goes before one with a wildcard (RFC 9110 §12.5.1). Of the types that
-    are wanted equally, the one that the client names first is taken, or else the one offered first.
+    A range that names a type takes precedence over one with a wildcard (RFC 9110 §12.5.1). Among
+    equal types, the one that the client names first wins, or else the one offered first.
 
     Args:
         accept: the ``Accept`` headers, each with any number of ranges.
         offered: media types in lower case, the preferred one first.
 
     Returns:
-        One of the offered types, the first where the client does not say; None if the client wants
-        another.
+        One of the offered types, the first if the client has no preference; None if the client
+        accepts none of them.
     """
     members = [each for line in accept for each in _MEMBER.findall(line)]
     ranges = [media_type(each) for each in members if each.strip()]
     if not ranges:
         return offered[0]
     wanted = [(_wish(each, ranges), each) for each in offered]
-    best, name = max(wanted, key=lambda pair: pair[0])  # the first one of equals
+    best, name = max(wanted, key=lambda pair: pair[0])  # max() returns the first of equals
     return name if best[0] > 0 else None
 
 
 def accepted(accept: Iterable[str], offered: Sequence[str]) -> str:
-    """What to answer in, as :func:`preferred` has it.
+    """Choose the media type of an answer; see :func:`preferred`.
 
     Raises:
-        NotAcceptable: the client wants none of what is offered.
+        NotAcceptable: the client accepts none of the offered types.
     """
     lines = list(accept)
     chosen = preferred(lines, offered)
@@ -77,18 +77,18 @@ def accepted(accept: Iterable[str], offered: Sequence[str]) -> str:
 
 
 def type_given(content_type: str) -> str:
-    """Say which type a body has, for an error; a body without a type is taken for bytes."""
+    """Name a body's type, for an error; a body without a type counts as bytes."""
     or_none = ", or none" if content_type == _BYTES else ""
     return f"Content-Type: {quoted(content_type)} was given{or_none}"
 
 
 def accept_given(accept: str, offered: Iterable[str]) -> str:
-    """Say that a client accepts none of the types that are offered."""
+    """Say, for an error, that a client accepts none of the offered types."""
     return f"Accept: {quoted(accept)} was given; it must allow one of {', '.join(offered)}"
 
 
 def _wish(name: str, ranges: Sequence[MediaType]) -> tuple[float, int]:
-    """How much a type is wanted, and, the nearer to 0 the earlier, which range says so."""
+    """Return how much a type is wanted, and the place of the range that says so; 0 is the first."""
     for pattern in (name, f"{name.partition('/')[0]}/*", "*/*"):
         for number, each in enumerate(ranges):
             if each.name == pattern:

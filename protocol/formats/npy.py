@@ -1,4 +1,4 @@
-"""``application/x-npy``: one array of numbers, a record a row. Pickles are never read."""
+"""``application/x-npy``: one array of numbers, one record per row. Pickles are never read."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from partway.protocol.limits import KIB, MAX_RECORD_BYTES
 
 _VERSIONS: Final = {(1, 0), (2, 0)}
 _PREFIX: Final = npy.MAGIC_LEN
-#: Longest header: numpy pads its own to 64 bytes or 128, and reads none that is longer.
+#: Longest header: numpy pads its own to 64 or 128 bytes, and reads no longer one.
 _MAX_HEADER: Final = 10 * KIB
-#: As numpy writes it, and others do; no Python is read.
+#: The header's Python literal, as written by numpy and others; it is never evaluated.
 _HEADER: Final = re.compile(
     r"\{\s*'descr'\s*:\s*'(?P<descr>[<>|=]?[a-zA-Z][0-9]*)'\s*,"
     r"\s*'fortran_order'\s*:\s*(?P<order>True|False)\s*,"
@@ -38,12 +38,13 @@ _HEADER: Final = re.compile(
 
 
 class NpyDecoder(RecordDecoder):
-    """Reads the header, then rows as they are whole; an array in columns is whole at its end.
+    """Reads the header, then rows as they come; an array in column order is read at its end.
 
-    One dimension is one record; more than two are rows of all the others' numbers.
+    An array of one dimension is one record. With more than two dimensions, a row has the numbers of
+    all but the first.
 
     Args:
-        wanted: what the records must be.
+        wanted: the required form of the records.
     """
 
     def __init__(self, wanted: Tabular) -> None:
@@ -53,7 +54,7 @@ class NpyDecoder(RecordDecoder):
         self._in_columns = False
         self._rows = 0
         self._wide = 0
-        #: Bytes that are still to come, and how many of them make records whole.
+        #: Bytes that are still to come, and the number of bytes that make up whole records.
         self._left = 0
         self._unit = 1
 
@@ -70,7 +71,7 @@ class NpyDecoder(RecordDecoder):
         is_over = len(rest) > self._left
         rest = rest[: self._left]
         self._left -= len(rest)
-        # What has begun before is made whole by itself; whole rows are left where they are.
+        # A record that began earlier is completed by itself; whole rows are not copied.
         missing = min(self._unit - len(self._held), len(rest)) if self._held else 0
         self._held += rest[:missing]
         if len(self._held) == self._unit:
@@ -99,10 +100,10 @@ class NpyDecoder(RecordDecoder):
         yield from ()
 
     def _read_header(self) -> int:
-        """Read the header once it is whole; all it says is judged before a number is read.
+        """Read the header once it is complete; check it before any number is read.
 
         Returns:
-            How long it is; 0 if it is not whole.
+            Its length; 0 if it is incomplete.
         """
         held = self._held
         if not npy.MAGIC_PREFIX.startswith(bytes(held[: len(npy.MAGIC_PREFIX)])):
@@ -161,7 +162,7 @@ class NpyDecoder(RecordDecoder):
 
 
 def _header(text: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """What a header says: the shape, whether numbers go by columns, their type."""
+    """Parse a header: the shape, whether the order is by columns, and the type."""
     found = _HEADER.fullmatch(text.decode("latin-1"))
     if found is not None:
         with suppress(TypeError):
@@ -171,12 +172,12 @@ def _header(text: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
 
 
 def _native(array: Numbers) -> Numbers:
-    """The same numbers in this machine's order of bytes and in rows."""
+    """Return the same numbers in this machine's byte order and in row order."""
     return np.ascontiguousarray(array, array.dtype.newbyteorder("="))
 
 
 class NpyEncoder(RecordEncoder):
-    """Writes one array, at the end: its header says how many rows there are."""
+    """Writes one array at the end, because its header states the number of rows."""
 
     def __init__(self) -> None:
         self._rows: list[Numbers] = []
@@ -198,12 +199,12 @@ class NpyEncoder(RecordEncoder):
 
 
 def header_of(shape: tuple[int, ...], dtype: np.dtype[Any]) -> bytes:
-    """What stands before an array's numbers, which then are in C order."""
+    """Return the header of an array in C order."""
     file = io.BytesIO()
     npy.write_array_header_1_0(file, {"descr": dtype.str, "fortran_order": False, "shape": shape})
     return file.getvalue()
 
 
 def bytes_of(array: Numbers) -> memoryview:
-    """The memory of an array in C order, as single bytes: it is copied nowhere."""
+    """Return the memory of an array in C order, as single bytes, without a copy."""
     return array.reshape(-1).view(np.uint8).data

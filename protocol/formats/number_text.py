@@ -11,38 +11,39 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-#: Stands for a line's end in a text that is read as one array of JSON.
+#: Replaces a line end in a text that is parsed as one JSON array.
 MARK: Final = b",null,"
 
 
 def comma_separated(text: bytes) -> NDArray[np.float64] | None:
-    """Numbers between commas, where all of them are written as in JSON.
+    """Parse numbers between commas, if all are written as in JSON.
 
-    That is how programs write them; :func:`number` reads what people write. Both round correctly.
+    Programs write numbers like this. :func:`number` reads numbers written by people. Both round
+    correctly.
 
     Returns:
-        The numbers, in one dimension; None where one is written otherwise, or is no number.
+        The numbers, in one dimension; None if one has another form.
     """
     rows = number_lines(text)
     return None if rows is None or len(rows) != 1 else rows[0]
 
 
 def lines_ended(text: bytes, marked: bytes) -> int:
-    """How many ends of lines :data:`MARK` has replaced; ``bytes.count`` looks at every byte."""
+    """Count the line ends that :data:`MARK` has replaced, faster than with ``bytes.count``."""
     return (len(marked) - len(text)) // (len(MARK) - 1)
 
 
 def number_lines(text: bytes) -> NDArray[np.float64] | None:
-    """Lines of such numbers, as many on each.
+    """Parse lines with the same count of such numbers.
 
     Returns:
-        (lines, numbers on a line); None where there is anything else.
+        (lines, numbers on a line); None for any other text.
     """
-    # Of JSON's words these two are numbers to Python. What else there may be, packed() refuses.
+    # Among JSON's words, true and false are numbers to Python; packed() refuses all others.
     if b"u" in text or b"l" in text:
         return None
     try:
-        # Each line's end becomes a mark among the numbers, which shows that the lines are alike.
+        # Line ends become marks among the numbers, which show whether the lines are alike.
         marked = text.replace(b"\n", MARK)
         values = orjson.loads(b"[%b]" % marked)
         lines = 1 + lines_ended(text, marked)
@@ -56,10 +57,10 @@ def number_lines(text: bytes) -> NDArray[np.float64] | None:
 
 
 def packed(values: Sequence[object]) -> NDArray[np.float64]:
-    """Numbers as an array, by ``struct``, which does the least for each of them.
+    """Return numbers as an array, by ``struct``, the fastest way.
 
     Raises:
-        struct.error: one is no number; ``True`` and ``False`` are numbers to Python.
+        struct.error: a value is not a number; ``True`` and ``False`` count as numbers.
     """
     numbers = np.empty(len(values))
     struct.pack_into(f"{len(values)}d", numbers.data, 0, *values)
@@ -67,39 +68,39 @@ def packed(values: Sequence[object]) -> NDArray[np.float64]:
 
 
 def packed_rows(rows: Sequence[Sequence[object]], width: int) -> NDArray[np.float64]:
-    """The same of rows, none of them joined with others first.
+    """Return rows of numbers as an array, without joining the rows first.
 
     Raises:
-        struct.error: one has another width, or something that is no number.
-        TypeError: one is no sequence.
+        struct.error: a row has another width, or a value that is not a number.
+        TypeError: a row is not a sequence.
     """
-    # Of a bytearray it is an array that whoever gets it may write to.
+    # The array of a bytearray is writable for its receiver.
     pieces = starmap(struct.Struct(f"{width}d").pack, rows)
     return np.frombuffer(bytearray().join(pieces)).reshape(-1, width)
 
 
 def json_text(numbers: NDArray[Any]) -> bytes:
-    """An array of finite numbers as JSON, in as few digits as tell each from its neighbours."""
+    """Write an array of finite numbers as JSON, with the fewest digits that identify each."""
     return orjson.dumps(writable(numbers), option=orjson.OPT_SERIALIZE_NUMPY)
 
 
 def writable(numbers: NDArray[Any]) -> NDArray[Any]:
-    """The same numbers, of a type and in an order that orjson writes."""
+    """Return the same numbers, in a type and order that orjson writes."""
     if numbers.dtype.kind == "b" or numbers.dtype == np.float16:
         numbers = numbers.astype(np.int8 if numbers.dtype.kind == "b" else np.float32)
     return np.ascontiguousarray(numbers)
 
 
 def json_rows(numbers: NDArray[Any]) -> list[bytes]:
-    """The rows of a matrix, each as JSON has it without its brackets."""
+    """Return the rows of a matrix as JSON without brackets."""
     # [[1.0,2.0],[3.0,4.0]]: single bytes are found much faster than three in a row.
     return [row[2:] for row in json_text(numbers).split(b"]")[:-2]]
 
 
 def number(text: bytes) -> float | None:
-    """A number as people write it: ``.5``, ``+1``, ``1.``, ``nan``; None for anything else."""
+    """Parse a number as people write it: ``.5``, ``+1``, ``1.``, ``nan``; None for other text."""
     try:
-        # float() takes any script's digits, and 1_000.
+        # float() also accepts digits of other scripts, and 1_000.
         return float(text) if text.isascii() and b"_" not in text else None
     except ValueError:
         return None

@@ -1,6 +1,6 @@
 """The schema of protobuf records, ``aialgs.data`` (proto2), built at run time.
 
-In a pool of its own: SageMaker's SDK registers the same names in the default one.
+It has its own pool, because SageMaker's SDK registers the same names in the default one.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from partway.protocol.protobuf_schema import MessageMember, message_classes
 _PACKAGE: Final = "aialgs.data"
 _VALUES: Final = f"map {_PACKAGE}.Value"
 
-#: A tensor's member in ``Value``, by the type of its numbers: its name and number, the tensor's
-#: message, and what that calls the type.
+#: A tensor's member in ``Value``, by the type of its numbers: name, number, the tensor's message,
+#: and the type's name in that message.
 TENSORS: Final = {
     "float32": ("float32_tensor", 2, "Float32Tensor", "float"),
     "float64": ("float64_tensor", 3, "Float64Tensor", "double"),
@@ -49,5 +49,5 @@ _TABLES: Final = {
     ),
 }
 
-#: A record, as protobuf makes its classes.
+#: The class of a record, made by protobuf.
 Record: Final[Any] = message_classes(_PACKAGE, _TABLES, syntax="proto2")["Record"]

@@ -1,9 +1,9 @@
-"""RecordIO: how records are framed, whatever they hold.
+"""RecordIO framing of records, whatever they hold.
 
-A frame is u32 LE magic, u32 LE that has a flag in its upper 3 bits and the length in the others,
-the payload, zeros up to a multiple of 4. Frames are written whole. A record in several parts is
-read in both forms that there are. The library dmlc-core cuts a payload at each magic at a multiple
-of 4, and leaves the magic out. The reader of ml-io puts nothing between the parts.
+A frame is u32 LE magic, u32 LE with a flag in its upper 3 bits and the length in the others, the
+payload, zeros up to a multiple of 4. Frames are written whole. A record in several parts is read in
+both existing forms. The library dmlc-core cuts a payload at each magic at a multiple of 4, and
+leaves the magic out. The reader of ml-io puts nothing between the parts.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _LENGTH_BITS: Final = 29
 _MAX_LENGTH: Final = (1 << _LENGTH_BITS) - 1
 _WHOLE, _FIRST, _MIDDLE, _LAST = range(4)
 
-#: Payloads of equal length, one a row.
+#: Payloads of equal length, one per row.
 Run: TypeAlias = "NDArray[np.uint8]"
 
 
 def head_of(length: int) -> bytes:
-    """What comes before a payload.
+    """Return the head of a frame.
 
     Raises:
         ValueError: the payload is longer than a frame may be.
@@ -43,15 +43,16 @@ def head_of(length: int) -> bytes:
 
 
 def framed(payload: bytes) -> bytes:
-    """One frame."""
+    """Frame a payload."""
     return head_of(len(payload)) + payload + bytes(-len(payload) % 4)
 
 
 class FrameHead(NamedTuple):
-    """What a frame says of itself.
+    """The head of a frame.
 
     Attributes:
-        flag: whether it is a whole record, or the first, a middle or the last part of one.
+        flag: says whether the frame is a whole record, or the first, a middle or the last part of
+            one.
         length: bytes of its payload.
     """
 
@@ -65,34 +66,34 @@ class FrameHead(NamedTuple):
 
     @property
     def ends(self) -> bool:
-        """Whether its record ends with it."""
+        """Whether the frame ends its record."""
         return self.flag in {_WHOLE, _LAST}
 
     @property
     def adds(self) -> int:
-        """Bytes that a record has by it at most: its payload, and a magic before the next part."""
+        """Most bytes that the frame adds to a record: payload, and a magic before the next part."""
         return self.length + (0 if self.ends else len(MAGIC))
 
 
 class FrameHeads:
-    """The heads of frames that follow each other: each must be in its place."""
+    """Reads the heads of consecutive frames, and checks their sequence."""
 
     def __init__(self) -> None:
-        self._open = False  # a record whose last part is still to come
+        self._open = False  # whether the last part of a record is still to come
 
     def at(
         self, held: bytes | bytearray | memoryview, place: int, offset: int, record: int
     ) -> FrameHead | None:
-        """The head at a place of what is held; None if it is not whole yet.
+        """Return the head at a place of the held bytes; None if it is incomplete.
 
         Args:
             held: bytes of a body.
-            place: where it begins in them.
-            offset: where these begin in the body, for messages.
-            record: the number of its record, for messages.
+            place: the place of the head in ``held``.
+            offset: the place of ``held`` in the body, for messages.
+            record: the number of the record, for messages.
 
         Raises:
-            Malformed: no frame begins there, or one that is out of place.
+            Malformed: no frame begins there, or it is out of sequence.
         """
         if len(held) - place < _HEAD.size:
             return None
@@ -112,12 +113,12 @@ class FrameHeads:
         return head
 
     def passed(self, head: FrameHead) -> None:
-        """Go on behind a frame."""
+        """Note that a frame has been passed."""
         self._open = not head.ends
 
 
 def payload_of(record: memoryview) -> bytes:
-    """The payload of one record, whose frames have been looked at."""
+    """Return the payload of one record, whose frames have been checked."""
     parts = []
     while record:
         _, word = _HEAD.unpack_from(record)
@@ -128,11 +129,11 @@ def payload_of(record: memoryview) -> bytes:
 
 
 def joined_parts(parts: Sequence[bytes]) -> bytes:
-    """The payload of a record that came in parts.
+    """Return the payload of a record that came in parts.
 
-    dmlc-core's parts end at multiples of 4, but for the last, so that others are joined as they
-    are. Where both forms are possible, the payload is the one that is a protobuf record. It is
-    dmlc-core's if both are one, or neither is.
+    All parts of dmlc-core but the last end at multiples of 4. Other parts are joined unchanged. If
+    both forms are possible, the one whose payload is a protobuf record is taken. It is dmlc-core's
+    form if both are one, or neither is.
     """
     if len(parts) == 1:
         return parts[0]
@@ -145,7 +146,7 @@ def joined_parts(parts: Sequence[bytes]) -> bytes:
 
 def _is_record(payload: bytes) -> bool:
     """Whether a payload is a protobuf record that has features or labels."""
-    from google.protobuf.message import DecodeError  # few records come in parts
+    from google.protobuf.message import DecodeError  # imported here: few records come in parts
 
     from partway.protocol.formats.record_schema import Record
 
@@ -158,7 +159,7 @@ def _is_record(payload: bytes) -> bool:
 
 
 class RecordIOReader:
-    """Bytes as they come → payloads; those of one length that follow each other come together."""
+    """Turns bytes, as they come, into payloads; consecutive ones of one length come together."""
 
     def __init__(self) -> None:
         self._held = bytearray()
@@ -169,10 +170,10 @@ class RecordIOReader:
         self._records = 0
 
     def feed(self, data: bytes) -> Iterator[Run]:
-        """Take the next bytes; gives the payloads that are whole with them.
+        """Take the next bytes; yield the payloads that they complete.
 
         Raises:
-            Malformed: the bytes are no frames.
+            Malformed: the bytes are not frames.
             OverLimit: a record is too long.
         """
         for start in range(0, len(data), MEDIA_PIECE):
@@ -200,10 +201,10 @@ class RecordIOReader:
         del held[:place]
 
     def finish(self) -> None:
-        """Say that all bytes have come.
+        """Note that all bytes have come.
 
         Raises:
-            Malformed: the last record is cut.
+            Malformed: the last record is incomplete.
         """
         if self._held or self._parts:
             raise Malformed(
@@ -230,16 +231,17 @@ class RecordIOReader:
 
 
 def _row(payload: bytes) -> NDArray[np.uint8]:
-    """One payload as the only row of an array."""
-    import numpy as np  # not for who only cuts records
+    """Return one payload as the only row of an array."""
+    import numpy as np  # imported here: cutting records does not need it
 
     return np.frombuffer(payload, np.uint8)[None]
 
 
 def _alike(held: bytearray, place: int, size: int) -> NDArray[np.uint8]:
-    """The frames from a place on that have the same head, as rows; at least one.
+    """Return the frames from a place on that have the same head, as rows; at least one.
 
-    Looks at twice as many in each step, so that frames of many lengths cost no more than others.
+    Each step looks at twice as many frames, so that frames of many lengths cost no more than
+    others.
     """
     import numpy as np  # as above
 

@@ -1,4 +1,4 @@
-"""``application/x-recordio-protobuf``: protobuf records in RecordIO's frames, or one without."""
+"""``application/x-recordio-protobuf``: protobuf records in RecordIO frames, or one bare record."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from partway.protocol.limits import MAX_RECORD_BYTES
 class RecordIODecoder(RecordDecoder):
     """Reads frames; a body that does not begin with a frame's magic is one bare record.
 
-    Records that are alike but for their numbers are read all at once.
+    Records that differ only in their numbers are read all at once.
 
     Args:
-        wanted: what the records must be.
+        wanted: the required form of the records.
     """
 
     def __init__(self, wanted: Tabular) -> None:
@@ -64,7 +64,7 @@ class RecordIODecoder(RecordDecoder):
         self._check_some()
 
     def _records(self, run: Run) -> Iterator[Batch]:
-        """Records of one length: those that are alike at once, the others one by one."""
+        """Read records of one length: those of one layout at once, the others one by one."""
         done, alone = 0, 1
         builder = BatchBuilder()
         while done < len(run):
@@ -80,7 +80,7 @@ class RecordIODecoder(RecordDecoder):
             for payload in run[done : done + alone]:
                 self._add(payload.tobytes(), builder)
             done += alone
-            alone *= 2  # what differs may go on, and is not to be compared each time
+            alone *= 2  # records may keep differing, so the comparison is not repeated for each
         yield from self._built(builder)
 
     def _add(self, payload: bytes, builder: BatchBuilder) -> None:
@@ -115,7 +115,7 @@ class RecordIODecoder(RecordDecoder):
             )
 
     def _learn(self, payload: bytes, values: Numbers, labels: Numbers | None) -> None:
-        """See whether records of this one's kind can be read at once."""
+        """Check whether records of this kind can be read at once."""
         if labels is None:
             labels = np.empty(0, np.float32)
         kind = (values.dtype, labels.dtype)
@@ -127,7 +127,7 @@ class RecordIODecoder(RecordDecoder):
 
 
 class RecordIOEncoder(RecordEncoder):
-    """Writes records in whole frames, those that are alike all at once."""
+    """Writes records in whole frames; records of one layout are written at once."""
 
     def pieces(self, batch: Batch) -> Iterator[bytes]:
         check_queries(batch, "application/x-recordio-protobuf")

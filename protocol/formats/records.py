@@ -1,4 +1,4 @@
-"""Protobuf records as rows of numbers, and such rows as records."""
+"""Protobuf records ↔ rows of numbers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from partway.protocol.formats.batches import Batch, Numbers, SparseRows
 from partway.protocol.formats.record_schema import TENSORS, Record
 from partway.protocol.formats.tensors import TensorRow, tensor_row
 
-#: What the one tensor of a record is called by those that write records.
+#: The usual name of a record's only tensor.
 VALUES: Final = "values"
 
 
@@ -25,10 +25,10 @@ class RecordRow:
 
     Attributes:
         row: its features.
-        labels: the numbers of its label; None where it has none.
-        uid: whose it is; None where it does not say.
-        metadata: what goes with it; None where nothing does.
-        configuration: its own, as text; None where it has none.
+        labels: the numbers of its label; None if it has none.
+        uid: the record's identifier; None if it has none.
+        metadata: the record's metadata; None if it has none.
+        configuration: its configuration, as text; None if it has none.
     """
 
     row: TensorRow
@@ -43,10 +43,10 @@ def read_record(payload: bytes, width: int | None) -> RecordRow:
 
     Args:
         payload: the record alone.
-        width: how wide records must be, where that is known.
+        width: the required width, if it is known.
 
     Raises:
-        ValueError: the bytes are no record, or not one of numbers.
+        ValueError: the bytes are not a record of numbers.
     """
     record = Record()
     try:
@@ -89,14 +89,14 @@ def _tensor(values: Mapping[str, Any], what: str, width: int | None) -> TensorRo
 
 @dataclass(frozen=True, slots=True)
 class RecordLayout:
-    """How dense records that differ in nothing but their numbers look, byte by byte.
+    """The byte layout of dense records that differ only in their numbers.
 
     Attributes:
-        template: such a record, whose numbers do not matter.
-        features: where in it its features are.
-        labels: where its labels are; an empty slice where it has none.
-        dtype: of the features.
-        label_dtype: of the labels.
+        template: a record with this layout; its numbers do not matter.
+        features: the place of the features in the record.
+        labels: the place of the labels; an empty slice if there are none.
+        dtype: the type of the features.
+        label_dtype: the type of the labels.
     """
 
     template: NDArray[np.uint8]
@@ -106,7 +106,7 @@ class RecordLayout:
     label_dtype: np.dtype[Any]
 
     def fitting(self, payloads: NDArray[np.uint8]) -> int:
-        """How many rows of bytes, from the first one on, are such records."""
+        """Count the leading rows of bytes that have this layout."""
         if payloads.shape[1] != len(self.template):
             return 0
         last = max(self.features.stop, self.labels.stop)
@@ -117,14 +117,14 @@ class RecordLayout:
         return len(alike) if alike.all() else int(alike.argmin())
 
     def numbers(self, payloads: NDArray[np.uint8]) -> tuple[Numbers, Numbers | None]:
-        """The features of such records, and their labels if they have any."""
+        """Return the features of such records, and their labels if they have any."""
         labels = None
         if self.labels.stop:
             labels = _numbers(payloads, self.labels, self.label_dtype)
         return _numbers(payloads, self.features, self.dtype), labels
 
     def payloads(self, features: Numbers, labels: Numbers | None) -> NDArray[np.uint8]:
-        """Records, one a row of bytes, of numbers of these types."""
+        """Encode numbers of these types as records, one per row of bytes."""
         rows = np.tile(self.template, (len(features), 1))
         rows[:, self.features] = _bytes(features, self.dtype)
         if labels is not None:
@@ -135,10 +135,10 @@ class RecordLayout:
 def layout_of(
     width: int, dtype: np.dtype[Any], labels: int, label_dtype: np.dtype[Any]
 ) -> RecordLayout | None:
-    """The layout as protobuf writes it; None for integers, which are as long as they are large."""
+    """Return the layout as protobuf writes it; None for integers, whose lengths vary."""
     if dtype.kind != "f" or (labels and label_dtype.kind != "f"):
         return None
-    # Bytes that nothing else in a record has: two numbers of text, far from printable.
+    # Bytes that nothing else in a record has: the other values are names, all printable.
     mark = np.frombuffer(b"\xf3" * dtype.itemsize, dtype).repeat(width)
     label_mark = np.frombuffer(b"\xf5" * label_dtype.itemsize, label_dtype).repeat(labels)
     record = bytes(_record(mark, None, width, label_mark if labels else None).SerializeToString())
@@ -153,7 +153,7 @@ def layout_of(
 
 
 def written_records(batch: Batch) -> Iterator[bytes]:
-    """Records one by one, of any kind."""
+    """Yield records of any kind, one by one."""
     for row in range(len(batch)):
         features = batch.features
         keys = None
@@ -176,15 +176,15 @@ def written_records(batch: Batch) -> Iterator[bytes]:
 
 
 def tensor_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The type in which a tensor holds such numbers without loss."""
+    """Return the type in which a tensor holds such numbers without loss."""
     for name in (dtype.name, *TENSORS):
         if name in TENSORS and np.can_cast(dtype, name):
             return np.dtype(name)
-    return np.dtype(np.float64)  # of integers over 2^53 the nearest
+    return np.dtype(np.float64)  # integers over 2^53 are rounded
 
 
 def put_tensor(value: Any, numbers: Numbers) -> Any:
-    """Have a ``Value`` hold numbers; gives its tensor."""
+    """Store numbers in a ``Value``; return its tensor."""
     dtype = tensor_dtype(numbers.dtype)
     tensor = getattr(value, TENSORS[dtype.name][0])
     tensor.values.extend(numbers.tolist())

@@ -1,4 +1,4 @@
-"""A record as a tensor has it, by the same rules in JSON and in protobuf."""
+"""A record as a tensor, by the same rules in JSON and protobuf."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class TensorRow:
     """The numbers of one record.
 
     Attributes:
-        values: the features, or of a sparse record those that are not zero.
-        keys: which ones they are, from 0, each once; None for a dense record.
-        width: how many features the record has.
+        values: the features; for a sparse record, its stored numbers.
+        keys: the column of each number, from 0, each once; None for a dense record.
+        width: number of features.
     """
 
     values: Numbers
@@ -30,14 +30,14 @@ class TensorRow:
 def tensor_row(values: Numbers, keys: Numbers, shape: Numbers, width: int | None) -> TensorRow:
     """Read a tensor's three members; each may be empty.
 
-    Without keys the record is dense, or all zero if it has a shape and no values. Of a shape with
-    several dimensions features are counted in row-major order.
+    Without keys the record is dense, or all zero if it has a shape and no values. With several
+    dimensions, features are counted in row-major order.
 
     Args:
         values: numbers of any type.
         keys: whole numbers, as integers or floats.
         shape: likewise.
-        width: how wide records must be, where that is known.
+        width: the required width, if it is known.
 
     Raises:
         ValueError: the members contradict each other.
@@ -60,10 +60,10 @@ def tensor_row(values: Numbers, keys: Numbers, shape: Numbers, width: int | None
 
 
 def checked_keys(keys: Numbers, width: int) -> NDArray[np.int64]:
-    """The keys of one record.
+    """Check the keys of one record.
 
     Raises:
-        ValueError: a key is no column of the record, or comes twice.
+        ValueError: a key is not a column of the record, or is repeated.
     """
     if not ((keys >= 0) & (keys < width) & (keys == np.floor(keys))).all():
         raise ValueError(f"keys must be whole numbers from 0 to {width - 1}")
