@@ -247,7 +247,7 @@ class WebSocketStream:
             raise StreamClosed(self._end.code or NO_STATUS, self._end.reason)
 
     async def _wait_writable(self, writable: asyncio.Future[None]) -> None:
-        """Wait until the client has caught up, or the stream is over, or nothing moves."""
+        """Wait until the client has caught up, the stream is over, or progress has stalled."""
         unsent = self._connection.unsent_bytes
         await asyncio.wait((writable,), timeout=self._stall_timeout)
         if not writable.done() and self._connection.unsent_bytes >= unsent:

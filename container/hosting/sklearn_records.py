@@ -53,7 +53,7 @@ class SklearnRecords:
         return all(len(row) == 1 and isinstance(row[0], str) for row in self.rows)
 
     def place_of(self, complaint: str) -> str | None:
-        """The first value of the kind that scikit-learn complains about, which names no place."""
+        """Return the first value of the kind that scikit-learn complains about without a place."""
         if "could not convert string to float" in complaint:
             return self._first(
                 lambda cell: isinstance(cell, str) and repr(cell) in complaint, "such"
@@ -232,7 +232,7 @@ def _is_number(cell: str) -> bool:
 
 
 def _column(cells: Sequence[str]) -> list[Any]:
-    """A column's values: numbers if all are, else strings; None where a cell is empty."""
+    """Convert a column: to numbers if all cells are, else to strings; None for an empty cell."""
     texts = [cell.strip() for cell in cells]
     numbers = [number(text.encode()) if text else None for text in texts]
     if any(text and found is None for text, found in zip(texts, numbers, strict=True)):

@@ -1,8 +1,8 @@
-"""How a runtime listens for HTTP/1.1, which is read in :mod:`partway.protocol.http1`.
+"""HTTP/1.1 server of the runtime; requests are parsed in :mod:`partway.protocol.http1`.
 
 ============ ================================================================
-``server``   all connections, and what each of them asks
+``server``   all connections, and their requests
 ``exchange`` one request, and its answer
-``body``     a request's body, whole or as it comes, with its chunks kept apart
+``body``     the received bytes of a request's body, for the model
 ============ ================================================================
 """

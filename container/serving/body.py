@@ -1,4 +1,4 @@
-"""The body of a request to ``/invocations``: as it arrives, without its coding, or whole."""
+"""The body of a request to ``/invocations``: as it arrives, decoded, or whole."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from partway.protocol.http.content_codings import (
 from partway.protocol.http1.request import BodyBroken, Http1Head, Http1Request
 from partway.protocol.limits import FRAMES_PER_TURN, JOIN_UP_TO, KIB, PART_OVERHEAD
 
-#: Instances are read at once if it takes no longer than so many bytes of numbers, which is 2 to
-#: 4 ms; else on a thread.
+#: Largest cost of parsing instances on the loop, in bytes of numbers: 2 to 4 ms. Above it they are
+#: parsed on a thread.
 _NUMBERS_AT_ONCE: Final = 1024 * KIB
 
 _ANSWERED = "the request has been answered: its body must be taken before"
 
 
 class ChunkedRequest(Http1Request):
-    """A request's head, and what has come of its body: no two chunks of it are ever joined.
+    """A request's head, and the received bytes of its body; chunks are never joined.
 
-    So no item for the model is of two chunks (clause 1.1-5). A body of a stated length comes in no
-    chunks, and what has come of it is one piece.
+    So no item for the model spans two chunks (clause 1.1-5). A body of a stated length has no
+    chunks, and its received bytes are one piece.
 
     Attributes:
-        held: bytes of what has come and nobody has taken; a chunk counts ``PART_OVERHEAD`` more
-            than it has, so that a flood of tiny ones is held back too.
+        held: received bytes that nobody has taken. A chunk counts ``PART_OVERHEAD`` bytes more than
+            it has, so that a flood of tiny chunks is held back too.
     """
 
     __slots__ = ("_chunks",)
@@ -45,7 +45,7 @@ class ChunkedRequest(Http1Request):
         self._chunks: deque[bytes] = deque()
 
     def add(self, data: bytes) -> None:
-        """Some of its body has come; of one chunk, if it comes in chunks."""
+        """Add bytes of the body; from a single chunk, if it is chunked."""
         if self.head.length is not None:
             super().add(data)
             return
@@ -55,7 +55,7 @@ class ChunkedRequest(Http1Request):
             self.held += len(data) + PART_OVERHEAD
 
     def take(self) -> bytes:
-        """Return what has come and was not taken: of one chunk, if it comes in chunks."""
+        """Return the oldest untaken bytes; from a single chunk, if the body is chunked."""
         if not self._chunks:
             return super().take()
         chunk = self._chunks.popleft()
@@ -63,22 +63,22 @@ class ChunkedRequest(Http1Request):
         return chunk
 
     def drop(self) -> None:
-        """Let go of what has come, and of what comes."""
+        """Free the held bytes, and drop all further ones."""
         self._chunks.clear()
         super().drop()
 
 
 class IncomingBody(AsyncIterator[bytes]):
-    """A body as it arrives; no item spans two chunks, if it comes in chunks.
+    """A body as it arrives; no item spans two chunks, if it is chunked.
 
-    One task at a time may take it, until the request is answered. To take it raises:
-        BodyError: it is too large (413), too slow (408), or not what the request's head announced
+    One task at a time may take it, until the request is answered. Taking it raises:
+        BodyError: it is too large (413), too slow (408), or differs from what the head announced
             (400).
         ClientLeft: the client has left.
         RuntimeError: another task waits for it, or the request has been answered.
 
     Args:
-        exchange: the request's, of whose body nothing has been taken.
+        exchange: the request's exchange; nothing of its body has been taken.
         max_body: largest body, in bytes.
         patience: seconds spent waiting for the body in all.
     """
@@ -95,11 +95,11 @@ class IncomingBody(AsyncIterator[bytes]):
         self._awaited = self._over = False
 
     def close(self) -> None:
-        """End it: the request has been answered."""
+        """End the body: the request has been answered."""
         self._over = True
 
     async def whole(self) -> bytes:
-        """What has not been taken, in one piece; raises as taking it does."""
+        """Return the rest of the body in one piece; raises as taking it does."""
         exchange = self._exchange
         if self._items or exchange.length is None:
             return b"".join([item async for item in self])
@@ -123,7 +123,7 @@ class IncomingBody(AsyncIterator[bytes]):
             raise self._too_large()
         self._items += 1
         if not self._items % FRAMES_PER_TURN:
-            await asyncio.sleep(0)  # one read may hold thousands, and others want their turn
+            await asyncio.sleep(0)  # one read may hold thousands; other tasks need turns
         return data
 
     async def _in_time(self, coming: Awaitable[bytes]) -> bytes:
@@ -141,11 +141,11 @@ class IncomingBody(AsyncIterator[bytes]):
             raise BodyError(400, "the body is cut, or not framed as HTTP asks") from error
         finally:
             self._awaited = False
-            # Time spent on the model, or on a client that is slow to read, is not the body's.
+            # The time that the model or a slow reader takes does not count for the body.
             self._left -= clock() - asked
 
     def _check(self) -> None:
-        """Refuse whoever may not take it now."""
+        """Refuse a caller that must not take the body now."""
         if self._over:
             raise RuntimeError(_ANSWERED)
         if self._awaited:
@@ -156,18 +156,18 @@ class IncomingBody(AsyncIterator[bytes]):
 
 
 class DecodedBody(AsyncIterator[bytes]):
-    """A body without its content coding, unpacked no further than it is taken.
+    """A body without its content coding, decoded only as far as it is taken.
 
-    To take it raises as taking the coded body does, and:
-        BodyError: it is not in its coding (400), or unfolds to more than the limit (413).
+    Taking it raises as taking the coded body does, and:
+        BodyError: it is not in its coding (400), or is over the limit once decoded (413).
 
     Args:
-        body: as it comes, of which nothing has been taken.
+        body: the coded body; nothing of it has been taken.
         coding: its ``Content-Encoding``, which must name a coding.
-        max_body: most bytes of it without the coding.
+        max_body: most bytes of the decoded body.
 
     Raises:
-        UnknownCoding: the coding is not known here, or there are several.
+        UnknownCoding: the coding is not supported, or there are several.
     """
 
     __slots__ = ("_body", "_decoder", "_packed")
@@ -178,7 +178,7 @@ class DecodedBody(AsyncIterator[bytes]):
         self._decoder = BodyDecoder(coding, max_body)
 
     async def __anext__(self) -> bytes:
-        await asyncio.sleep(0)  # each piece takes up to a millisecond, and others want their turn
+        await asyncio.sleep(0)  # a piece takes up to 1 ms; other tasks need turns
         try:
             while not (piece := self._decoder.piece(JOIN_UP_TO)):
                 if not await self._feed():
@@ -191,7 +191,7 @@ class DecodedBody(AsyncIterator[bytes]):
         return piece
 
     async def _feed(self) -> bool:
-        """Give the decoder more packed bytes; returns whether there were any."""
+        """Give the decoder more packed bytes; return whether there were any."""
         if self._packed:
             await asyncio.sleep(0)
         else:
@@ -202,7 +202,7 @@ class DecodedBody(AsyncIterator[bytes]):
 
 
 async def read_whole(body: AsyncIterable[bytes]) -> bytes:
-    """Take all that is left of a body, in one piece.
+    """Take the rest of a body, in one piece.
 
     Args:
         body: a request's, or an author's own; raises as taking it does.
@@ -223,8 +223,7 @@ class HeldBodies:
         """Read a body; its bytes count until the block ends.
 
         Raises:
-            Busy: all bodies together have more than
-                :data:`~partway.container.limits.MAX_HELD_BODIES`.
+            Busy: all bodies together exceed :data:`~partway.container.limits.MAX_HELD_BODIES`.
         """
         held = bytearray()
         try:
@@ -239,21 +238,21 @@ class HeldBodies:
 
 
 class PredictBody:
-    """One request's body as one for predictions, which is read once."""
+    """One request's body as a prediction request; it is parsed once."""
 
     def __init__(self) -> None:
         self._instances: list[Any] | None = None
 
     async def instances(self, body: AsyncIterable[bytes]) -> list[Any]:
-        """The instances; asked for again, the same list.
+        """Return the instances; later calls return the same list.
 
         Args:
-            body: of which nothing has been taken, unless it has been read here.
+            body: the body; nothing of it has been taken, except by an earlier call.
 
         Raises:
-            BodyError: it is no request for predictions (400), or cannot be taken.
+            BodyError: it is not a prediction request (400), or cannot be read.
         """
-        from partway.protocol.prediction.bodies import (  # most have none
+        from partway.protocol.prediction.bodies import (  # most containers do not need it
             PredictionFault,
             read_instances,
         )

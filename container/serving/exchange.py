@@ -1,4 +1,4 @@
-"""A request, and its answer: whole, or piece by piece."""
+"""A request and its answer, which is sent whole or in pieces."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ from partway.protocol.connections.http1_connection import RequestConnection
 from partway.protocol.http1.request import Http1Request
 from partway.protocol.http1.response import BODILESS, CHUNKED, LAST_CHUNK, response_head
 
-#: What responses name as their server.
+#: The server's name in responses.
 SERVER: Final = "partway-container"
 
-#: The type of what is text.
+#: The media type of text answers.
 TEXT: Final = "text/plain; charset=utf-8"
 
 _NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class RuntimeExchange:
-    """One request of a connection's, and what it is answered.
+    """One request of a connection, and its answer.
 
     Args:
-        connection: the request's.
-        request: as it was read.
+        connection: the request's connection.
+        request: the parsed request.
 
     Attributes:
-        connection: the request's.
-        method: as it came.
-        path: as it came, up to the question mark.
-        query: what is behind that, as it came.
+        connection: the request's connection.
+        method: the request's method.
+        path: the target, unchanged, up to the question mark.
+        query: the target after the question mark, unchanged.
         version: of HTTP, ``1.0`` or ``1.1``.
-        length: of the body, in bytes, 0 for none; None of one in chunks.
+        length: the body's length in bytes, 0 for no body; None if it is chunked.
         begun: whether the response's head has left.
-        closes: whether the connection ends behind the response.
+        closes: whether the connection ends after the response.
         head_size: bytes of the request's target and headers, as RFC 9113 §6.5.2 counts them.
     """
 
@@ -60,7 +60,7 @@ class RuntimeExchange:
         self.head_size: int | None = head.size
         self._request = request
         self._headers: CIMultiDictProxy[str] | None = None
-        #: Whether the body is held back until it is asked for (RFC 9110 §10.1.1).
+        #: Whether the client waits for 100 Continue before it sends the body (RFC 9110 §10.1.1).
         self._held_back = self.headers.get("Expect", "").lower() == "100-continue"
         self._chunks = False
         self._unsent_head = b""
@@ -80,43 +80,43 @@ class RuntimeExchange:
 
     @property
     def raw_headers(self) -> Sequence[tuple[str, str]]:
-        """The request's headers in their order."""
+        """The request's headers in order."""
         return self._request.head.raw_headers
 
     @property
     def left(self) -> bool:
-        """Whether the client has left, or been given up."""
+        """Whether the client has left, or was given up."""
         transport = self.connection.transport
         return transport is None or transport.is_closing()
 
     def taken(self) -> bytes | None:
-        """What has come of the body; empty behind its end, None where it has to be waited for."""
+        """Return received bytes of the body; empty after its end, None if more must come."""
         return self.connection.reader.taken(self._request)
 
     def taken_whole(self) -> bytes | None:
-        """All of the body, of which nothing has been taken; None while it has to be waited for."""
+        """Return the whole body, of which nothing was taken; None if more must come."""
         return self.connection.reader.taken(self._request) if self._request.complete else None
 
     def read_whole(self) -> Coroutine[Any, Any, bytes]:
-        """Wait for all of a body of a stated length, of which nothing has been taken.
+        """Wait for the whole of a body with a stated length; nothing of it was taken before.
 
         Raises:
-            BodyBroken: what has come is not all of it.
+            BodyBroken: the body is incomplete.
             ClientLeft: the client has left.
         """
         return self.connection.reader.read_whole(self._request)
 
     def read(self) -> Coroutine[Any, Any, bytes]:
-        """Wait for more of the body; empty behind its end.
+        """Wait for more of the body; the result is empty after its end.
 
         Raises:
-            BodyBroken: there is no more that is valid HTTP.
+            BodyBroken: the rest is not valid HTTP.
             ClientLeft: the client has left.
         """
         return self.connection.reader.read(self._request)
 
     def ask_for_body(self) -> None:
-        """Say that the body is wanted, where the client holds it back until then."""
+        """Send 100 Continue, if the client waits for it."""
         if self._held_back:
             self._held_back = False
             if self.version == "1.1":
@@ -130,12 +130,12 @@ class RuntimeExchange:
         """Send a whole response.
 
         Args:
-            status: the response's.
-            body: all of it; of a request for its head alone that is left out.
-            headers: further ones than those that every response has.
+            status: the response's status.
+            body: the whole body; it is left out in answer to HEAD.
+            headers: headers beside those of every response.
 
         Raises:
-            ValueError: a header would be more than one line.
+            ValueError: a header has a line break.
         """
         # A 204 has no length (RFC 9110 §8.6).
         framing = "" if status == 204 else f"Content-Length: {len(body)}\r\n"
@@ -150,36 +150,36 @@ class RuntimeExchange:
             self.connection.write(body)
 
     def refuse(self, status: int, reason: str, headers: Mapping[str, str] = _NO_HEADERS) -> None:
-        """Answer no.
+        """Refuse the request.
 
         Args:
-            status: the response's.
+            status: the response's status.
             reason: a line of text, without its end.
-            headers: further ones than those that every refusal has.
+            headers: headers beside those of every refusal.
         """
         self.respond(status, f"{reason}\n".encode(), {"Content-Type": TEXT, **headers})
 
     def refuse_unread(self, status: int, reason: str) -> None:
-        """Answer no, and leave a body unread: the connection can carry nothing more.
+        """Refuse the request, leave its body unread, and end the connection.
 
         Args:
-            status: the response's.
+            status: the response's status.
             reason: a line of text, without its end.
         """
         self.closes = True
         self.refuse(status, reason)
 
     def begin(self, status: int, headers: Mapping[str, str], length: int | None) -> None:
-        """Begin a response whose body comes in pieces; its head leaves with the first of them.
+        """Begin a response whose body comes in pieces; the head is sent with the first piece.
 
         Args:
-            status: the response's.
-            headers: further ones than those that every response has.
-            length: of the body; without one each piece is a chunk, but for a client of HTTP/1.0,
-                for which it ends with the connection (RFC 9112 §6.3).
+            status: the response's status.
+            headers: headers beside those of every response.
+            length: the body's length. Without one each piece is a chunk; for an HTTP/1.0 client the
+                body ends with the connection (RFC 9112 §6.3).
 
         Raises:
-            ValueError: a header would be more than one line.
+            ValueError: a header has a line break.
         """
         framing = ""
         if length is not None:
@@ -191,14 +191,14 @@ class RuntimeExchange:
         self._unsent_head = self._head(status, headers, framing)
 
     async def send(self, piece: bytes) -> None:
-        """Send a piece of a body; returns when there is room for another.
+        """Send a piece of a body; return when there is room for another.
 
         Raises:
-            ClientLeft: the client has left. The task that answers is cancelled besides.
+            ClientLeft: the client has left. The answering task is cancelled too.
         """
         head, self._unsent_head = self._unsent_head, b""
         self.begun = True
-        if len(piece) > HEAD_JOINED_UP_TO:  # what is long is not copied
+        if len(piece) > HEAD_JOINED_UP_TO:  # a long piece is not copied
             before, behind = head, b""
             if self._chunks:
                 before, behind = b"%b%x\r\n" % (head, len(piece)), b"\r\n"
@@ -211,7 +211,7 @@ class RuntimeExchange:
         await self.room()
 
     async def end(self) -> None:
-        """End a body that has come in pieces.
+        """End a body sent in pieces.
 
         Raises:
             ClientLeft: the client has left.
@@ -223,18 +223,18 @@ class RuntimeExchange:
         await self.room()
 
     def room(self) -> Coroutine[Any, Any, None]:
-        """Wait until the client has room for more; one that takes nothing is given up.
+        """Wait until the client has room for more; a client that takes nothing is given up.
 
         Raises:
-            ClientLeft: the client has left. The task that answers is cancelled besides.
+            ClientLeft: the client has left. The answering task is cancelled too.
         """
         return self.connection.room()
 
     def switch(self, headers: Mapping[str, str]) -> None:
-        """Send the 101 behind which the connection is another protocol's.
+        """Send the 101, after which the connection belongs to another protocol.
 
         Args:
-            headers: those of the upgrade.
+            headers: the headers of the upgrade.
         """
         self.connection.write(self._head(101, headers, ""))
         self.begun = self.closes = True
@@ -242,7 +242,7 @@ class RuntimeExchange:
     def _head(self, status: int, headers: Mapping[str, str], framing: str) -> bytes:
         request = self._request
         if request.broken or (self._held_back and not request.complete):
-            # What its client sends next may be a request, and be read as that body.
+            # The client's next bytes may be a request, and must not be read as that body.
             self.closes = True
         own = f"Server: {SERVER}\r\n{framing}"
         return response_head(
@@ -252,6 +252,6 @@ class RuntimeExchange:
     # --- The end ---------------------------------------------------------------------------------
 
     def cut(self) -> None:
-        """End the connection under a response that cannot be finished: a clean end would lie."""
+        """Abort the connection under an unfinished response: a clean end would look complete."""
         self.closes = True
         self.connection.abort()

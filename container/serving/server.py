@@ -1,4 +1,4 @@
-"""The connections of a runtime: each request becomes an exchange."""
+"""The runtime's HTTP/1.1 server: each request becomes an exchange."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ Handler = Callable[[RuntimeExchange], Awaitable[None]]
 class ExchangeServer(RequestServer):
     """Listens for requests. :meth:`protocol` is the factory for ``loop.create_server``.
 
-    When a client leaves, nobody goes on working for it.
+    When a client leaves, its request's task is cancelled.
 
     Args:
         handle: answers an exchange.
         head_timeout: seconds for a whole request head, and for an idle connection.
-        taken_within: seconds in which a client has to take some of what it is sent, over and over.
+        taken_within: seconds in which a client must take some of the unsent bytes, over and over.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class ExchangeServer(RequestServer):
         self._handle = handle
 
     def protocol(self) -> asyncio.Protocol:
-        """A protocol for one connection."""
+        """Make a protocol for one connection."""
         return RequestConnection(self, self, new_request=ChunkedRequest)
 
     # --- Requests (RequestHandler) ---------------------------------------------------------------
@@ -58,18 +58,18 @@ class ExchangeServer(RequestServer):
         except ApiError as error:
             exchange.refuse_unread(error.status, error.message)
         except asyncio.CancelledError:
-            exchange.cut()  # an orderly end would say that what has been sent is whole
+            exchange.cut()  # a clean end would claim that the answer is complete
             raise
         except Exception as error:
             if isinstance(error, ConnectionError) and exchange.left:
-                return False  # nobody is there to be told
+                return False  # no client is left to be told
             _log.exception("the answer to a request has failed")
             if exchange.begun:
                 exchange.cut()
             else:
                 exchange.refuse_unread(500, "the runtime has failed; its log says how")
         if connection.reader.requests:
-            await asyncio.sleep(0)  # one turn may bring a hundred, and others want theirs
+            await asyncio.sleep(0)  # one turn may bring a hundred; other tasks need turns
         return not (exchange.closes or self.ending)
 
     def refuse(self, connection: RequestConnection, broken: RequestBroken) -> None:

@@ -1,18 +1,18 @@
-"""Workers: where a model computes, away from the event loop.
+"""Workers: threads or processes that run a model's methods, away from the event loop.
 
-A handler asks :class:`Workers` to run a method; that makes a job, which waits in the
-:class:`~partway.container.workers.pool.Pool` until a worker is free: a thread of this process,
-which shares the model with the others, or a process of its own, which has loaded one for itself.
+A handler asks :class:`Workers` to run a method. That makes a job, which waits in the
+:class:`~partway.container.workers.pool.Pool` until a worker is free. A worker is a thread of this
+process, and shares the model with other threads; or it is a process that has loaded its own model.
 
 ============================ =====================================================================
-``settings``                 what an author says, ``Threads`` and ``Processes``; ``Loadable``
-``workers``                  ``Workers``: what a handler uses
-``jobs``, ``pool``           a job and its client; the queue, deadlines. All on the loop
+``settings``                 an author's settings, ``Threads`` and ``Processes``; ``Loadable``
+``workers``                  ``Workers``, which handlers use
+``jobs``, ``pool``           a job and its client; the queue and deadlines; all on the loop
 ``thread_workers``           threads
 ``process_workers``          processes, one after the other in each place
-``child_process``, ``child`` one of them from the outside, with the thread that talks to it; inside
-``pipe_messages``            what goes through the pipe between those
-``job_execution``            doing a job, the same in threads and processes
+``child_process``, ``child`` a process from the outside, with the thread that talks to it; inside
+``pipe_messages``            messages through the pipe between the two
+``job_execution``            doing a job, the same way in threads and processes
 ============================ =====================================================================
 """
 

@@ -1,4 +1,4 @@
-"""A worker process from the inside: it loads the model, then does one job after the other."""
+"""The inside of a worker process: it loads the model, then does one job after the other."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ from partway.log_lines import LogFormat, start_logging
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What a worker process is made from.
+    """The data that a worker process is created from.
 
     Attributes:
         module: the name of the module that the model's class is in.
         name: the class's name there, with dots where the class is inside another one.
-        model_dir: what the model loads from.
+        model_dir: the folder that the model loads from.
         log_level: the log's level in the process that starts the worker.
-        log_format: how the lines of its log look.
+        log_format: the format of its log lines.
     """
 
     module: str
@@ -56,33 +56,33 @@ class Origin:
     log_format: LogFormat
 
     def make(self) -> Loadable:
-        """The model, not loaded yet."""
+        """Create the model, without loading it."""
         kind = attrgetter(self.name)(importlib.import_module(self.module))
         return cast("Loadable", kind())
 
 
 def main(pipe: Connection, origin: Origin) -> NoReturn:
-    """Be a worker process, until the other end of the pipe is closed, or it is killed."""
+    """Run a worker process, until the other end of the pipe is closed, or it is killed."""
     for number in (signal.SIGINT, signal.SIGTERM):
-        # Ctrl-C and a service manager send them to every process, and the parent has jobs to end.
-        # Not SIG_IGN: programs that the model starts would ignore them too.
+        # Ctrl-C and service managers signal all processes, but the parent has jobs to end. SIG_IGN
+        # would be inherited by programs that the model starts.
         signal.signal(number, _leave_it_to_the_parent)
         signal.siginterrupt(number, False)
-    # What the model starts must not hold the pipe open when this process has died.
+    # Programs that the model starts must not hold the pipe open after this process.
     os.set_inheritable(pipe.fileno(), False)
     os.register_at_fork(after_in_child=pipe.close)
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(line_buffering=True)  # a process that is killed flushes nothing
+        sys.stdout.reconfigure(line_buffering=True)  # a killed process flushes nothing
     start_logging(origin.log_level, origin.log_format, process=True)
     _Child(pipe).run(origin)
 
 
 def _leave_it_to_the_parent(number: int, frame: FrameType | None) -> None:
-    """Ignore a signal: the parent process has it too, and ends this one."""
+    """Ignore a signal: the parent process gets it too, and ends this one."""
 
 
 class _Child:
-    """Listens on a thread, and computes on the main one, where libraries expect to be used."""
+    """Listens on a thread, and computes on the main thread, as libraries expect."""
 
     def __init__(self, pipe: Connection) -> None:
         self._pipe = pipe
@@ -102,7 +102,7 @@ class _Child:
             self._pipe.send_bytes(self._answer(model, *self._jobs.get()))
 
     def _listen(self) -> NoReturn:
-        """Listen to the parent. When the parent is gone this process ends, whatever it computes."""
+        """Listen to the parent. When it is gone, end this process even if it computes."""
         try:
             while True:
                 self._hear(self._pipe.recv_bytes())
@@ -120,7 +120,7 @@ class _Child:
             self._jobs.put((message, self._gate))
 
     def _answer(self, model: Loadable, message: bytes, gate: Gate) -> bytes:
-        """Do a job, and return the message that ends it; nothing that the job held is kept."""
+        """Do a job, and return its final message; keep no reference to the job."""
         try:
             name, args, kwargs = unpack(message, "what the method was called with")
         except TypeError as error:

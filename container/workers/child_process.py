@@ -1,4 +1,4 @@
-"""A worker process from the outside, and the thread that talks to it."""
+"""The outside of a worker process, and the thread that talks to it."""
 
 from __future__ import annotations
 
@@ -40,36 +40,36 @@ _spawning = multiprocessing.get_context("spawn")
 
 
 class Owner(Protocol):
-    """What a process's owner is told, on the loop."""
+    """The owner of a process, as told of events on the loop."""
 
     def came_up(self) -> None:
-        """The model is loaded: jobs may be sent."""
+        """Note that the model is loaded: jobs may be sent."""
 
     def finished(self, job: Job, outcome: Outcome) -> None:
-        """The process is done with a job, and takes the next one."""
+        """Note that the process has finished a job and can take the next."""
 
     def ended(self, job: Job | None, error: Exception) -> None:
-        """The process is gone.
+        """Note that the process is gone.
 
         Args:
-            job: what the process was at; None if it was idle.
-            error: why it is gone.
+            job: its job; None if it was idle.
+            error: the reason.
         """
 
 
 class ChildProcess:
     """One worker process, from its start to its end.
 
-    A thread of its own starts it, talks to it and sees it end, so that neither a large job nor a
-    process that does not listen keeps the loop.
+    A dedicated thread starts the process, talks to it and waits for its end. So neither a large job
+    nor an unresponsive process blocks the loop.
 
     Args:
         name: for the process and its thread.
-        origin: what the process is made from.
-        owner: is told what becomes of the process.
+        origin: the data that the process is created from.
+        owner: is told of the process's events.
 
     Attributes:
-        ended: set when the process is gone, and its thread has nothing left to do.
+        ended: set when the process is gone and its thread has finished.
     """
 
     def __init__(self, name: str, origin: Origin, owner: Owner) -> None:
@@ -80,11 +80,11 @@ class ChildProcess:
         self.ended: asyncio.Future[None] = self._loop.create_future()
         self._process: SpawnProcess | None = None
         self._killed = False
-        #: What the thread is to do, each with the pipe; and how it is woken.
+        #: Calls for the thread to make with the pipe, and the bell that wakes the thread.
         self._errands: deque[Callable[[Connection], None]] = deque()
         self._bell_lock = threading.Lock()
         self._bell: Connection | None = None
-        #: What the process is at, why it could not load, what became of an item: the thread's.
+        #: The process's job, its load error and an item's error; only the thread uses these.
         self._job: Job | None = None
         self._load_error: Exception | None = None
         self._item_error: Exception | None = None
@@ -100,7 +100,7 @@ class ChildProcess:
         """Start the process and its thread.
 
         Raises:
-            OSError, RuntimeError: the system gives no more pipes or threads.
+            OSError, RuntimeError: the system has no more pipes or threads.
         """
         ears, self._bell = _spawning.Pipe(duplex=False)
         thread = threading.Thread(target=self._run, args=(ears,), name=self._name, daemon=True)
@@ -111,16 +111,16 @@ class ChildProcess:
         self._send(lambda pipe: self._send_job(pipe, job))
 
     def grant(self, items: int) -> None:
-        """Let ``items`` more items of its job come."""
+        """Let ``items`` more items of the job come."""
         message = GRANT + str(items).encode()
         self._send(lambda pipe: pipe.send_bytes(message))
 
     def give_up(self) -> None:
-        """Tell the process that nobody waits for its job any more."""
+        """Tell the process that its job is no longer wanted."""
         self._send(lambda pipe: pipe.send_bytes(GIVE_UP))
 
     def kill(self) -> None:
-        """Kill the process, whatever it does. Any thread may call this, any number of times."""
+        """Kill the process. Any thread may call this, any number of times."""
         self._killed = True
         if self._process is not None:
             self._process.kill()
@@ -129,7 +129,7 @@ class ChildProcess:
         with self._bell_lock:
             if self._bell is not None:
                 self._errands.append(errand)
-                self._bell.send_bytes(b"")  # a few for each job: never so many that it would block
+                self._bell.send_bytes(b"")  # only a few per job, so that it never blocks
 
     def _conclude(self, error: Exception) -> None:
         self._owner.ended(self._job, error)
@@ -145,7 +145,7 @@ class ChildProcess:
                 with its_end:
                     self._launch(its_end)
                 error = self._attend(pipe, ears)
-        except BaseException as failure:  # the system gives no more pipes, processes, memory
+        except BaseException as failure:  # no more pipes, processes or memory
             error = ordinary(failure)
         with self._bell_lock, ears:
             if self._bell is not None:
@@ -162,7 +162,7 @@ class ChildProcess:
             process.kill()
 
     def _attend(self, pipe: Connection, ears: Connection) -> Exception:
-        """Talk to the process until it is gone; returns why it is gone."""
+        """Talk to the process until it is gone; return the reason."""
         try:
             self._talk(pipe, ears)
         finally:
@@ -171,18 +171,18 @@ class ChildProcess:
 
     def _talk(self, pipe: Connection, ears: Connection) -> None:
         while True:
-            # Listening comes first: a process that is known to be dead is not sent a job.
+            # Listen first: a process that is known to be dead must not get a job.
             if pipe in wait((pipe, ears)):
                 try:
                     message = pipe.recv_bytes()
                 except (EOFError, OSError):
                     return
                 self._hear(message)
-                del message  # while the process is idle nothing of its last job is held
+                del message  # an idle process holds nothing of its last job
             else:
                 ears.recv_bytes()
                 while self._errands:
-                    with suppress(OSError):  # it is dying: the pipe says so, behind its last word
+                    with suppress(OSError):  # it is dying, as the pipe will report
                         self._errands.popleft()(pipe)
 
     def _send_job(self, pipe: Connection, job: Job) -> None:
@@ -194,7 +194,7 @@ class ChildProcess:
         except TypeError as error:
             post(self._loop, self._owner.finished, job, Outcome(error=error))
             return
-        # Begun, even if it cannot be sent: a job that is too much for one is so for the next.
+        # The job counts as begun even if sending fails: the next process would fail too.
         self._job = job
         self._item_error = None
         pipe.send_bytes(message)
@@ -218,7 +218,7 @@ class ChildProcess:
         try:
             job.emit(unpack(message, f"an item of {job.method.__name__}()"))
         except TypeError as error:
-            self._item_error = error  # the job ends with it, once the process has stopped
+            self._item_error = error  # the job ends with this error, once the process has stopped
             self.give_up()
 
     def _hear_end(self, kind: bytes, message: bytes) -> None:
@@ -233,11 +233,11 @@ class ChildProcess:
         post(self._loop, self._owner.finished, job, outcome)
 
     def _reap(self) -> int | None:
-        """See the process end, now that its pipe has; returns its status."""
+        """Wait for the end of a process whose pipe has ended; return its status."""
         process = self._process
         assert process is not None, "it has been started"
         process.join(REAP_TIMEOUT)
-        if process.exitcode is None:  # it has closed the pipe, and goes on
+        if process.exitcode is None:  # the process has closed the pipe, but still runs
             process.kill()
             process.join(REAP_TIMEOUT)
         _living.discard(self)
@@ -263,9 +263,9 @@ def _how_it_ended(status: int | None) -> str:
     return f"was killed by {name}"
 
 
-#: At exit multiprocessing waits for every process: those that nobody has stopped are killed before.
+#: Processes to kill at exit if nobody has stopped them; multiprocessing would wait for each.
 _living: set[ChildProcess] = set()
-os.register_at_fork(after_in_child=_living.clear)  # a fork has none
+os.register_at_fork(after_in_child=_living.clear)  # a forked process has none
 
 
 @atexit.register

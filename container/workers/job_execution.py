@@ -1,4 +1,4 @@
-"""Doing a job, on the worker that does it: a thread of this process, or a process of its own."""
+"""Execution of a job on its worker, a thread or a process."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from partway.container.threads import ordinary
 
 
 class Gate:
-    """How far a worker may go: how many items its generator may run ahead of the client.
+    """Limits how many items a worker's generator may run ahead of the client.
 
-    The worker waits at it; another thread grants, or closes it because nobody waits any more.
+    The worker waits at the gate. Another thread grants items, or closes the gate when the job is no
+    longer wanted.
 
     Args:
-        items: how many items may come to begin with.
+        items: number of items allowed at the beginning.
     """
 
     def __init__(self, items: int) -> None:
@@ -26,7 +27,7 @@ class Gate:
 
     @property
     def closed(self) -> bool:
-        """Whether nobody waits for this job any more."""
+        """Whether the job is no longer wanted."""
         return self._closed
 
     def grant(self, items: int) -> None:
@@ -42,7 +43,7 @@ class Gate:
             self._changed.notify()
 
     def enter(self) -> bool:
-        """Wait until one more item may come; False once no item may come any more.
+        """Wait until one more item may come; return False once the gate is closed.
 
         The wait has no limit of its own: the job's deadline closes the gate.
         """
@@ -55,11 +56,11 @@ class Gate:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a job.
+    """The result of a job.
 
     Attributes:
-        value: what the job's method returned; None for a generator.
-        error: what the method raised; None if it raised nothing.
+        value: the return value of the job's method; None for a generator.
+        error: the method's exception; None if there was none.
     """
 
     value: Any = None
@@ -67,11 +68,11 @@ class Outcome:
 
 
 def perform(call: Callable[[], object], gate: Gate, emit: Callable[[Any], None] | None) -> Outcome:
-    """Do a job. Nothing that the job raises gets past this: the worker goes on.
+    """Do a job. Its exceptions are caught, so that the worker goes on.
 
     Args:
         call: calls the method.
-        gate: the job's.
+        gate: the job's gate.
         emit: takes each item that a generator yields; None for a method that returns.
     """
     try:
@@ -101,4 +102,4 @@ def _produce(made: Any, gate: Gate, emit: Callable[[Any], None]) -> None:
     finally:
         close = getattr(items, "close", None)
         if close is not None:
-            close()  # here, on the worker: its ``finally`` blocks run where it computed
+            close()  # here, so that ``finally`` blocks run on the worker

@@ -1,4 +1,4 @@
-"""A job on the loop's side: one call of a method, from the asking to what its client gets."""
+"""Jobs, as seen by the loop: one call of a method, from the request to its result."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _T = TypeVar("_T")
 
 
 class Worker(Protocol):
-    """What does one job at a time, as the loop tells it."""
+    """A worker, as used by the loop; it does one job at a time."""
 
     def begin(self, job: Job) -> None:
         """Do a job."""
@@ -25,17 +25,17 @@ class Worker(Protocol):
         """Let ``items`` more items of the job come."""
 
     def give_up(self) -> None:
-        """Stop the job as soon as possible: nobody waits for it any more."""
+        """Stop the job as soon as possible: it is no longer wanted."""
 
 
 class Job(ABC):
     """One call of a method of the model.
 
     Attributes:
-        method: what is called, with ``args`` and ``kwargs``.
-        worker: who does the job now; None if nobody does.
-        timer: the deadline's.
-        over: whether the client has its end, or has left; a worker may still be at the job.
+        method: the method to call, with ``args`` and ``kwargs``.
+        worker: the worker that does the job now; None if there is none.
+        timer: the timer of the deadline.
+        over: whether the client has its result, or has left; a worker may still do the job.
     """
 
     #: Whether the job yields items.
@@ -57,14 +57,14 @@ class Job(ABC):
 
     @abstractmethod
     def settle(self, outcome: Outcome) -> None:
-        """Tell the client what became of the job."""
+        """Give the client the outcome of the job."""
 
 
 class Call(Job, Generic[_T]):
     """A job with one result.
 
     Attributes:
-        result: what its client awaits.
+        result: the future that its client awaits.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class Call(Job, Generic[_T]):
 
 
 class Iteration(Job, Generic[_T]):
-    """A job that yields, and the items that its client has not taken."""
+    """A job that yields items, with the items that its client has not taken."""
 
     yields = True
 
@@ -92,8 +92,8 @@ class Iteration(Job, Generic[_T]):
     ) -> None:
         super().__init__(method, args, kwargs)
         self._loop = asyncio.get_running_loop()
-        #: What the worker has yielded and the loop has not seen yet: appended to by the one,
-        #: emptied by the other. Both together are bounded by the worker's gate.
+        #: Items that the worker has appended and the loop has not moved yet. The worker's gate
+        #: bounds this and the queue of moved items together.
         self._inbox: deque[_T] = deque()
         self._announced = False
         self._items: deque[_T] = deque()
@@ -102,7 +102,7 @@ class Iteration(Job, Generic[_T]):
         self._outcome: Outcome | None = None
 
     def emit(self, item: _T) -> None:
-        """Pass an item on to the loop; for the worker. However many there are, it is woken once."""
+        """Pass an item to the loop, from the worker. Several items wake the loop only once."""
         self._inbox.append(item)
         if not self._announced:
             self._announced = True
@@ -114,17 +114,17 @@ class Iteration(Job, Generic[_T]):
         self._wake()
 
     def discard(self) -> None:
-        """Forget what has not been taken: the client has left."""
+        """Drop the untaken items: the client has left."""
         self._outcome = Outcome()
         self._inbox.clear()
         self._items.clear()
 
     async def take(self) -> _T:
-        """The next item, once there is one.
+        """Return the next item, once there is one.
 
         Raises:
-            StopAsyncIteration: no item is left, and none will come.
-            Exception: what the job ended with, once.
+            StopAsyncIteration: all items were taken.
+            Exception: the job's exception; it is raised once.
             RuntimeError: another task waits for the next item already.
         """
         if self._waiting is not None:
@@ -135,7 +135,7 @@ class Iteration(Job, Generic[_T]):
                 try:
                     raise error if error is not None else StopAsyncIteration
                 finally:
-                    del error  # else its traceback holds this frame, and this frame holds it
+                    del error  # otherwise its traceback and this frame would refer to each other
             self._waiting = self._loop.create_future()
             try:
                 await self._waiting
@@ -150,7 +150,7 @@ class Iteration(Job, Generic[_T]):
         return item
 
     def _collect(self) -> None:
-        # In this order: an item that comes in between is announced again.
+        # In this order, an item that comes in between is announced again.
         self._announced = False
         while self._inbox:
             item = self._inbox.popleft()
@@ -164,12 +164,11 @@ class Iteration(Job, Generic[_T]):
 
 
 class Items(AsyncIterator[_T]):
-    """What a generator of the model yields on its worker, item by item.
+    """The items that a model's generator yields on its worker.
 
-    It ends, and with it the generator, when its last item is taken, when the task that waits for
-    the next one is cancelled, when it is closed (:meth:`aclose`, which
-    :func:`contextlib.aclosing` calls), and when nobody holds it any more: leaving the ``async for``
-    that it was made for is enough.
+    The iteration ends, and the generator with it, when the last item is taken or the waiting task
+    is cancelled. It also ends with :meth:`aclose`, which :func:`contextlib.aclosing` calls, and
+    when the last reference is gone. So leaving the ``async for`` is enough.
     """
 
     def __init__(self, job: Iteration[_T], give_up: Callable[[Job], None]) -> None:
@@ -188,7 +187,7 @@ class Items(AsyncIterator[_T]):
             raise
 
     async def aclose(self) -> None:
-        """End the iteration. Its generator is closed, and not waited for: it may hang."""
+        """End the iteration, and close the generator without waiting for it, since it may hang."""
         self._close()
 
     def _close(self) -> None:
@@ -196,6 +195,6 @@ class Items(AsyncIterator[_T]):
         self._job.discard()
 
     def __del__(self) -> None:
-        # On whichever thread the last reference went, at whatever point of its code.
+        # This may run on any thread, in the middle of any code.
         if not self._job.over:
             post(self._loop, self._give_up, self._job)

@@ -1,6 +1,6 @@
-"""Messages through the pipe between this process and a worker process.
+"""Messages between this process and a worker process, through their pipe.
 
-Each message is one byte of kind and a body. A body is pickled where the table says so.
+Each message is one byte of kind and a body. Some bodies are pickled, as noted below.
 """
 
 from __future__ import annotations
@@ -12,30 +12,30 @@ from typing import Any, Final
 from partway.container.errors import ModelError
 from partway.container.limits import MAX_TRACEBACK
 
-#: To the worker: a job, as (method, args, kwargs) pickled, that returns, or that yields.
+#: To the worker: a job that returns, or one that yields; pickled (method, args, kwargs).
 CALL: Final = b"c"
 ITERATE: Final = b"i"
 #: Let more items of the job come: their number in decimal.
 GRANT: Final = b"g"
-#: Nobody waits for the job any more.
+#: The job is no longer wanted.
 GIVE_UP: Final = b"x"
 
-#: From the worker: the model is loaded; or it is not, an error.
+#: From the worker: the model is loaded, or could not be loaded; then an error.
 LOADED: Final = b"l"
 FAILED: Final = b"f"
-#: Of a job: an item, pickled; then what it returned, pickled, or an error.
+#: Of a job: an item, pickled; then the return value, pickled, or an error.
 ITEM: Final = b"y"
 RESULT: Final = b"r"
 ERROR: Final = b"e"
 
 
 def pack(kind: bytes, value: object, what: str) -> bytes:
-    """A message with a value.
+    """Make a message with a value.
 
     Args:
         kind: one of the kinds above.
-        value: what is pickled.
-        what: says in the error what the value is.
+        value: the value to pickle.
+        what: a name of the value, for the error.
 
     Raises:
         TypeError: the value cannot be pickled.
@@ -47,19 +47,19 @@ def pack(kind: bytes, value: object, what: str) -> bytes:
 
 
 def unpack(message: bytes, what: str) -> Any:
-    """The value in a message.
+    """Return the value in a message.
 
     Raises:
-        TypeError: the value cannot be made again on this side.
+        TypeError: the value cannot be unpickled on this side.
     """
     try:
         return pickle.loads(memoryview(message)[1:])  # noqa: S301 (from our own process)
-    except BaseException as error:  # its __setstate__ too
+    except BaseException as error:  # its __setstate__ may raise anything too
         raise TypeError(f"{what} cannot cross between processes: {error}") from error
 
 
 def pack_error(kind: bytes, error: Exception) -> bytes:
-    """A message with an exception, and its traceback as text; never fails."""
+    """Make a message with an exception, and its traceback as text; never fails."""
     text = "".join(traceback.format_exception(error))[-MAX_TRACEBACK:]
     try:
         whole = pickle.dumps(error, pickle.HIGHEST_PROTOCOL)
@@ -71,7 +71,7 @@ def pack_error(kind: bytes, error: Exception) -> bytes:
 
 
 def unpack_error(message: bytes) -> Exception:
-    """The exception in a message, with the worker's traceback as a note for the log."""
+    """Return the exception in a message, with the worker's traceback as a note for the log."""
     whole, text = pickle.loads(memoryview(message)[1:])  # noqa: S301 (from our own process)
     error: object
     try:
@@ -85,7 +85,7 @@ def unpack_error(message: bytes) -> Exception:
 
 
 def _substitute(error: Exception) -> Exception:
-    """An exception that says the same as one that cannot cross."""
+    """Make an exception with the same text as one that cannot be pickled."""
     if isinstance(error, ModelError):
         return ModelError(error.reason, code=error.code, status=error.status)
     return RuntimeError("".join(traceback.format_exception_only(error)).strip()[-MAX_TRACEBACK:])

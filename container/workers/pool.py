@@ -1,4 +1,4 @@
-"""Which job goes to which worker, which job waits, and which waits no longer."""
+"""The job queue: assignment of jobs to workers, waiting and deadlines."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ _log = logging.getLogger("partway.container.workers")
 
 
 class Pool:
-    """The queue in front of the workers. All of it happens on the loop.
+    """The queue in front of the workers. All calls are made on the loop.
 
     Rules:
-        1. Jobs begin in the order in which they were asked for.
+        1. Jobs begin in the order of their submission.
         2. A job waits only while no worker is free, and ``queue`` jobs wait at most.
-        3. A job has ``deadline`` seconds from the asking, wherever it is then.
-        4. A job that is over leaves the queue at once, and its worker hears of it. That worker is
-           free when it says so, not before.
+        3. A job has ``deadline`` seconds from its submission, waiting included.
+        4. A job that is over leaves the queue at once, and its worker is told. That worker is free
+           only when it says so.
 
     Args:
-        queue: how many jobs may wait.
-        deadline: seconds from asking until a job must be done.
+        queue: number of jobs that may wait.
+        deadline: seconds from submission until a job must be done.
     """
 
     def __init__(self, queue: int, deadline: float) -> None:
@@ -35,7 +35,7 @@ class Pool:
         self._deadline = deadline
         self._refusal: str | None = "the model is loading"
         self._stopped = False
-        self._jobs: set[Job] = set()  # that are not over
+        self._jobs: set[Job] = set()  # jobs that are not over
         self._waiting: OrderedDict[Job, None] = OrderedDict()
         self._idle: list[Worker] = []
 
@@ -45,7 +45,7 @@ class Pool:
         """Take a job.
 
         Raises:
-            Busy: as many jobs wait as may; or the workers are not up yet, or not any more.
+            Busy: the queue is full, or the workers have not started or have ended.
         """
         if self._refusal is not None:
             raise Busy(self._refusal)
@@ -64,7 +64,7 @@ class Pool:
             self._waiting[job] = None
 
     def give_up(self, job: Job) -> None:
-        """The client of a job has left."""
+        """Note that the client of a job has left."""
         self._end(job, Outcome())
 
     def _expire(self, job: Job) -> None:
@@ -78,7 +78,7 @@ class Pool:
     # --- Workers ---------------------------------------------------------------------------------
 
     def free(self, worker: Worker) -> None:
-        """A worker may have the next job."""
+        """Give a worker the next job, or note that it is free."""
         if self._waiting:
             job, _ = self._waiting.popitem(last=False)
             self._assign(job, worker)
@@ -86,12 +86,12 @@ class Pool:
             self._idle.append(worker)
 
     def lost(self, worker: Worker) -> None:
-        """A worker may have no job, until it is free again."""
+        """Give a worker no more jobs, until it is free again."""
         if worker in self._idle:
             self._idle.remove(worker)
 
     def finished(self, job: Job, outcome: Outcome) -> None:
-        """A worker is no longer at a job; the worker itself says when it is free."""
+        """End a worker's job; the worker itself says when it is free."""
         job.worker = None
         if not job.over:
             self._end(job, outcome)
@@ -99,7 +99,7 @@ class Pool:
             log_failure(_log, "job that was given up", outcome.error)
 
     def unbegun(self, job: Job) -> None:
-        """A worker was lost before it began a job, which is then the next job of the queue."""
+        """Put a job that its lost worker had not begun at the head of the queue."""
         job.worker = None
         if job.over:
             return
@@ -112,12 +112,12 @@ class Pool:
     # --- All of it -------------------------------------------------------------------------------
 
     def open(self) -> None:
-        """From here on jobs are taken, unless the pool has been closed already."""
+        """Accept jobs from now on, unless the pool was closed before."""
         if not self._stopped:
             self._refusal = None
 
     def close(self) -> None:
-        """End every job, and take no more."""
+        """End every job, and accept no more."""
         self._stopped = True
         self._refusal = STOPPING
         for job in list(self._jobs):
@@ -129,7 +129,7 @@ class Pool:
         worker.begin(job)
 
     def _end(self, job: Job, outcome: Outcome) -> None:
-        """Every end of a job, whatever its cause, goes through here; the first one counts."""
+        """End a job; every end passes through here, and only the first one counts."""
         if job.over:
             return
         job.over = True
@@ -137,6 +137,6 @@ class Pool:
         self._waiting.pop(job, None)
         if job.timer is not None:
             job.timer.cancel()
-        job.settle(outcome)  # first: whatever becomes of the worker, the client has its end
+        job.settle(outcome)  # first, whatever happens to the worker
         if job.worker is not None:
             job.worker.give_up()

@@ -1,4 +1,4 @@
-"""Worker processes: each has a model of its own, and is replaced when it dies."""
+"""Worker processes: each has its own model, and is replaced when it dies."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ _log = logging.getLogger("partway.container.workers")
 
 
 class ProcessWorker:
-    """A place for one worker process after the other.
+    """A place that holds one worker process after the other.
 
     Rules:
-        1. A process that dies takes its job with it, and no other: one that was still on its way
-           to it is the next one of another worker.
-        2. It is replaced: at once if it had begun a job, else after a delay, since the next one
-           may get no further. The delay doubles each time.
-        3. The first process is not replaced. If it does not come up the model cannot be loaded.
+        1. When a process dies, only the job that it had begun fails. A job that was still being
+           sent to it goes to another worker next.
+        2. The process is replaced: at once if it had begun a job, else after a delay, since its
+           successor may fail in the same way. The delay doubles each time.
+        3. If the first process does not come up, it is not replaced: the model cannot be loaded.
 
     Args:
-        name: what processes and their threads are called.
-        origin: what the processes are made from.
-        pool: where their jobs come from.
-        grace: seconds for a job that nobody waits for; then the process is killed.
+        name: name of the processes and their threads.
+        origin: the data that the processes are created from.
+        pool: the source of their jobs.
+        grace: seconds for a job that is no longer wanted; then the process is killed.
         restart_delay: seconds before a process is replaced, the first time.
 
     Attributes:
@@ -58,9 +58,9 @@ class ProcessWorker:
         self._process: ChildProcess | None = None
         self._job: Job | None = None
         self._began = False  # whether this process has begun a job
-        self._dismissed = False  # whether it has been killed by us
+        self._dismissed = False  # whether we have killed it
         self._ending = False
-        self._timer: asyncio.TimerHandle | None = None  # until it is killed, or replaced
+        self._timer: asyncio.TimerHandle | None = None  # until the process is killed, or replaced
 
     # --- What the pool says ----------------------------------------------------------------------
 
@@ -149,7 +149,7 @@ class ProcessWorker:
             self._delay = min(2 * self._delay, RESTART_DELAY_LIMIT)
 
     def end(self) -> asyncio.Future[None] | None:
-        """Kill the process, and start no other; returns a future that is set when it is gone."""
+        """Kill the process and start no other; return a future that is done when it is gone."""
         self._ending = True
         self._stop_timer()
         if self._process is None:
@@ -171,10 +171,10 @@ class ProcessCrew:
     """The worker processes of one model.
 
     Args:
-        model: what each process makes a model like; this one is not loaded itself.
-        count: how many processes there are.
-        pool: where their jobs come from.
-        grace: seconds for a job that nobody waits for; then its process is killed.
+        model: a model of the class that each process creates; this object is not loaded itself.
+        count: number of processes.
+        pool: the source of their jobs.
+        grace: seconds for a job that is no longer wanted; then its process is killed.
         restart_delay: seconds before a process is replaced, the first time.
 
     Raises:
@@ -197,7 +197,7 @@ class ProcessCrew:
         """Refuse a method that cannot be called in another process.
 
         Raises:
-            TypeError: what was given is not a method of the model.
+            TypeError: the callable is not a method of the model.
         """
         name = getattr(method, "__name__", "")
         if getattr(self._model, name, None) != method:
@@ -207,7 +207,7 @@ class ProcessCrew:
             )
 
     async def start(self, model_dir: Path) -> None:
-        """Start the processes, and let each load the model."""
+        """Start the processes; each loads the model."""
         kind = type(self._model)
         level = logging.getLogger().getEffectiveLevel()
         origin = Origin(kind.__module__, kind.__qualname__, model_dir, level, format_of_log())
@@ -234,7 +234,7 @@ class ProcessCrew:
         self._workers = []
 
     async def ended(self) -> None:
-        """Wait until the processes are gone; one that the system cannot kill is left to it."""
+        """Wait until the processes are gone; one that cannot be killed is left to the system."""
         if self._going:
             await asyncio.wait(self._going, timeout=2 * REAP_TIMEOUT)
 

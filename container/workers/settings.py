@@ -1,4 +1,4 @@
-"""Where a model computes, as its author says, and what its workers expect of a model."""
+"""Worker settings of a model, and the interface that workers expect of it."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from partway.container.limits import JOB_DEADLINE, QUEUE_LENGTH
 
 @dataclass(frozen=True, slots=True)
 class WorkerSettings:
-    """What threads and processes have in common.
+    """The common settings of threads and processes.
 
     Attributes:
-        count: how many compute at a time.
-        queue: how many jobs may wait for a worker.
-        deadline: seconds from asking until a job is done, waiting included.
+        count: number of workers.
+        queue: number of jobs that may wait for a worker.
+        deadline: seconds from submission until a job must be done, waiting included.
 
     Raises:
         ValueError: ``count``, ``queue`` or ``deadline`` is out of range.
@@ -41,27 +41,27 @@ class WorkerSettings:
 class Threads(WorkerSettings):
     """Worker threads in this process. The model is loaded once, and they share it.
 
-    For code that leaves the interpreter while it computes, as numpy, torch and ONNX do.
+    For code that releases the interpreter lock while it computes, as numpy, torch and ONNX do.
     """
 
     __slots__ = ()
 
 
 class Processes(WorkerSettings):
-    """Worker processes. Each makes the model, by calling its class, and loads it.
+    """Worker processes. Each creates the model, by calling its class, and loads it.
 
     For code that computes in Python, that crashes, or that must be stopped when its client leaves:
-    a process that still computes what nobody waits for is killed and replaced.
+    a process that goes on computing an unwanted job is killed and replaced.
     """
 
     __slots__ = ()
 
 
 class Loadable(Protocol):
-    """A :class:`~partway.container.model.Model`, as far as its workers know it.
+    """A :class:`~partway.container.model.Model`, as far as its workers use it.
 
     Attributes:
-        runs_on: where its methods are called; None for one thread.
+        runs_on: its workers; None for one thread.
     """
 
     runs_on: ClassVar[Threads | Processes | None]

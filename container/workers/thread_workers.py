@@ -21,9 +21,9 @@ _Mailbox = SimpleQueue[Callable[[], None] | None]
 
 
 class ThreadWorker:
-    """One thread, which does what it is told until :meth:`end`.
+    """One thread, which makes calls until :meth:`end`.
 
-    It is a daemon: what hangs in it keeps no process from ending.
+    It is a daemon: a call that hangs does not keep the process from ending.
     """
 
     def __init__(self, name: str, pool: Pool) -> None:
@@ -36,13 +36,13 @@ class ThreadWorker:
 
     @property
     def given_up_for(self) -> float:
-        """Seconds for which it has been computing what nobody waits for."""
+        """Seconds for which it has been computing an unwanted job."""
         if self._given_up_at is None:
             return 0.0
         return self._loop.time() - self._given_up_at
 
     async def call(self, function: Callable[..., object], *args: object) -> None:
-        """Call a function on the thread; raises what the function raises."""
+        """Call a function on the thread, and pass its exception on."""
         future, make = deferred(function, *args)
         self._mailbox.put(make)
         await future
@@ -59,7 +59,7 @@ class ThreadWorker:
         self._gate.close()
 
     def end(self) -> None:
-        """Let the thread end, when it has returned from what it does now."""
+        """Let the thread end, after its current call."""
         self._mailbox.put(None)
 
     def _compute(self, job: Job, gate: Gate) -> None:
@@ -75,7 +75,7 @@ class ThreadWorker:
 def _serve(mailbox: _Mailbox) -> None:
     while (call := mailbox.get()) is not None:
         call()
-        del call  # while the thread is idle it holds nothing of its last job
+        del call  # an idle thread holds nothing of its last job
 
 
 class ThreadCrew:
@@ -83,9 +83,9 @@ class ThreadCrew:
 
     Args:
         model: the model, which is loaded on the first thread and used on all.
-        count: how many threads there are.
-        pool: where their jobs come from.
-        hung_after: seconds after which a thread that computes what nobody waits for is hung.
+        count: number of threads.
+        pool: the source of their jobs.
+        hung_after: seconds after which a thread with an unwanted job counts as hung.
     """
 
     def __init__(self, model: Loadable, count: int, pool: Pool, hung_after: float) -> None:
@@ -99,12 +99,12 @@ class ThreadCrew:
         """Refuse nothing: a thread can call any callable."""
 
     async def start(self, model_dir: Path) -> None:
-        """Load the model on the first thread: what it keeps for that thread, jobs there find."""
+        """Load the model on the first thread, so that jobs there find its thread-local data."""
         self._workers = [
             ThreadWorker(f"partway-worker-{number}", self._pool) for number in range(self._count)
         ]
         await self._workers[0].call(self._model.load, model_dir)
-        for worker in reversed(self._workers):  # the last one that is free begins first
+        for worker in reversed(self._workers):  # the last free worker begins first
             self._pool.free(worker)
 
     def trouble(self) -> str | None:
@@ -119,7 +119,7 @@ class ThreadCrew:
         return None
 
     def end(self) -> None:
-        """Let each thread end, when it has returned from what it does now."""
+        """Let each thread end, after its current call."""
         for worker in self._workers:
             worker.end()
         self._workers = []

@@ -1,4 +1,4 @@
-"""What a model's handlers hand their computing to."""
+"""The workers of a model, as its handlers use them."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ class Workers:
     """Runs a model's methods on its workers, as many at a time as there are.
 
     Args:
-        model: the model, whose ``runs_on`` says where it computes; None is one thread.
-        grace: seconds for which a worker process may compute what nobody waits for.
-        hung_after: seconds after which threads that do so are hung.
+        model: the model; its ``runs_on`` names the workers, and None means one thread.
+        grace: seconds for which a worker process may compute an unwanted job.
+        hung_after: seconds after which threads with an unwanted job count as hung.
         restart_delay: seconds before a process that did not come up is replaced.
 
     Raises:
-        TypeError: worker processes cannot make a model of that class.
+        TypeError: worker processes cannot create a model of that class.
     """
 
     def __init__(
@@ -48,11 +48,11 @@ class Workers:
             self._crew = ThreadCrew(model, settings.count, self._pool, hung_after)
 
     async def start(self, model_dir: Path) -> None:
-        """Load the model. Called once; waits for as long as ``load`` takes.
+        """Load the model; called once. It waits as long as ``load`` takes.
 
         Raises:
-            WorkerDied: the process that loaded the model is gone.
-            Exception: whatever ``load`` raised.
+            WorkerDied: the process that was loading the model has died.
+            Exception: any exception of ``load``.
         """
         try:
             await self._crew.start(model_dir)
@@ -68,29 +68,29 @@ class Workers:
     async def stop(self) -> None:
         """End the workers and every job: clients that wait for a job get 503, or Close 1001.
 
-        Threads that compute are left to themselves, processes are killed.
+        Threads that still compute are abandoned; processes are killed.
         """
         self._end()
         await self._crew.ended()
 
     async def run(self, method: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        """Run a method of the model on a worker, and return what it returns.
+        """Run a method of the model on a worker, and return its result.
 
         Cancelling gives the job up: it leaves the queue, or its worker process is killed. A thread
-        goes on to the method's end, with nobody to take the result.
+        still completes the method, and the result is dropped.
 
         Args:
-            method: plain ``def``; with :class:`Processes` a method of the model itself, and it,
-                its arguments and its result are pickled.
+            method: plain ``def``. With :class:`Processes` it must be a method of the model, and its
+                arguments and result are pickled.
             args: the method's arguments.
             kwargs: its keyword arguments.
 
         Raises:
             Busy: too many jobs wait already, or no worker was free before the deadline.
             TooSlow: the deadline passed while the method computed.
-            WorkerDied: the worker's process is gone.
+            WorkerDied: the worker process has died.
             TypeError: a worker cannot call that method, or take these arguments.
-            Exception: whatever the method raised.
+            Exception: any exception of the method.
         """
         self._check(method)
         if inspect.isgeneratorfunction(method):
@@ -101,24 +101,25 @@ class Workers:
             return await job.result
         finally:
             self._pool.give_up(job)
-            del job.result  # an exception holds this frame and the job: they must not hold it
+            del job.result  # breaks the cycle of exception, frame and job
 
     def iterate(
         self, method: Callable[_P, Iterable[_T]], /, *args: _P.args, **kwargs: _P.kwargs
     ) -> Items[_T]:
-        """Run a generator of the model on a worker, and iterate over what it yields.
+        """Run a generator of the model on a worker, and iterate over its items.
 
         ::
 
             async for token in self.workers.iterate(self.generate, prompt):
                 await stream.send(token)
 
-        The generator begins at once. Each item arrives when it is yielded, and the
-        generator runs ahead of its client by 64 items at most. Leaving the loop, for whatever
-        reason, closes the generator at its next item, on its worker.
+        The generator begins at once. Each item arrives when it is yielded, and the generator runs
+        ahead of its client by 64 items at most. Leaving the loop, for any reason, closes the
+        generator at its next item, on its worker.
 
         Raises:
-            Busy: too many jobs wait already. What else :meth:`run` raises comes while iterating.
+            Busy: too many jobs wait already. The other exceptions of :meth:`run` are raised while
+                iterating.
             TypeError: a worker cannot call that method.
         """
         self._check(method)
