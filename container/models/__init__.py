@@ -1,11 +1,11 @@
-"""The models that ship with the runtime, by name."""
+"""The shipped models, by name."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-#: What ``--model`` can name besides ``module:Class``: names for it, so that each is imported only
-#: when it is asked for.
+#: Short names for ``--model``, besides ``module:Class``. They are strings, so that a model is only
+#: imported when it is asked for.
 MODELS: Mapping[str, str] = {
     "echo": "partway.container.models.echo:Echo",
     "kmeans": "partway.container.models.kmeans:KMeans",

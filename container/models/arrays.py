@@ -1,7 +1,7 @@
-"""Arrays of a model directory, in ``.npy`` or ``.npz``: pickles are never read, sizes are judged.
+"""Arrays of a model directory, in ``.npy`` or ``.npz``: no pickles, bounded sizes.
 
-A few kilobytes of a ``.npz`` can announce, and hold, terabytes of zeros. So all that an array's
-header says is judged before any of its numbers is read.
+A few kilobytes of a ``.npz`` can announce, and hold, terabytes of zeros. So an array's header is
+checked before any of its numbers is read.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from numpy.typing import NDArray
 
 from partway.protocol.limits import MIB
 
-#: Largest array that is read. What k-means has is far smaller: a million centroids of 128 floats
-#: are half of it.
+#: Largest array that is read. The arrays of k-means are far smaller: a million centroids of 128
+#: floats take half of it.
 MAX_ARRAY_BYTES: Final = 1024 * MIB
 
 _HEADERS: Final = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
-_DEFLATED: Final = frozenset({zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED})  # what numpy writes
+_DEFLATED: Final = frozenset({zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED})  # numpy writes these
 
 
 class ArraysError(Exception):
@@ -34,14 +34,14 @@ class ArraysError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ArrayShape:
-    """What an array must be.
+    """The required form of an array.
 
     Attributes:
-        shape: its dimensions by their names.
-        row: what a row of it is, for what people are told.
+        shape: names of its dimensions.
+        row: the meaning of a row, for messages.
         largest: the largest absolute value of a number.
         hint: how to write such a file.
-        most_rows: how many there may be; None for any number.
+        most_rows: most rows; None for no limit.
     """
 
     shape: tuple[str, ...]
@@ -52,10 +52,10 @@ class ArrayShape:
 
 
 def check_folder(model_dir: Path) -> None:
-    """See that there is a model directory.
+    """Check that the model directory exists.
 
     Raises:
-        ArraysError: there is none.
+        ArraysError: it does not exist.
     """
     if not model_dir.is_dir():
         raise ArraysError(f"there is no directory {model_dir}: name another with --model-dir")
@@ -63,7 +63,7 @@ def check_folder(model_dir: Path) -> None:
 
 @contextmanager
 def reading(path: Path, hint: str) -> Iterator[IO[bytes]]:
-    """A file that is read; what the block raises because of its bytes names it."""
+    """Open a file for reading; exceptions about its content are raised with its name."""
     try:
         with path.open("rb") as file:
             yield file
@@ -72,11 +72,11 @@ def reading(path: Path, hint: str) -> Iterator[IO[bytes]]:
 
 
 def load_archive(path: Path, wanted: Mapping[str, ArrayShape]) -> dict[str, NDArray[np.float64]]:
-    """Read the arrays of a ``.npz``; it may have others.
+    """Read arrays of a ``.npz``; other arrays in it are ignored.
 
     Args:
         path: the archive.
-        wanted: what each array must be, by its name.
+        wanted: the required form of each array, by name.
 
     Raises:
         ArraysError: the archive or one of its arrays is missing, or cannot be used.
@@ -99,10 +99,10 @@ def load_archive(path: Path, wanted: Mapping[str, ArrayShape]) -> dict[str, NDAr
 def read_member(
     archive: zipfile.ZipFile, member: zipfile.ZipInfo, path: Path, wanted: ArrayShape
 ) -> NDArray[np.float64]:
-    """Read one array of an archive that is open.
+    """Read one array of an open archive.
 
     Raises:
-        ArraysError: it is not what is wanted.
+        ArraysError: the array does not have the required form.
     """
     if member.compress_type not in _DEFLATED:
         raise ArraysError(f"{path} is compressed in a way that numpy does not use; {wanted.hint}")
@@ -115,11 +115,11 @@ def read_array(file: IO[bytes], where: str, wanted: ArrayShape) -> NDArray[np.fl
 
     Args:
         file: a file in the format ``.npy``.
-        where: what to call it.
-        wanted: what the array must be.
+        where: the file's name in messages.
+        wanted: the required form of the array.
 
     Raises:
-        ArraysError: it is not what is wanted.
+        ArraysError: the array does not have the required form.
     """
     read_header = _HEADERS.get(npy.read_magic(file))
     if read_header is None:
@@ -134,7 +134,7 @@ def read_array(file: IO[bytes], where: str, wanted: ArrayShape) -> NDArray[np.fl
             f"{where} must be as long as an array of shape {shape}: it is cut, or broken"
         )
     array = np.frombuffer(data, dtype).reshape(shape, order="F" if in_columns else "C")
-    # More than a float64 holds, in a longdouble, becomes inf, which is refused just below.
+    # A longdouble beyond float64 becomes inf, which is refused just below.
     with np.errstate(over="ignore"):
         numbers = array.astype(np.float64, order="C")
     fine = np.abs(numbers) <= wanted.largest
@@ -150,7 +150,7 @@ def read_array(file: IO[bytes], where: str, wanted: ArrayShape) -> NDArray[np.fl
 def _checked_count(
     shape: tuple[int, ...], dtype: np.dtype[Any], where: str, wanted: ArrayShape
 ) -> int:
-    """How many numbers an array has, if its header says what is wanted."""
+    """Check an array's header, and return the number of its elements."""
     if dtype.kind not in "fiu":
         raise ArraysError(
             f"{where} holds {dtype}; it must hold numbers: save it with dtype float32 or float64"

@@ -1,4 +1,4 @@
-"""echo: everything comes back as it came."""
+"""The model ``echo``: it returns everything unchanged."""
 
 from __future__ import annotations
 

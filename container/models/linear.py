@@ -1,4 +1,4 @@
-"""linear: which class a record is of, and how sure that is: logistic regression."""
+"""The model ``linear``: the class of a record and its probability, by logistic regression."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from partway.protocol.formats import Batch, Tabular
 #: The file, in the model directory.
 LINEAR_FILE: Final = "linear.npz"
 
-#: Largest absolute value of a weight: times the largest number of a record, and summed over a
-#: million features, it is far from the end of float64.
+#: Largest absolute value of a weight. Multiplied by a record's largest number and summed over a
+#: million features, it is still far below the limit of float64.
 LARGEST_WEIGHT: Final = 1e140
 
 _HINT: Final = (
@@ -30,7 +30,7 @@ _WANTED: Final = {
 
 
 class Linear(TabularModel):
-    """Two classes by one row of weights, the logistic function; more by one row each, softmax."""
+    """Classifies: one row of weights and the logistic function, or a row per class and softmax."""
 
     answers = Columns("score", "predicted_label")
     runs_on: ClassVar = Threads(count=2, queue=256)
@@ -52,10 +52,10 @@ class Linear(TabularModel):
         self.takes = Tabular(width=self._weights.shape[1])
 
     def predict(self, batch: Batch) -> tuple[Numbers, Numbers]:
-        """The probability of class 1, or of each class, and the most probable class, from 0."""
+        """Return the probability of class 1 or of each class, and the likeliest class, from 0."""
         check_answer_size(len(batch), len(self._weights) + 1)
-        # What is beyond float64 becomes infinite, which is as sure as anything gets; where two such
-        # numbers meet there is no answer, and the runtime says so.
+        # A margin beyond float64 becomes infinite, which means certainty. If two such numbers meet,
+        # the result is NaN, and the runtime reports that.
         with np.errstate(over="ignore", invalid="ignore"):
             margins = batch.dense() @ self._weights.T + self._bias
             if len(self._weights) == 1:
@@ -66,7 +66,7 @@ class Linear(TabularModel):
 
 
 def _logistic(margins: Numbers) -> Numbers:
-    # The exponent is never positive, so that nothing overflows.
+    # The exponent is never positive, so nothing overflows.
     small = np.exp(-np.abs(margins))
     sure: Numbers = np.where(margins >= 0, 1, small) / (1 + small)
     return sure

@@ -1,4 +1,4 @@
-"""pca: each record in the coordinates of the principal components."""
+"""The model ``pca``: coordinates of records along principal components."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from partway.protocol.formats import Batch, Tabular
 #: The file, in the model directory.
 PCA_FILE: Final = "pca.npz"
 
-#: Largest absolute value of a number of the file.
+#: Largest absolute value of a number in the file.
 LARGEST_COMPONENT: Final = 1e140
 
 _HINT: Final = (
@@ -28,7 +28,7 @@ _WANTED: Final = {
 
 
 class PCA(TabularModel):
-    """Projects records: the mean is taken from each, and the rest measured along each component."""
+    """Projects records: subtracts the mean, and measures the rest along each component."""
 
     answers = Columns("projection", key="projections")
     runs_on: ClassVar = Threads(count=2, queue=256)
@@ -51,9 +51,9 @@ class PCA(TabularModel):
         self.takes = Tabular(width=width)
 
     def predict(self, batch: Batch) -> Numbers:
-        """Each record's coordinates, one for each component."""
+        """Return each record's coordinates, one for each component."""
         check_answer_size(len(batch), len(self._components))
-        # What is beyond float64 becomes infinite, and the runtime says that it is no answer.
+        # A number beyond float64 becomes infinite, and the runtime refuses it as an answer.
         with np.errstate(over="ignore", invalid="ignore"):
             projection: Numbers = (batch.dense() - self._mean) @ self._components.T
         return projection

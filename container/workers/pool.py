@@ -99,7 +99,7 @@ class Pool:
             log_failure(_log, "job that was given up", outcome.error)
 
     def unbegun(self, job: Job) -> None:
-        """Put a job that its lost worker had not begun at the head of the queue."""
+        """Give a job that a lost worker had not begun to the next free worker."""
         job.worker = None
         if job.over:
             return

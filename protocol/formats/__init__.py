@@ -25,17 +25,17 @@ A :class:`MediaFault` is a client's fault. It has a ``status`` (400, 406, 413, 4
 our own fault: something cannot be written.
 
 ===================== ============================================================================
-``formats``           media types, and who reads and writes them
+``formats``           media types, with their decoders and encoders
 ``negotiation``       ``Content-Type`` and ``Accept``
+``guessing``          a file's media type, from its first bytes and its name
 ``batches``           ``Batch``, ``SparseRows``
 ``answers``           ``AnswerColumns``, written in each format
-``decoding``          ``Tabular``, ``RecordDecoder``: what all decoders keep to
-``encoding``          ``RecordEncoder``
-``finite``            whether numbers are
-``csv`` …             a module for each format; ``lines``, ``instances``, ``number_text``,
-                      ``tensors``, ``records``, ``record_schema`` and ``recordio``
-                      are what they are made of
-``faults``            what clients are told
+``decoding``          ``Tabular``, ``RecordDecoder``: the base of all decoders
+``encoding``          ``RecordEncoder``: the base of all encoders
+``csv`` …             a module for each format; they share ``lines``, ``instances``,
+                      ``json_table``, ``column_order``, ``number_text``, ``tensors``,
+                      ``records``, ``record_schema`` and ``recordio``
+``faults``            faults of clients, by HTTP status
 ===================== ============================================================================
 """
 

@@ -1,9 +1,9 @@
-"""kmeans: the nearest of a file's centroids, and how far it is, for each record of a request.
+"""The model ``kmeans``: the nearest centroid of each record, and its distance.
 
 ================ =================================================================================
-``model``        ``KMeans``: what it takes and how it answers
+``model``        ``KMeans``: requests and answers
 ``centroids``    the file
-``nearest``      computing, on the CPU or through torch on the GPU
+``nearest``      the computation, on the CPU or through torch on the GPU
 ================ =================================================================================
 """
 

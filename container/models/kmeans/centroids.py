@@ -21,8 +21,8 @@ from partway.container.models.arrays import (
 #: Most centroids: the distances from one record to all of them are held at a time (8 MiB).
 MAX_CENTROIDS: Final = 1 << 20
 
-#: Largest absolute value of any number, here and in records. The sum of the squares of a million
-#: times that is still far from the end of float64, so that every distance is finite.
+#: Largest absolute value of any number, here and in records. The sum of a million squares of this
+#: number is still far below the limit of float64, so that every distance is finite.
 LARGEST: Final = 1e140
 
 _NAME: Final = "centroids"
@@ -39,14 +39,14 @@ def load_centroids(model_dir: Path) -> NDArray[np.float64]:
     """Read the centroids of a model.
 
     Args:
-        model_dir: has ``centroids.npy`` or ``centroids.npz``, or one file of these kinds.
+        model_dir: the folder with ``centroids.npy`` or ``centroids.npz``, or with a single file of
+            these types.
 
     Returns:
-        One centroid a row.
+        One centroid per row.
 
     Raises:
-        ArraysError: there is no such file, or its array is not one of finite numbers in two
-            dimensions.
+        ArraysError: there is no such file, or its array is not two-dimensional with finite numbers.
     """
     path = _find(model_dir)
     with reading(path, _WANTED.hint) as file:

@@ -1,4 +1,4 @@
-"""KMeans: the model that the runtime serves."""
+"""``KMeans``, the model class."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from partway.protocol.formats import Batch, Tabular
 
 
 class KMeans(TabularModel):
-    """Says which centroid is nearest to each record, and how far it is."""
+    """Finds the centroid nearest to each record, and its distance."""
 
     answers = Columns("closest_cluster", "distance_to_cluster")
-    #: One for what comes between, while the other one is at a large batch.
+    #: A second thread takes small batches, while the first one computes a large one.
     runs_on: ClassVar = Threads(count=2, queue=256)
     max_concurrent_transforms = 2
 
@@ -30,5 +30,5 @@ class KMeans(TabularModel):
         self.takes = Tabular(width=self._nearest.width, sparse=True)
 
     def predict(self, batch: Batch) -> tuple[Numbers, Numbers]:
-        """The nearest centroid of each record, and its distance."""
+        """Return the nearest centroid of each record, and its distance."""
         return self._nearest.find(batch)

@@ -1,10 +1,10 @@
-"""The nearest centroid of each record: exact to the last bit or two, in bounded memory.
+"""Nearest centroids, exact to the last bit or two, in bounded memory.
 
 |x|² - 2xc + |c|² is a product of matrices, and by far the fastest way to all distances. It loses
-digits where x and c are close to each other and far from zero. So it only chooses candidates, by an
-error bound that is proven; the distances to those are then computed from differences. Nearly always
-there is one candidate. What is answered for a record depends neither on the records around it nor
-on where the product was computed.
+digits where x and c are close to each other and far from zero. So it only chooses candidates, by a
+proven error bound. The distances to the candidates are then computed from differences. Nearly
+always there is one candidate. The answer for a record depends neither on other records nor on the
+place of the computation.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from partway.container.models.kmeans.centroids import LARGEST
 from partway.log_lines import LogLine
 from partway.protocol.formats import Batch
 
-#: Numbers that a chunk of records may have, and distances to all centroids (or one record's, where
-#: they are more). About six arrays of that many float64 exist at a time: 50 MiB.
+#: Most numbers of a chunk of records, and most distances to centroids (or the distances of a single
+#: record, if they are more). About six arrays of that many float64 exist at a time: 50 MiB.
 NUMBERS_AT_ONCE: Final = 1 << 20
 
-#: The same on a GPU, which a larger chunk keeps busy: 400 MiB there.
+#: The limit on a GPU, which needs larger chunks to be busy: 400 MiB.
 GPU_NUMBERS_AT_ONCE: Final = 1 << 23
 
-#: Multiplications from which a request is computed on the GPU. One core does so many in about
-#: 10 ms; sending a chunk there and asking for the outcome takes about one.
+#: Least multiplications for a computation on the GPU. One core does so many in about 10 ms. Sending
+#: a chunk to the GPU and fetching the result takes about 1 ms.
 GPU_FROM: Final = 1 << 27
 
 _log = logging.getLogger("partway.container.kmeans")
@@ -38,18 +38,18 @@ Pairs = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 
 class Backend(Protocol):
-    """Where products are computed, in arrays of its own."""
+    """Computes products, in arrays of its own type."""
 
     at_once: int
 
     def place(self, array: NDArray[np.float64]) -> Any:
-        """Bring an array to where products are computed."""
+        """Copy an array to the device that computes products."""
 
     def smallest(self, array: Any) -> Any:
-        """The smallest number of each row, as a column."""
+        """Return the smallest number of each row, as a column."""
 
     def pairs(self, mask: Any) -> Pairs:
-        """Rows and columns of the mask's true elements, in order, as arrays of numpy."""
+        """Return rows and columns of the mask's true elements, in order, as numpy arrays."""
 
 
 class OnCpu:
@@ -96,12 +96,12 @@ class OnTorch:
 
 
 def gpu() -> Backend | None:
-    """The GPU, where there is one and a torch that can use it."""
+    """Return the GPU; None without one, or without a torch that can use it."""
     try:
         torch = importlib.import_module("torch")
         if not torch.cuda.is_available():
             return None
-    except (ImportError, OSError, RuntimeError) as error:  # not installed, or not for this machine
+    except (ImportError, OSError, RuntimeError) as error:  # torch is missing, or does not fit
         _log.info(LogLine("computing on the CPU alone", reason=str(error)))
         return None
     _log.info(LogLine("large batches go to the GPU", device=torch.cuda.get_device_name()))
@@ -109,11 +109,11 @@ def gpu() -> Backend | None:
 
 
 class Nearest:
-    """Finds centroids, for any number of threads at a time.
+    """Finds nearest centroids; usable by several threads at a time.
 
     Args:
-        centroids: one centroid a row, of finite numbers.
-        large: where large batches are computed; None for the CPU.
+        centroids: one centroid per row, of finite numbers.
+        large: the backend for large batches; None for the CPU.
         large_from: multiplications that make a batch large.
     """
 
@@ -125,7 +125,7 @@ class Nearest:
     ) -> None:
         self._centroids = centroids
         self._large_from = large_from
-        #: Near zero fewer digits are lost, and fewer candidates are left.
+        #: Centred numbers lose fewer digits, and leave fewer candidates.
         self._middle = centroids.mean(axis=0)
         centred = centroids - self._middle
         self._small = _Candidates(centred, OnCpu())
@@ -133,30 +133,30 @@ class Nearest:
         if large is not None:
             try:
                 self._large = _Candidates(centred, large)
-            except RuntimeError as error:  # as torch has it: others have its memory
+            except RuntimeError as error:  # torch's error if others use the memory
                 _log.warning(
                     LogLine("the GPU failed, computing on the CPU alone", reason=str(error))
                 )
 
     @property
     def width(self) -> int:
-        """How many features a centroid has."""
+        """Number of features of a centroid."""
         width: int = self._centroids.shape[1]
         return width
 
     def find(self, records: Batch) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """The nearest centroid of each record, the first one of equally near ones.
+        """Find the nearest centroid of each record; the first one if several are equally near.
 
         Returns:
             The centroids' numbers, and the Euclidean distances to them.
 
         Raises:
-            ModelError: 400, a record's number is not finite, or too large.
+            ModelError: 400, a record has a number that is not finite, or too large.
         """
         if self._large is not None and len(records) * self._centroids.size >= self._large_from:
             try:
                 return self._find(records, self._large)
-            except RuntimeError as error:  # as torch has it: mostly no memory left
+            except RuntimeError as error:  # torch's error, mostly for lack of memory
                 _log.warning(LogLine("the GPU failed, computing on the CPU", reason=str(error)))
         return self._find(records, self._small)
 
@@ -177,7 +177,7 @@ class Nearest:
     def _decide(
         self, rows: NDArray[np.float64], pairs: Pairs
     ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """Choose between each row's candidates, of which there must be at least one."""
+        """Choose between each row's candidates; each row has at least one."""
         row, centroid = pairs
         squares = np.empty(len(row))
         step = max(1, NUMBERS_AT_ONCE // self.width)
@@ -187,12 +187,12 @@ class Nearest:
             squares[some] = np.square(differences, out=differences).sum(axis=1)
         smallest = np.minimum.reduceat(squares, np.searchsorted(row, np.arange(len(rows))))
         best = np.flatnonzero(squares == smallest[row])
-        _, first = np.unique(row[best], return_index=True)  # centroids are in order in each row
+        _, first = np.unique(row[best], return_index=True)  # in order of centroids
         return centroid[best[first]], np.sqrt(smallest)
 
 
 def _check_size(rows: NDArray[np.float64], first: int) -> None:
-    """See that every distance is finite; ``first`` is the first row's number in its request."""
+    """Check that every distance is finite; ``first`` is the first row's number in its request."""
     fine = (np.abs(rows) <= LARGEST).all(axis=1)
     if not fine.all():
         raise ModelError(
@@ -203,11 +203,11 @@ def _check_size(rows: NDArray[np.float64], first: int) -> None:
 
 
 class _Candidates:
-    """Says which centroids may be nearest.
+    """Chooses the centroids that may be nearest.
 
     Args:
         centroids: the centroids, centred.
-        backend: where products are computed.
+        backend: computes the products.
     """
 
     def __init__(self, centroids: NDArray[np.float64], backend: Backend) -> None:
@@ -215,13 +215,13 @@ class _Candidates:
         width = centroids.shape[1]
         self._transposed = backend.place(centroids).T
         self._norms = backend.place(np.square(centroids).sum(axis=1))
-        #: Twice the most that this square of a distance and the one from differences may differ,
-        #: as a share of |x|² + |c|². The sums of n terms are off by n·u, u = eps / 2, of the sum of
-        #: the terms' sizes; |x||c| is at most half of |x|² + |c|²; the other roundings are ten.
+        #: Twice the largest difference between the two computations of a squared distance, as a
+        #: share of |x|² + |c|². The sums of n terms are off by n·u, u = eps / 2, of the sum of the
+        #: terms' sizes; |x||c| is at most half of |x|² + |c|²; the other roundings are ten.
         self._slack = 4 * (width + 4) * float(np.finfo(np.float64).eps)
 
     def of(self, rows: NDArray[np.float64]) -> Pairs:
-        """Pairs of a row and one of its candidates, in the order of the rows, then centroids.
+        """Return pairs of a row and a candidate, ordered by row, then by centroid.
 
         Args:
             rows: the records, centred.

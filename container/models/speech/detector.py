@@ -1,13 +1,13 @@
-"""Where speech begins and ends: band energies over a noise floor that follows the noise.
+"""Speech detection by band energies above an adaptive noise floor.
 
-The audio is looked at in frames of 20 ms, one every 10 ms. A frame's score is how many decibels
-its bands stand above their floors, on average over the bands. The floors, and with them how high
-noise alone scores and how much that varies, are learned while nobody speaks: so babble has to be
-topped by more than a steady hiss. Speech is
+The audio is split into frames of 20 ms, one every 10 ms. A frame's score is the average over its
+bands of the decibels above the bands' floors. The floors, and with them the average score of noise
+and its spread, are learned while nobody speaks: so speech in babble must be clearer than in a
+steady hiss. Speech
 
-1. begun by ``_CONFIRMED`` frames above the upper threshold. They lie behind its true begin, which
-   is looked for in the scores before them: as far back as they are above the lower threshold;
-2. ended by ``_HANGOVER`` frames in a row below the lower threshold, or below a share of its own
+1. begins with ``_CONFIRMED`` frames above the upper threshold. Its true begin lies before them: the
+   scores are searched backwards as far as they are above the lower threshold;
+2. ends with ``_HANGOVER`` frames in a row below the lower threshold, or below a share of its own
    peak where that is more. The end is where its score fell to the lower threshold.
 """
 
@@ -21,52 +21,52 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-#: Samples a second, and bytes of one: 16 bits, little-endian.
+#: Samples per second, and bytes per sample: 16 bits, little-endian.
 RATE: Final = 16_000
 SAMPLE_BYTES: Final = 2
 
 _HOP = RATE // 100
 _FRAME = 2 * _HOP
-#: Frames that are looked at together. The floors follow once in a block; and numpy's calls cost
-#: more than what they compute here: blocks of half the length would cost nearly twice as much.
+#: Frames that are processed together. The floors are updated once per block. numpy's calls cost
+#: more than their computations here: blocks of half the length would cost nearly twice as much.
 _BLOCK = 10
 
 _HOP_BYTES = _HOP * SAMPLE_BYTES
 _BLOCK_BYTES = _BLOCK * _HOP_BYTES
-#: The last frame of a block begins in it, and ends behind it.
+#: The last frame of a block begins in the block, and ends after it.
 _OVERLAP_BYTES = (_FRAME - _HOP) * SAMPLE_BYTES
 
-#: Bands from each of these to the next, in Hz: no DC, no hum of the mains.
+#: Edges of the bands, in Hz; DC and mains hum are excluded.
 _EDGES = np.array([100, 300, 600, 1000, 1500, 2200, 3200, 4500, 7000])
 _BANDS = len(_EDGES) - 1
-#: Where they begin in a spectrum that is real, imaginary, real, …
+#: First indices of the bands in a spectrum of the form real, imaginary, real, …
 _BINS = _EDGES * _FRAME // RATE * 2
 _WINDOW = np.hanning(_FRAME + 1)[:-1]
-#: Added to a band's energy: white noise at -78 dB of full scale has as much in a band of 800 Hz.
-#: What is quieter than that is silence, and nothing has a logarithm.
+#: Added to a band's energy: as much as white noise at -78 dB of full scale has in a band of 800 Hz.
+#: Quieter sound counts as silence, and zero gets a logarithm.
 _LEAST = 4.0**2 * np.sum(_WINDOW**2) * 16
-#: Makes a sum of logarithms over the bands their mean in decibels.
+#: Converts a sum of logarithms over the bands to their mean in decibels.
 _DECIBELS = 10 / _BANDS
 
-#: How far floors move towards a block's energies: usually, and while speech may have begun.
+#: Rates at which floors follow a block's energies: usually, and while speech may have begun.
 _FOLLOW, _FOLLOW_CANDIDATE = 0.15, 0.05
-#: Blocks, about a second, over which speech falls to the noise in each band now and then: where it
-#: does not, the noise has risen.
+#: Blocks, about a second, in which speech now and then falls to the noise in each band. If it does
+#: not, the noise has risen.
 _DIPS = 10
-#: The same for what noise scores; and what is assumed of it before any was heard.
+#: The rate at which the noise scores follow, and their first mean and spread.
 _LEARN, _MEAN_AT_FIRST, _SPREAD_AT_FIRST = 0.1, 1.2, 1.0
-#: Blocks in which so little is known that speech must be clearer by some decibels.
+#: Blocks at the beginning, in which speech must be clearer by some decibels.
 _UNSURE, _CLEARER = 4, 1.5
 
-#: Thresholds above what noise scores on average: decibels, or so many times its spread.
+#: Upper threshold above the mean score of noise: decibels, or multiples of its spread.
 _UPPER, _UPPER_SPREADS = 1.5, 5.0
 _LOWER, _LOWER_SPREADS = 0.8, 2.0
-#: Of the peak of what is being said, in scores that are smoothed so.
+#: The end threshold as a share of the peak of the current speech, and the smoothing of scores.
 _SHARE_OF_PEAK, _SMOOTHING = 0.4, 0.4
 
 _CONFIRMED = 4
 _HANGOVER = 25
-#: Frames in which a begin is looked for; more than so many below the threshold end the search.
+#: Frames that are searched for the begin, and most frames in a row below the threshold.
 _LOOK_BACK, _GAP = 60, 3
 
 _Floats = NDArray[np.float64]
@@ -74,11 +74,11 @@ _Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """Speech begins, or ends.
+    """A begin or an end of speech.
 
     Attributes:
-        begins: whether speech begins; it ends otherwise.
-        time: when, in seconds from the start of the audio.
+        begins: whether speech begins; otherwise it ends.
+        time: seconds from the start of the audio.
     """
 
     begins: bool
@@ -86,10 +86,10 @@ class Turn:
 
 
 class Detector:
-    """Finds speech in one stream of 16-bit PCM; what it finds does not depend on the parts.
+    """Finds speech in one stream of 16-bit PCM; the result does not depend on the parts' sizes.
 
-    :meth:`feed` it what comes, then :meth:`end` it. Up to 110 ms of what has come wait for the rest
-    of their block.
+    Call :meth:`feed` with all audio, then :meth:`end`. Up to 110 ms of audio wait for the rest of
+    their block.
     """
 
     __slots__ = (
@@ -109,18 +109,18 @@ class Detector:
         self._scores: deque[float] = deque(maxlen=_LOOK_BACK)
         self._smooth = 0.0
         self._speaking = False
-        self._above = 0  # frames above the upper threshold, less those that were not
-        self._quiet = 0  # frames in a row below the lower one
-        self._until = -1  # frames up to the last that was speech
+        self._above = 0  # frames above the upper threshold, minus later ones that were not
+        self._quiet = 0  # frames in a row below the lower threshold
+        self._until = -1  # frames up to the last one of speech
         self._peak = 0.0
 
     @property
     def bytes_fed(self) -> int:
-        """How many bytes of audio have come."""
+        """Number of bytes fed so far."""
         return self._bytes
 
     def feed(self, pcm: bytes | memoryview) -> list[Turn]:
-        """Take in any number of bytes; a sample may come in two parts. Gives the turns found."""
+        """Add any number of bytes, even half samples; return the turns found."""
         self._bytes += len(pcm)
         pending = self._pending
         pending += pcm
@@ -135,7 +135,7 @@ class Detector:
         return [turn for n in range(blocks) for turn in self._block(blocked[n], means[n])]
 
     def end(self) -> list[Turn]:
-        """End the audio, and with it speech that goes on. Half a sample counts for nothing."""
+        """End the audio and any speech; an incomplete sample is ignored."""
         if not self._speaking:
             return []
         self._speaking = False
@@ -146,7 +146,7 @@ class Detector:
     # --- Inside ----------------------------------------------------------------------------------
 
     def _block(self, energies: _Floats, mean: _Floats) -> Iterator[Turn]:
-        """The turns in a block's frames; then the floors follow."""
+        """Find the turns in a block's frames, then update the floors."""
         if self._floor is None:
             self._floor = mean.copy()
         above = energies - self._floor
@@ -163,7 +163,7 @@ class Detector:
         self._learn(mean, scores)
 
     def _frame(self, score: float, upper: float, lower: float) -> Turn | None:
-        """The turn that one frame makes; None if it makes none."""
+        """Return the turn caused by one frame; None if there is none."""
         self._scores.append(score)
         self._frames += 1
         self._smooth += _SMOOTHING * (score - self._smooth)
@@ -177,7 +177,7 @@ class Detector:
             self._until = self._frames
             return None
         if smooth > lower and self._until == self._frames - 1:
-            self._until = self._frames  # it fades
+            self._until = self._frames  # the score falls
         self._quiet += 1
         if self._quiet < _HANGOVER:
             return None
@@ -186,8 +186,8 @@ class Detector:
         return Turn(False, self._end_of(self._until))
 
     def _begin(self, score: float, lower: float) -> Turn:
-        """The turn at which speech began, now that it is confirmed."""
-        earliest = self._frames - 1 - self._until  # not before the last end: frames overlap
+        """Return the turn at the begin of speech that is now confirmed."""
+        earliest = self._frames - 1 - self._until  # not before the last end, because frames overlap
         begun = gap = 0
         for back, before in enumerate(reversed(self._scores)):
             if back >= earliest or gap > _GAP:
@@ -205,11 +205,11 @@ class Detector:
 
     @staticmethod
     def _end_of(frames: int) -> float:
-        """When the last of ``frames`` frames ends, in seconds."""
+        """Return the end of the last of ``frames`` frames, in seconds."""
         return ((frames - 1) * _HOP + _FRAME) / RATE
 
     def _learn(self, mean: _Floats, scores: list[float]) -> None:
-        """Let the floors follow a block, and what noise scores."""
+        """Update the floors and the noise scores with a block."""
         floor = self._floor
         assert floor is not None, "a block comes first"
         self._dips[self._blocks % _DIPS] = mean
@@ -230,14 +230,14 @@ class Detector:
 
 
 def _energies(pcm: bytes, frames: int) -> _Floats:
-    """The logarithms (base 10) of each frame's bands: an array of frames × bands.
+    """Return the logarithms (base 10) of each frame's bands: an array of frames × bands.
 
-    Rows do not know of each other, so that it does not matter how many come together.
+    Rows are independent, so the number of frames in a call does not matter.
     """
     samples = np.ndarray((frames, _FRAME), "<i2", pcm, 0, (_HOP_BYTES, SAMPLE_BYTES))
-    # Single precision would take longer: numpy keeps no plan for it.
+    # Single precision would be slower: numpy keeps no plan for it.
     spectrum = np.fft.rfft(samples * _WINDOW).view(np.float64)
     np.multiply(spectrum, spectrum, out=spectrum)
-    bands = np.add.reduceat(spectrum, _BINS, axis=1)[:, :-1]  # the last is what is above
+    bands = np.add.reduceat(spectrum, _BINS, axis=1)[:, :-1]  # the last band is the rest above
     bands += _LEAST
     return np.log10(bands, out=bands)

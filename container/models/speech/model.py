@@ -1,4 +1,4 @@
-"""speech: audio in, the times at which speech begins and ends out."""
+"""The model ``speech``: audio in, begin and end times of speech out."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from partway.protocol.limits import PART_OVERHEAD
 from partway.protocol.parts import CompletionState, DataType
 from partway.protocol.websocket.close_codes import INVALID_DATA, POLICY_VIOLATION, TOO_BIG
 
-#: Bytes of audio, of one part or of many, after which others get their turn: two seconds of it,
+#: Bytes of audio, in one part or many, after which other tasks get a turn: two seconds of audio,
 #: which take one to two milliseconds.
 SLICE_BYTES: Final = 1 << 16
 
-#: Bytes of a control message; what can be said in one has 16.
+#: Largest control message, in bytes; a valid one has 16.
 MAX_CONTROL_BYTES: Final = 1024
 
-#: Audio between two levels, and what silence is called, in decibels of full scale: JSON has no
+#: Seconds between two levels, and the level of silence in decibels of full scale: JSON has no
 #: infinity, and one step of 16 bits is at -90.
 LEVEL_PERIOD: Final = 0.1
 SILENCE_LEVEL: Final = -100.0
@@ -34,9 +34,9 @@ _SWITCH = {"true": True, "false": False}
 
 
 class Speech(Model):
-    """Tells where speech begins and ends in 16-bit little-endian PCM, mono, at 16 kHz.
+    """Reports where speech begins and ends in 16-bit little-endian PCM, mono, at 16 kHz.
 
-    Binary parts of any size are the audio, text messages say what to tell besides.
+    Binary parts of any size are audio; text messages turn further reports on and off.
     """
 
     async def admit(self, opening: Opening) -> None:
@@ -59,7 +59,7 @@ class Speech(Model):
                     for message in listener.audio(audio[begin : begin + SLICE_BYTES]):
                         await stream.send(message)
             since_turn += len(payload) + PART_OVERHEAD
-            if since_turn >= SLICE_BYTES:  # parts that are there already come without a turn
+            if since_turn >= SLICE_BYTES:  # the loop does not wait for parts that are there already
                 since_turn = 0
                 await asyncio.sleep(0)
         for message in listener.end():
@@ -69,35 +69,35 @@ class Speech(Model):
 
 
 class _Listener:
-    """What is known of one stream, and what there is to say about it."""
+    """The state of one stream, and its messages."""
 
     __slots__ = ("_control", "_detector", "_meter")
 
     def __init__(self, *, level: bool) -> None:
         self._detector = Detector()
         self._meter = _Meter(0) if level else None
-        self._control = b""  # the beginning of a message
+        self._control = b""  # the beginning of an unfinished message
 
     @property
     def half_a_sample(self) -> bool:
         return self._detector.bytes_fed % SAMPLE_BYTES != 0
 
     def audio(self, pcm: memoryview) -> list[str]:
-        """Listen to more audio; gives the messages that it leads to."""
+        """Process more audio; return the messages that it causes."""
         messages = [_turn(turn) for turn in self._detector.feed(pcm)]
         if self._meter is not None:
             messages += self._meter.feed(pcm)
         return messages
 
     def end(self) -> list[str]:
-        """The last messages."""
+        """Return the last messages."""
         return [_turn(turn) for turn in self._detector.end()]
 
     def control(self, fragment: bytes, *, last: bool) -> None:
         """Take a fragment of a control message.
 
         Raises:
-            ModelError: the message asks for what cannot be done, or cannot be understood.
+            ModelError: the message is malformed, or asks for an unsupported report.
         """
         self._control += fragment
         if len(self._control) > MAX_CONTROL_BYTES:
@@ -114,10 +114,10 @@ class _Listener:
 
 
 class _Meter:
-    """Tells how loud each period of the audio is.
+    """Measures the level of each period of the audio.
 
     Args:
-        position: bytes of audio that have come already; the first period is the next whole one.
+        position: bytes of audio received before; the first period is the next whole one.
     """
 
     __slots__ = ("_pending", "_periods", "_skip")
@@ -125,7 +125,7 @@ class _Meter:
     def __init__(self, position: int) -> None:
         self._periods = -(-position // _PERIOD_BYTES)
         self._skip = self._periods * _PERIOD_BYTES - position
-        self._pending = bytearray()  # less than a period
+        self._pending = bytearray()  # an incomplete period
 
     def feed(self, pcm: memoryview) -> list[str]:
         skipped = min(self._skip, len(pcm))
@@ -137,7 +137,7 @@ class _Meter:
             samples = np.frombuffer(self._pending, "<i2", _PERIOD_BYTES // 2, n * _PERIOD_BYTES)
             self._periods += 1
             messages.append(_level(self._periods * LEVEL_PERIOD, samples.astype(np.float64)))
-            del samples  # an array holds on to its buffer, which is about to shrink
+            del samples  # an array would pin its buffer, which is about to shrink
         del self._pending[: whole * _PERIOD_BYTES]
         return messages
 
@@ -154,7 +154,7 @@ def _level(time: float, samples: np.ndarray[tuple[int], np.dtype[np.float64]]) -
 
 
 def _level_asked(message: bytes) -> bool:
-    """Whether a control message asks for levels.
+    """Return whether a control message asks for levels.
 
     Raises:
         ModelError: the message is not a control message.

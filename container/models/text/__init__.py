@@ -1,1 +1,1 @@
-"""text: a causal language model behind streams and invocations."""
+"""The model ``text``: a causal language model for streams and invocations."""

@@ -1,4 +1,4 @@
-"""transformers' continuous batching, as much of it as an engine needs."""
+"""Adapter to transformers' continuous batching, as far as an engine needs it."""
 
 from __future__ import annotations
 
@@ -23,38 +23,38 @@ from partway.log_lines import LogLine
 
 _log = logging.getLogger("partway.container.text")
 
-# On a CPU, where nobody asks for other sizes: small pages waste little of a short reply's.
+# Page size on a CPU by default: small pages waste little memory for a short reply.
 _CPU_PAGE_TOKENS = 32
 _CPU_BATCH_TOKENS = 256
 _LEAST_PAGES = 4
 
-#: Per-request sampling needs an engine whose default is anything but 1.0; each request names its
-#: own all the same.
+#: Per-request sampling needs an engine whose defaults are not 1.0, although each request sets its
+#: own values.
 _SAMPLES = {"do_sample": True, "temperature": 0.5, "top_p": 0.5, "top_k": 0}
 
-#: Under it a temperature is as good as 0: logits of 1e4 over it are still numbers.
+#: A smaller temperature counts as 0: logits of 1e4 divided by this one are still finite.
 _LEAST_TEMPERATURE = 1e-4
 
-#: Seconds for the engine's thread to end its step.
+#: Seconds for the engine's thread to finish its step.
 _STOP_TIMEOUT = 10.0
 
 
 class _Router(OutputRouter):  # type: ignore[misc]  # transformers has no types
-    """Hands on what each step brings, in one call.
+    """Passes the results of each step on, in one call.
 
-    The engine's own handlers of a request stay behind when it is cancelled, and what still comes
-    for it would gather in a queue that nobody reads.
+    The engine's own handlers stay registered when a request is cancelled. Its late results would
+    fill a queue that nobody reads.
     """
 
     def __init__(self, deliver: Callable[[list[GenerationOutput]], None]) -> None:
         super().__init__()
         self._deliver = deliver
-        #: What the last request failed by.
+        #: The error of the last failed request.
         self.failure: Exception | None = None
 
     def fail_and_deliver(self, state: RequestState, error: Exception) -> None:
-        # The thread records its own failure after that of its requests, which is too late to tell
-        # theirs from one of a single request.
+        # The thread records its own failure only after that of its requests. That is too late to
+        # tell an error of all requests from one of a single request.
         self.failure = error
         super().fail_and_deliver(state, error)
 
@@ -66,11 +66,11 @@ class _Router(OutputRouter):  # type: ignore[misc]  # transformers has no types
 
 
 class _Scheduler(FIFOScheduler):  # type: ignore[misc]  # transformers has no types
-    """Counts a request that is cancelled as finished.
+    """Counts a cancelled request as finished.
 
-    The engine lets none in after it has put one off for want of room, until one finishes: if all
-    that run are cancelled, those that wait would wait for ever. And with asynchronous batching the
-    step under way would look for the blocks that the request no longer has, and fail.
+    After it has postponed a request for lack of room, the engine admits none until one finishes. If
+    all running requests were cancelled, the waiting ones would wait forever. With asynchronous
+    batching, the current step would also look for the freed blocks of the request, and fail.
     """
 
     def clear_cancelled_requests(self) -> list[RequestState]:
@@ -85,12 +85,12 @@ SCHEDULER_MAPPING["partway"] = _Scheduler
 
 
 class Batching:
-    """One run of the engine's thread, from :meth:`start` to :meth:`stop`, or to its failure.
+    """One run of the engine's thread, from :meth:`start` to :meth:`stop` or to its failure.
 
     Args:
         loaded: the model.
         settings: the sizes of the cache and of a step.
-        deliver: called on the engine's thread with what a step has brought.
+        deliver: called on the engine's thread with the results of a step.
     """
 
     def __init__(
@@ -110,36 +110,36 @@ class Batching:
         self._router = self._manager.output_router = _Router(deliver)
 
     def start(self) -> None:
-        """Allocate the cache, capture the graphs, and begin; blocks for as long as that takes."""
+        """Allocate the cache, capture the graphs, and begin; the call blocks meanwhile."""
         manager = self._manager
-        # The thread would do it first of all, and have nobody to tell that there is no memory.
+        # The thread would do this first, but could not report a lack of memory.
         manager.batch_processor = manager._create_batch_processor()  # noqa: SLF001
-        if self._on_gpu:  # there it captures the graphs; elsewhere it only costs
+        if self._on_gpu:  # there it captures the graphs; on a CPU it is no use
             manager.warmup()
         manager.start()
 
     def stop(self) -> None:
-        """End after the step that is under way, and let go of the cache; blocks."""
+        """Stop after the current step, and free the cache; the call blocks meanwhile."""
         failure = self.failure
-        # Also of a thread that has ended: it is this that lets go.
+        # Needed even if the thread has ended: this call frees its resources.
         self._manager.stop(timeout=_STOP_TIMEOUT, hard_stop=True)
         if self._manager.is_running():
             late = "a step of the language model has not ended in time"
             _log.error(LogLine(late, seconds=_STOP_TIMEOUT))
         else:
-            self._manager.destroy()  # it would wait for ever
-        if failure is not None:  # its frames hold the cache, whoever holds them
+            self._manager.destroy()  # it would wait forever
+        if failure is not None:  # the frames of its traceback hold the cache
             traceback.clear_frames(failure.__traceback__)
 
     @property
     def running(self) -> bool:
-        """Whether the engine's thread goes on."""
+        """Whether the engine's thread is running."""
         status = self._manager.background_thread_status
         return bool(self._manager.is_running() and status.local_status == status.DONT_STOP)
 
     @property
     def failure(self) -> BaseException | None:
-        """What has ended the thread; None while it goes on."""
+        """The exception that ended the thread; None while it runs."""
         if self.running:
             return None
         error: BaseException | None = self._manager.background_thread_status.fatal_error
@@ -147,28 +147,29 @@ class Batching:
 
     @property
     def cache_tokens(self) -> int:
-        """How many tokens' keys and values fit into the cache, of all requests together."""
+        """Number of tokens whose keys and values fit into the cache, for all requests together."""
         cache = self._manager.batch_processor.cache
         return int(cache.num_blocks * self._manager.continuous_batching_config.page_size)
 
     def held_blocks(self) -> int:
-        """Blocks of the cache that requests hold; blocks that are kept for reuse do not count."""
-        if self._manager.batch_processor is None:  # it is at its end
+        """Blocks of the cache that requests hold, without the blocks kept for reuse."""
+        if self._manager.batch_processor is None:  # the thread is ending
             return 0
         allocators = self._manager.batch_processor.cache.cache_allocators.values()
         tables = [table for each in allocators for table in list(each.block_table.values())]
         return sum(map(len, tables))
 
     def submit(self, name: str, prompt: Sequence[int], most: int, sample: Sample) -> bool:
-        """Take a request on; False if the thread has ended.
+        """Submit a request; return False if the thread has ended.
 
-        Never blocks: the engine's queue has no bound, its user's count of requests has.
+        It never blocks: the engine's queue is unbounded, and the caller limits the number of
+        requests.
 
         Args:
             name: the request's name, used once.
             prompt: the prompt's tokens.
-            most: how many tokens the reply may have.
-            sample: how tokens are chosen.
+            most: most tokens of the reply.
+            sample: the sampling of tokens.
         """
         accepted = self._manager.add_request(
             list(prompt),
@@ -180,12 +181,13 @@ class Batching:
         return accepted is not None
 
     def cancel(self, name: str) -> None:
-        """Give a request up; its blocks are free with the next step."""
+        """Give a request up; its blocks are freed by the next step."""
         self._manager.cancel_request(name)
 
 
 def _arguments(sample: Sample) -> dict[str, float]:
-    # It divides, and what overflows fails the whole step; of no share at all the likeliest remains.
+    # The logits are divided by the temperature, and an overflow would fail the whole step. A top_p
+    # of 0 leaves only the likeliest token.
     if sample.temperature < _LEAST_TEMPERATURE:
         return {"temperature": 1.0, "top_p": 0.0}
     return {"temperature": float(sample.temperature), "top_p": float(sample.top_p)}
@@ -197,13 +199,13 @@ def _config(loaded: Loaded, settings: TextSettings) -> ContinuousBatchingConfig:
         per_request_processors=True,
         scheduler_type="partway",
         max_batch_tokens=settings.batch_tokens or None,
-        auto_switch_to_flash=False,  # it may fetch code from a hub; loading has chosen already
+        auto_switch_to_flash=False,  # it may fetch code from a hub; loading has chosen
     )
     if model.device.type == "cuda":
         config.use_cuda_graph = True
         config.use_async_batching = True
     else:
-        # Left to itself it takes more than half of the machine's memory.
+        # By default it takes more than half of the machine's memory.
         config.page_size = _CPU_PAGE_TOKENS
         config.max_batch_tokens = settings.batch_tokens or _CPU_BATCH_TOKENS
     cache_bytes = settings.cache_bytes or (0 if model.device.type == "cuda" else CPU_CACHE_BYTES)
@@ -215,7 +217,7 @@ def _config(loaded: Loaded, settings: TextSettings) -> ContinuousBatchingConfig:
 
 
 def token_bytes(model: Any) -> int:
-    """How many bytes the keys and values of one token take."""
+    """Return the size in bytes of the keys and values of one token."""
     config = model.config.get_text_config()
     heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
     size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads

@@ -1,4 +1,4 @@
-"""Chat completions in the shape of OpenAI's API: its body in, its objects and events out.
+"""Chat completions in the form of OpenAI's API: request bodies, answers and events.
 
 https://platform.openai.com/docs/api-reference/chat
 """
@@ -24,17 +24,17 @@ from partway.container.models.text.generation_request import (
 
 FinishReason = Literal["stop", "length"]
 
-#: The media types of a whole answer and of a streamed one.
+#: The media types of a whole answer and of events.
 JSON: Final = "application/json"
 EVENT_STREAM: Final = "text/event-stream"
 
-#: The last event of a streamed answer.
+#: The last event of an answer in events.
 DONE: Final = b"data: [DONE]\n\n"
 
 #: Each chunk repeats the model's name.
 MAX_MODEL_CHARACTERS: Final = 256
 
-#: One of these beside ``messages``, and a body is a chat completion's.
+#: With one of these beside ``messages``, a body is a chat completion request.
 _TELLTALE: Final = frozenset(
     {"model", "max_tokens", "max_completion_tokens", "stream", "stream_options"}
 )
@@ -48,13 +48,13 @@ _HINTS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class ChatAsk:
-    """What a chat completion's body asks for.
+    """A parsed chat completion request.
 
     Attributes:
-        ask: what to generate; always ``messages``.
+        ask: the generation request; it always has ``messages``.
         stream: whether the answer is sent as events.
-        include_usage: whether the events end with one that counts tokens.
-        model: the name that the client used, which the answer repeats; None where it gave none.
+        include_usage: whether a last event counts tokens.
+        model: the name that the client used, which the answer repeats; None if it gave none.
     """
 
     ask: Ask
@@ -65,22 +65,22 @@ class ChatAsk:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens of one completion."""
+    """Token counts of one completion."""
 
     prompt_tokens: int
     completion_tokens: int
 
 
 def is_chat(members: Members) -> bool:
-    """Whether a body's JSON object is a chat completion's rather than an :class:`Ask`'s."""
+    """Whether a JSON body is a chat completion request, and not an :class:`Ask`."""
     return "messages" in members and not _TELLTALE.isdisjoint(members)
 
 
 def invocation_of(body: bytes) -> Ask | ChatAsk:
-    """What the body of a request to ``/invocations`` asks for, of either kind.
+    """Parse the body of a request to ``/invocations``, of either form.
 
     Raises:
-        Refused: as :func:`ask_of` and :func:`chat_of` do.
+        Refused: as in :func:`ask_of` and :func:`chat_of`.
     """
     members = members_of(body)
     if members is None:
@@ -89,13 +89,13 @@ def invocation_of(body: bytes) -> Ask | ChatAsk:
 
 
 def chat_of(body: bytes | Members) -> ChatAsk:
-    """What a chat completion's body asks for.
+    """Parse a chat completion's body.
 
     Args:
-        body: JSON, or the members that :func:`members_of` has found in it.
+        body: JSON, or its members from :func:`members_of`.
 
     Raises:
-        Refused: the body is not a chat completion's; with codes as in :func:`ask_of`.
+        Refused: the body is not a valid chat completion request; codes as in :func:`ask_of`.
     """
     members = members_of(body) if isinstance(body, bytes) else body
     if members is None:
@@ -118,14 +118,14 @@ def chat_of(body: bytes | Members) -> ChatAsk:
 class Completion:
     """One chat completion, as a whole or as events.
 
-    As events: :meth:`first_chunk`, any number of :meth:`chunk`, :meth:`last_chunk`, with
-    ``include_usage`` then :meth:`usage_chunk`, and :data:`DONE`.
+    The events are :meth:`first_chunk`, any number of :meth:`chunk`, :meth:`last_chunk`, with
+    ``include_usage`` :meth:`usage_chunk`, and :data:`DONE`.
 
     Args:
-        id: the id of this completion alone, ``chatcmpl-…``.
+        id: the completion's unique id, ``chatcmpl-…``.
         model: the model's name.
         created: when the completion began, as Unix time in seconds.
-        include_usage: whether the events are to count tokens; then each has the member ``usage``.
+        include_usage: whether events count tokens; then each has the member ``usage``.
     """
 
     def __init__(
@@ -140,7 +140,7 @@ class Completion:
         self._absent: dict[str, object] = {"usage": None} if include_usage else {}
 
     def whole(self, text: str, finish_reason: FinishReason, usage: Usage) -> bytes:
-        """The answer as one object, ``chat.completion``."""
+        """Return the answer as one object, ``chat.completion``."""
         choice = {
             "index": 0,
             "message": {"role": "assistant", "content": text, "refusal": None},
@@ -157,19 +157,19 @@ class Completion:
         )
 
     def first_chunk(self) -> bytes:
-        """The event that says who speaks."""
+        """Return the first event, which has the role."""
         return self._chunk({"role": "assistant", "content": ""})
 
     def chunk(self, text: str) -> bytes:
-        """The event with the next piece of text."""
+        """Return the event with the next piece of text."""
         return self._chunk({"content": text})
 
     def last_chunk(self, finish_reason: FinishReason) -> bytes:
-        """The event that says why the text is over."""
+        """Return the event with the reason for the end."""
         return self._chunk({}, finish_reason)
 
     def usage_chunk(self, usage: Usage) -> bytes:
-        """The event that counts tokens, for those who have asked for it."""
+        """Return the event with the token counts, sent if it was requested."""
         return self._event([], {"usage": _usage(usage)})
 
     def _chunk(self, delta: dict[str, str], finish_reason: FinishReason | None = None) -> bytes:
@@ -182,23 +182,23 @@ class Completion:
 
 
 def error_body(reason: str, status: int) -> bytes:
-    """The body of a response that says no.
+    """Return the body of a refusal.
 
     Args:
-        reason: what the client is told.
-        status: the response's.
+        reason: the text for the client.
+        status: the response's status.
     """
     kind = "invalid_request_error" if status < 500 else "server_error"
     return _json({"error": {"message": reason, "type": kind, "param": None, "code": None}})
 
 
 def error_event(reason: str, status: int) -> bytes:
-    """The last event of an answer that failed after its head had left; no :data:`DONE` follows."""
+    """Return the final event of an answer that failed after its head; no :data:`DONE` follows."""
     return _sse(error_body(reason, status))
 
 
 def _max_tokens(members: Members) -> str:
-    """Which of the two names a request uses; ``max_tokens`` is the older one."""
+    """Return the name that a request uses for the limit; ``max_tokens`` is the older name."""
     old, new = "max_tokens", "max_completion_tokens"
     if old in members and new in members:
         raise Refused(f"{old}, {new}: must be one of them, not both")
@@ -240,5 +240,5 @@ def _json(value: object) -> bytes:
 
 
 def _sse(data: bytes) -> bytes:
-    # JSON holds no line end, so one line is enough.
+    # JSON text has no line ends, so one line is enough.
     return b"data: %b\n\n" % data

@@ -1,4 +1,4 @@
-"""One stream's conversation: requests come in, each is answered by one message."""
+"""Conversation on one stream: each request is answered by one message."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ Begin = Callable[[Conversation, Sampling], Awaitable[TextReply]]
 
 @dataclass(slots=True, eq=False)
 class _Request:
-    """A request, from its arrival until it is answered.
+    """A request, from its arrival to its answer.
 
     Attributes:
-        ask: what the request asks for.
-        interrupted: whether a later request has come, so that the answer ends where it is.
-        reply: the answer while it is made; None before and after.
+        ask: the parsed request.
+        interrupted: whether a later request has come, which cuts the answer.
+        reply: the answer while it is generated; None before and after.
     """
 
     ask: Ask
@@ -47,17 +47,17 @@ class _Request:
 class ConversationStream:
     """A conversation on a stream.
 
-    1. Each request gets one text message; its fragments leave as they are sampled. The last one is
-       COMPLETE, and empty where the reply ends with a token that has no text.
-    2. A request interrupts the one that is being answered, and those that wait: their messages end
-       where they are. With ``queue`` it waits for its turn.
-    3. What was said is remembered, an interrupted reply as far as it was sent.
-    4. A request that cannot be honoured, or fails, closes the stream with a code and a reason.
+    1. Each request gets one text message, whose fragments are sent as they are sampled. The last
+       fragment is COMPLETE. It is empty if the reply ends with a token without text.
+    2. A request interrupts the current one and all waiting ones: their messages are cut. With
+       ``queue`` it waits for its turn.
+    3. The conversation is remembered; of an interrupted reply, the part that was sent.
+    4. An invalid or failed request closes the stream with a code and a reason.
 
     Args:
-        begin: begins a reply; whoever asked owes it ``close()``.
-        stream: the client's.
-        queued: requests that may wait for their turn.
+        begin: begins a reply, on which the caller must call ``close()``.
+        stream: the client's stream.
+        queued: most requests that wait for their turn.
     """
 
     def __init__(self, begin: Begin, stream: Stream, queued: int) -> None:
@@ -69,7 +69,7 @@ class ConversationStream:
         self._current: _Request | None = None
 
     async def run(self) -> None:
-        """Answer until the input is over, and all requests in it are answered."""
+        """Answer all requests until the input has ended."""
         async with asyncio.TaskGroup() as group:
             answering: asyncio.Task[None] | None = None
             async for message in self._stream.messages():

@@ -1,64 +1,63 @@
-"""Tokens in, text out: as much of it as later tokens cannot change."""
+"""Incremental detokenization: tokens in, the stable part of their text out."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Final
 
-#: What decoders put in place of bytes that are no UTF-8, or not yet.
+#: Stands in decoded text for bytes that are not UTF-8, or an incomplete code point.
 _REPLACEMENT: Final = "\ufffd"
 
-#: Bytes of a code point that can be there while it is incomplete, and those that can follow where
-#: a cut goes through it. Decoders write one replacement character for the incomplete ones (byte
-#: level) or one for each (byte fallback).
+#: Most bytes of an incomplete code point, before and after a cut through it. Decoders write one
+#: replacement character for all of them (byte level) or one for each (byte fallback).
 _MAX_INCOMPLETE: Final = 3
 
-#: Tokens that are kept when the window is cut, as context for what follows: more bytes than a code
-#: point can have. Of four neighbouring cuts one is between code points, which byte fallback needs.
+#: Possible numbers of tokens kept as context when the window is cut: more bytes than a code point
+#: can have. Of four neighbouring cuts, one lies between code points, as byte fallback needs.
 _KEPT: Final = range(8, 12)
 
-#: The window is cut when it is so long. Where that fails because later text would not be the same,
-#: it may grow; then it is cut regardless, for its decoder is not one of those described below.
+#: Length at which the window is cut. If a cut would change later text, the window may grow first.
+#: After that it is cut regardless: its decoder is not of the kinds described below.
 _WINDOW: Final = 16
 _MAX_WINDOW: Final = 64
 
 
 class Detokenizer:
-    r"""The text of tokens as they come, never half a code point.
+    """Turns tokens into text as they come, without incomplete code points.
 
-    All that :meth:`add` and :meth:`flush` return, put together, is what ``decode`` makes of all the
-    tokens at once, for a ``decode`` of the usual kinds:
+    The joined results of :meth:`add` and :meth:`flush` equal ``decode`` of all tokens at once, for
+    a ``decode`` of the usual kinds:
 
     - byte level: the tokens' bytes, put together and decoded, with one U+FFFD for each maximal
       part of a broken code point, as Python and Rust do it;
     - pieces of words, whose first loses its leading space or its mark;
-    - byte fallback, as long as its bytes are UTF-8. It judges a run of bytes as a whole, so that a
-      bad one changes those before it: what was shown of them stays.
+    - byte fallback, as long as its bytes are UTF-8. It decodes a run of bytes as a whole, so that a
+      bad byte changes the text of earlier ones: text that was shown stays.
 
-    The ``decode`` may not clean up spaces: that changes text which has been shown.
+    The ``decode`` must not clean up spaces, because that changes text already shown.
 
-    A token costs little more than one call of ``decode``, with a dozen tokens: a window of recent
-    ones, most of whose text has been shown. One that leaves the text as it was costs two.
+    A token costs little more than one call of ``decode`` with a dozen tokens: a window of recent
+    ones, most of whose text has been shown. A token that does not change the text costs two calls.
 
     Args:
-        decode: the text of some tokens.
+        decode: returns the text of some tokens.
     """
 
     def __init__(self, decode: Callable[[list[int]], str]) -> None:
         self._decode = decode
         self._window: list[int] = []
-        #: The window's text, and which beginning of it has been shown.
+        #: The window's text, and the beginning of it that has been shown.
         self._text = ""
         self._shown = ""
-        #: Tokens since the window's text no longer began with what was shown of it.
+        #: Tokens since the window's text stopped beginning with the text that was shown.
         self._in_doubt = 0
 
     def add(self, ids: Sequence[int]) -> str:
-        """The text that can be shown now that these tokens have come."""
+        """Add tokens, and return the text that can now be shown."""
         return "".join([self._add(token) for token in ids])
 
     def flush(self) -> str:
-        """The rest of the text, when no token is to come; after that another text may begin."""
+        """Return the rest of the text after the last token; then another text may begin."""
         rest = self._text[len(self._shown) :]
         self._window = []
         self._text = self._shown = ""
@@ -72,13 +71,13 @@ class Detokenizer:
         self._window.append(token)
         self._text = text
         if not text.startswith(self._shown):
-            # A run of bytes has got a new one that is not a whole code point; it will be soon.
+            # A run of bytes has a new byte, which is not a whole code point yet.
             self._in_doubt += 1
             if self._in_doubt <= _MAX_INCOMPLETE and text.endswith(_REPLACEMENT):
                 return ""
         self._in_doubt = 0
         incomplete = min(len(text) - len(text.rstrip(_REPLACEMENT)), _MAX_INCOMPLETE)
-        # What a cut made of a code point looks as if it were incomplete; it has been shown.
+        # The rest of a code point after a cut looks incomplete, but has been shown.
         settled = text[: max(len(self._shown), len(text) - incomplete)]
         new = settled[len(self._shown) :]
         self._shown = settled
@@ -86,18 +85,18 @@ class Detokenizer:
         return new
 
     def _cut(self) -> None:
-        """Forget the tokens at the window's beginning, if it has become long."""
+        """Drop the oldest tokens of the window, if it has become long."""
         window = self._window
         if len(window) < _WINDOW:
             return
-        if not self._text:  # tokens without a text; the first may yet be a mark that makes a space
+        if not self._text:  # no text yet; the first token may be a mark for a space
             del window[_KEPT.start :]
             return
         held = len(self._text) - len(self._shown)
         for kept in _KEPT:
             text = self._decode(window[-kept:])
-            # A cut may go through a code point: then the text begins with up to three replacement
-            # characters. What is after them has to agree.
+            # A cut may go through a code point. Then the text begins with up to three replacement
+            # characters, and only the text after them must agree.
             if self._text.endswith(text[_MAX_INCOMPLETE:]):
                 break
         else:

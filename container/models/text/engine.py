@@ -1,4 +1,4 @@
-"""Many replies at a time from one language model, and what happens when a step fails."""
+"""The engine: many concurrent replies of one language model, and recovery from a failed step."""
 
 from __future__ import annotations
 
@@ -24,33 +24,33 @@ from partway.log_lines import LogLine
 
 _log = logging.getLogger("partway.container.text")
 
-#: The engine is looked at so often while somebody waits: its thread may end without a word.
+#: Seconds between two checks of the engine while a caller waits: its thread may end silently.
 WATCH_INTERVAL = 1.0
 
-#: A reply that gets no token for so long is given up.
+#: A reply that gets no token for this long is given up.
 STALL_TIMEOUT = 60.0
 
 #: While replies wait: seconds without a token after which /ping answers 503.
 HUNG_AFTER = 30.0
 
-#: After so many starts at which it could not compute a single token the engine is given up.
+#: The engine is given up after this many starts without a single computed token.
 MAX_STARTS = 3
 
-#: Logits far enough apart for any sampling, within every precision.
+#: Logits far enough apart for any sampling, in every precision.
 _HIGH, _LOW = 1e4, -1e4
 
 
 class Engine:
-    """Replies from one model, all under way at once.
+    """Concurrent replies from one model.
 
-    A step computes the next token of every reply together, so an error of one is an error of all,
-    and ends the engine's thread; one that is not a number may make others so. It is started again
-    then, and has to compute a token for no reply. After that each reply computes a token by
-    itself: the one that fails alone is at fault, the others do not notice but for the pause.
+    A step computes the next token of all replies together. So an error of one reply fails all, and
+    ends the engine's thread; NaN may spread to other replies. The engine is then restarted, and
+    must compute a test token. After that each reply computes a token by itself. A reply that fails
+    alone is at fault; the others only see a pause.
 
     Args:
-        loaded: the model, which gets a hook and is used by no other engine.
-        settings: how many at a time, and the sizes.
+        loaded: the model; it gets a hook, and no other engine may use it.
+        settings: the number of concurrent replies, and the sizes.
     """
 
     def __init__(self, loaded: Loaded, settings: TextSettings) -> None:
@@ -63,16 +63,17 @@ class Engine:
         self._renewing = threading.Lock()
         self._batching = self._new_batching()
         self._names = itertools.count()
-        #: All that are under way, the oldest first, with the name of the engine's request.
+        #: All replies under way, the oldest first, each with the name of its engine request.
         self._live: dict[Generation, str | None] = {}
-        #: The engine's requests: whose each is, and how many tokens of its reply its prompt holds.
+        #: The engine's requests: the reply of each, and the number of the reply's tokens in its
+        #: prompt.
         self._requests: dict[str, tuple[Generation, int]] = {}
         self._recovering: asyncio.Task[None] | None = None
         self._watching: asyncio.TimerHandle | None = None
         self._stepped = asyncio.Event()
         self._stepped_at = time.monotonic()
         self._failed_by = ""
-        self._spoiled = False  # the cache holds what is not a number, or its thread is gone
+        self._spoiled = False  # the cache holds NaN, or the thread has ended
         self._dead: str | None = None
         #: Most tokens of a prompt and its reply together.
         self.context = min(loaded.context, self._batching.cache_tokens)
@@ -81,7 +82,7 @@ class Engine:
 
     @property
     def trouble(self) -> str | None:
-        """Why the engine cannot serve; None if it can, or soon will. Any thread may ask."""
+        """Why the engine cannot serve; None if it can, or soon will. Any thread may read it."""
         idle = time.monotonic() - self._stepped_at
         if self._dead is None and self._requests and idle > HUNG_AFTER:
             return f"the language model has not come on by a token for {idle:.0f} s"
@@ -89,11 +90,11 @@ class Engine:
 
     @property
     def running(self) -> int:
-        """Replies under way."""
+        """Number of replies under way."""
         return len(self._live)
 
     def held_blocks(self) -> int:
-        """Blocks of the cache that replies hold."""
+        """Number of cache blocks that replies hold."""
         return self._batching.held_blocks()
 
     def generate(self, prompt: Sequence[int], most: int, sample: Sample) -> Generation:
@@ -101,12 +102,12 @@ class Engine:
 
         Args:
             prompt: the prompt's tokens, at least one, and fewer than ``context``.
-            most: how many tokens the reply may have; no more than have room behind the prompt.
-            sample: how tokens are chosen.
+            most: most tokens of the reply; they must fit into ``context`` after the prompt.
+            sample: the sampling of tokens.
 
         Raises:
             Busy: too many replies are under way.
-            ModelError: the engine cannot serve any more.
+            ModelError: the engine has stopped.
         """
         if self._dead is not None:
             raise ModelError(self._dead, status=503)
@@ -121,13 +122,13 @@ class Engine:
         return generation
 
     def forget(self, generation: Generation) -> None:
-        """Spend nothing more on a reply."""
+        """Stop computing a reply."""
         name = self._live.pop(generation, None)
         if name is not None and self._requests.pop(name, None) is not None:
             self._batching.cancel(name)
 
     def close(self) -> None:
-        """End the thread, after the step that is under way; blocks. Any thread may call it."""
+        """End the thread after the current step; the call blocks. Any thread may call it."""
         with self._renewing:
             self._dead = self._dead or "the language model is being unloaded"
             self._batching.stop()
@@ -142,21 +143,21 @@ class Engine:
         self._stepped_at = time.monotonic()
         self._stepped.set()
         for output in outputs:
-            # One that was cancelled may come with a step that had begun.
+            # The step may have begun before a request was cancelled.
             if output.request_id in self._requests:
                 self._on_output(output)
 
     def _on_output(self, output: GenerationOutput) -> None:
         generation, held = self._requests[output.request_id]
         if output.error is not None:
-            if self._batching.running:  # of this request alone
+            if self._batching.running:  # an error of this request alone
                 self._fail(generation, _failure(output.error))
             else:
                 self._on_failure()
             return
         new = output.generated_tokens[len(generation.tokens) - held :]
         if self._broken is not None and self._broken in new:
-            # Where attention is masked, not cut, one that is NaN makes others so, and their cache.
+            # With masked attention, a NaN spreads to other replies and their cache.
             if len(self._requests) == 1:
                 self._fail(generation, ModelError("the model's output is not a number (NaN)"))
             self._spoiled = True
@@ -178,9 +179,9 @@ class Engine:
         generation.fail(error)
 
     def _submit(self, generation: Generation, most: int) -> None:
-        """Hand a reply to the engine, or what is missing of it."""
+        """Submit a reply, or its missing part, to the engine."""
         self._live[generation] = name = f"{next(self._names)}"
-        if not self._requests:  # else newcomers would hide that it hangs
+        if not self._requests:  # otherwise new replies would hide a hang
             self._stepped_at = time.monotonic()
         self._requests[name] = generation, len(generation.tokens)
         prompt = generation.prompt + generation.tokens
@@ -190,7 +191,7 @@ class Engine:
     # --- When a step fails -----------------------------------------------------------------------
 
     def _watch(self) -> None:
-        """See that the thread goes on while a token is waited for: it may end without a word."""
+        """Check that the thread runs while a token is awaited: it may end silently."""
         if self._watching is None and self._loop is not None:
             self._watching = self._loop.call_later(WATCH_INTERVAL, self._on_watch)
 
@@ -212,7 +213,7 @@ class Engine:
             self._recovering = asyncio.ensure_future(self._recover())
 
     async def _recover(self) -> None:
-        """Start again, find the replies that are at fault, and go on with the others."""
+        """Restart, find the replies at fault, and continue with the others."""
         try:
             suspects = list(self._live)
             await self._restart()
@@ -225,7 +226,7 @@ class Engine:
         for generation in list(self._live):
             if self._dead is not None:
                 self._fail(generation, ModelError(self._dead, status=503))
-            elif self._recovering is None:  # else it has failed again, and all begins anew
+            elif self._recovering is None:  # otherwise recovery starts over
                 self._submit(generation, generation.most - len(generation.tokens))
 
     async def _prove(self) -> None:
@@ -262,7 +263,7 @@ class Engine:
             await self._restart()
 
     async def _restart(self) -> None:
-        """Start a new thread, with an empty cache; or give the engine up."""
+        """Start a new thread with an empty cache, or give the engine up."""
         self._requests.clear()
         self._live = dict.fromkeys(self._live)
         self._spoiled = False
@@ -290,19 +291,19 @@ class Engine:
 
 
 def _mark_broken(model: Any, tokenizer: Any, ends: frozenset[int]) -> int | None:
-    """Have a model answer logits that are not numbers with one certain token.
+    """Have a model replace logits that are NaN by one certain token.
 
-    Sampling from such a row fails with the whole batch; on a GPU it takes the device's context
-    along. The largest of them, on the other hand, looks like any other token.
+    Sampling from a row with NaN fails the whole batch, and on a GPU it destroys the device's
+    context. Taking the largest logit of such a row would give an ordinary token.
 
     Args:
-        model: the model, whose output layer gets a hook, which is part of CUDA graphs too.
-        tokenizer: the model's.
+        model: the model; its output layer gets a hook, which is also part of CUDA graphs.
+        tokenizer: the model's tokenizer.
         ends: the tokens that end a reply.
 
     Returns:
-        The token, which from here on means broken logits and nothing else; None where the
-        vocabulary has no token to spare, and nothing is done.
+        The token, which from now on only means broken logits; None if the vocabulary has no spare
+        token. Then nothing is changed.
     """
     layer = model.get_output_embeddings()
     if layer is None:
@@ -314,7 +315,7 @@ def _mark_broken(model: Any, tokenizer: Any, ends: frozenset[int]) -> int | None
 
 
 def _marked(logits: torch.Tensor, token: int) -> torch.Tensor:
-    total = logits.sum(dim=-1, keepdim=True, dtype=torch.float32)  # of a NaN with anything: NaN
+    total = logits.sum(dim=-1, keepdim=True, dtype=torch.float32)  # the sum with a NaN is NaN
     broken = total.isnan() | (total == torch.inf)
     logits = logits.masked_fill(broken, _LOW)
     logits[..., token] = torch.where(broken[..., 0], _HIGH, -torch.inf).to(logits.dtype)
@@ -322,19 +323,19 @@ def _marked(logits: torch.Tensor, token: int) -> torch.Tensor:
 
 
 def _spare(tokenizer: Any, size: int, ends: frozenset[int]) -> int | None:
-    """A token that no reply needs: padding, or one that the tokenizer does not know."""
+    """Return a token that no reply needs: padding, or one unknown to the tokenizer."""
     if tokenizer.pad_token_id is not None and tokenizer.pad_token_id not in ends:
         return int(tokenizer.pad_token_id)
     return len(tokenizer) if len(tokenizer) < size else None
 
 
 def _failure(error: BaseException | str | None) -> ModelError:
-    """What a client may know of a failed step: the log has the rest."""
+    """Make the error that a client sees for a failed step; the log has the details."""
     if isinstance(error, BaseException) and is_out_of_memory(error):
         return Busy("the model has no memory left for this request")
     return ModelError(f"the model failed: {_first_words(error)}")
 
 
 def _first_words(error: BaseException | str | None) -> str:
-    """An error's type: its message may quote what others have sent."""
+    """Return an error's type: its message may quote other clients' input."""
     return type(error).__name__ if isinstance(error, BaseException) else "a step went wrong"

@@ -1,4 +1,4 @@
-"""One reply of a language model, token by token: what its engine puts in, and its client takes."""
+"""One reply of a language model, token by token, between its engine and its client."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from typing import Literal, Self
 from partway.container.errors import ModelError
 from partway.container.models.text.settings import Sample
 
-#: Why a reply is over.
+#: The reason for a reply's end.
 Finish = Literal["stop", "length", "cancelled"]
 
 
 class Generation(AsyncIterator[list[int]]):
-    """One reply: its tokens as they are sampled, in each item those since the last one.
+    """One reply as an iterator; each item has the tokens sampled since the last item.
 
-    A context manager: leaving it cancels what is not finished.
+    It is a context manager: leaving it cancels an unfinished reply.
 
     Args:
-        forget: called when the reply is cancelled, so that its engine spends nothing more on it.
+        forget: called when the reply is cancelled, so that its engine stops computing it.
         prompt: the prompt's tokens.
-        most: how many tokens the reply may have.
-        sample: how tokens are chosen.
+        most: most tokens of the reply.
+        sample: the sampling of tokens.
 
     Attributes:
-        prompt: the prompt as it was given; ``most`` and ``sample`` likewise.
-        tokens: all tokens of the reply so far, without the one that ended it.
-        finish: why the reply is over: the model ended it, it is long enough, or was cancelled. Set
-            before the last item is taken.
+        prompt: as given; so are ``most`` and ``sample``.
+        tokens: all tokens of the reply so far, without its end token.
+        finish: the reason for the end: the model ended it, it reached ``most``, or it was
+            cancelled. It is set before the last item is taken.
     """
 
     def __init__(
@@ -49,16 +49,16 @@ class Generation(AsyncIterator[list[int]]):
         self._taken = 0
         self._error: ModelError | None = None
         self._waiter: asyncio.Future[None] | None = None
-        #: When the last token came, or it began; ``time.monotonic()``.
+        #: Time of the last token, or of the beginning; ``time.monotonic()``.
         self.moved_at = time.monotonic()
 
     @property
     def over(self) -> bool:
-        """Whether nothing more will come."""
+        """Whether no more tokens will come."""
         return self.finish is not None or self._error is not None
 
     def cancel(self) -> None:
-        """Give the reply up: the iteration ends, and its cache is free with the next step."""
+        """Cancel the reply: the iteration ends, and its cache is freed by the next step."""
         if not self.over:
             self.finish = "cancelled"
             self._forget(self)
@@ -76,7 +76,7 @@ class Generation(AsyncIterator[list[int]]):
                 raise self._error
             if self.finish is not None:
                 raise StopAsyncIteration
-            # Not for ever: the engine looks after those that get nothing.
+            # The wait is limited: the engine watches replies that get no tokens.
             self._waiter = asyncio.get_running_loop().create_future()
             try:
                 await self._waiter
@@ -97,14 +97,14 @@ class Generation(AsyncIterator[list[int]]):
     # --- For the engine --------------------------------------------------------------------------
 
     def extend(self, tokens: Sequence[int], finish: Finish | None) -> None:
-        """Take new tokens in."""
+        """Add new tokens."""
         self.tokens += tokens
         self.finish = finish
         self.moved_at = time.monotonic()
         self._wake()
 
     def fail(self, error: ModelError) -> None:
-        """End with an error; what has come can still be taken."""
+        """End with an error; received tokens can still be taken."""
         self._error = error
         self._wake()
 

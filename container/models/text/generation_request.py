@@ -1,7 +1,7 @@
-"""A request for generated text: plain text, or JSON that says more.
+"""Requests for generated text: plain text, or JSON with options.
 
-What cannot be honoured is refused by name: a client that asks for a seed, and gets an answer drawn
-without it, would trust a result that it cannot have again.
+Unsupported options are refused by name. A client that asks for a seed, and gets an answer without
+it, would expect the same result again.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ Role = Literal["system", "user", "assistant"]
 #: A JSON object's members.
 Members = Mapping[str, object]
 
-#: Text of one request, JSON and all, in bytes of UTF-8. 256 KiB of English are some 64 thousand
-#: tokens, more than most contexts; tokenizing them takes a tenth of a second.
+#: Most bytes of one request's text, JSON included. 256 KiB of English are some 64 thousand tokens,
+#: more than most contexts. Tokenizing them takes a tenth of a second.
 MAX_TEXT_BYTES: Final = 256 * KIB
 
-#: Messages of one conversation. A chat template is a program that looks at each of them, at some
-#: 10 µs: a hundredth of a second in all.
+#: Messages of one conversation. A chat template is a program that takes some 10 µs per message: a
+#: hundredth of a second in all.
 MAX_TURNS: Final = 1024
 
-#: No context is larger, and a number of four thousand digits need not get as far as the engine.
+#: No context is larger, and numbers of thousands of digits must not reach the engine.
 MAX_NEW_TOKENS: Final = 1 << 24
 
-#: Stop strings of a request: as many as OpenAI's API takes, each as long as a marker may be. What
-#: might become one is held back, so that their length is a delay too.
+#: Stop strings of a request: as many as OpenAI's API takes, each as long as a marker may be. A
+#: possible beginning of one is held back, so their length also delays the text.
 MAX_STOPS: Final = 4
 MAX_STOP_CHARACTERS: Final = 64
 
-MAX_TEMPERATURE: Final = 2.0  # OpenAI's; above it there is little but noise
+MAX_TEMPERATURE: Final = 2.0  # OpenAI's limit; above it there is little but noise
 
 _ROLES: Final = ("system", "user", "assistant")
-_QUOTED: Final = 40  # characters of what a client sent, at most, in a reason
+_QUOTED: Final = 40  # most characters of a client's input that a reason quotes
 _KNOWN: Final = frozenset(
     {"messages", "prompt", "max_new_tokens", "temperature", "top_p", "stop", "queue"}
 )
@@ -47,7 +47,7 @@ _NO_TOOLS = "no tool calls here; describe tools in a system message"
 _NO_PROBABILITIES = "the engine keeps no probabilities"
 _IN_CHAT_ONLY = "only in the body of a chat completion"
 
-#: What others honour and this engine does not, and why.
+#: Options that other servers support and this engine does not, with the reason.
 IMPOSSIBLE: Final[Mapping[str, str]] = {
     "seed": "draws of concurrent requests share one generator",
     "n": "one answer a request; ask again for another",
@@ -67,7 +67,7 @@ IMPOSSIBLE: Final[Mapping[str, str]] = {
     "response_format": "output is not constrained; ask for a format in words",
 }
 
-#: Values of those that ask for nothing: libraries send them unasked.
+#: Values of these options that have no effect: libraries send them by default.
 _ASK_NOTHING: Final[Mapping[str, object]] = {
     "n": 1,
     "logprobs": False,
@@ -80,7 +80,7 @@ _ASK_NOTHING: Final[Mapping[str, object]] = {
     "response_format": {"type": "text"},
 }
 
-#: Names that belong in another kind of request, and what to do.
+#: Names that belong in another kind of request, with a hint.
 _ELSEWHERE: Final[Mapping[str, str]] = {
     "max_tokens": "say max_new_tokens",
     "max_completion_tokens": "say max_new_tokens",
@@ -92,7 +92,7 @@ _ELSEWHERE: Final[Mapping[str, str]] = {
 
 
 class Refused(ModelError):
-    """A request that cannot be honoured: Close 1008, or 400, unless it says otherwise."""
+    """A request that is refused: Close 1008, or 400, by default."""
 
     def __init__(self, reason: str, *, code: int = POLICY_VIOLATION, status: int = 400) -> None:
         super().__init__(reason, code=code, status=status)
@@ -108,13 +108,13 @@ class ChatTurn:
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How to generate; None is the engine's default.
+    """The options of a generation; None is the engine's default.
 
     Attributes:
         max_new_tokens: at least 1.
-        temperature: 0, which is greedy, to 2.
-        top_p: over 0, to 1.
-        stop: strings that end the answer and are no part of it.
+        temperature: from 0, which is greedy, to 2.
+        top_p: over 0, up to 1.
+        stop: strings that end the answer, and are not part of it.
     """
 
     max_new_tokens: int | None = None
@@ -125,13 +125,13 @@ class Sampling:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """What one request wants; exactly one of ``messages`` and ``prompt`` is given.
+    """A parsed request, with exactly one of ``messages`` and ``prompt``.
 
     Attributes:
-        messages: the whole conversation, in place of what is remembered; the last turn is a user's.
+        messages: the whole conversation, instead of the remembered one; the last turn is a user's.
         prompt: the next user's turn.
         sampling: how to generate.
-        queue: whether to wait for the answer that is being generated, rather than interrupt it.
+        queue: whether to wait for the current answer instead of interrupting it.
 
     Raises:
         ValueError: both of ``messages`` and ``prompt`` are given, or neither.
@@ -148,15 +148,15 @@ class Ask:
 
 
 def ask_of(message: str | bytes | Members) -> Ask:
-    """What a stream's message asks for, or a body that is not a chat completion's.
+    """Parse a stream's message, or a body that is not a chat completion.
 
     Args:
-        message: text; what begins with ``{`` after white space is JSON, anything else a prompt. Or
-            the members that :func:`members_of` has found in it.
+        message: text; with ``{`` as its first character after white space it is JSON, otherwise a
+            prompt. Or the members from :func:`members_of`.
 
     Raises:
         Refused: the message is not UTF-8 or not JSON (Close 1007), too large (1009, or 413), or
-            asks for what cannot be done (1008).
+            asks for something unsupported (1008).
     """
     if isinstance(message, str | bytes):
         text = text_of(message)
@@ -177,13 +177,13 @@ def ask_of(message: str | bytes | Members) -> Ask:
 
 
 def too_much_text() -> Refused:
-    """The refusal of text that is longer than :data:`MAX_TEXT_BYTES`."""
+    """Make the refusal of text longer than :data:`MAX_TEXT_BYTES`."""
     reason = f"too much text: it must have at most {MAX_TEXT_BYTES} bytes"
     return Refused(reason, code=TOO_BIG, status=413)
 
 
 def text_of(message: str | bytes) -> str:
-    """A message as text of bounded length.
+    """Decode a message to text of bounded length.
 
     Raises:
         Refused: the message is too large, or not UTF-8.
@@ -203,25 +203,26 @@ def text_of(message: str | bytes) -> str:
 
 
 def members_of(message: str | bytes) -> Members | None:
-    """The members of a message that is JSON; None if it is plain text.
+    """Return the members of a message that is JSON; None if it is plain text.
 
     Raises:
-        Refused: the message is too large, not UTF-8, or not JSON although it begins so.
+        Refused: the message is too large, not UTF-8, or invalid JSON.
     """
     text = text_of(message)
     return _load(text) if _is_json(text) else None
 
 
 def known_members(members: Members, known: Collection[str], hints: Mapping[str, str]) -> Members:
-    """The members that say something: a member that is null is as good as absent.
+    """Return the members that are not null: null means absent.
 
     Args:
         members: the request's members.
-        known: names that may be there.
-        hints: what to do about other names.
+        known: the known names.
+        hints: hints for other names.
 
     Raises:
-        Refused: a member has another name, or is one of :data:`IMPOSSIBLE` and asks for something.
+        Refused: a member has an unknown name, or is one of :data:`IMPOSSIBLE` with an effective
+            value.
     """
     said: dict[str, object] = {}
     for name, value in members.items():
@@ -239,14 +240,14 @@ def known_members(members: Members, known: Collection[str], hints: Mapping[str, 
 
 
 def sampling_of(members: Members, max_tokens: str) -> Sampling:
-    """How to generate.
+    """Parse the options of the generation.
 
     Args:
         members: the request's members.
-        max_tokens: what the limit of new tokens is called in it.
+        max_tokens: the request's name for the limit of new tokens.
 
     Raises:
-        Refused: a value is of another type, or out of range.
+        Refused: a value has the wrong type, or is out of range.
     """
     tokens = members.get(max_tokens)
     if tokens is not None:
@@ -273,10 +274,10 @@ def sampling_of(members: Members, max_tokens: str) -> Sampling:
 
 
 def turns_of(value: object, *, parts: bool = False) -> tuple[ChatTurn, ...]:
-    """The turns of ``messages``.
+    """Parse the turns of ``messages``.
 
     Args:
-        value: what the request holds under that name.
+        value: the value of ``messages`` in the request.
         parts: whether a content may be a list of text parts; they are joined by line ends.
 
     Raises:
@@ -294,7 +295,7 @@ def turns_of(value: object, *, parts: bool = False) -> tuple[ChatTurn, ...]:
 
 
 def flag_of(members: Members, name: str) -> bool:
-    """Whether a switch is on; it is off where it is absent.
+    """Return the value of a switch; an absent one is off.
 
     Raises:
         Refused: the switch is neither true nor false.
@@ -306,10 +307,10 @@ def flag_of(members: Members, name: str) -> bool:
 
 
 def string_of(name: str, value: object) -> str:
-    """A string that has a UTF-8 form.
+    """Check that a value is a string with a UTF-8 form.
 
     Raises:
-        Refused: the value is not a string, or holds half a surrogate pair, which JSON can write.
+        Refused: the value is not a string, or has half of a surrogate pair, which JSON can express.
     """
     if not isinstance(value, str):
         raise Refused(f"{name}: must be a string")
@@ -324,7 +325,7 @@ def string_of(name: str, value: object) -> str:
 
 
 def quoted(text: str) -> str:
-    """The beginning of what a client sent, as a reason may show it: printable, and short."""
+    """Shorten and escape a client's input, for a reason."""
     shown = ascii(text[:_QUOTED])
     return shown if len(shown) <= _QUOTED else f"{shown[: _QUOTED - 1]}…"
 
@@ -334,7 +335,7 @@ def _is_json(text: str) -> bool:
 
 
 def _load(text: str) -> Members:
-    """JSON that begins with ``{``, as strict as its standard and no deeper than it need be."""
+    """Parse JSON that begins with ``{``, strictly and with bounded depth."""
     try:
         value = json.loads(text, object_pairs_hook=_no_duplicates, parse_constant=_no_constant)
     except json.JSONDecodeError as error:
@@ -342,7 +343,7 @@ def _load(text: str) -> Members:
         raise Refused(reason, code=INVALID_DATA) from None
     except RecursionError:
         raise Refused("the JSON is nested too deep", code=INVALID_DATA) from None
-    except ValueError:  # Python reads whole numbers of up to 4300 digits
+    except ValueError:  # Python parses whole numbers of up to 4300 digits
         raise Refused("the JSON has a number that is too long", code=INVALID_DATA) from None
     return cast("Members", value)
 
@@ -351,7 +352,7 @@ def _no_duplicates(pairs: list[tuple[str, object]]) -> dict[str, object]:
     members: dict[str, object] = {}
     for name, value in pairs:
         if name in members:
-            # Who reads the first of them and who reads the last would not see the same request.
+            # Parsers differ in which of two equal names they take.
             raise Refused(f"{quoted(name)}: must be there once, not twice", code=INVALID_DATA)
         members[name] = value
     return members
@@ -362,7 +363,7 @@ def _no_constant(name: str) -> NoReturn:
 
 
 def _asks_nothing(name: str, value: object) -> bool:
-    # True is 1 in Python, and false is 0.
+    # In Python True equals 1, and False equals 0.
     nothing = _ASK_NOTHING.get(name)
     return value == nothing and isinstance(value, bool) is isinstance(nothing, bool)
 
@@ -385,7 +386,7 @@ def _turn(name: str, value: object, parts: bool) -> ChatTurn:
     if not isinstance(value, dict):
         raise Refused(f"{name}: must be an object with role and content")
     for member, content in value.items():
-        # What a library has received, it sends again with all the members that were null.
+        # Libraries send a received message again, with all its null members.
         if member not in ("role", "content") and content is not None:
             raise Refused(f"{name}: {quoted(member)} is neither role nor content")
     role = value.get("role")

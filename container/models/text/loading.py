@@ -1,4 +1,4 @@
-"""A model and its tokenizer, from a directory as Hugging Face lays it out."""
+"""Loading of a model and its tokenizer, from a directory in Hugging Face's layout."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LOCAL: Any = {"local_files_only": True, "trust_remote_code": False}
 
 
 class NotLoadable(Exception):
-    """The model directory does not hold what it should; the message says what, and what to do."""
+    """The model directory is incomplete or damaged; the message says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +30,11 @@ class Loaded:
 
     Attributes:
         model: the model on its device, in the precision of its weights.
-        tokenizer: the model's, with its chat template, if there is one.
+        tokenizer: the model's tokenizer, with its chat template, if there is one.
         context: most tokens of a prompt and its reply together.
         ends: the tokens that end a reply.
-        sample: how tokens are chosen where a request does not say.
-        decode: the text of some tokens, special ones left out.
+        sample: the default sampling of tokens.
+        decode: returns the text of some tokens, without special ones.
     """
 
     model: Any
@@ -46,9 +46,9 @@ class Loaded:
 
 
 def load(model_dir: Path, settings: TextSettings) -> Loaded:
-    """Load everything; takes as long as the weights take.
+    """Load everything; the weights take most of the time.
 
-    Only safetensors are read, and no code that comes with a model is run.
+    Only safetensors are read, and a model's own code is never run.
 
     Raises:
         NotLoadable: a file is missing or damaged, or there is not enough memory.
@@ -81,14 +81,14 @@ def load(model_dir: Path, settings: TextSettings) -> Loaded:
 
 
 def _quiet() -> None:
-    """Have transformers log as everything else does, and draw no progress bars."""
+    """Route transformers' log to the normal log, and disable its progress bars."""
     reports.disable_progress_bar()
     reports.disable_default_handler()
     reports.enable_propagation()
 
 
 def device_of(name: str) -> torch.device:
-    """The device that a setting names.
+    """Return the device that a setting names.
 
     Raises:
         NotLoadable: the machine has no device of that name.
@@ -104,7 +104,7 @@ def device_of(name: str) -> torch.device:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether a device, or the machine, had no more memory to give."""
+    """Whether a device, or the machine, has run out of memory."""
     if isinstance(error, torch.OutOfMemoryError | MemoryError):
         return True
     return isinstance(error, RuntimeError) and "allocate memory" in str(error)  # torch on a CPU
@@ -126,7 +126,7 @@ def _weights(model_dir: Path, device: torch.device) -> Any:
             output_loading_info=True,
             **_LOCAL,
         )
-        # transformers would fill them with noise, and only warn.
+        # transformers would fill missing weights with noise, and only warn.
         missing = sorted(report["missing_keys"]) + sorted(map(str, report["mismatched_keys"]))
         if missing:
             raise NotLoadable(
@@ -139,7 +139,7 @@ def _weights(model_dir: Path, device: torch.device) -> Any:
 
 
 def _attention(device: torch.device) -> str | None:
-    """Flash attention where it is installed: without it each step reads a mask of the batch."""
+    """Return flash attention if it is installed: otherwise each step reads a mask of the batch."""
     if device.type == "cuda" and is_flash_attn_3_available():
         return "flash_attention_3"
     if device.type == "cuda" and is_flash_attn_2_available():
@@ -148,10 +148,10 @@ def _attention(device: torch.device) -> str | None:
 
 
 def explained(model_dir: Path, what: str, read: Callable[[], _T]) -> _T:
-    """Read something; whatever goes wrong names what was read.
+    """Read something; an error names it.
 
     Raises:
-        NotLoadable: reading failed, with whatever exception.
+        NotLoadable: reading failed, with any exception.
     """
     try:
         return read()
@@ -169,7 +169,7 @@ def explained(model_dir: Path, what: str, read: Callable[[], _T]) -> _T:
 
 
 def _damaged(model_dir: Path) -> str:
-    """The first file that cannot be opened; safetensors does not name it."""
+    """Return the first file that cannot be opened, because safetensors does not name it."""
     from safetensors import safe_open
 
     for path in sorted(model_dir.glob("*.safetensors")):
@@ -182,7 +182,7 @@ def _damaged(model_dir: Path) -> str:
 
 
 def _sample(generation: Any) -> Sample:
-    """How the model's authors advise to choose tokens."""
+    """Return the sampling that the model's authors recommend."""
     if generation.do_sample is False:
         return Sample(temperature=0.0)
     temperature, top_p = generation.temperature, generation.top_p

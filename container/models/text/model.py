@@ -1,4 +1,4 @@
-"""The model that ships as ``text``: it talks on streams, and answers on ``/invocations``."""
+"""The model class of ``text``: conversations on streams, answers on ``/invocations``."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ from partway.container.workers import Threads
 if TYPE_CHECKING:
     from partway.container.models.text.engine import Engine
 
-#: Making tokens of a prompt: two at a time, so that a long one does not hold up all others.
+#: Workers for tokenizing: two threads, so that a long prompt does not delay all others.
 _TOKENIZING = Threads(count=2, queue=256, deadline=20.0)
 
 
 class Text(Model):
-    """A causal language model, from a directory as Hugging Face lays it out.
+    """A causal language model, from a directory in Hugging Face's layout.
 
     Args:
-        settings: the model's; by default what the environment says.
+        settings: the model's settings; by default from the environment.
     """
 
     runs_on = _TOKENIZING
@@ -57,7 +57,7 @@ class Text(Model):
 
     @property
     def engine(self) -> Engine:
-        """The engine that generates; it is there once the model is loaded."""
+        """The engine that generates; it exists once the model is loaded."""
         if self._engine is None:
             raise RuntimeError("the model is not loaded")
         return self._engine
@@ -95,7 +95,7 @@ class Text(Model):
             self._engine.close()
 
     def healthy(self) -> bool:
-        """Whether the engine goes on.
+        """Return whether the engine works.
 
         Raises:
             ModelError: the engine has stopped; the reason says why.
@@ -106,11 +106,11 @@ class Text(Model):
         return True
 
     async def stream(self, stream: Stream) -> None:
-        """Talk: each message is a request, and is answered by one."""
+        """Hold a conversation: each message is a request, and gets one answer."""
         await ConversationStream(self.begin, stream, self._settings.queued).run()
 
     async def invoke(self, request: Request) -> Reply:
-        """Answer one request: text as it is generated, or a chat completion."""
+        """Answer one request: with generated text, or with a chat completion."""
         asked = invocation_of(await _body(request))
         if isinstance(asked, ChatAsk):
             try:
@@ -121,17 +121,17 @@ class Text(Model):
         return Reply(_Body(reply, _texts(reply)), "text/plain; charset=utf-8")
 
     async def begin(self, conversation: Conversation, sampling: Sampling) -> TextReply:
-        """Begin the next reply of a conversation; whoever asked owes it ``close()``.
+        """Begin the next reply of a conversation; the caller must call its ``close()``.
 
         Raises:
-            Refused: the prompt is too long, or not one that this model takes.
-            Busy: too many replies are under way, or prompts wait to become tokens.
+            Refused: the prompt is too long, or unsuitable for this model.
+            Busy: too many replies are under way, or too many prompts wait to be tokenized.
         """
         most = sampling.max_new_tokens or self._settings.max_new_tokens
         prompt = await self.workers.run(
             self._prompts.prompt, list(conversation.turns), most, whole=conversation.whole
         )
-        conversation.turns = prompt.turns  # what did not fit now would never fit again
+        conversation.turns = prompt.turns  # turns that do not fit now will never fit
         usual = self._loaded.sample
         sample = Sample(
             usual.temperature if sampling.temperature is None else sampling.temperature,
@@ -165,12 +165,12 @@ class Text(Model):
 
 
 class _Body(AsyncIterator[str | bytes]):
-    """A reply as a response's body; the reply is given up when the body is.
+    """A reply as a response's body; closing the body cancels the reply.
 
-    Not the generator alone: one that is closed before it has begun closes nothing.
+    The generator alone would not do: if it is closed before it has begun, it closes nothing.
 
     Args:
-        reply: what the body is made of.
+        reply: the reply in the body.
         items: the body, piece by piece.
     """
 
@@ -182,7 +182,7 @@ class _Body(AsyncIterator[str | bytes]):
         return await anext(self._items)
 
     async def aclose(self) -> None:
-        """Spend nothing more on the reply."""
+        """Cancel the reply."""
         self._reply.close()
         await self._items.aclose()
 
@@ -204,7 +204,7 @@ async def _events(
             if reply.finish is not None:
                 break
             piece = await reply.next()
-    except ModelError as error:  # the head has left
+    except ModelError as error:  # the head has been sent
         yield error_event(error.reason, error.status)
         return
     yield completion.last_chunk(_reason(reply))

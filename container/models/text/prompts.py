@@ -1,4 +1,4 @@
-"""What was said, as the tokens that a model continues."""
+"""Prompts: a conversation as tokens for the model to continue."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from partway.container.models.text.generation_request import (
     Refused,
 )
 
-#: What a conversation remembers, in characters; a context rarely holds more.
+#: Most characters of a remembered conversation; a context rarely holds more.
 MAX_REMEMBERED = 4 * MAX_TEXT_BYTES
 
-#: Of the context, the part that a remembered conversation leaves to the next reply.
+#: A remembered conversation leaves at most this part of the context (1/4) for the next reply.
 _ROOM = 4
 
 
 class Conversation:
-    """What a stream and its model have said to each other, the oldest first."""
+    """The turns of a stream and its model, the oldest first."""
 
     def __init__(self) -> None:
         self.turns: list[ChatTurn] = []
-        #: Whether the client said the whole conversation, so that nothing may be left out.
+        #: Whether the client sent the whole conversation, so that no turn may be left out.
         self.whole = False
 
     def ask(self, ask: Ask) -> None:
-        """Take in the client's next turn, or a whole conversation, if the client sends one."""
+        """Add the client's next turn, or take over a whole conversation."""
         self.whole = ask.messages is not None
         if ask.messages is not None:
             self.turns = list(ask.messages)
@@ -38,7 +38,7 @@ class Conversation:
             self._bound()
 
     def answered(self, text: str) -> None:
-        """Take in what the model has said, as far as it came."""
+        """Add the model's turn, as far as it was sent."""
         self.turns.append(ChatTurn("assistant", text))
 
     def _bound(self) -> None:
@@ -48,11 +48,11 @@ class Conversation:
 
 
 class Prompt(NamedTuple):
-    """What a model is asked to continue.
+    """The text that a model continues.
 
     Attributes:
         tokens: the prompt's tokens.
-        turns: the turns that it holds: all of them, or what is left of a long conversation.
+        turns: its turns: all of them, or the last ones of a long conversation.
     """
 
     tokens: list[int]
@@ -60,10 +60,11 @@ class Prompt(NamedTuple):
 
 
 class Prompts:
-    """Makes tokens of conversations. Its methods compute: they are for a worker.
+    """Converts conversations to tokens. Its methods compute, and must be called on a worker.
 
     Args:
-        tokenizer: the model's; without a chat template, turns are continued as they stand.
+        tokenizer: the model's tokenizer; without a chat template, the text of the turns is
+            continued as it is.
         context: most tokens of a prompt and its reply together.
     """
 
@@ -73,18 +74,18 @@ class Prompts:
         self._chat = bool(tokenizer.chat_template)
 
     def prompt(self, turns: Sequence[ChatTurn], most: int, *, whole: bool) -> Prompt:
-        """The prompt for the next reply.
+        """Make the prompt for the next reply.
 
-        A remembered conversation that has become too long loses its oldest turns, after what the
-        system said; one that the client has said as a whole is refused instead.
+        If a remembered conversation is too long, its oldest turns after the system's are left out.
+        A conversation that the client sent as a whole is refused instead.
 
         Args:
             turns: the conversation, whose last turn is a user's.
-            most: tokens of the reply, for which room is left if there is enough of it.
-            whole: whether the client has said the whole conversation.
+            most: most tokens of the reply; room is left for them if possible.
+            whole: whether the client sent the whole conversation.
 
         Raises:
-            Refused: the last turn alone is too long, or the template does not take the turns.
+            Refused: the last turn alone is too long, or the template refuses the turns.
         """
         room = 1 if whole else min(most, self._context // _ROOM)
         prompt = Prompt(self._tokens(turns), list(turns))
@@ -100,10 +101,10 @@ class Prompts:
         )
 
     def _shortened(self, turns: Sequence[ChatTurn], room: int) -> Prompt | None:
-        """As few of the oldest left out as will do; all but the last, if none of it will.
+        """Leave out as few of the oldest turns as possible, up to all but the last.
 
-        By halves, since each look costs as much as the tokens are many, and a conversation can be
-        made so that one turn after the other hardly changes their number.
+        The search halves the range. Each try costs time in proportion to the tokens, and in a
+        hostile conversation single turns hardly change their number.
         """
         first = _first(turns)
         begins = [at for at in range(first + 1, len(turns)) if turns[at].role != "assistant"]
@@ -132,14 +133,14 @@ class Prompts:
         except (TypeError, ValueError, KeyError) as error:
             raise Refused(f"the chat template: {_first_line(error)}") from error
         except Exception as error:
-            if type(error).__module__.startswith("jinja2"):  # what a template says by itself
+            if type(error).__module__.startswith("jinja2"):  # the template's own message
                 raise Refused(f"the chat template: {_first_line(error)}") from error
             raise
         return list(encoded["input_ids"])
 
 
 def _first(turns: Sequence[ChatTurn]) -> int:
-    """Where the conversation begins, after what the system said."""
+    """Return the index of the first turn after the system's."""
     return 1 if turns and turns[0].role == "system" and len(turns) > 1 else 0
 
 

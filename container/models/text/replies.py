@@ -1,4 +1,4 @@
-"""A reply as text: what its tokens say, up to its end or a stop string."""
+"""A reply as text, up to its end or a stop string."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from partway.container.models.text.stop_strings import Stops
 
 
 class TextReply:
-    """The pieces of one reply.
+    """The text pieces of one reply.
 
     Args:
-        generation: the reply's tokens, which nobody else takes.
-        decode: the text of some tokens.
+        generation: the reply's tokens; no other reader may take them.
+        decode: returns the text of some tokens.
         stop: strings that end the reply.
 
-    Whoever has one owes it :meth:`close`.
+    Its owner must call :meth:`close`.
 
     Attributes:
-        finish: why the reply is over; None until the last piece has been taken.
+        finish: the reason for the end; None until the last piece has been taken.
     """
 
     def __init__(
@@ -35,20 +35,20 @@ class TextReply:
 
     @property
     def usage(self) -> Usage:
-        """How many tokens the prompt and the reply so far have."""
+        """Token counts of the prompt and the reply so far."""
         return Usage(len(self._generation.prompt), len(self._generation.tokens))
 
     @property
     def text(self) -> str:
-        """All pieces that have been taken, as one text."""
+        """All pieces taken so far, as one text."""
         return "".join(self._pieces)
 
     def close(self) -> None:
-        """Spend nothing more on the reply; harmless when it is over."""
+        """Cancel the reply; no effect when it is over."""
         self._generation.cancel()
 
     async def next(self) -> str:
-        """The next piece of text, as soon as there is one; the last piece may be empty.
+        """Return the next piece of text; the last piece may be empty.
 
         Raises:
             ModelError: the reply failed.

@@ -1,4 +1,4 @@
-"""What can be set of a language model, by environment: an image is configured by nothing else."""
+"""Settings of the language model: environment variables, the only way to configure an image."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ from partway.protocol.limits import MIB
 
 @dataclass(frozen=True, slots=True)
 class TextSettings:
-    """The settings, each an environment variable: ``PARTWAY_TEXT_`` and its name in capitals.
+    """The settings; the variable of each is ``PARTWAY_TEXT_`` and its name in capitals.
 
     Attributes:
-        device: ``auto`` (a GPU where there is one), or as torch names it: ``cpu``, ``cuda:1``.
-        context: most tokens of a prompt and its reply together; 0 for as many as the model knows.
-        max_new_tokens: most tokens of a reply, unless its request says so.
-        generations: how many replies may be under way; over it a client gets Close 1013, or 503.
-        queued: how many requests of one stream may wait for their turn.
-        batch_tokens: tokens of one step, prompts' included; 0 lets the engine choose, on a GPU.
-        cache_bytes: for keys and values; 0 for most of what a GPU has left, and 1 GiB elsewhere.
-        threads: how many the CPU uses, for a model that runs there; 0 lets torch choose.
+        device: ``auto`` (a GPU if there is one), or torch's name: ``cpu``, ``cuda:1``.
+        context: most tokens of a prompt and its reply together; 0 for the model's limit.
+        max_new_tokens: most tokens of a reply, unless its request sets a limit.
+        generations: most replies under way; above it a client gets Close 1013, or 503.
+        queued: most requests of one stream that wait for their turn.
+        batch_tokens: most tokens of one step, prompts included; 0 lets the engine choose, on a GPU.
+        cache_bytes: size of the cache of keys and values; 0 for most of a GPU's free memory, and 1
+            GiB on a CPU.
+        threads: number of CPU threads, for a model on the CPU; 0 lets torch choose.
     """
 
     device: str = "auto"
@@ -63,18 +64,18 @@ VARIABLES: Final = frozenset(_variable_of(each.name) for each in fields(TextSett
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """How the next token is chosen.
+    """The sampling of the next token.
 
     Attributes:
         temperature: 0 takes the likeliest.
-        top_p: share of the likelihood from which the token is drawn.
+        top_p: share of the probability from which the token is drawn.
     """
 
     temperature: float = 1.0
     top_p: float = 1.0
 
 
-#: Of keys and values on a CPU, where it shares the memory with everything else.
+#: Cache of keys and values on a CPU, which shares the memory with everything else.
 CPU_CACHE_BYTES = 1024 * MIB
 
 

@@ -1,4 +1,4 @@
-"""Stop strings: where an answer ends, and what of it may be shown before that is known."""
+"""Stop strings: the end of an answer, and the text that can be shown before it is known."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 
 class Stops:
-    """Text in, in pieces of any size; out comes what no stop string can still claim.
+    """Takes text in pieces, and returns the text that cannot belong to a stop string.
 
-    The answer ends where the first of them is complete; if two are complete at once, before the
-    longer one. So what is shown depends on the text alone, never on how it was cut into pieces.
+    The answer ends before the first complete stop string. If two are complete at once, it ends
+    before the longer one. So the shown text does not depend on the pieces.
 
     At most one character less than the longest stop string is held back.
 
@@ -31,10 +31,10 @@ class Stops:
         self.stopped = False
 
     def add(self, text: str) -> str:
-        """What may be shown now that more text has come."""
+        """Add text, and return the text that may now be shown."""
         if self.stopped or not self._stops:
             return "" if self.stopped else text
-        # No stop string begins in what has been shown already: that is why the rest was held.
+        # No stop string begins in the shown text: that is why the rest was held back.
         text = self._held + text
         found = [(at + len(stop), at) for stop in self._stops if (at := text.find(stop)) >= 0]
         if found:
@@ -47,13 +47,13 @@ class Stops:
         return text[:shown]
 
     def flush(self) -> str:
-        """What was held back for a stop string that will not come: the text is over."""
+        """Return the held text at the end: no stop string is complete."""
         held, self._held = self._held, ""
         return held
 
 
 def _beginning(stop: str, text: str) -> int:
-    """Where the longest end of ``text`` lies that is a beginning of ``stop``, not all of it."""
+    """Return the start of the longest suffix of ``text`` that is a proper prefix of ``stop``."""
     at = max(0, len(text) - len(stop) + 1)
     while (at := text.find(stop[0], at)) >= 0:
         if stop.startswith(text[at:]):
