@@ -99,7 +99,7 @@ class Reply:
             raise ValueError(f"a reply must not set {', '.join(forbidden)}: the runtime does")
 
 
-#: What ``invoke`` may return.
+#: Types that ``invoke`` may return.
 Answer = bytes | str | Reply
 
 

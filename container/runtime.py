@@ -396,7 +396,7 @@ def _joined(headers: CIMultiDictProxy[str]) -> CIMultiDict[str]:
 
 
 def _uncoded(headers: CIMultiDictProxy[str]) -> CIMultiDictProxy[str]:
-    """Return a body's headers without its coding, once decoded: neither coding nor coded length."""
+    """Return the headers of a decoded body, without the coding and the coded length."""
     left = CIMultiDict(headers)
     for name in (CONTENT_ENCODING, "Content-Length"):
         left.popall(name, None)

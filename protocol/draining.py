@@ -15,8 +15,8 @@ from partway.protocol.limits import SHUTDOWN_BURST, SHUTDOWN_STEP
 
 _Member = TypeVar("_Member")
 
-#: A step counts as begun this many seconds before its time: clocks tick in milliseconds, and an
-#: event loop's timer that fires a moment early would have to be set again for nothing.
+#: A step counts as begun this many seconds before its time. Clocks tick in milliseconds, and an
+#: event loop's timer may fire a moment early: it would have to be set again.
 _TICK = 0.001
 
 

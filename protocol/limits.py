@@ -76,8 +76,8 @@ def signed_event_bytes(part_bytes: int) -> int:
 
 # --- Buffers -------------------------------------------------------------------------------------
 
-#: Unsent bytes on one leg at which the other leg stops being read, and the level at which it is
-#: read again. asyncio's own default high-water mark is 64 KiB; 256 KiB carries 50 ms of a
+#: Unsent bytes on one leg: at the first level the other leg is no longer read, and at the second it
+#: is read again. asyncio's default high-water mark is 64 KiB; 256 KiB carries 50 ms of a
 #: 40 Mbit/s stream. Bound per direction: high-water mark + one part + one socket read.
 WRITE_HIGH_WATER: Final = 256 * KIB
 WRITE_LOW_WATER: Final = 64 * KIB
@@ -97,7 +97,7 @@ ROUND_SECONDS: Final = 0.01
 #: so is a tenth of a second of speech (16 kHz, 16 bits: 3,200 bytes).
 LONG_READ: Final = 4 * KIB
 
-#: Up to this size, copying a payload costs less than a second write to the socket.
+#: Up to this size, a copy costs less than a second buffer on the way to the socket.
 JOIN_UP_TO: Final = 16 * KIB
 
 #: Bytes of HTTP/1.1 parsed before other connections have their turn: a chunk may have six bytes,

@@ -82,8 +82,8 @@ class StalledWrites:
     """Aborts a transport whose client takes none of the unsent bytes, until it is cancelled.
 
     A slow client is waited for as long as it takes some bytes between two looks (nginx's
-    ``send_timeout`` is between two writes too). Its connection counts as a burden meanwhile, and is
-    among the first to go when connections run short.
+    ``send_timeout`` is between two writes too). Meanwhile its connection counts as stalled,
+    and is among the first to be closed when connections run short.
 
     Progress is measured by the acknowledgements of the client's system. The transport alone shows
     it too late: with a send buffer of 4 MiB it is asked for more when a third is free, which takes

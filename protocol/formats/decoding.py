@@ -164,7 +164,7 @@ class RecordDecoder(ABC):
         *,
         labels: Numbers | None,
     ) -> None:
-        """See that the numbers of a record that is read by itself are what is wanted."""
+        """Check that the numbers of a single record are finite, if they must be."""
         if not self.wanted.finite:
             return
         if not is_finite(values):

@@ -1,4 +1,4 @@
-"""What all encoders of records share."""
+"""The base of all record encoders: batches → bytes, and checks of what a format can hold."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ import numpy as np
 
 from partway.protocol.formats.batches import Batch, Numbers, SparseRows, is_finite
 
-#: Bytes on their way to what takes any buffer, as a file's ``writelines`` does; a view has single
+#: Bytes for a receiver of any buffer, such as a file's ``writelines``; a view consists of single
 #: bytes.
 Piece: TypeAlias = bytes | memoryview
 
-#: Rows that are written in one call of a library: a millisecond's work, that stays in a cache.
+#: Rows written in one call of a library: a millisecond's work, which fits into a CPU cache.
 ROWS_AT_ONCE: Final = 256
 
 _MUST_BE_FINITE: Final = "is NaN or infinite; to be written as text it must be finite"
 
 
 class CannotWrite(ValueError):
-    """Records that a format has no place for, or no words.
+    """Records that a format cannot express.
 
     Args:
-        reason: what the records have that cannot be written.
-        record: the number of the record that is to blame, from 0; None where all are.
+        reason: the part of the records that cannot be written.
+        record: the number of the record at fault, from 0; None if all are.
 
     Attributes:
-        record: the same.
+        record: as given.
     """
 
     def __init__(self, reason: str, *, record: int | None = None) -> None:

@@ -144,7 +144,7 @@ class JsonDecoder(RecordDecoder):
         return place + 1
 
     def _bare(self, data: bytes, place: int) -> int:
-        """Behind the bracket of an array that is the whole body: records, or the values of one."""
+        """Continue in an array that is the whole body: of records, or of one record's values."""
         self._seen.add("instances")
         self._beginning_text = None
         self._behind_records = self._end
@@ -302,7 +302,7 @@ class JsonDecoder(RecordDecoder):
         return end
 
     def _several(self, data: bytes, place: int) -> int:
-        """Read as many records as a piece holds, if they are alike; gives the comma after them."""
+        """Read the records of a piece, if they have one form; return the comma after them."""
         if self._offset + place < self._one_by_one_until or len(data) - place < _LONG:
             return -1
         comma = _last_comma(data, place, min(place + MEDIA_PIECE, len(data)))
@@ -436,7 +436,7 @@ def _number(text: str) -> float:
 
 
 def _last_comma(data: bytes, start: int, stop: int) -> int:
-    """The last comma between two records; -1 if there is none. A string may look like them."""
+    """Return the place of the last comma between records, or -1. A string may imitate one."""
     opening = data[start : start + 1]
     closing = {b"{": b"}", b"[": b"]"}.get(opening)
     if closing is None:  # numbers

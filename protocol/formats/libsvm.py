@@ -91,7 +91,7 @@ class LibsvmDecoder(LineDecoder):
     def _rising_keys(
         self, indices: NDArray[np.float64], starts: NDArray[np.int64]
     ) -> NDArray[np.int64] | None:
-        """Columns from 0 on; None if they are no such numbers, or do not rise in each line."""
+        """Return columns from 0 on; None if they are not integers, or do not rise in a line."""
         columns = indices - self.wanted.index_base
         if not ((columns >= 0) & (columns < self._most) & (columns == np.floor(columns))).all():
             return None

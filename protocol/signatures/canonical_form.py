@@ -154,10 +154,10 @@ def canonical_queries(request: SignableRequest) -> list[bytes]:
     """Return the forms of the query that a signer may have signed: normalised, or as it stands.
 
     By the rule, names and values are percent-encoded anew. botocore signs a URL's query with its
-    pairs sorted but otherwise unchanged, so that form is accepted where it differs. It adds no
-    other meaning: to be misused, it would have to equal the normalised form of another query. ``+``
-    is kept in both forms. Only the two ends of a request can agree whether it means a space, so no
-    other spelling may replace it.
+    pairs sorted but otherwise unchanged, so that form is accepted where it differs. It lets no
+    other meaning pass: a signature over another query's normalised form only matches equal text.
+    ``+`` is kept in both forms. Only the two ends of a request can agree whether it means a space,
+    so no other spelling may replace it.
     """
     raw = to_bytes(request.query)
     pairs = (pair.partition(b"=") for pair in raw.split(b"&")) if raw else ()

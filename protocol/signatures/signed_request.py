@@ -108,7 +108,7 @@ class SignableRequest:
         return () if self._several is None else self._several.get(name, ())
 
     def only(self, name: str) -> str | None:
-        """The value of the one header of a name, in lower case; None where there is none.
+        """Return the value of the only header with a lower-case name; None if it is absent.
 
         Raises:
             IncompleteSignature: there are several such headers.
@@ -137,9 +137,9 @@ class SignableRequest:
         return values
 
     def in_canonical_form(self, signed_headers: tuple[str, ...], payload_hash: str) -> str | None:
-        """The canonical request, of one whose path is its own canonical form and has no query.
+        """Return the canonical request of a request with a canonical path and no query.
 
-        None where a value of a signed header is not: see :meth:`values_as_they_stand`.
+        None if a signed header is not in canonical form: see :meth:`values_as_they_stand`.
         """
         values = self.values_as_they_stand(signed_headers)
         if values is None:

@@ -1,6 +1,6 @@
 """AWS Signature Version 4 verification (clauses 2.4-1 to 2.4-6, 3-5).
 
-A verifier reads the claim, finds the key that it names, and checks the one against the other::
+A verifier reads the claim, finds the key that it names, and verifies the claim with that key::
 
     claim = read_claim(request)
     verify(request, claim, credentials, payload_hash=…, region="eu-west-1", now=time.time())

@@ -93,7 +93,7 @@ def encode_close(close: Close) -> bytes:
 
 
 def clip(text: str, size: int = MAX_CLOSE_REASON_BYTES) -> str:
-    """The longest beginning of ``text`` whose UTF-8 form fits ``size`` bytes, whole code points."""
+    """Return the longest prefix of ``text`` that fits ``size`` bytes of UTF-8."""
     encoded = text.encode("utf-8", "replace")
     if len(encoded) <= size:
         return encoded.decode()
@@ -107,7 +107,7 @@ def error_of(close: Close) -> ModelStreamError:
 
 
 def close_for(error: StreamError) -> Close:
-    """How an error that has no event of its own reaches a raw client (clause 3-2)."""
+    """Return the Close that tells a raw client of an error, without events (clause 3-2)."""
     match error:
         case ModelStreamError(code, message):
             return Close(MODEL_FAILED, clip(f"{code} {message}"))

@@ -62,7 +62,7 @@ class MessageAssembler:
         self.held_bytes = 0
 
     def add(self, payload: bytes, fin: bool) -> bytes | None:
-        """The message that a data frame ends, or None while more of it is to come.
+        """Add a data frame; return the message that it ends, or None while more must come.
 
         Raises:
             MessageTooBig: the message has too many bytes, or fragments; its bytes are dropped.

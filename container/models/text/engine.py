@@ -230,7 +230,7 @@ class Engine:
                 self._submit(generation, generation.most - len(generation.tokens))
 
     async def _prove(self) -> None:
-        """See that the engine computes at all, or give it up: only then may a reply be at fault."""
+        """Check that the engine computes without any reply; otherwise give it up."""
         for _ in range(MAX_STARTS):
             if self._dead is not None:
                 return
