@@ -59,7 +59,6 @@ class Outbox:
         self.write(frame)
 
     async def send_part(self, part: PayloadPart) -> None:
-        """Send a part as one frame."""
         if not isinstance(part, PayloadPart):
             raise TypeError(
                 f"a part must be a PayloadPart, not {type(part).__name__}; "

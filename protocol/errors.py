@@ -116,10 +116,7 @@ class UnrecognizedClient(ApiError):
 
 
 class InvalidSignature(ApiError):
-    """The request differs from what was signed, or its signature is for another scope or time.
-
-    Clause 2.4-6.
-    """
+    """The request differs from the signed one, or its scope or time is wrong (clause 2.4-6)."""
 
     name = "InvalidSignatureException"
     status = 403

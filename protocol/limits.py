@@ -193,9 +193,9 @@ HTTP2_RESET_RATE: Final = 33.0
 HTTP2_HEADERS_BURST: Final = 250
 HTTP2_HEADERS_RATE: Final = 1000.0
 
-#: A block larger than an SDK's request with a session token costs extra: one for each further KiB
-#: on the wire, one for each further KiB once decoded, and one for each MAX_HEADERS headers beyond
-#: the first ones.
+#: A larger block counts several times; an SDK's request with a session token is smaller. One more is
+#: counted for each further KiB on the wire, for each further KiB once decoded, and for each
+#: MAX_HEADERS headers.
 HTTP2_LARGE_HEADERS: Final = 4 * KIB
 
 #: PING and PRIORITY frames, and frames of unknown types, together.

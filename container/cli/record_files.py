@@ -52,7 +52,6 @@ class RecordFile:
         self._wanted = _wanted(options)
 
     def chunks(self) -> Iterator[bytes]:
-        """Yield all bytes of the file."""
         yield self._beginning
         while chunk := self._read(_CHUNK):
             yield chunk

@@ -43,7 +43,6 @@ class BoundedBody:
         return self.fault is None
 
     async def receive(self) -> Message:
-        """ASGI's ``receive``."""
         if self._whole:
             return await self._from_client()  # waits for the client to leave
         if self.fault is None:
@@ -92,7 +91,6 @@ class PassedAnswer:
         self.replaced = False
 
     async def send(self, message: Message) -> None:
-        """ASGI's ``send``."""
         if not self.begun and message["type"] == "http.response.start":
             self.replaced = self._replaces(message["status"])
             self.begun = not self.replaced
@@ -117,12 +115,10 @@ class HeldAnswer:
 
     @property
     def status(self) -> int:
-        """The status of a complete answer."""
         status: int = self.messages[0]["status"]
         return status
 
     async def send(self, message: Message) -> None:
-        """ASGI's ``send``."""
         if self.whole.done():
             return
         self.messages.append(message)

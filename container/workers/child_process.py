@@ -107,7 +107,6 @@ class ChildProcess:
         thread.start()
 
     def begin(self, job: Job) -> None:
-        """Send the process a job."""
         self._send(lambda pipe: self._send_job(pipe, job))
 
     def grant(self, items: int) -> None:

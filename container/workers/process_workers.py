@@ -129,7 +129,6 @@ class ProcessWorker:
     # --- One after the other ---------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start a process."""
         self._timer = None
         self._began = self._dismissed = False
         process = ChildProcess(self._name, self._origin, self)

@@ -138,7 +138,6 @@ class RequestReader:
     # --- What the transport brings ---------------------------------------------------------------
 
     def begin(self, transport: asyncio.Transport, *, encrypted: bool) -> None:
-        """Start to read a transport."""
         self._transport = transport
         self._encrypted = encrypted
 

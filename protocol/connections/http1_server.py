@@ -90,12 +90,10 @@ class RequestServer:
     # --- From connections ------------------------------------------------------------------------
 
     def begun(self, connection: OpenConnection) -> None:
-        """Note that a connection has begun."""
         self._connections.add(connection)
         self._none_left.clear()
 
     def over(self, connection: OpenConnection) -> None:
-        """Note that a connection is over."""
         self._connections.discard(connection)
         if not self._connections:
             self._none_left.set()

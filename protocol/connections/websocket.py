@@ -297,7 +297,6 @@ class FrameConnection(asyncio.Protocol):
 
     @property
     def closed_by_peer(self) -> bool:
-        """Whether the peer's Close has come."""
         return self._close_received
 
     @property

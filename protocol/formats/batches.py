@@ -59,7 +59,6 @@ class SparseRows:
         return SparseRows(self.values[first:last], self.keys[first:last], starts, self.width)
 
     def row_numbers(self) -> NDArray[np.int64]:
-        """The row of each number."""
         return np.repeat(np.arange(len(self)), np.diff(self.starts))
 
     def to_scipy(self) -> csr_matrix:

@@ -128,7 +128,6 @@ class RecordDecoder(ABC):
         return "as record 0 has" if self.wanted.width is None else self.wanted.said_by
 
     def _built(self, builder: BatchBuilder) -> Iterator[Batch]:
-        """Yield the batch of a builder, if it has any record."""
         if builder:
             assert self._width is not None, "the first record's was checked"
             yield self._judged(builder.built(self._width, self.records))

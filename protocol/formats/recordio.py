@@ -66,7 +66,6 @@ class FrameHead(NamedTuple):
 
     @property
     def ends(self) -> bool:
-        """Whether the frame ends its record."""
         return self.flag in {_WHOLE, _LAST}
 
     @property
@@ -113,7 +112,6 @@ class FrameHeads:
         return head
 
     def passed(self, head: FrameHead) -> None:
-        """Note that a frame has been passed."""
         self._open = not head.ends
 
 

@@ -258,7 +258,6 @@ def _lists(lists: list[list[Any]], levels: int) -> list[bytes]:
 
 
 def _structs(objects: list[dict[str, Any]], levels: int) -> list[bytes]:
-    """Encode objects, each as a Struct."""
     names = _with_heads((_NAME,), [each.encode() for each in chain.from_iterable(objects)])
     values = _fields(_VALUE, [*chain.from_iterable(map(dict.values, objects))], levels)
     return _joined(objects, _with_heads((_ELEMENT,), [*map(add, names, values)]))

@@ -94,7 +94,6 @@ class _Column:
         self.open, self.close = b"[" * brackets, b"]" * brackets
 
     def texts(self, begin: int, end: int) -> list[bytes]:
-        """Return the texts of the instances from ``begin`` to ``end``."""
         rows = self.elements // self._row
         step = max(1, _BLOCK // self._row)
         texts: list[bytes] = []

@@ -64,7 +64,6 @@ class Text(Model):
 
     @property
     def tokenizer(self) -> Any:
-        """The model's tokenizer."""
         return self._loaded.tokenizer
 
     def load(self, model_dir: Path) -> None:
