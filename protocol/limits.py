@@ -193,8 +193,8 @@ HTTP2_RESET_RATE: Final = 33.0
 HTTP2_HEADERS_BURST: Final = 250
 HTTP2_HEADERS_RATE: Final = 1000.0
 
-#: A larger block counts several times; an SDK's request with a session token is smaller. One more is
-#: counted for each further KiB on the wire, for each further KiB once decoded, and for each
+#: A larger block counts several times; an SDK's request with a session token is smaller. One more
+#: is counted for each further KiB on the wire, for each further KiB once decoded, and for each
 #: MAX_HEADERS headers.
 HTTP2_LARGE_HEADERS: Final = 4 * KIB
 
