@@ -28,6 +28,10 @@ REQUEST_BODY_PAUSE: Final = 60.0
 #: ``send_timeout``: 60 s).
 RESPONSE_TAKEN_TIMEOUT: Final = 60.0
 
+#: A handler that its application cancels waits so long for its operation to end. Most end at once;
+#: a stream waits for its container's Close (as long as the gateway's end for broken-off requests).
+HANDLER_CANCEL_TIMEOUT: Final = 5.0
+
 # --- Settings that change, the start, the admin socket -------------------------------------------
 
 #: Between two checks of the settings file for a change; it is read when two checks agree.

@@ -11,6 +11,7 @@ from partway.gateway.aiohttp_app.client_connection import ClientConnection
 from partway.gateway.aiohttp_app.exchange import AiohttpExchange
 from partway.gateway.aiohttp_app.mount import Mount, MountedTarget
 from partway.gateway.gateway import Gateway
+from partway.gateway.limits import HANDLER_CANCEL_TIMEOUT
 from partway.gateway.network.dialling import is_loopback
 from partway.log_lines import LogLine
 from partway.protocol.errors import (
@@ -113,7 +114,11 @@ class ApplicationFront:
         exchange.fail(error)
 
     async def _operation(self, exchange: AiohttpExchange) -> None:
-        """Let the gateway answer, until the operation's end or until the client leaves."""
+        """Have the gateway answer, until its end or until the client leaves.
+
+        An application may cancel the handler though the client is there, and answer by itself.
+        The operation then neither reads nor sends beside that answer.
+        """
         task = asyncio.create_task(self._answered(exchange), name="request of an application")
         self._under_way.add(task)
         task.add_done_callback(self._under_way.discard)
@@ -121,8 +126,20 @@ class ApplicationFront:
         try:
             await asyncio.wait((task,))
         except asyncio.CancelledError:
-            exchange.client_left()
+            if exchange.client_is_gone:
+                exchange.client_left()
+            else:
+                await self._break_off(exchange, task)
             raise
+
+    async def _break_off(self, exchange: AiohttpExchange, task: asyncio.Task[None]) -> None:
+        """End the operation of a cancelled handler; cut the connection if it does not end."""
+        exchange.break_off()
+        try:
+            await asyncio.wait((task,), timeout=HANDLER_CANCEL_TIMEOUT)
+        finally:
+            if not task.done():
+                exchange.abort()
 
     async def _answered(self, exchange: AiohttpExchange) -> None:
         try:

@@ -87,6 +87,18 @@ class AiohttpExchange(UpgradableExchange):
         if not (self._waiting or self._handed_over):
             self._on_left()
 
+    @property
+    def client_is_gone(self) -> bool:
+        """Whether the transport has ended."""
+        return self._connection.transport is None
+
+    def break_off(self) -> None:
+        """Cancel the operation, or cut its response: behind a part of one no other may be sent."""
+        if self.answered:
+            self.abort()  # the operation hears of it as of a client that leaves
+        else:
+            self._on_left()
+
     @contextmanager
     def _waits(self) -> Iterator[None]:
         """Wait for the client inside the block.

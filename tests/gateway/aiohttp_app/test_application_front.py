@@ -9,14 +9,17 @@ import json
 import socket
 
 import pytest
+from aiohttp import web
 from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
+from partway.gateway.aiohttp_app.setup import _GATEWAY
+from tests.frame_factory import TEXT, frame
 from tests.gateway.aiohttp_app.served import PREFIX
 from tests.gateway.apis.aws_client import KEY, PRINCIPALS, REGION
 from tests.gateway.containers.containers import OK, ScriptedContainer
-from tests.wire.peers import ENDPOINT, RAW, STREAM_PATH, soon, upgrade_request
+from tests.wire.peers import ENDPOINT, RAW, STREAM_PATH, eventually, soon, upgrade_request
 
 pytestmark = pytest.mark.usefixtures("anyio_backend", "no_leaks")
 
@@ -29,6 +32,11 @@ def principals(tmp_path):
     file.write_text(PRINCIPALS)
     file.chmod(0o600)
     return {"auth": "sigv4", "principals": file}
+
+
+def post(path: str, body: bytes) -> bytes:
+    """A whole request with a body."""
+    return f"POST {path} HTTP/1.1\r\nHost: a\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
 
 
 async def answers(call):
@@ -156,6 +164,143 @@ async def test_a_body_that_the_server_leaves_alone_is_passed_on_as_it_came(appli
         )
         assert (await served.wire.request(head.encode() + body)).status == 200
     assert bodies == [body]
+
+
+# --- Handlers that are cancelled -----------------------------------------------------------------
+
+
+class Limits:
+    """A middleware that gives each handler a time, and answers 504 behind it.
+
+    The time is over when a test says so.
+    """
+
+    def __init__(self) -> None:
+        self.open: list[asyncio.Timeout] = []
+        self.app = web.Application(middlewares=[self.limited])
+
+    @web.middleware
+    async def limited(self, request, handler):
+        try:
+            async with asyncio.timeout(None) as limit:
+                self.open.append(limit)
+                return await handler(request)
+        except TimeoutError:
+            return web.Response(status=504)
+
+    def expire(self) -> None:
+        (limit,) = self.open
+        limit.reschedule(0)
+
+
+@pytest.fixture
+def limits():
+    return Limits()
+
+
+@pytest.mark.parametrize("client_of", [RAW, "http1"])
+async def test_behind_a_cancelled_handler_nothing_is_in_its_stream(
+    application_for, limits, client_of
+):
+    served = await application_for(limits.app)
+    client, model = await served.wire.open(client_of, f"{PREFIX}{STREAM_PATH}")
+    model.send(frame(TEXT, b"hi"))
+    await (client.frame() if client_of == RAW else client.event())
+    limits.expire()
+    wire = client if client_of == RAW else client.wire
+    assert await wire.eof() == b""
+    await model.until_close()
+    await eventually(lambda: served.wire.causes() == {"client_lost": 1})
+
+
+async def test_behind_a_cancelled_handler_nothing_is_in_its_answer(application_for, limits):
+    piece = b"10000\r\n%b\r\n" % (b"x" * 65_536)
+
+    async def script(call):
+        await call.request()
+        call.say(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", piece * 320)
+        await call.end()
+
+    async with ScriptedContainer(script) as container:
+        served = await application_for(limits.app, container_port=container.port)
+        client = await served.wire.connect(receive_buffer=4096)
+        client.writer.transport.pause_reading()
+        client.send(post(INVOKE, b"question"))
+        await eventually(lambda: any(each._paused for each in served.runner.server.connections))
+        limits.expire()
+        await soon(container.calls[-1].ended.wait(), "the end of the request")
+        client.writer.transport.resume_reading()
+        assert b"HTTP/1.1 504" not in await client.eof()
+
+
+@pytest.mark.parametrize("operation", ["invocations", "invocations-response-stream"])
+async def test_a_cancelled_handler_leaves_the_rest_of_a_body_alone(
+    application_for, limits, caplog, operation
+):
+    served = await application_for(limits.app)
+    client = await served.wire.connect()
+    whole = post(f"{PREFIX}/endpoints/{ENDPOINT}/{operation}", b"question")
+    client.send(whole.removesuffix(b"ion"))
+    await eventually(lambda: any(map(reads_body, served.runner.server.connections)))
+    limits.expire()
+    assert (await client.response()).status == 504
+    client.send(b"ion", f"GET {PREFIX}/healthz HTTP/1.1\r\nHost: a\r\n\r\n".encode())
+    assert (await client.response()).status == 200
+    assert "Unhandled exception" not in caplog.text
+
+
+def reads_body(connection) -> bool:
+    request = connection._current_request
+    return request is not None and request.content._waiter is not None
+
+
+class Stubborn:
+    """An operation that does not end when it is cancelled, until it is released."""
+
+    def __init__(self) -> None:
+        self.begun, self.released = asyncio.Event(), asyncio.Event()
+
+    async def __call__(self, exchange) -> None:
+        self.begun.set()
+        try:
+            await self.released.wait()
+        finally:
+            await self.released.wait()
+
+
+async def test_an_operation_that_does_not_end_loses_the_connection(
+    application_for, limits, monkeypatch
+):
+    monkeypatch.setattr("partway.gateway.aiohttp_app.application_front.HANDLER_CANCEL_TIMEOUT", 0.1)
+    served = await application_for(limits.app)
+    stubborn = served.app[_GATEWAY]._front._dispatch = Stubborn()
+    client = await served.wire.connect()
+    client.send(post(INVOKE, b"question"))
+    await soon(stubborn.begun.wait(), "the operation")
+    limits.expire()
+    assert await client.eof() == b""
+    stubborn.released.set()
+
+
+async def test_a_handler_that_is_cancelled_again_does_not_wait_for_its_operation(application_for):
+    stubborn = Stubborn()
+
+    @web.middleware
+    async def hasty(request, handler):
+        handling = asyncio.create_task(handler(request))
+        await stubborn.begun.wait()
+        for _ in range(2):
+            handling.cancel()
+            await asyncio.sleep(0)
+        await asyncio.wait((handling,))
+        return web.Response(status=504)
+
+    served = await application_for(web.Application(middlewares=[hasty]))
+    served.app[_GATEWAY]._front._dispatch = stubborn
+    client = await served.wire.connect()
+    client.send(post(INVOKE, b"question"))
+    assert await client.eof() == b""
+    stubborn.released.set()
 
 
 # --- The end -------------------------------------------------------------------------------------
