@@ -73,24 +73,21 @@ class ApplicationGateway:
             store = await up.enter_async_context(opened_store(data, settings))
             kept_out = _kept_out(self._settings.config)
             gateway = Gateway(settings, data=data, store=store, kept_out=kept_out)
+            admin = None
+            if data is not None:
+                admin = admin_socket(data, gateway)
+                up.push_async_callback(admin.aclose)  # after the drain: commands ask until then
             self._front = ApplicationFront(gateway, self._mount)
             await gateway.start_behind(self._front)
             self._running = gateway
+            up.push_async_callback(self._drain, app)
             for warning in warnings:
                 log.warning(warning)
-            if data is not None:
-                await self._open_admin_socket(gateway, data, up)
-            up.push_async_callback(self._drain, app)
+            if data is not None and admin is not None:
+                opening = partial(open_admin_socket, data, admin)
+                await gateway.disk_recovery.attempt(DiskStep(ASKING, opening))
             gateway.disk_recovery.start()
             yield
-
-    async def _open_admin_socket(
-        self, gateway: Gateway, data: DataDirectory, up: AsyncExitStack
-    ) -> None:
-        admin = admin_socket(data, gateway)
-        up.push_async_callback(admin.aclose)
-        opening = partial(open_admin_socket, data, admin)
-        await gateway.disk_recovery.attempt(DiskStep(ASKING, opening))
 
     async def _drain(self, app: web.Application) -> None:
         """Drain, once: before aiohttp closes, or where the application does not start."""

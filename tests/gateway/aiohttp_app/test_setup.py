@@ -157,6 +157,22 @@ async def test_an_application_that_does_not_start_leaves_nothing_of_its_gateway(
     DataDirectory.opened(tmp_path / "data").close()  # nobody else has it
 
 
+async def test_a_start_that_fails_at_the_admin_socket_leaves_no_container(tmp_path):
+    data = tmp_path / "data"
+    DataDirectory.opened(data).close()
+    (data / "admin.sock").mkdir()
+    of_gateway = partway.aiohttp.load_settings(
+        apis=["none"], data_dir=data, endpoints=["model=sleep 600"]
+    )
+    app = web.Application()
+    partway.aiohttp.setup(app, of_gateway)
+    runner = web.AppRunner(app)
+    with pytest.raises(partway.aiohttp.DataDirectoryError, match="the admin socket cannot be made"):
+        await runner.setup()
+    await runner.cleanup()
+    DataDirectory.opened(data).close()  # no task of the gateway is left either
+
+
 async def test_a_data_directory_of_another_gateway_is_refused(container, tmp_path):
     with DataDirectory.opened(tmp_path / "data"):
         app = web.Application()
