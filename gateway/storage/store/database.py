@@ -269,8 +269,21 @@ def _prepare(connection: sqlite3.Connection, path: Path, steps: Steps) -> None:
         if version:
             log.info(LogLine("the store is brought up to date", file=str(path), schema=len(steps)))
     if _value(connection, "PRAGMA auto_vacuum") != _FULL:
+        _let_shrink(connection, path)
+
+
+def _let_shrink(connection: sqlite3.Connection, path: Path) -> None:
+    """Have a file of schema 1 shrink from now on; without room for a copy it does not."""
+    empty_log = "PRAGMA wal_checkpoint(TRUNCATE)"
+    try:
+        connection.execute(empty_log)  # could not be done once the copy has filled the disk
         connection.execute(f"PRAGMA auto_vacuum = {_FULL}")
         connection.execute("VACUUM")
+    except sqlite3.Error as error:
+        with suppress(sqlite3.Error):  # takes what of the copy is in it
+            connection.execute(empty_log)
+        reason = str(said_by_sqlite(path, error))
+        log.warning(LogLine("the store's file does not shrink", file=str(path), reason=reason))
 
 
 def _check_whole(connection: sqlite3.Connection, path: Path) -> None:

@@ -15,6 +15,7 @@ import pytest
 from partway.gateway.storage.store import database
 from partway.gateway.storage.store.database import APPLICATION_ID, STEPS, open_database, transaction
 from partway.gateway.storage.store.store import StoreError
+from tests.disks import small_disk
 
 #: A file of version 1, as the first version of Partway that had one made it.
 VERSION_1 = f"""
@@ -155,6 +156,25 @@ def test_an_older_one_is_brought_up_to_date_and_keeps_what_it_has(path, caplog):
         with closing(open_database(path, steps)) as connection:
             assert rows(connection) == [("model", "a", '{"x": 1}', 3851167712, 5.0)]
     assert caplog.messages == [f"the store is brought up to date file={path} schema={len(steps)}"]
+
+
+def test_one_that_the_disk_has_no_room_to_copy_is_opened_and_does_not_shrink(tmp_path, caplog):
+    with small_disk(tmp_path / "disk") as disk:
+        path = disk.path / "store.db"
+        made_by(path, VERSION_1)
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute("PRAGMA journal_mode = DELETE")  # no log that fills the disk itself
+            connection.execute("INSERT INTO records VALUES ('a', 'b', ?, 1)", ("x" * 2_500_000,))
+            connection.commit()
+        with closing(open_database(path)) as connection:
+            assert value(connection, "user_version") == len(STEPS)
+            assert value(connection, "auto_vacuum") == 0
+            assert path.with_name("store.db-wal").stat().st_size == 0
+            with transaction(connection):
+                connection.execute("INSERT INTO records VALUES ('a', 'c', '{}', 1)")
+            assert len(rows(connection)) == 3
+    (line,) = caplog.messages
+    assert line.startswith(f"the store's file does not shrink file={path} reason=")
 
 
 def test_a_step_that_fails_changes_nothing(path):
