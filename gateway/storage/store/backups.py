@@ -52,7 +52,7 @@ def snapshot_of_stopped(path: Path) -> bytes:
         BackupError: the store is empty.
         StoreError: the store cannot be read.
     """
-    connection = open_for_reading(path, takes_older=True)
+    connection = open_for_reading(path)
     if connection is None:
         raise BackupError(f"{path}: nothing is stored here")
     with closing(connection):

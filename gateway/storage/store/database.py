@@ -20,7 +20,6 @@ from partway.gateway.storage.store.sqlite_errors import (
     said_by_sqlite,
     said_by_system,
     too_new,
-    too_old,
 )
 from partway.gateway.storage.store.store import StoreError
 from partway.log_lines import LogLine
@@ -100,17 +99,15 @@ def open_database(path: Path, steps: Steps = STEPS) -> sqlite3.Connection:
     return connection
 
 
-def open_for_reading(
-    path: Path, steps: Steps = STEPS, *, takes_older: bool = False
-) -> sqlite3.Connection | None:
-    """Open a store's file on a read-only disk, without a write or a lock.
+def open_for_reading(path: Path, steps: Steps = STEPS) -> sqlite3.Connection | None:
+    """Open a store's file on a disk that takes no writes, without a write or a lock.
 
-    Only the owner of the folder may call this: writes of other processes are not noticed.
+    The schema may be an older one: each has the same table of records. Only the owner of the folder
+    may call this: writes of other processes are not noticed.
 
     Args:
         path: the path of the file.
         steps: the schema steps.
-        takes_older: whether the file may have an older schema.
 
     Returns:
         A connection for this thread alone; None if the store is empty.
@@ -138,8 +135,6 @@ def open_for_reading(
         connection.execute("PRAGMA locking_mode = EXCLUSIVE")
         version = _version(connection, path, len(steps))
         _check_whole(connection, path)
-        if 0 < version < len(steps) and not takes_older:
-            raise too_old(path, version, len(steps))
     if version:
         return connection
     connection.close()

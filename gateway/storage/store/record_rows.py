@@ -41,6 +41,8 @@ def read_rows(connection: sqlite3.Connection, path: Path, kind: str = "") -> tup
 def read_attachment(connection: sqlite3.Connection, path: Path, kind: str, name: str) -> bytes:
     """Return the attachment of a record; empty if there is no record or no attachment.
 
+    A file of schema 1 has none.
+
     Args:
         connection: the connection to the file.
         path: the path of the file, for messages.
@@ -51,6 +53,8 @@ def read_attachment(connection: sqlite3.Connection, path: Path, kind: str, name:
         StoreError: the attachment cannot be read, or its checksum is wrong.
     """
     try:
+        if not _has_attachments(connection):
+            return b""
         row = connection.execute(
             "SELECT content, checksum FROM attachments WHERE kind = ? AND name = ?", (kind, name)
         ).fetchone()
@@ -68,8 +72,7 @@ def check_attachments(connection: sqlite3.Connection, path: Path) -> None:
         StoreError: the attachments cannot be read, or a checksum is wrong.
     """
     try:
-        table = "SELECT 1 FROM sqlite_schema WHERE name = 'attachments'"
-        if connection.execute(table).fetchone() is None:
+        if not _has_attachments(connection):
             return
         for row in connection.execute("SELECT kind, name, content, checksum FROM attachments"):
             _checked_attachment(path, *row)
@@ -115,6 +118,11 @@ def _checked_attachment(path: Path, kind: str, name: str, content: bytes, checks
     if checksum != _attachment_checksum(kind, name, content):
         raise said(path, sqlite3.SQLITE_CORRUPT, f"the attachment of the {kind} {name!r}")
     return content
+
+
+def _has_attachments(connection: sqlite3.Connection) -> bool:
+    table = "SELECT 1 FROM sqlite_schema WHERE name = 'attachments'"
+    return connection.execute(table).fetchone() is not None
 
 
 def _checksum(kind: str, name: str, text: str) -> int:

@@ -116,17 +116,3 @@ def too_new(path: Path, version: int, known: int) -> StoreError:
         f"{path}: a later version of Partway has written this (schema {version}, and this one "
         f"knows those up to {known}); start that version, or {_ELSEWHERE}"
     )
-
-
-def too_old(path: Path, version: int, known: int) -> StoreUnavailable:
-    """Return the error for a file that must be migrated on a disk that takes no writes.
-
-    Args:
-        path: the path of the file.
-        version: the schema version of the file.
-        known: the schema version that the file must have.
-    """
-    return StoreUnavailable(
-        f"{path}: the disk must take writes, to bring this from schema {version} to {known}; make "
-        f"room there, or {_ELSEWHERE}"
-    )

@@ -337,6 +337,21 @@ async def test_one_that_cannot_be_opened_for_writing_is_read(tmp_path, log, faul
         await store.aclose()
 
 
+async def test_one_of_version_1_on_a_read_only_disk_is_read(tmp_path):
+    with small_disk(tmp_path / "disk") as disk:
+        made_by(disk.path / "store.db", VERSION_1)
+        disk.remount("ro")
+        store = await opened(disk.path)
+        assert await store.records("model") == (Record("model", "a", {"x": 1}),)
+        assert await store.attachment("model", "a") == b""
+        with pytest.raises(StoreUnavailable):
+            await store.write(SMALL)
+        disk.remount("rw")
+        await store.write(SMALL)
+        assert len(await store.records("model")) == 2
+        await store.aclose()
+
+
 async def test_one_that_has_changed_since_it_was_read_is_not_written(tmp_path):
     with small_disk(tmp_path / "disk") as disk:
         disk.remount("ro")
