@@ -139,7 +139,10 @@ class RequestExecutor:
             words = "The gateway's store does not give the request's body; its log has the reason."
             raise AttemptFailed(FailureCause.INTERNAL, words, passing=True) from error
         if not body:
-            words = "The gateway's store does not have the request's body."
+            words = (
+                "The gateway's store does not have the request's body, perhaps because an earlier "
+                "build took the request. Send it again."
+            )
             raise AttemptFailed(FailureCause.INPUT, words)
         return body
 

@@ -199,6 +199,9 @@ async def test_a_body_that_the_store_does_not_have(asking, monkeypatch, how):
     code, times = {"gone": ("InputUnavailable", 1), "damaged": ("InternalFailure", TRIES)}[how]
     assert (said["ErrorCode"], len(read)) == (code, times)
     assert "/secret/place" not in said["Message"]
+    assert ("an earlier build took the request. Send it again." in said["Message"]) == (
+        how == "gone"
+    )
 
 
 async def test_a_coding_goes_along_with_a_body_and_with_an_answer(asking):
