@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Final, Protocol
 from urllib.parse import parse_qsl, unquote
@@ -26,7 +27,7 @@ from partway.gateway.http.exchange import Exchange
 from partway.gateway.limits import (
     MAX_LOG_READERS,
 )
-from partway.gateway.storage.store.store import BackupError, StoreError
+from partway.gateway.storage.store.store import BackupError, ReadBackup, StoreError
 from partway.gateway.timing.clock import Clock
 from partway.log_lines import LogLine
 from partway.protocol.errors import (
@@ -42,10 +43,7 @@ log = logging.getLogger("partway.admin")
 
 _JSON: Final = {"Content-Type": "application/json"}
 
-#: Bytes of a backup that are sent at once.
-_BACKUP_PIECE: Final = 1 << 20
-
-#: Endpoints that an error names if the requested endpoint does not exist.
+#: Endpoints that are named to whoever asks for one that is not there.
 _NAMED: Final = 20
 
 
@@ -72,12 +70,12 @@ class AdminOperations:
     """Answers requests over the socket, until :meth:`aclose`.
 
     Args:
-        fleet: the gateway's endpoints.
-        deployments: answers a request for the deployment of an endpoint, whose name it is given;
-            None where the API ``control`` is switched off.
-        logs: the folder of the instances' output.
-        backup: returns the whole store as the bytes of a file; None where that API is off.
-        clock: measures how often a followed log is read.
+        fleet: what is asked.
+        deployments: answers a request for the deployment of an endpoint, which it is given by
+            name; None where the API ``control`` is switched off.
+        logs: the folder of what the fleet's instances print.
+        backup: gives all of the store as a file; None where that API is off.
+        clock: measures how often a log that is followed is looked at.
     """
 
     def __init__(
@@ -85,7 +83,7 @@ class AdminOperations:
         fleet: AdministeredFleet,
         deployments: AnswerOfDeployments | None,
         logs: Path,
-        backup: Callable[[], Awaitable[bytes]] | None,
+        backup: Callable[[], AbstractAsyncContextManager[ReadBackup]] | None,
         clock: Clock,
     ) -> None:
         self._fleet = fleet
@@ -188,11 +186,11 @@ class AdminOperations:
             log.warning(LogLine("restart failed", endpoint=name, reason=str(error)))
 
     async def _send_backup(self, exchange: Exchange) -> None:
-        """Send a backup in pieces. Only one is sent at a time, since each is as large as the store.
+        """Send a backup in pieces; one at a time, for each takes as much disk as the store.
 
         Raises:
-            ServiceUnavailable: another backup is being sent.
-            InternalServerError: the store cannot be read.
+            ServiceUnavailable: another one is being sent.
+            InternalServerError: the store cannot be copied, or the copy not be read.
         """
         if self._backup is None:
             raise _control_is_off("partway backup")
@@ -200,14 +198,16 @@ class AdminOperations:
             raise ServiceUnavailable("a backup is being written; try again when it has ended")
         self._is_backing_up = True
         try:
-            try:
-                data = memoryview(await self._backup())
-            except (StoreError, BackupError) as error:
-                raise InternalServerError(str(error)) from error
-            await exchange.begin(200, {"Content-Type": "application/vnd.sqlite3"})
-            for at in range(0, len(data), _BACKUP_PIECE):
-                await exchange.write(bytes(data[at : at + _BACKUP_PIECE]))
-            await exchange.end()
+            async with self._backup() as read:
+                piece = await read()
+                await exchange.begin(200, {"Content-Type": "application/vnd.sqlite3"})
+                while piece:
+                    await exchange.write(piece)
+                    piece = await read()
+                await exchange.end()
+        except (StoreError, BackupError) as error:
+            log.warning(LogLine("no backup is made", reason=str(error)))
+            raise InternalServerError(str(error)) from error
         finally:
             self._is_backing_up = False
 

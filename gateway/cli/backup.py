@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from partway.documentation import page
 from partway.gateway.cli import COMMANDS
 from partway.gateway.cli.admin_client import (
+    PATIENCE,
     GatewayNotAsked,
     add_data_dir,
     ask,
@@ -24,7 +25,8 @@ from partway.gateway.cli.admin_client import (
 from partway.gateway.cli.process import INTERRUPTED, interrupted_by_sigterm
 from partway.gateway.storage.data_directory import DataDirectory, DataDirectoryError
 from partway.gateway.storage.files import is_file_or_folder, replacing
-from partway.gateway.storage.store.backups import check_backup, snapshot_of_stopped
+from partway.gateway.storage.store.backups import check_backup, copy_stopped
+from partway.gateway.storage.store.limits import STORE_BACKUP_TIMEOUT
 from partway.gateway.storage.store.store import BackupError, StoreError
 from partway.log_lines import say_failure
 
@@ -36,6 +38,9 @@ _NAME: Final = "partway backup"
 
 #: Bytes of one read of an answer.
 _BLOCK: Final = 1 << 20
+
+#: Seconds for the beginning of an answer: the gateway copies its store first.
+_COPIED_WITHIN: Final = STORE_BACKUP_TIMEOUT + PATIENCE
 
 
 def add_to(commands: Commands) -> None:
@@ -78,11 +83,13 @@ def _written(file: Path, named: Path | None) -> int:
     """Write a backup, whole or not at all; return the number of its records."""
     directory, runs = find_data_directory(named, os.environ)
     _check_replaceable(file)
-    pieces = _asked(directory) if runs else _of_stopped(directory)
     with replacing(file, 0o600) as whole:
-        for piece in pieces:
-            whole.write(piece)
-        whole.flush()
+        if runs:
+            for piece in _asked(directory):
+                whole.write(piece)
+            whole.flush()
+        else:
+            _copy_stopped(directory, Path(whole.name), file)
         return check_backup(Path(whole.name), file)
 
 
@@ -107,7 +114,7 @@ def _asked(directory: Path) -> Iterator[bytes]:
     Raises:
         GatewayNotAsked: the backup does not come whole.
     """
-    with ask(directory, "GET", "store") as answer:
+    with ask(directory, "GET", "store", patience=_COPIED_WITHIN) as answer:
         try:
             while piece := answer.read(_BLOCK):
                 yield piece
@@ -115,16 +122,16 @@ def _asked(directory: Path) -> Iterator[bytes]:
             raise gone(directory, error) from None
 
 
-def _of_stopped(directory: Path) -> Iterator[bytes]:
-    """Read a backup from a data directory without a gateway; no gateway can start meanwhile.
+def _copy_stopped(directory: Path, into: Path, file: Path) -> None:
+    """Back up a data directory in which no gateway works, nor begins to meanwhile.
 
     Raises:
-        BackupError: the directory has no store.
-        DataDirectoryError: a gateway works with the directory, or it cannot be locked.
+        BackupError: nothing is stored there, or the backup cannot be written.
+        DataDirectoryError: a gateway works with it, or it cannot be locked.
     """
     if not is_file_or_folder(directory / "store.db"):  # no folder is made for it either
         raise BackupError(f"{directory}: nothing is stored here, and no gateway runs with it")
     with DataDirectory.opened(directory) as data:
         data.check_owned()
         print(f"{_NAME}: no gateway runs with {directory}: its files are read", file=sys.stderr)
-        yield snapshot_of_stopped(data.store)
+        copy_stopped(data.store, into, file)

@@ -10,11 +10,10 @@ A data directory holds::
     admin.sock      the admin socket (``partway endpoints``, ``partway logs``)
     logs/           the output of instances
     models/         unpacked model data
-    requests/       large answers to asynchronous requests, before delivery
-    transforms/     the lists of files that running transform jobs have finished, and
-                    unnamed files with their outputs
-    store.db        what was created while a gateway ran; store.db-wal lies beside it
-                    while one runs
+    requests/       large answers to asynchronous requests, on their way
+    transforms/     which files transform jobs that run have finished; without names, their outputs
+    store.db        what was made while a gateway ran; with store.db-wal beside it, while one runs
+    store.db-copy   a backup, while a gateway copies its store
 """
 
 from __future__ import annotations

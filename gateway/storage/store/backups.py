@@ -6,13 +6,14 @@ import os
 import shutil
 import signal
 import sqlite3
-from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager, suppress
 from datetime import UTC, datetime
+from io import FileIO
 from pathlib import Path
 from typing import Final
 
-from partway.gateway.storage.files import open_regular, replacing
+from partway.gateway.storage.files import free_and_reserved, open_regular, replacing
 from partway.gateway.storage.store.database import (
     APPLICATION_ID,
     STEPS,
@@ -20,36 +21,108 @@ from partway.gateway.storage.store.database import (
     open_for_reading,
 )
 from partway.gateway.storage.store.record_rows import check_attachments, read_rows
-from partway.gateway.storage.store.sqlite_errors import said_by_sqlite
+from partway.gateway.storage.store.sqlite_errors import said_by_sqlite, said_by_system
 from partway.gateway.storage.store.store import BackupError, StoreError
 
-#: Bytes of a backup that are copied at once.
+#: Bytes of a backup that are read at once.
 _BLOCK: Final = 1 << 20
 
+#: Pages of 4 KiB that are copied at once.
+_STEP: Final = 256
 
-def snapshot(connection: sqlite3.Connection, path: Path) -> bytes:
-    """Return the whole store as the bytes of a file, as of one moment (SQLite's online backup).
+
+class OnlineBackup:
+    """A backup of a store that is open: a file without a name, on the store's disk.
+
+    All but :meth:`give_up` is called on the thread of the store.
 
     Args:
-        connection: the connection to the store.
-        path: the path of the store, for messages.
-
-    Raises:
-        StoreError: the store cannot be read.
+        path: the store's.
     """
-    try:
-        with closing(sqlite3.connect(":memory:")) as copy:
-            connection.backup(copy)
-            return copy.serialize()
-    except sqlite3.Error as error:
-        raise said_by_sqlite(path, error) from error
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: FileIO | None = None
+        self._is_wanted = True
+
+    def copy(self, connection: sqlite3.Connection, between: Callable[[], None]) -> None:
+        """Copy all of the store; changes that are made meanwhile are in the copy.
+
+        Args:
+            connection: with the store; all changes are made by it.
+            between: called after each MiB; may make changes.
+
+        Raises:
+            BackupError: the disk has no room for it, or nobody wants it any more.
+            StoreError: the store cannot be read, or the disk does not take the copy.
+        """
+
+        def step(*_: int) -> None:
+            between()
+            if not self._is_wanted:
+                raise BackupError(f"{self._path}: nobody waits for the backup any more")
+
+        hidden = _hidden_copy(self._path)
+        try:
+            _check_room(connection, self._path)
+            hidden.unlink(missing_ok=True)
+            flags = os.O_RDONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+            file = FileIO(os.open(hidden, flags, 0o600))
+            try:
+                _copy_pages(connection, hidden, step)
+            except BaseException:
+                file.close()
+                raise
+            finally:
+                hidden.unlink()
+            self._file = file
+        except OSError as error:
+            raise said_by_system(hidden, error) from error
+        except sqlite3.Error as error:
+            raise said_by_sqlite(self._path, error) from error
+
+    def read(self) -> bytes:
+        """The next piece of it; empty at its end.
+
+        Raises:
+            StoreError: the disk does not give it.
+        """
+        assert self._file is not None, "it is copied"
+        try:
+            return self._file.read(_BLOCK)
+        except OSError as error:
+            raise said_by_system(_hidden_copy(self._path), error) from error
+
+    def give_up(self) -> None:
+        """Have the next step of the copy be the last one; may be called on any thread."""
+        self._is_wanted = False
+
+    def close(self) -> None:
+        """Let go of the file, whose room is free then."""
+        if self._file is not None:
+            self._file.close()
 
 
-def snapshot_of_stopped(path: Path) -> bytes:
-    """Return the same of a store that no gateway has open; the store is not changed.
+def remove_rest(path: Path) -> None:
+    """Remove a backup in part, which a process that was killed has left beside its store.
+
+    Args:
+        path: the store's.
+    """
+    with suppress(OSError):  # the next backup says why
+        _hidden_copy(path).unlink(missing_ok=True)
+
+
+def copy_stopped(path: Path, file: Path, shown: Path) -> None:
+    """Copy a store that no gateway has open; nothing of it is changed.
+
+    Args:
+        path: the store's.
+        file: takes the copy; it is there, and empty.
+        shown: its name in messages.
 
     Raises:
-        BackupError: the store is empty.
+        BackupError: nothing is stored, or the copy cannot be written.
         StoreError: the store cannot be read.
     """
     connection = open_for_reading(path)
@@ -58,7 +131,48 @@ def snapshot_of_stopped(path: Path) -> bytes:
     with closing(connection):
         read_rows(connection, path)
         check_attachments(connection, path)
-        return snapshot(connection, path)
+        try:
+            _copy_pages(connection, file, lambda *_: None)
+        except sqlite3.Error as error:
+            raise BackupError(f"{shown}: the backup cannot be written: {error}") from error
+
+
+def _copy_pages(
+    connection: sqlite3.Connection, file: Path, step: Callable[[int, int, int], None]
+) -> None:
+    """Copy a database to an empty file, by SQLite's online backup.
+
+    Raises:
+        sqlite3.Error: it cannot be read, or the file not be written.
+    """
+    address = f"{file.absolute().as_uri()}?mode=rw"
+    with closing(sqlite3.connect(address, uri=True, isolation_level=None)) as copy:
+        # A copy that is not whole is thrown away, so nothing is kept to mend it.
+        copy.execute("PRAGMA journal_mode = OFF")
+        copy.execute("PRAGMA synchronous = OFF")
+        connection.backup(copy, pages=_STEP, progress=step)
+
+
+def _check_room(connection: sqlite3.Connection, path: Path) -> None:
+    """Go on if a copy leaves the disk what others' data must leave it.
+
+    Raises:
+        BackupError: it does not.
+        OSError: the disk does not say.
+    """
+    (pages,) = connection.execute("PRAGMA page_count").fetchone()
+    (size,) = connection.execute("PRAGMA page_size").fetchone()
+    free, reserve = free_and_reserved(path.parent)
+    if free - pages * size < reserve:
+        raise BackupError(
+            f"{path.parent}: a backup of a gateway that runs takes {pages * size} bytes here for a "
+            f"while; {free} are free, and {reserve} of them are not for it; make room, or stop the "
+            "gateway first"
+        )
+
+
+def _hidden_copy(path: Path) -> Path:
+    return path.with_name(f"{path.name}-copy")
 
 
 def check_backup(file: Path, shown: Path, steps: Steps = STEPS) -> int:

@@ -80,6 +80,20 @@ class DiskThread:
             raise
         return outcome.result()
 
+    def do_waiting(self) -> None:
+        """Do what waits now; called on the thread, by long work between its steps.
+
+        Raises:
+            StoreError: the thread is to end, and so is the work.
+        """
+        # Counted first: the last thing of all is asked for only after no more is taken.
+        waiting = self._asked.qsize()
+        if not self._takes_more:
+            raise StoreError("the store is closed")
+        for _ in range(waiting):
+            if (asked := self._asked.get()) is not None:
+                _do(*asked)
+
     async def aclose(self, last: Callable[[], None]) -> None:
         """Do the waiting work, then the last work, and end.
 
@@ -114,15 +128,18 @@ class DiskThread:
 
     def _work(self) -> None:
         while (asked := self._asked.get()) is not None:
-            work, outcome = asked
-            if not outcome.set_running_or_notify_cancel():
-                continue
-            try:
-                result = work()
-            except BaseException as error:  # the error is raised to the caller that waits
-                outcome.set_exception(error)
-            else:
-                outcome.set_result(result)
+            _do(*asked)
+
+
+def _do(work: Callable[[], Any], outcome: Future[Any]) -> None:
+    if not outcome.set_running_or_notify_cancel():
+        return
+    try:
+        result = work()
+    except BaseException as error:  # whatever it is, it is raised where it is waited for
+        outcome.set_exception(error)
+    else:
+        outcome.set_result(result)
 
 
 def _over(outcome: Future[Any]) -> asyncio.Event:

@@ -38,3 +38,6 @@ STORE_CLOSE_TIMEOUT: Final = 10.0
 #: Bytes of SQLite's log that stay on disk once the content is in the database. The default size of
 #: a log before that is as large: 1,000 pages of 4 KiB.
 STORE_LOG_BYTES: Final = 4000 * KIB
+
+#: For the copy of a store of which a backup is made: 1.5 GiB, on a disk that takes 12 MiB a second.
+STORE_BACKUP_TIMEOUT: Final = 120.0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractAsyncContextManager
+
 from partway.gateway.storage.store.room import (
     ROOM_LIMITS,
     Room,
@@ -10,7 +12,7 @@ from partway.gateway.storage.store.room import (
     record_of,
     written,
 )
-from partway.gateway.storage.store.store import Record, Removal, StoreError
+from partway.gateway.storage.store.store import ReadBackup, Record, Removal, StoreError
 
 
 class MemoryStore:
@@ -53,8 +55,8 @@ class MemoryStore:
                 self._kept[each.kind, each.name] = each
         self._room.note(made)
 
-    async def backup(self) -> bytes:
-        """Refuse, since there is no file to restore.
+    def backup(self) -> AbstractAsyncContextManager[ReadBackup]:
+        """Refuse: there is no file, and none is to be restored.
 
         Raises:
             StoreError: always.

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import logging
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Self
 
-from partway.gateway.storage.store.backups import snapshot, snapshot_of_stopped
+from partway.gateway.storage.store.backups import OnlineBackup, remove_rest
 from partway.gateway.storage.store.database import open_database, open_for_reading, transaction
 from partway.gateway.storage.store.disk_thread import DiskThread
+from partway.gateway.storage.store.limits import STORE_BACKUP_TIMEOUT
 from partway.gateway.storage.store.record_rows import (
     Digest,
     digest_of,
@@ -28,8 +29,16 @@ from partway.gateway.storage.store.room import (
     written,
 )
 from partway.gateway.storage.store.sqlite_errors import said_by_sqlite
-from partway.gateway.storage.store.store import Record, Removal, StoreError, StoreUnavailable
+from partway.gateway.storage.store.store import (
+    BackupError,
+    ReadBackup,
+    Record,
+    Removal,
+    StoreError,
+    StoreUnavailable,
+)
 from partway.gateway.timing.clock import Clock
+from partway.gateway.timing.deadlines import time_limit
 from partway.log_lines import LogLine
 
 log = logging.getLogger("partway.store")
@@ -45,9 +54,11 @@ class SqliteStore:
     the file for writing, as does :meth:`open_for_writing`.
     """
 
-    def __init__(self, path: Path, thread: DiskThread, limits: RoomLimits) -> None:
+    def __init__(self, path: Path, thread: DiskThread, clock: Clock, limits: RoomLimits) -> None:
         self._path = path
         self._thread = thread
+        self._clock = clock
+        self._is_copying = False
         self._room = Room(limits)
         self._connection: sqlite3.Connection | None = None
         #: The digest of the records that were read before the file was writable; None if none were.
@@ -75,7 +86,7 @@ class SqliteStore:
             StoreError: the file is damaged, is open elsewhere, or belongs to another program or a
                 later version. The message gives the remedy.
         """
-        store = cls(path, thread or DiskThread(clock), limits)
+        store = cls(path, thread or DiskThread(clock), clock, limits)
         try:
             await store._thread.run(store._open)
         except BaseException:
@@ -118,14 +129,35 @@ class SqliteStore:
         made = written(changes)
         await self._thread.run(lambda: self._write(made))
 
-    async def backup(self) -> bytes:
-        """Return the whole store as the bytes of a file, as of one moment.
+    @asynccontextmanager
+    async def backup(self) -> AsyncIterator[ReadBackup]:
+        """All of the store as a file of its own, as it is at one moment; changes go on meanwhile.
+
+        Yields:
+            What reads its next piece; it is empty at the end. Raises StoreError where the disk does
+            not give it.
 
         Raises:
-            StoreError: the store cannot be read.
-            BackupError: the store is empty.
+            StoreError: it cannot be read, or not be copied within STORE_BACKUP_TIMEOUT.
+            BackupError: another one is being copied, or the disk has no room for it.
         """
-        return await self._thread.run(self._snapshot)
+        made = OnlineBackup(self._path)
+        try:
+            try:
+                async with time_limit(self._clock, STORE_BACKUP_TIMEOUT):
+                    await self._thread.run(lambda: self._copy_to(made))
+            except TimeoutError:
+                raise StoreError(
+                    f"{self._path}: the disk has not taken a backup within "
+                    f"{STORE_BACKUP_TIMEOUT:g} s; try again, or stop the gateway first"
+                ) from None
+            yield lambda: self._thread.run(made.read)
+        finally:
+            made.give_up()
+            try:
+                await self._thread.run(made.close)
+            except StoreError:  # the thread takes no more, and reads nothing
+                made.close()
 
     async def aclose(self) -> None:
         """Close the file after the operations that were begun, within STORE_CLOSE_TIMEOUT."""
@@ -160,6 +192,7 @@ class SqliteStore:
                 connection.close()
                 raise
             self._room.note(rows)
+            remove_rest(self._path)
             self._connection = connection
         return self._connection
 
@@ -204,10 +237,15 @@ class SqliteStore:
         with closing(connection):
             return read_attachment(connection, self._path, kind, name)
 
-    def _snapshot(self) -> bytes:
-        if self._connection is None:
-            return snapshot_of_stopped(self._path)
-        return snapshot(self._connection, self._path)
+    def _copy_to(self, made: OnlineBackup) -> None:
+        if self._is_copying:
+            raise BackupError("a backup is being written; try again when it has ended")
+        connection = self._writable()
+        self._is_copying = True
+        try:
+            made.copy(connection, self._thread.do_waiting)
+        finally:
+            self._is_copying = False
 
     def _write(self, changes: tuple[Written, ...]) -> None:
         self._room.check(changes)

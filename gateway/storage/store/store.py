@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
@@ -10,6 +11,9 @@ from partway.gateway.storage.disk_refusals import DiskRefusal
 
 #: The body of a record: a JSON object.
 Body: TypeAlias = Mapping[str, Any]
+
+#: Gives the next piece of a backup; empty at its end.
+ReadBackup: TypeAlias = Callable[[], Awaitable[bytes]]
 
 
 class StoreError(Exception):
@@ -94,12 +98,16 @@ class Store(Protocol):
             StoreError: no change is made, for example because the disk is full.
         """
 
-    async def backup(self) -> bytes:
-        """Return the whole store as the bytes of a file, as of one moment.
+    def backup(self) -> AbstractAsyncContextManager[ReadBackup]:
+        """All of it as a file, as it is at one moment; changes go on meanwhile.
+
+        Returns:
+            Its pieces, until the block ends. Reading raises StoreError where the disk does not give
+            them.
 
         Raises:
-            StoreError: the store cannot be read, or is only in memory.
-            BackupError: the store is empty.
+            StoreError: it cannot be read or copied, or is kept in memory alone.
+            BackupError: another one is being copied, or there is no room for it.
         """
 
     async def aclose(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -16,6 +17,7 @@ from partway.gateway.admin.admin_socket import AdminSocket
 from partway.gateway.admin.operations import AdminOperations
 from partway.gateway.apis.control.admin_deployments import answer_of_deployments
 from partway.gateway.storage.data_directory import socket_name
+from partway.gateway.storage.store.store import ReadBackup, StoreError
 from tests.gateway.apis.control.fake_deployments import FakeDeployments
 from tests.gateway.fake_fleet import FakeFleet
 from tests.gateway.streams.fakes import FakeClock
@@ -35,6 +37,8 @@ class Asked:
         self.logs.mkdir(exist_ok=True)
         self.path = folder / "admin.sock"
         self.backed_up: bytes | Exception = b"a file"
+        self.breaks_at: int | None = None
+        self.let_go = 0
         self.may_back_up = asyncio.Event()
         self.may_back_up.set()
         self.operations = AdminOperations(
@@ -55,11 +59,22 @@ class Asked:
                 yield self
                 await self.socket.aclose()
 
-    async def backup(self) -> bytes:
+    @asynccontextmanager
+    async def backup(self) -> AsyncIterator[ReadBackup]:
         await self.may_back_up.wait()
         if isinstance(self.backed_up, Exception):
             raise self.backed_up
-        return self.backed_up
+        content = io.BytesIO(self.backed_up)
+
+        async def read() -> bytes:
+            if self.breaks_at is not None and content.tell() >= self.breaks_at:
+                raise StoreError("the disk does not answer")
+            return content.read(1 << 20)
+
+        try:
+            yield read
+        finally:
+            self.let_go += 1
 
     async def ask(self, method: str, path: str) -> tuple[int, str]:
         async with self.session.request(method, path) as answer:

@@ -254,6 +254,30 @@ async def test_a_backup_comes_whole(asked):
         assert answer.status == 200
         assert answer.headers["Content-Type"] == "application/vnd.sqlite3"
         assert await answer.read() == asked.backed_up
+    await eventually(lambda: asked.let_go == 1)
+
+
+async def test_a_backup_that_is_broken_off_does_not_pass_for_a_whole_one(asked, caplog):
+    asked.backed_up, asked.breaks_at = bytes(3 * 1024 * 1024), 2 * 1024 * 1024
+    async with asked.session.get("/store") as answer:
+        assert answer.status == 200
+        with pytest.raises(aiohttp.ClientPayloadError):
+            await answer.read()
+    assert 'no backup is made reason="the disk does not answer"' in caplog.text
+    asked.breaks_at = None
+    await eventually(lambda: asked.let_go == 1)
+    async with asked.session.get("/store") as answer:
+        assert await answer.read() == asked.backed_up
+
+
+async def test_who_takes_no_backup_holds_none(asked):
+    asked.socket._http.taken_within = 0.5
+    asked.backed_up = bytes(50 * 1024 * 1024)
+    async with asked.session.get("/store") as answer:
+        await answer.content.readexactly(1)
+        await eventually(lambda: asked.let_go == 1)
+    asked.backed_up = b"a file"
+    assert await asked.ask("GET", "/store") == (200, "a file")
 
 
 async def test_one_backup_at_a_time(asked):

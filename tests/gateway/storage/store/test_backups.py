@@ -12,13 +12,15 @@ import pytest
 
 from partway.gateway.storage.store.backups import (
     check_backup,
+    copy_stopped,
     restore,
-    snapshot_of_stopped,
 )
 from partway.gateway.storage.store.database import STEPS, open_database
 from partway.gateway.storage.store.sqlite import SqliteStore
 from partway.gateway.storage.store.store import BackupError, Record
 from partway.gateway.timing.clock import LoopClock
+from tests.disks import small_disk
+from tests.gateway.storage.store.whole_backups import whole_backup
 
 pytestmark = pytest.mark.anyio
 
@@ -47,8 +49,16 @@ async def backup_of(folder: Path, *records: Record) -> Path:
     store = await opened(folder)
     await store.write(*records)
     file = folder / "backup"
-    file.write_bytes(await store.backup())
+    file.write_bytes(await whole_backup(store))
     await store.aclose()
+    return file
+
+
+def copied(path: Path) -> Path:
+    """A backup of a store that is not open."""
+    file = path.with_name("backup")
+    file.touch()
+    copy_stopped(path, file, file)
     return file
 
 
@@ -68,8 +78,7 @@ async def test_a_stopped_store_is_copied_and_not_changed(tmp_path):
     await store.aclose()
     for name, content in killed.items():
         (tmp_path / name).write_bytes(content)
-    file = tmp_path / "backup"
-    file.write_bytes(snapshot_of_stopped(tmp_path / "store.db"))
+    file = copied(tmp_path / "store.db")
     assert {name: (tmp_path / name).read_bytes() for name in killed} == killed
     assert check_backup(file, file) == 1
 
@@ -89,16 +98,29 @@ async def test_attachments_are_copied_and_checked(tmp_path):
 async def test_a_stopped_store_of_schema_1_is_copied_and_restored(tmp_path):
     with closing(open_database(tmp_path / "store.db", STEPS[:1])) as connection:
         connection.execute(ROW_OF_SCHEMA_1)
-    file = tmp_path / "backup"
-    file.write_bytes(snapshot_of_stopped(tmp_path / "store.db"))
+    file = copied(tmp_path / "store.db")
     (tmp_path / "b").mkdir()
     assert restore(tmp_path / "b" / "store.db", file)[0] == 1
     assert await found_in(tmp_path / "b") == (Record("model", "a", {"x": 1}),)
 
 
+async def test_a_disk_that_does_not_take_the_backup_of_a_stopped_store(tmp_path):
+    store = await opened(tmp_path)
+    await store.write(LARGE)
+    await store.aclose()
+    with small_disk(tmp_path / "disk") as disk:
+        file = disk.path / "backup"
+        file.touch()
+        disk.fill()
+        with pytest.raises(BackupError) as refused:
+            copy_stopped(tmp_path / "store.db", file, tmp_path / "shown")
+        said = f"{tmp_path}/shown: the backup cannot be written: database or disk is full"
+        assert str(refused.value) == said
+
+
 async def test_nothing_is_stored(tmp_path):
     with pytest.raises(BackupError, match="nothing is stored here"):
-        snapshot_of_stopped(tmp_path / "store.db")
+        copied(tmp_path / "store.db")
 
 
 @pytest.mark.parametrize("ended", ["in order", "killed"])

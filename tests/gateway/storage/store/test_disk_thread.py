@@ -98,6 +98,40 @@ async def test_the_loop_goes_on_while_it_works(thread, gate):
     assert await working == "passed"
 
 
+async def test_long_work_lets_others_be_done_between_its_steps(thread, gate):
+    done = []
+
+    def long() -> None:
+        gate.pass_through()
+        thread.do_waiting()
+        done.append("long")
+
+    working = asyncio.create_task(thread.run(long))
+    await gate.begun()
+    others = [asyncio.create_task(thread.run(lambda n=n: done.append(n))) for n in range(3)]
+    await turns()
+    gate.open()
+    await asyncio.gather(working, *others)
+    assert done == [0, 1, 2, "long"]
+
+
+async def test_long_work_ends_when_the_thread_is_to_end(thread, gate):
+    def long() -> None:
+        gate.pass_through()
+        thread.do_waiting()
+
+    working = asyncio.create_task(thread.run(long))
+    await gate.begun()
+    closed = []
+    closing = asyncio.create_task(thread.aclose(lambda: closed.append(working.done())))
+    await turns()
+    gate.open()
+    with pytest.raises(StoreError, match="the store is closed"):
+        await working
+    await closing
+    assert len(closed) == 1
+
+
 async def test_what_was_begun_is_done_to_its_end_also_if_its_caller_is_cancelled(thread, gate):
     working = asyncio.create_task(thread.run(gate.pass_through))
     await gate.begun()
