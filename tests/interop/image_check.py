@@ -22,7 +22,7 @@ from tests.conftest import ROOT
 from tests.dockerfiles import LABEL
 from tests.interop.images import BASE, Images, Running
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = pytest.mark.timeout(2700)
 
 PAGE = ROOT / "docs" / "how-to" / "build-an-image.md"
 

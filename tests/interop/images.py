@@ -32,7 +32,7 @@ from tests.processes import ready_url
 BASE = "localhost/partway-base"
 
 #: What a build may take, with all that pip fetches for it, in seconds.
-PATIENCE = 300
+PATIENCE = 1200
 
 #: The platform kills what has not ended this long after SIGTERM (clause 1.1-1), in seconds.
 KILL_AFTER = 30
