@@ -13,18 +13,18 @@ from typing import ClassVar, Final
 #: Characters of a client's text that a message repeats: two media types with their parameters.
 QUOTED_CHARACTERS: Final = 128
 
+#: The header that says that a later retry of the same request fails too, and its one value. The
+#: status alone does not say so.
+RETRY_HEADER: Final = "x-partway-retry"
+
+NEVER: Final = "no"
+
 
 def quoted(words: str) -> str:
     """Quote text from a client: printable ASCII, with an ellipsis if it was cut."""
     if len(words) > QUOTED_CHARACTERS:
         words = words[: QUOTED_CHARACTERS - 3] + "..."
     return ascii(words)
-
-
-#: The header that says that a later retry of the same request fails too, and its one value. The
-#: status alone does not say so.
-RETRY_HEADER: Final = "x-partway-retry"
-NEVER: Final = "no"
 
 
 class ClientLeft(ConnectionError):

@@ -24,9 +24,7 @@ from partway.gateway.fleet.states import OVER
 from partway.gateway.fleet.status import EndpointStatus
 from partway.gateway.fleet.status_json import to_json
 from partway.gateway.http.exchange import Exchange
-from partway.gateway.limits import (
-    MAX_LOG_READERS,
-)
+from partway.gateway.limits import MAX_LOG_READERS
 from partway.gateway.storage.store.store import BackupError, ReadBackup, StoreError
 from partway.gateway.timing.clock import Clock
 from partway.log_lines import LogLine

@@ -16,6 +16,11 @@ from partway.protocol.json.strict import NotJson, parsed
 #: The rest of a quoted column, up to its closing quote; two quotes are an escaped one.
 _QUOTED: Final = re.compile(rb'"(?:[^"]|"")*"(?=,|\Z)')
 
+#: The members for the answer of a joined record, and for a record that is no object (AWS's guide).
+OUTPUT: Final = "SageMakerOutput"
+
+INPUT: Final = "SageMakerInput"
+
 
 def columns_of(line: bytes) -> list[bytes]:
     """Return the columns of a line; quoted columns keep their quotes.
@@ -50,11 +55,6 @@ def columns_of(line: bytes) -> list[bytes]:
 def line_of(columns: Iterable[bytes]) -> bytes:
     """Return the line of columns, without a line ending."""
     return b",".join(columns)
-
-
-#: The members for the answer of a joined record, and for a record that is no object (AWS's guide).
-OUTPUT: Final = "SageMakerOutput"
-INPUT: Final = "SageMakerInput"
 
 
 class RecordForm(ABC):

@@ -28,9 +28,7 @@ from partway.gateway.containers.container_requests import (
 from partway.gateway.containers.failures import in_the_clients_words, refusal, stopped, too_long
 from partway.gateway.containers.limits import WHOLE_CHUNK_BYTES
 from partway.gateway.containers.metrics import RequestMetrics
-from partway.gateway.containers.multi_container import (
-    containers_asked,
-)
+from partway.gateway.containers.multi_container import containers_asked
 from partway.gateway.containers.prepared_request import PreparedRequest
 from partway.gateway.containers.requests_in_progress import RequestsUnderWay
 from partway.gateway.fleet.endpoint import Place
@@ -54,7 +52,6 @@ _AT_ONCE: Final = 64 * KIB
 
 #: A body, whole or in pieces; and the length of a body in pieces, if it is known.
 _Body: TypeAlias = tuple[bytes | AsyncGenerator[bytes, None], int | None]
-
 
 #: Headers of a container's answer that are passed to the next container.
 _HANDED_ON: Final[Mapping[str, str]] = {

@@ -12,11 +12,22 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
-
 from typing import Final
 
 Numbers = NDArray[Any]
 _Kept = TypeVar("_Kept")
+
+#: Numbers that BLAS adds in one call: a run out of each quarter of the array, since reading memory
+#: in four places is faster. The runs are shorter than those for which OpenBLAS starts threads (2304
+#: x 4).
+_QUARTERS: Final = 4
+
+_RUN: Final = 1024
+
+#: Vectors of ones, for the types that BLAS supports: the product of numbers and ones is their sum.
+_ONES: Final[dict[np.dtype[Any], Numbers]] = {
+    np.dtype(each): np.ones(_RUN, each) for each in (np.float32, np.float64)
+}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -248,18 +259,6 @@ class BatchBuilder:
 
 def _some(values: list[_Kept | None]) -> list[_Kept | None] | None:
     return None if all(each is None for each in values) else values
-
-
-#: Numbers that BLAS adds in one call: a run out of each quarter of the array, since reading memory
-#: in four places is faster. The runs are shorter than those for which OpenBLAS starts threads (2304
-#: x 4).
-_QUARTERS: Final = 4
-_RUN: Final = 1024
-
-#: Vectors of ones, for the types that BLAS supports: the product of numbers and ones is their sum.
-_ONES: Final[dict[np.dtype[Any], Numbers]] = {
-    np.dtype(each): np.ones(_RUN, each) for each in (np.float32, np.float64)
-}
 
 
 def is_finite(numbers: Numbers) -> bool:

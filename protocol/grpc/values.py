@@ -21,7 +21,7 @@ import orjson
 from partway.protocol.json.strict import loads
 from partway.protocol.limits import GRPC_VALUE_DEPTH
 from partway.protocol.prediction.bodies import PredictionFault
-from partway.protocol.prediction.work_cost import checkpoint
+from partway.protocol.prediction.checkpoints import checkpoint
 
 _T = TypeVar("_T")
 _K = TypeVar("_K")

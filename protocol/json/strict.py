@@ -12,6 +12,9 @@ from typing import Any, Final, NoReturn
 
 import orjson
 
+#: Escapes may form half of a surrogate pair, which has no UTF-8 form (RFC 8259 §8.2).
+_SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
+
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
@@ -30,10 +33,6 @@ def collector_paused() -> Iterator[None]:
     finally:
         if was_on:
             gc.enable()
-
-
-#: Escapes may form half of a surrogate pair, which has no UTF-8 form (RFC 8259 §8.2).
-_SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
 class NotJson(ValueError):

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from partway.protocol.json.base64_text import encoded
 from partway.protocol.open_inference.tensors import Tensor, check_finite
-from partway.protocol.prediction.work_cost import checkpoint
+from partway.protocol.prediction.checkpoints import checkpoint
 
 #: A tensor whose name ends so is always binary (TF Serving).
 _BINARY_NAME: Final = "_bytes"

@@ -29,10 +29,10 @@ from partway.protocol.open_inference.tensors import (
     shown,
 )
 from partway.protocol.prediction.bodies import PredictionFault, PredictRequest
+from partway.protocol.prediction.checkpoints import checkpoint
 from partway.protocol.prediction.columns import check_names_fit
 from partway.protocol.prediction.model_signature import DATATYPES, Signature, TensorSpec
 from partway.protocol.prediction.signature_checks import SignatureFault
-from partway.protocol.prediction.work_cost import checkpoint
 
 #: The name of an unnamed output, unless the request names it. KServe uses the same.
 OUTPUT: Final = "output-0"

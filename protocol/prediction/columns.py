@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 from partway.protocol.json.splicing import elements_of, kind_of, members_of, rows_of
 from partway.protocol.json.strict import string_of
 from partway.protocol.limits import NAMES_ANYWAY, NAMES_PER_BYTE
+from partway.protocol.prediction.checkpoints import checkpoint
 from partway.protocol.prediction.signature_checks import SignatureFault
-from partway.protocol.prediction.work_cost import checkpoint
 
 if TYPE_CHECKING:
     from partway.protocol.json.splicing import Text

@@ -31,6 +31,35 @@ from partway.protocol.signatures.verification import SERVICE
 #: The content type of requests in AWS's Query protocol.
 FORM: Final = "application/x-www-form-urlencoded"
 
+CONTENT_TYPE: Final = "application/x-amz-json-1.1"
+
+#: Content types that are accepted too: version 1.0 of the protocol, and curl's users.
+_CONTENT_TYPES: Final = frozenset({CONTENT_TYPE, "application/x-amz-json-1.0", "application/json"})
+
+#: The output of an operation; None if AWS's operation has no output.
+Answer: TypeAlias = Mapping[str, Any] | None
+
+#: Answers a call, given the input members, the sender, and the request's id.
+ControlOperation: TypeAlias = Callable[[Mapping[str, Any], Identity, str], Awaitable[Answer]]
+
+_ROOT: Final = re.compile("/")
+
+_POST: Final = frozenset({"POST"})
+
+#: First words of operations that change nothing.
+_READING: Final = ("Describe", "List", "Get", "Filter")
+
+_JSON: Final = {"Content-Type": CONTENT_TYPE}
+
+#: Error names of this protocol that differ from other protocols.
+_NAMES: Final = {
+    InternalServerError.name: "InternalFailure",
+    ServiceUnavailable.name: "ServiceUnavailable",
+}
+
+#: Characters of an unknown target that an error repeats.
+_SHOWN: Final = 128
+
 
 class UnknownQuery(UnknownOperation):
     """The gateway has no operation of AWS's Query protocol."""
@@ -44,33 +73,6 @@ def aws_query(error: UnknownQuery) -> ErrorResponse:
         "</Error></ErrorResponse>"
     )
     return ErrorResponse(error.status, {"Content-Type": "text/xml", **error.headers}, body.encode())
-
-
-CONTENT_TYPE: Final = "application/x-amz-json-1.1"
-
-#: Content types that are accepted too: version 1.0 of the protocol, and curl's users.
-_CONTENT_TYPES: Final = frozenset({CONTENT_TYPE, "application/x-amz-json-1.0", "application/json"})
-
-#: The output of an operation; None if AWS's operation has no output.
-Answer: TypeAlias = Mapping[str, Any] | None
-
-#: Answers a call, given the input members, the sender, and the request's id.
-ControlOperation: TypeAlias = Callable[[Mapping[str, Any], Identity, str], Awaitable[Answer]]
-
-_ROOT: Final = re.compile("/")
-_POST: Final = frozenset({"POST"})
-#: First words of operations that change nothing.
-_READING: Final = ("Describe", "List", "Get", "Filter")
-_JSON: Final = {"Content-Type": CONTENT_TYPE}
-
-#: Error names of this protocol that differ from other protocols.
-_NAMES: Final = {
-    InternalServerError.name: "InternalFailure",
-    ServiceUnavailable.name: "ServiceUnavailable",
-}
-
-#: Characters of an unknown target that an error repeats.
-_SHOWN: Final = 128
 
 
 class InputCheck(Protocol):

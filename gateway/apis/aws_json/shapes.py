@@ -18,6 +18,30 @@ _TEXT: Final = (r"\p{L}\p{Z}\p{N}_", rf"\w{_SEPARATORS}")
 #: Java's full stop matches everything except line terminators.
 _ANY: Final = "[^\n\r\x85\u2028\u2029]"
 
+#: The JSON form of a shape.
+Form: TypeAlias = Literal[
+    "structure", "list", "map", "string", "integer", "number", "boolean", "timestamp"
+]
+
+_FORMS: Final[Mapping[str, Form]] = {
+    "structure": "structure",
+    "list": "list",
+    "map": "map",
+    "string": "string",
+    "integer": "integer",
+    "long": "integer",
+    "float": "number",
+    "double": "number",
+    "boolean": "boolean",
+    "timestamp": "timestamp",
+}
+
+#: Prefixes of patterns for places in S3, where a path of this machine may be allowed.
+_OF_LOCATIONS: Final = ("(https|s3)://", "^(https|s3)://")
+
+#: Bounds of 32-bit and 64-bit numbers.
+_RANGES: Final = {"integer": 2**31, "long": 2**63}
+
 
 def compiled(pattern: str) -> re.Pattern[str]:
     """Return a pattern that matches as Java does, for use with ``fullmatch``.
@@ -51,31 +75,6 @@ def _dots_replaced(pattern: str) -> str:
             in_class = False
         pieces.append(_ANY if piece == "." and not in_class else piece)
     return "".join(pieces)
-
-
-#: The JSON form of a shape.
-Form: TypeAlias = Literal[
-    "structure", "list", "map", "string", "integer", "number", "boolean", "timestamp"
-]
-
-_FORMS: Final[Mapping[str, Form]] = {
-    "structure": "structure",
-    "list": "list",
-    "map": "map",
-    "string": "string",
-    "integer": "integer",
-    "long": "integer",
-    "float": "number",
-    "double": "number",
-    "boolean": "boolean",
-    "timestamp": "timestamp",
-}
-
-#: Prefixes of patterns for places in S3, where a path of this machine may be allowed.
-_OF_LOCATIONS: Final = ("(https|s3)://", "^(https|s3)://")
-
-#: Bounds of 32-bit and 64-bit numbers.
-_RANGES: Final = {"integer": 2**31, "long": 2**63}
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,6 +40,21 @@ _OF_VARIANT: Final = frozenset(
 #: Members of a configuration that are replaced.
 _OF_CONFIG: Final = frozenset({"EndpointConfigName", "ProductionVariants"})
 
+#: The log of all changes, of every caller.
+log = logging.getLogger("partway.audit")
+
+#: The operator's name in the log.
+_OPERATOR: Final = "operator"
+
+#: Characters of an endpoint's name; its model's name adds a number of up to nine digits.
+_LONGEST_NAME: Final = MAX_ENDPOINT_NAME - len("-v123456789")
+
+#: The order of deletion, with the operations that delete.
+_DELETING: Final[Mapping[Kind, tuple[str, str]]] = {
+    "endpoint-config": ("DeleteEndpointConfig", "EndpointConfigName"),
+    "model": ("DeleteModel", "ModelName"),
+}
+
 
 def kept_of_variant(before: DeploymentPlan | None) -> dict[str, Any]:
     """Return the members that the new variant takes over: the number and the type of its instances.
@@ -80,22 +95,6 @@ def _taken_over(before: DeploymentPlan) -> Members | None:
     of_its_name = [each for each in variants if each["VariantName"] == DEFAULT_VARIANT]
     found = of_its_name or (variants if len(variants) == 1 else ())
     return found[0] if found else None
-
-
-#: The log of all changes, of every caller.
-log = logging.getLogger("partway.audit")
-
-#: The operator's name in the log.
-_OPERATOR: Final = "operator"
-
-#: Characters of an endpoint's name; its model's name adds a number of up to nine digits.
-_LONGEST_NAME: Final = MAX_ENDPOINT_NAME - len("-v123456789")
-
-#: The order of deletion, with the operations that delete.
-_DELETING: Final[Mapping[Kind, tuple[str, str]]] = {
-    "endpoint-config": ("DeleteEndpointConfig", "EndpointConfigName"),
-    "model": ("DeleteModel", "ModelName"),
-}
 
 
 @dataclass(frozen=True, slots=True)

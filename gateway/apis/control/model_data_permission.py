@@ -24,6 +24,8 @@ from partway.gateway.storage.places.locations import (
     path_as_named,
 )
 
+_ACTION: Final = "s3:GetObject"
+
 
 def model_data_of(container: Mapping[str, Any], roots: LocalRoots) -> str | None:
     """Return the location of the model data in a container's definition, for the fleet.
@@ -101,9 +103,6 @@ def _place(location: str, roots: LocalRoots) -> str:
             "path below one of the local_roots under [api] in the gateway's settings."
         )
     return location
-
-
-_ACTION: Final = "s3:GetObject"
 
 
 def check_may_read(identity: Identity, container: Mapping[str, Any]) -> None:

@@ -16,6 +16,11 @@ from partway.gateway.timing.deadlines import held_in_time
 #: The member that holds the principal's name.
 _MAKER: Final = "made_by"
 
+#: The kinds of resources, as in their ARNs.
+Kind: TypeAlias = Literal["model", "endpoint-config", "endpoint", "transform-job"]
+
+KINDS: tuple[Kind, ...] = ("model", "endpoint-config", "endpoint", "transform-job")
+
 
 def kept_of_maker(principal: str | None) -> Mapping[str, Any]:
     """Return the kept members of a new resource; empty without authentication."""
@@ -26,12 +31,6 @@ def maker_of(kept: Mapping[str, Any]) -> str:
     """Return the name of the principal that made a resource; empty if unknown."""
     maker: str = kept.get(_MAKER, "")
     return maker
-
-
-#: The kinds of resources, as in their ARNs.
-Kind: TypeAlias = Literal["model", "endpoint-config", "endpoint", "transform-job"]
-
-KINDS: tuple[Kind, ...] = ("model", "endpoint-config", "endpoint", "transform-job")
 
 
 @dataclass(frozen=True, slots=True)

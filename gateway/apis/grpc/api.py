@@ -16,7 +16,6 @@ from partway.gateway.service import Service
 if TYPE_CHECKING:
     from partway.gateway.gateway import Gateway
 
-
 from collections.abc import Callable
 
 from partway.gateway.apis.grpc.calls import every_other_call

@@ -15,6 +15,17 @@ from partway.gateway.plain_text import cut, safe
 _TABLES: Final = ("v1", "v1beta1")
 _SHOWN: Final = 128
 
+#: The part of an object that a table's row includes.
+IncludeObject: TypeAlias = Literal["None", "Metadata", "Object"]
+
+_COLUMNS: Final[tuple[tuple[str, str, int, str], ...]] = (
+    ("Name", "name", 0, "The object's name."),
+    ("Endpoint", "", 0, "The endpoint that it is about."),
+    ("Ready", "", 0, "Whether it is ready."),
+    ("Reason", "", 0, "Why, in one word."),
+    ("Age", "", 0, "How long ago it was created."),
+)
+
 
 class AcceptedForm(NamedTuple):
     """The format of an answer.
@@ -47,18 +58,6 @@ def accepted_form(accept: str) -> AcceptedForm:
         f"Accept: {cut(safe(accept), _SHOWN)!r} was given; there are application/json and its "
         "as=Table;v=v1;g=meta.k8s.io"
     )
-
-
-#: The part of an object that a table's row includes.
-IncludeObject: TypeAlias = Literal["None", "Metadata", "Object"]
-
-_COLUMNS: Final[tuple[tuple[str, str, int, str], ...]] = (
-    ("Name", "name", 0, "The object's name."),
-    ("Endpoint", "", 0, "The endpoint that it is about."),
-    ("Ready", "", 0, "Whether it is ready."),
-    ("Reason", "", 0, "Why, in one word."),
-    ("Age", "", 0, "How long ago it was created."),
-)
 
 
 def table(

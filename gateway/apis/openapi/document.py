@@ -28,6 +28,35 @@ _SIGNED: Final = (
 )
 _BEARER: Final = ('--header "Authorization: Bearer $TOKEN"',)
 
+_IN_BRACES: Final = re.compile(r"\{(\w+)\}")
+
+_SECURITY: Final[Mapping[Access, list[Mapping[str, list[str]]]]] = {
+    Access.ANYONE: [],
+    Access.SIGNED: [{"signature": []}],
+    Access.SIGNED_OR_BEARER: [{"signature": []}, {"token": []}],
+}
+
+_SCHEMES: Final = {
+    "signature": {
+        "type": "apiKey",
+        "in": "header",
+        "name": "Authorization",
+        "description": "AWS's Signature Version 4, of the service `sagemaker`, or `logs`.",
+    },
+    "token": {
+        "type": "http",
+        "scheme": "bearer",
+        "description": "A token of the principals' file.",
+    },
+}
+
+_ABOUT: Final = (
+    "Without authentication (`--auth none`) nobody is asked who they are, and the control plane "
+    "answers this machine alone. gRPC is on the same ports, and so is an API for kubectl, which "
+    "describes itself at `/kubernetes/openapi/v3`. Each operation has a request for a shell: "
+    "`$GATEWAY` is this gateway's address, and `$TOKEN` a token of the principals' file."
+)
+
 
 def path_of(each: Description) -> str:
     """Return the operation's path, with examples for its parameters."""
@@ -58,36 +87,6 @@ def sample_request(each: Description, access: Access, *, asks: bool) -> str:
     elif each.method != "get":
         words.append(f"--request {each.method.upper()}")
     return _CONTINUED.join(words)
-
-
-_IN_BRACES: Final = re.compile(r"\{(\w+)\}")
-
-_SECURITY: Final[Mapping[Access, list[Mapping[str, list[str]]]]] = {
-    Access.ANYONE: [],
-    Access.SIGNED: [{"signature": []}],
-    Access.SIGNED_OR_BEARER: [{"signature": []}, {"token": []}],
-}
-
-_SCHEMES: Final = {
-    "signature": {
-        "type": "apiKey",
-        "in": "header",
-        "name": "Authorization",
-        "description": "AWS's Signature Version 4, of the service `sagemaker`, or `logs`.",
-    },
-    "token": {
-        "type": "http",
-        "scheme": "bearer",
-        "description": "A token of the principals' file.",
-    },
-}
-
-_ABOUT: Final = (
-    "Without authentication (`--auth none`) nobody is asked who they are, and the control plane "
-    "answers this machine alone. gRPC is on the same ports, and so is an API for kubectl, which "
-    "describes itself at `/kubernetes/openapi/v3`. Each operation has a request for a shell: "
-    "`$GATEWAY` is this gateway's address, and `$TOKEN` a token of the principals' file."
-)
 
 
 def described(route: Route) -> list[Description]:

@@ -25,7 +25,8 @@ from partway.gateway.quota import NOBODY, Quota, QuotaFull, QuotaLimits
 from partway.gateway.service import Service
 from partway.protocol.errors import ServiceUnavailable
 from partway.protocol.json.strict import collector_paused
-from partway.protocol.prediction.work_cost import bytes_cost, checked_by
+from partway.protocol.prediction.checkpoints import checked_by
+from partway.protocol.prediction.work_cost import bytes_cost
 
 if TYPE_CHECKING:
     from partway.gateway.gateway import Gateway

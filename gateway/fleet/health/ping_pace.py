@@ -7,9 +7,7 @@ import math
 import random
 from typing import Final
 
-from partway.gateway.fleet.limits import (
-    EXTRA_PING_AFTER,
-)
+from partway.gateway.fleet.limits import EXTRA_PING_AFTER
 from partway.gateway.timing.clock import Clock, Timer
 
 #: The first wait is at least this share of the interval, each later wait at least that (rule 1).

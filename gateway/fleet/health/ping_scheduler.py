@@ -20,6 +20,8 @@ from partway.gateway.quota import ANY_NUMBER, Quota, QuotaLimits
 from partway.gateway.timing.clock import Clock
 from partway.log_lines import LogLine
 
+log = logging.getLogger("partway.fleet")
+
 
 class LoopTurns:
     """Turns of the event loop, each of which lets a few waiters go on, in their order.
@@ -80,9 +82,6 @@ class PingRoom(Quota):
     def most_of_one(self) -> int:
         """How many pings of one endpoint may be under way now."""
         return (self._limits.total - self.used) * HEALTH_PINGS_PER_ROOM_LEFT
-
-
-log = logging.getLogger("partway.fleet")
 
 
 class Pinging:

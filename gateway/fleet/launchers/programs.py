@@ -8,7 +8,8 @@ from typing import Final
 
 from partway.gateway.fleet.endpoint import Program
 from partway.gateway.fleet.gpus import VISIBLE, GpuShares
-from partway.gateway.fleet.launchers.callers_folder import check_callers_folder, empty_model_dir
+from partway.gateway.fleet.launchers.callers_folder import check_callers_folder
+from partway.gateway.fleet.launchers.empty_model import empty_model_dir
 from partway.gateway.fleet.launchers.launcher import Order
 from partway.gateway.fleet.launchers.process import (
     BIND_TO_HOST,

@@ -6,8 +6,9 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
-from partway.gateway.http.connection_admission import Fullest, Visitor
+from partway.gateway.http.connection_admission import Visitor
 from partway.gateway.http.exchange import Exchange
+from partway.gateway.http.highest_count import Fullest
 from partway.gateway.limits import HTTP2_MAX_STREAMS_IN_ALL, HTTP2_RESERVED_STREAMS, SHARE_OF_ONE
 
 Dispatch = Callable[[Exchange], Awaitable[None]]

@@ -29,9 +29,7 @@ from partway.gateway.http.http2.library import ServerLibrary, text
 from partway.gateway.http.http2.lifetime import Http2Lifetime
 from partway.gateway.http.http2.sending import Http2Sender, Outlet
 from partway.gateway.http.http2.stream import Http2Stream
-from partway.gateway.limits import (
-    HTTP2_ENCODER_TABLE,
-)
+from partway.gateway.limits import HTTP2_ENCODER_TABLE
 from partway.gateway.timing.clock import Clock
 from partway.log_lines import LogLine
 from partway.protocol.http2.flood_gate import FrameGate

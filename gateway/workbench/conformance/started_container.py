@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from partway.gateway.fleet.launchers.callers_folder import empty_model_dir
+from partway.gateway.fleet.launchers.empty_model import empty_model_dir
 from partway.gateway.fleet.launchers.process import ProcessEnd
 from partway.gateway.fleet.processes.process_table import family
 from partway.gateway.network.dialling import Address

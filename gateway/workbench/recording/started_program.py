@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
 from partway.gateway.fleet.health.startup_pace import pinged
-from partway.gateway.fleet.launchers.callers_folder import empty_model_dir
+from partway.gateway.fleet.launchers.empty_model import empty_model_dir
 from partway.gateway.fleet.launchers.launcher import LaunchError
 from partway.gateway.fleet.launchers.process import Command, free_port, launch
 from partway.gateway.fleet.launchers.programs import MODEL_DIR

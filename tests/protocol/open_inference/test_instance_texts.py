@@ -9,7 +9,7 @@ import pytest
 
 from partway.protocol.open_inference.instance_texts import instance_texts
 from partway.protocol.open_inference.tensors import from_binary
-from partway.protocol.prediction.work_cost import checked_by
+from partway.protocol.prediction.checkpoints import checked_by
 
 SHAPES = [
     [60_000],

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import contextvars
 import json
 
 import pytest
 
 from partway.protocol.prediction.work_cost import (
     bytes_cost,
-    checked_by,
-    checkpoint,
     json_cost,
     message_cost,
     numbers_cost,
@@ -50,30 +47,3 @@ def test_numbers_that_stay_text_cost_by_their_bytes_and_arrays():
 )
 def test_a_tensor_costs_by_its_elements_and_arrays(shape, least):
     assert least <= shape_cost(shape) < least + 20
-
-
-class NotWanted(Exception):
-    """The caller of these tests wants no more work."""
-
-
-def refuse():
-    raise NotWanted
-
-
-def test_work_ends_at_a_checkpoint():
-    with checked_by(refuse), pytest.raises(NotWanted):
-        checkpoint()
-
-
-def test_elsewhere_a_checkpoint_does_nothing():
-    checkpoint()
-    with checked_by(refuse):
-        contextvars.Context().run(checkpoint)
-    checkpoint()
-
-
-def test_the_innermost_caller_is_asked():
-    asked = []
-    with checked_by(refuse), checked_by(lambda: asked.append("inner")):
-        checkpoint()
-    assert asked == ["inner"]

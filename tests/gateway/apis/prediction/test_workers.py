@@ -13,7 +13,7 @@ from partway.gateway.apis.prediction import workers as prediction_workers
 from partway.gateway.apis.prediction.workers import PredictionWorkers
 from partway.gateway.limits import PREDICTION_AT_ONCE
 from partway.protocol.errors import ServiceUnavailable
-from partway.protocol.prediction.work_cost import checkpoint
+from partway.protocol.prediction.checkpoints import checkpoint
 from tests.gateway.fleet.fakes import turns
 
 pytestmark = pytest.mark.usefixtures("anyio_backend", "no_leaks")

@@ -1,4 +1,4 @@
-"""partway.gateway.fleet.launchers.callers_folder."""
+"""partway.gateway.fleet.launchers.empty_model."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from partway.gateway.fleet.launchers import callers_folder
-from partway.gateway.fleet.launchers.callers_folder import empty_model_dir
+from partway.gateway.fleet.launchers import empty_model
+from partway.gateway.fleet.launchers.empty_model import empty_model_dir
 from tests.disks import small_disk
 
 
@@ -51,7 +51,7 @@ def test_no_folder_for_temporary_files_at_all(monkeypatch):
         raise FileNotFoundError(errno.ENOENT, "No usable temporary directory found")
 
     monkeypatch.setattr(tempfile, "gettempdir", none)
-    monkeypatch.setattr(callers_folder, "_MEMORY", Path("/there/is/none"))
+    monkeypatch.setattr(empty_model, "_MEMORY", Path("/there/is/none"))
     with pytest.raises(OSError, match="no folder for temporary files takes one") as refused:
         empty_model_dir()
     assert refused.value.errno == errno.ENOSPC

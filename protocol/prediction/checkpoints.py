@@ -1,0 +1,35 @@
+"""Checkpoints in long work, at which the work ends if its caller no longer waits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Final
+
+_check: Final[ContextVar[Callable[[], None] | None]] = ContextVar("checkpoint", default=None)
+
+
+def checkpoint() -> None:
+    """Continue, unless the caller of the work wants it to end.
+
+    Raises:
+        Exception: the exception by which the caller ends the work.
+    """
+    check = _check.get()
+    if check is not None:
+        check()
+
+
+@contextmanager
+def checked_by(check: Callable[[], None]) -> Iterator[None]:
+    """Have the checkpoints in the block call a function.
+
+    Args:
+        check: raises to end the work; called on the thread that works.
+    """
+    token = _check.set(check)
+    try:
+        yield
+    finally:
+        _check.reset(token)
