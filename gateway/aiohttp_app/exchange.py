@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import socket
-import struct
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final, cast
@@ -17,15 +15,12 @@ from partway.gateway.http.duplex import Duplex
 from partway.gateway.http.exchange import NO_HEADERS, UpgradableExchange
 from partway.gateway.http.http1.duplex import Http1Duplex
 from partway.gateway.limits import CLIENT_PINGS_UNANSWERED, HTTP2_PING_INTERVAL
-from partway.protocol.connections.tcp import watch_by_tcp
+from partway.protocol.connections.tcp import end_by_reset, watch_by_tcp
 from partway.protocol.connections.websocket import FrameConnection, HttpProtocol
 from partway.protocol.errors import ClientLeft, InputValidationError
 from partway.protocol.http1.request import BodyBroken
 from partway.protocol.signatures.signed_request import SignableRequest
 from partway.protocol.websocket.handshake import is_upgrade
-
-#: SO_LINGER of a socket that ends by RST, and not by FIN.
-_NO_LINGER: Final = struct.pack("ii", 1, 0)
 
 #: The status in an access log of a client that left before an answer (nginx's).
 _CLIENT_LEFT: Final = 499
@@ -241,8 +236,7 @@ class AiohttpExchange(UpgradableExchange):
             return
         if self.version == "1.0" and self.answered:
             # There the connection's orderly end would mean that the response is whole.
-            sock = transport.get_extra_info("socket")
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
+            end_by_reset(transport)
         transport.abort()
 
     def let_go(self) -> None:

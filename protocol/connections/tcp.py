@@ -1,15 +1,19 @@
-"""TCP half-closing, keepalive, and detection of a peer that has ended."""
+"""TCP half-closing, resets, keepalive, and detection of a peer that has ended."""
 
 from __future__ import annotations
 
 import asyncio
 import select
 import socket
+import struct
 from contextlib import suppress
 from typing import Any, Final, Protocol
 
 #: Linux reports a peer that sends nothing more; other systems only report the end of both sides.
 _ENDED: Final = getattr(select, "POLLRDHUP", select.POLLHUP)
+
+#: SO_LINGER of a socket that ends by RST, and not by FIN.
+_NO_LINGER: Final = struct.pack("ii", 1, 0)
 
 
 class HalfClosable(Protocol):
@@ -42,6 +46,23 @@ def half_close(transport: HalfClosable) -> bool:
     return True
 
 
+class Connected(Protocol):
+    """A transport, as far as it is used here."""
+
+    def get_extra_info(self, name: str) -> Any:
+        """Return its socket for ``"socket"``; None if it has none."""
+
+
+def end_by_reset(transport: Connected) -> None:
+    """Have an open transport end by RST at its abort, so that the peer sees no orderly end.
+
+    Raises:
+        OSError: the peer has ended the connection already.
+    """
+    connection = transport.get_extra_info("socket")
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
+
+
 def watch_by_tcp(transport: asyncio.Transport, interval: float, unanswered: int) -> None:
     """Let TCP notice a peer that has vanished, where no protocol above TCP asks.
 
@@ -59,13 +80,6 @@ def watch_by_tcp(transport: asyncio.Transport, interval: float, unanswered: int)
     for name, value in options.items():
         if connection is not None and hasattr(socket, name):  # macOS lacks some of them
             connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
-
-
-class Connected(Protocol):
-    """A transport, as far as it is used here."""
-
-    def get_extra_info(self, name: str) -> Any:
-        """Return its socket for ``"socket"``; None if it has none."""
 
 
 def has_ended(transport: Connected) -> bool:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
-import struct
 import time
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -15,15 +13,12 @@ from partway.gateway.http.duplex import Duplex
 from partway.gateway.http.exchange import NO_HEADERS, UpgradableExchange
 from partway.gateway.limits import CLIENT_PINGS_UNANSWERED, HTTP2_PING_INTERVAL
 from partway.protocol.connections.http1_connection import RequestConnection
-from partway.protocol.connections.tcp import watch_by_tcp
+from partway.protocol.connections.tcp import end_by_reset, watch_by_tcp
 from partway.protocol.connections.websocket import FrameConnection
 from partway.protocol.errors import ClientLeft, InputValidationError
 from partway.protocol.http1.request import BodyBroken, Http1Request
 from partway.protocol.http1.response import CHUNKED, LAST_CHUNK, response_head
 from partway.protocol.limits import KIB
-
-#: SO_LINGER of a socket that ends by RST, and not by FIN.
-_NO_LINGER: Final = struct.pack("ii", 1, 0)
 
 #: A body of up to this size is copied after its head, so that both are one write.
 _TOGETHER: Final = 64 * KIB
@@ -244,8 +239,7 @@ class Http1Exchange(UpgradableExchange):
         transport = self._connection.transport
         if transport is not None and self.version == "1.0" and self.answered:
             # With HTTP/1.0, an orderly end would say that the response is complete.
-            sock = transport.get_extra_info("socket")
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
+            end_by_reset(transport)
         self._connection.abort()
 
     def let_go(self) -> None:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import socket
-import struct
 from contextlib import suppress
 from typing import Final
 
 from partway.gateway.workbench.intermediary.observer import Observer, Sender
-from partway.protocol.connections.tcp import half_close
+from partway.protocol.connections.tcp import end_by_reset, half_close
 from partway.protocol.limits import (
     FRAMES_PER_TURN,
     LINGER_TIMEOUT,
@@ -137,10 +135,8 @@ class TcpSide:
         if self._writer.is_closing():
             self._writer.transport.abort()
             return
-        connection = self._writer.get_extra_info("socket")
         with suppress(OSError):  # the peer was quicker
-            linger = struct.pack("ii", 1, 0)
-            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+            end_by_reset(self._writer.transport)
         self._writer.transport.abort()
 
     async def close(self) -> None:
