@@ -46,8 +46,7 @@ def check_nearness(
     """
     fields = [(name.lower(), value) for name, value in raw_headers]
     hosts = [value for name, value in fields if name in ("host", ":authority")]
-    # A socket for both IP versions shows an IPv4 address in this form.
-    if not is_loopback(peer.removeprefix("::ffff:")):
+    if not is_own_machine(peer):
         raise AccessDenied(f"this request comes from another machine; {_WHAT_TO_DO}")
     if peer in proxies or any(_is_of_proxy(name) for name, _ in fields):
         raise AccessDenied(f"this request comes through a proxy; {_WHAT_TO_DO}")
@@ -57,6 +56,12 @@ def check_nearness(
         raise AccessDenied(f"this request comes from a web page; {_WHAT_TO_DO}")
     if not hosts or not all(map(_names_loopback, hosts)):
         raise AccessDenied(f"this request's Host must be this machine's loopback; {_WHAT_TO_DO}")
+
+
+def is_own_machine(address: str) -> bool:
+    """Whether a connection's address is one of this machine's loopback."""
+    # A socket for both IP versions shows an IPv4 address in this form.
+    return is_loopback(address.removeprefix("::ffff:"))
 
 
 def _is_of_proxy(name: str) -> bool:

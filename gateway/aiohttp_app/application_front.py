@@ -7,12 +7,12 @@ import logging
 
 from aiohttp import web
 
+from partway.gateway.access.loopback_requests import is_own_machine
 from partway.gateway.aiohttp_app.client_connection import ClientConnection
 from partway.gateway.aiohttp_app.exchange import AiohttpExchange
 from partway.gateway.aiohttp_app.mount import Mount, MountedTarget
 from partway.gateway.gateway import Gateway
 from partway.gateway.limits import HANDLER_CANCEL_TIMEOUT
-from partway.gateway.network.dialling import is_loopback
 from partway.log_lines import LogLine
 from partway.protocol.errors import (
     AccessDenied,
@@ -93,8 +93,8 @@ class ApplicationFront:
     def _refusal(self, request: web.Request, connection: ClientConnection) -> ApiError | None:
         if self._is_closed:
             return ServiceUnavailable("the gateway is draining; try again, or on another gateway")
-        own_address = connection.own_address.removeprefix("::ffff:")
-        if self._is_for_neighbours and own_address and not is_loopback(own_address):
+        own_address = connection.own_address
+        if self._is_for_neighbours and own_address and not is_own_machine(own_address):
             return AccessDenied(
                 "without authentication only clients of this machine are answered; the gateway's "
                 "operator must set auth to sigv4, or insecure if others are meant to ask"
