@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -19,9 +20,10 @@ from partway.gateway.storage.data_directory import (
     DataDirectoryUnavailable,
     default_data_directory,
 )
+from partway.gateway.storage.disk_recovery import ASKING, DiskStep
 from partway.gateway.storage.disk_refusals import is_disk_refusal
 from partway.gateway.storage.file_threads import on_thread
-from partway.gateway.storage.files import is_file_or_folder, is_folder
+from partway.gateway.storage.files import is_file_or_folder, is_folder, user_data_folder
 from partway.gateway.storage.limits import MODEL_DATA_LOOK_TIMEOUT
 from partway.gateway.storage.store.memory import MemoryStore
 from partway.gateway.storage.store.store import Store, StoreError
@@ -124,6 +126,16 @@ async def _tell_what_stays(path: Path) -> None:
         )
 
 
+def kept_out(config: Path | None) -> Iterator[Path]:
+    """Yield the paths that no caller of the API may name: the settings' file, and this user's data.
+
+    The data includes the local CA's key, and other gateways' data directories.
+    """
+    for path in (config, user_data_folder(os.environ)):
+        if path is not None:
+            yield path.absolute()
+
+
 class AdministeredGateway(Protocol):
     """The parts of a gateway that the admin socket uses."""
 
@@ -159,7 +171,12 @@ def admin_socket(data: DataDirectory, gateway: AdministeredGateway) -> AdminSock
     return AdminSocket(data.socket, operations, clock)
 
 
-async def open_admin_socket(data: DataDirectory, admin: AdminSocket) -> None:
+def admin_socket_step(data: DataDirectory, admin: AdminSocket) -> DiskStep:
+    """Return the step of the start that lets this user's commands ask the gateway."""
+    return DiskStep(ASKING, partial(_open_admin_socket, data, admin))
+
+
+async def _open_admin_socket(data: DataDirectory, admin: AdminSocket) -> None:
     """Open the admin socket to this user's commands.
 
     Raises:

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import logging
-import os
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import replace
-from functools import partial
-from pathlib import Path
 from typing import Final
 
 from aiohttp import web
 
 from partway.gateway.admin.kept_data import (
     admin_socket,
+    admin_socket_step,
     data_directory,
-    open_admin_socket,
+    kept_out,
     opened_store,
 )
 from partway.gateway.aiohttp_app.application_front import ApplicationFront
@@ -25,8 +23,6 @@ from partway.gateway.aiohttp_app.mount import Mount
 from partway.gateway.gateway import Gateway
 from partway.gateway.settings.settings import Settings
 from partway.gateway.storage.data_directory import DataDirectory, DataDirectoryError
-from partway.gateway.storage.disk_recovery import ASKING, DiskStep
-from partway.gateway.storage.files import user_data_folder
 from partway.log_lines import LogLine
 
 log = logging.getLogger("partway.aiohttp")
@@ -71,8 +67,8 @@ class ApplicationGateway:
         async with AsyncExitStack() as up:
             data = up.enter_context(_owned(settings, warnings) or nullcontext())
             store = await up.enter_async_context(opened_store(data, settings))
-            kept_out = _kept_out(self._settings.config)
-            gateway = Gateway(settings, data=data, store=store, kept_out=kept_out)
+            own = kept_out(self._settings.config)
+            gateway = Gateway(settings, data=data, store=store, kept_out=own)
             admin = None
             if data is not None:
                 admin = admin_socket(data, gateway)
@@ -84,8 +80,7 @@ class ApplicationGateway:
             for warning in warnings:
                 log.warning(warning)
             if data is not None and admin is not None:
-                opening = partial(open_admin_socket, data, admin)
-                await gateway.disk_recovery.attempt(DiskStep(ASKING, opening))
+                await gateway.disk_recovery.attempt(admin_socket_step(data, admin))
             gateway.disk_recovery.start()
             yield
 
@@ -152,10 +147,3 @@ def _owned(settings: Settings, warnings: list[LogLine]) -> DataDirectory | None:
         return data_directory(settings, warnings)
     except DataDirectoryError as error:
         raise DataDirectoryError(f"data_dir: {error}") from None
-
-
-def _kept_out(config: Path | None) -> Iterator[Path]:
-    """The paths that no caller of the API may name: the settings' file, and this user's data."""
-    for path in (config, user_data_folder(os.environ)):
-        if path is not None:
-            yield path.absolute()

@@ -10,7 +10,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack, nullcontext, suppress
 from functools import partial
 from pathlib import Path
@@ -20,9 +20,10 @@ from partway.documentation import page
 from partway.gateway.access.authentication import AuthenticatorError
 from partway.gateway.admin.kept_data import (
     admin_socket,
+    admin_socket_step,
     announce,
     data_directory,
-    open_admin_socket,
+    kept_out,
     opened_store,
     tell_missing_folders,
     uses_store,
@@ -51,9 +52,8 @@ from partway.gateway.storage.data_directory import (
     DataDirectory,
     DataDirectoryError,
 )
-from partway.gateway.storage.disk_recovery import ASKING, NEEDS_DISK, TLS_PORT, DiskStep
+from partway.gateway.storage.disk_recovery import NEEDS_DISK, TLS_PORT, DiskStep
 from partway.gateway.storage.file_threads import on_thread
-from partway.gateway.storage.files import user_data_folder
 from partway.gateway.storage.store.store import StoreError
 from partway.gateway.streams.container_leg import Dialler, dial_container
 from partway.gateway.timing.clock import Clock, LoopClock
@@ -169,7 +169,7 @@ async def serve(
                     dialler=dialler,
                     data=data,
                     store=store,
-                    kept_out=_kept_out(config),
+                    kept_out=kept_out(config),
                 )
                 reloading = Reloading(
                     *(loaded, load, gateway.fleet, LoopClock(), config),
@@ -197,16 +197,6 @@ def _tls(loaded: Settings, clock: Clock, patience: float = CERTIFICATE_LOCK_TIME
     from partway.gateway.cli.serve_tls import Tls
 
     return Tls(loaded, clock, patience)
-
-
-def _kept_out(config: Path | None) -> Iterator[Path]:
-    """The paths that no caller of the API may name: the settings' file, and this user's data.
-
-    The data includes the local CA's key, and other gateways' data directories.
-    """
-    for path in (config, user_data_folder(os.environ)):
-        if path is not None:
-            yield path.absolute()
 
 
 async def _serve(
@@ -239,8 +229,7 @@ async def _serve(
         urls = _urls(listening)
         announcing = partial(announce, data, urls)
         if data is not None and admin is not None:
-            opening = partial(open_admin_socket, data, admin)
-            await gateway.disk_recovery.attempt(DiskStep(ASKING, opening))
+            await gateway.disk_recovery.attempt(admin_socket_step(data, admin))
             await gateway.disk_recovery.attempt(DiskStep(NEEDS_DISK, announcing))
         if loaded.tls_port is not None and tls is None:
             opening = partial(_open_tls_port, gateway, urls, up)
