@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from partway.gateway.apis.asynchronous.invoke_async import InvokeEndpointAsync, taken_away
 from partway.gateway.apis.asynchronous.output_permissions import OutputPermissions
 from partway.gateway.apis.asynchronous.service import AsyncService
-from partway.gateway.apis.container_requests import RequestsService
 from partway.gateway.apis.control.api import ControlApi
+from partway.gateway.apis.requests_service import RequestsService
 from partway.gateway.http.routes import Route
 from partway.gateway.service import Service
 from partway.gateway.storage.disk_recovery import ASYNCHRONOUS, DiskStep

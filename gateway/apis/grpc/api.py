@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from partway.gateway.apis.container_requests import RequestsService
 from partway.gateway.apis.grpc.inference import InferenceService
 from partway.gateway.apis.grpc.predictions import PredictionService
 from partway.gateway.apis.open_inference.api import OpenInferenceApi
 from partway.gateway.apis.prediction.api import PredictionApi
 from partway.gateway.apis.prediction.workers import prediction_workers
+from partway.gateway.apis.requests_service import RequestsService
 from partway.gateway.http.routes import Route
 from partway.gateway.service import Service
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from partway.gateway.apis.container_requests import RequestsService
 from partway.gateway.apis.open_inference.model_infer import OpenInference
 from partway.gateway.apis.open_inference.resources import OpenInferenceResources
 from partway.gateway.apis.prediction.unknown_paths import unknown_v2_route
 from partway.gateway.apis.prediction.workers import prediction_workers
+from partway.gateway.apis.requests_service import RequestsService
 from partway.gateway.http.routes import Route
 from partway.gateway.service import Service
 

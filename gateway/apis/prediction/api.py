@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from partway.gateway.apis.container_requests import RequestsService
 from partway.gateway.apis.prediction.predict import Predict
 from partway.gateway.apis.prediction.raw_predict import RawPredict
 from partway.gateway.apis.prediction.resources import PredictionResources
 from partway.gateway.apis.prediction.unknown_paths import unknown_prediction_routes
 from partway.gateway.apis.prediction.workers import prediction_workers
+from partway.gateway.apis.requests_service import RequestsService
 from partway.gateway.http.routes import Route
 from partway.gateway.service import Service
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from partway.gateway.apis.container_requests import RequestsService
+from partway.gateway.apis.requests_service import RequestsService
 from partway.gateway.apis.runtime.invoke import InvokeEndpoint
 from partway.gateway.apis.runtime.response_stream import ResponseStream
 from partway.gateway.http.routes import Route

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from aiohttp import web
 
-from partway.gateway.apis.container_requests import RequestsService
+from partway.gateway.apis.requests_service import RequestsService
 from partway.protocol.limits import MIB
 from tests.frame_factory import TEXT, close, frame
 from tests.gateway.aiohttp_app.served import PREFIX

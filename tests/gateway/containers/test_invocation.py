@@ -11,7 +11,7 @@ import pytest
 from prometheus_client.exposition import generate_latest
 
 from partway.gateway.access.authentication import ANYBODY, Identity
-from partway.gateway.apis.container_requests import RequestsService
+from partway.gateway.apis.requests_service import RequestsService
 from partway.gateway.containers.invocation import Invocation, Invocations, session_key
 from partway.gateway.fleet.endpoint import Attached, Endpoint, Variant
 from partway.gateway.fleet.launchers.process import free_port

@@ -13,7 +13,7 @@ from botocore.exceptions import (
     ResponseStreamingError,
 )
 
-from partway.gateway.apis.container_requests import RequestsService
+from partway.gateway.apis.requests_service import RequestsService
 from partway.gateway.containers.answers import AnswerHead
 from partway.gateway.fleet.endpoint import Attached, Endpoint, Variant
 from partway.gateway.fleet.launchers.process import free_port
