@@ -28,8 +28,9 @@ REQUEST_BODY_PAUSE: Final = 60.0
 #: ``send_timeout``: 60 s).
 RESPONSE_TAKEN_TIMEOUT: Final = 60.0
 
-#: A handler that its application cancels waits so long for its operation to end. Most end at once;
-#: a stream waits for its container's Close (as long as the gateway's end for broken-off requests).
+#: Seconds that a cancelled handler of an application waits for its operation to end. Most end at
+#: once; a stream waits for its container's Close. The gateway's end gives broken-off requests the
+#: same time.
 HANDLER_CANCEL_TIMEOUT: Final = 5.0
 
 # --- Settings that change, the start, the admin socket -------------------------------------------

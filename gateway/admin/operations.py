@@ -68,12 +68,12 @@ class AdminOperations:
     """Answers requests over the socket, until :meth:`aclose`.
 
     Args:
-        fleet: what is asked.
-        deployments: answers a request for the deployment of an endpoint, which it is given by
-            name; None where the API ``control`` is switched off.
-        logs: the folder of what the fleet's instances print.
-        backup: gives all of the store as a file; None where that API is off.
-        clock: measures how often a log that is followed is looked at.
+        fleet: the fleet to describe and to restart.
+        deployments: answers a request for the deployment of the endpoint with a name; None where
+            the API ``control`` is switched off.
+        logs: the folder with the output of instances.
+        backup: makes a backup of the store; None where that API is off.
+        clock: measures the pauses between two reads of a followed log.
     """
 
     def __init__(
@@ -184,11 +184,11 @@ class AdminOperations:
             log.warning(LogLine("restart failed", endpoint=name, reason=str(error)))
 
     async def _send_backup(self, exchange: Exchange) -> None:
-        """Send a backup in pieces; one at a time, for each takes as much disk as the store.
+        """Send a backup in pieces; one at a time, since each takes as much disk as the store.
 
         Raises:
-            ServiceUnavailable: another one is being sent.
-            InternalServerError: the store cannot be copied, or the copy not be read.
+            ServiceUnavailable: another backup is being sent.
+            InternalServerError: the store cannot be copied, or the copy cannot be read.
         """
         if self._backup is None:
             raise _control_is_off("partway backup")

@@ -114,10 +114,10 @@ class ApplicationFront:
         exchange.fail(error)
 
     async def _operation(self, exchange: AiohttpExchange) -> None:
-        """Have the gateway answer, until its end or until the client leaves.
+        """Let the gateway answer, until the operation's end or until the client leaves.
 
-        An application may cancel the handler though the client is there, and answer by itself.
-        The operation then neither reads nor sends beside that answer.
+        An application may cancel the handler of a client that is still there, and then answer
+        itself. The operation neither reads nor sends beside that answer.
         """
         task = asyncio.create_task(self._answered(exchange), name="request of an application")
         self._under_way.add(task)

@@ -88,9 +88,9 @@ class AiohttpExchange(UpgradableExchange):
         return self._connection.transport is None
 
     def break_off(self) -> None:
-        """Cancel the operation, or cut its response: behind a part of one no other may be sent."""
+        """Cancel the operation; cut a begun response, since no other may follow a part of one."""
         if self.answered:
-            self.abort()  # the operation hears of it as of a client that leaves
+            self.abort()  # the operation sees a client that leaves
         else:
             self._on_left()
 

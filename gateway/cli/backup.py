@@ -123,7 +123,7 @@ def _asked(directory: Path) -> Iterator[bytes]:
 
 
 def _copy_stopped(directory: Path, into: Path, file: Path) -> None:
-    """Back up a data directory in which no gateway works, nor begins to meanwhile.
+    """Back up a data directory that no gateway uses, and keep gateways out meanwhile.
 
     Raises:
         BackupError: nothing is stored there, or the backup cannot be written.

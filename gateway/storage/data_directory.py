@@ -11,7 +11,8 @@ A data directory holds::
     logs/           the output of instances
     models/         unpacked model data
     requests/       large answers to asynchronous requests, on their way
-    transforms/     which files transform jobs that run have finished; without names, their outputs
+    transforms/     the lists of files that running transform jobs have finished; their outputs,
+                    without names
     store.db        what was made while a gateway ran; with store.db-wal beside it, while one runs
     store.db-copy   a backup, while a gateway copies its store
 """

@@ -1,4 +1,4 @@
-"""Checkpoints in long work, at which the work ends if its caller no longer waits."""
+"""Checkpoints in long work: the work ends at one if its caller has left."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ from tests.processes import ready_url
 #: The name of the image that stands for python:3-slim.
 BASE = "localhost/partway-base"
 
-#: What a build may take, with all that pip fetches for it, in seconds.
+#: Seconds for a build, with all that pip fetches for it.
 PATIENCE = 1200
 
 #: The platform kills what has not ended this long after SIGTERM (clause 1.1-1), in seconds.

@@ -24,20 +24,20 @@ from partway.gateway.storage.store.record_rows import check_attachments, read_ro
 from partway.gateway.storage.store.sqlite_errors import said_by_sqlite, said_by_system
 from partway.gateway.storage.store.store import BackupError, StoreError
 
-#: Bytes of a backup that are read at once.
+#: Bytes of a backup in one piece.
 _BLOCK: Final = 1 << 20
 
-#: Pages of 4 KiB that are copied at once.
+#: Pages of 4 KiB in one step of the copy.
 _STEP: Final = 256
 
 
 class OnlineBackup:
     """A backup of a store that is open: a file without a name, on the store's disk.
 
-    All but :meth:`give_up` is called on the thread of the store.
+    Call all methods but :meth:`give_up` on the thread of the store.
 
     Args:
-        path: the store's.
+        path: the path of the store.
     """
 
     def __init__(self, path: Path) -> None:
@@ -46,15 +46,15 @@ class OnlineBackup:
         self._is_wanted = True
 
     def copy(self, connection: sqlite3.Connection, between: Callable[[], None]) -> None:
-        """Copy all of the store; changes that are made meanwhile are in the copy.
+        """Copy the whole store, with the changes that are made during the copy.
 
         Args:
-            connection: with the store; all changes are made by it.
+            connection: the connection that makes all changes of the store.
             between: called after each MiB; may make changes.
 
         Raises:
-            BackupError: the disk has no room for it, or nobody wants it any more.
-            StoreError: the store cannot be read, or the disk does not take the copy.
+            BackupError: the disk has no room for the copy, or the caller has given it up.
+            StoreError: the store cannot be read, or the disk refuses the copy.
         """
 
         def step(*_: int) -> None:
@@ -82,10 +82,10 @@ class OnlineBackup:
             raise said_by_sqlite(self._path, error) from error
 
     def read(self) -> bytes:
-        """The next piece of it; empty at its end.
+        """Return the next piece of the backup; empty at the end.
 
         Raises:
-            StoreError: the disk does not give it.
+            StoreError: the disk cannot read the piece.
         """
         assert self._file is not None, "it is copied"
         try:
@@ -94,35 +94,35 @@ class OnlineBackup:
             raise said_by_system(_hidden_copy(self._path), error) from error
 
     def give_up(self) -> None:
-        """Have the next step of the copy be the last one; may be called on any thread."""
+        """Stop the copy after its current step. This may be called on any thread."""
         self._is_wanted = False
 
     def close(self) -> None:
-        """Let go of the file, whose room is free then."""
+        """Close the file, which frees its room on the disk."""
         if self._file is not None:
             self._file.close()
 
 
 def remove_rest(path: Path) -> None:
-    """Remove a backup in part, which a process that was killed has left beside its store.
+    """Remove the partial backup of a process that was killed.
 
     Args:
-        path: the store's.
+        path: the path of the store.
     """
     with suppress(OSError):  # the next backup says why
         _hidden_copy(path).unlink(missing_ok=True)
 
 
 def copy_stopped(path: Path, file: Path, shown: Path) -> None:
-    """Copy a store that no gateway has open; nothing of it is changed.
+    """Copy a store that no gateway has open, without a change to it.
 
     Args:
-        path: the store's.
-        file: takes the copy; it is there, and empty.
-        shown: its name in messages.
+        path: the path of the store.
+        file: the path of an existing, empty file for the copy.
+        shown: the name of the copy in messages.
 
     Raises:
-        BackupError: nothing is stored, or the copy cannot be written.
+        BackupError: the store is empty, or the copy cannot be written.
         StoreError: the store cannot be read.
     """
     connection = open_for_reading(path)
@@ -143,22 +143,22 @@ def _copy_pages(
     """Copy a database to an empty file, by SQLite's online backup.
 
     Raises:
-        sqlite3.Error: it cannot be read, or the file not be written.
+        sqlite3.Error: the database cannot be read, or the file cannot be written.
     """
     address = f"{file.absolute().as_uri()}?mode=rw"
     with closing(sqlite3.connect(address, uri=True, isolation_level=None)) as copy:
-        # A copy that is not whole is thrown away, so nothing is kept to mend it.
+        # A partial copy is thrown away, so it needs no journal.
         copy.execute("PRAGMA journal_mode = OFF")
         copy.execute("PRAGMA synchronous = OFF")
         connection.backup(copy, pages=_STEP, progress=step)
 
 
 def _check_room(connection: sqlite3.Connection, path: Path) -> None:
-    """Go on if a copy leaves the disk what others' data must leave it.
+    """Check that a copy leaves the reserve of the disk free.
 
     Raises:
-        BackupError: it does not.
-        OSError: the disk does not say.
+        BackupError: the copy would use the reserve.
+        OSError: the free room cannot be read.
     """
     (pages,) = connection.execute("PRAGMA page_count").fetchone()
     (size,) = connection.execute("PRAGMA page_size").fetchone()

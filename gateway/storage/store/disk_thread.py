@@ -81,12 +81,12 @@ class DiskThread:
         return outcome.result()
 
     def do_waiting(self) -> None:
-        """Do what waits now; called on the thread, by long work between its steps.
+        """Do the work that waits now. Long work calls this on the thread, between its steps.
 
         Raises:
-            StoreError: the thread is to end, and so is the work.
+            StoreError: the store is closing, so the long work must end too.
         """
-        # Counted first: the last thing of all is asked for only after no more is taken.
+        # Counted first: the last work is put in only after the thread takes no more.
         waiting = self._asked.qsize()
         if not self._takes_more:
             raise StoreError("the store is closed")

@@ -39,5 +39,5 @@ STORE_CLOSE_TIMEOUT: Final = 10.0
 #: a log before that is as large: 1,000 pages of 4 KiB.
 STORE_LOG_BYTES: Final = 4000 * KIB
 
-#: For the copy of a store of which a backup is made: 1.5 GiB, on a disk that takes 12 MiB a second.
+#: Seconds for the copy of a backup: enough for 1.5 GiB on a disk that writes 12 MiB a second.
 STORE_BACKUP_TIMEOUT: Final = 120.0

@@ -56,7 +56,7 @@ class MemoryStore:
         self._room.note(made)
 
     def backup(self) -> AbstractAsyncContextManager[ReadBackup]:
-        """Refuse: there is no file, and none is to be restored.
+        """Refuse: a store in memory has no backup.
 
         Raises:
             StoreError: always.

@@ -41,7 +41,7 @@ def read_rows(connection: sqlite3.Connection, path: Path, kind: str = "") -> tup
 def read_attachment(connection: sqlite3.Connection, path: Path, kind: str, name: str) -> bytes:
     """Return the attachment of a record; empty if there is no record or no attachment.
 
-    A file of schema 1 has none.
+    A file of schema 1 has no attachments.
 
     Args:
         connection: the connection to the file.

@@ -131,15 +131,16 @@ class SqliteStore:
 
     @asynccontextmanager
     async def backup(self) -> AsyncIterator[ReadBackup]:
-        """All of the store as a file of its own, as it is at one moment; changes go on meanwhile.
+        """Copy the whole store to a file, with its state at one moment; changes go on meanwhile.
 
         Yields:
-            What reads its next piece; it is empty at the end. Raises StoreError where the disk does
-            not give it.
+            A function that reads the next piece; the piece is empty at the end. It raises
+            StoreError if the disk cannot read the piece.
 
         Raises:
-            StoreError: it cannot be read, or not be copied within STORE_BACKUP_TIMEOUT.
-            BackupError: another one is being copied, or the disk has no room for it.
+            StoreError: the store cannot be read, or the copy takes longer than
+                STORE_BACKUP_TIMEOUT.
+            BackupError: another backup is being copied, or the disk has no room for this one.
         """
         made = OnlineBackup(self._path)
         try:
@@ -156,7 +157,7 @@ class SqliteStore:
             made.give_up()
             try:
                 await self._thread.run(made.close)
-            except StoreError:  # the thread takes no more, and reads nothing
+            except StoreError:  # the thread has ended, so nothing reads the file
                 made.close()
 
     async def aclose(self) -> None:

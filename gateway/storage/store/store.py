@@ -12,7 +12,7 @@ from partway.gateway.storage.disk_refusals import DiskRefusal
 #: The body of a record: a JSON object.
 Body: TypeAlias = Mapping[str, Any]
 
-#: Gives the next piece of a backup; empty at its end.
+#: Returns the next piece of a backup; empty at the end.
 ReadBackup: TypeAlias = Callable[[], Awaitable[bytes]]
 
 
@@ -99,15 +99,15 @@ class Store(Protocol):
         """
 
     def backup(self) -> AbstractAsyncContextManager[ReadBackup]:
-        """All of it as a file, as it is at one moment; changes go on meanwhile.
+        """Copy the whole store, with its state at one moment; changes go on meanwhile.
 
         Returns:
-            Its pieces, until the block ends. Reading raises StoreError where the disk does not give
-            them.
+            A block that gives the pieces. Reading a piece raises StoreError if the disk cannot read
+            it.
 
         Raises:
-            StoreError: it cannot be read or copied, or is kept in memory alone.
-            BackupError: another one is being copied, or there is no room for it.
+            StoreError: the store cannot be read or copied, or is only in memory.
+            BackupError: another backup is being copied, or there is no room for this one.
         """
 
     async def aclose(self) -> None:
