@@ -32,7 +32,7 @@ class Http2Server:
     def protocol(self, visitor: Visitor | None = None) -> asyncio.Protocol:
         """Return a protocol for one connection; without a visitor it is not counted."""
         # Imported with the first connection: a gateway with WebSocket clients only needs no HTTP/2.
-        # The library and the modules on top take some 20 ms, once.
+        # The library and the modules on top take about 30 ms, once.
         from partway.gateway.http.http2.connection import Http2Connection
 
         return Http2Connection(self._connections, visitor)
