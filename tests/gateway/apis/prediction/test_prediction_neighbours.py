@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import time
 from contextlib import asynccontextmanager
@@ -49,11 +50,17 @@ class Slices:
 
     @asynccontextmanager
     async def watched(self):
-        """Take the longest slice while the block runs."""
+        """Take the longest slice while the block runs.
+
+        The collector skips objects that exist already, as in ``partway serve``. Those of a whole
+        suite would take 0.2 s of the loop's thread.
+        """
+        gc.freeze()
         task = asyncio.create_task(self._watch())
         try:
             yield self
         finally:
+            gc.unfreeze()
             task.cancel()
             await asyncio.wait([task])
 
