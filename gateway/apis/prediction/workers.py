@@ -185,7 +185,7 @@ class WorkerShare:
             cost: the cost of the work, in elements; see
                 :mod:`partway.protocol.prediction.work_cost`.
             work: the work, which calls ``checkpoint()`` of
-                :mod:`partway.protocol.prediction.work_cost` between its blocks.
+                :mod:`partway.protocol.prediction.checkpoints` between its blocks.
             args: the arguments of the work.
             options: the keyword arguments of the work.
 
