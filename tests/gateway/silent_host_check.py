@@ -31,6 +31,7 @@ SLACK = 4.0
 
 #: Namespaces of test runs side by side have links of their own.
 NUMBER = os.getpid() % 250
+NETWORK = f"10.213.{NUMBER}.0/30"
 GATEWAY_HOST, FAR_HOST = f"10.213.{NUMBER}.1", f"10.213.{NUMBER}.2"
 LINK, FAR_LINK, FAR = f"pwg{os.getpid()}", f"pwf{os.getpid()}", f"partway{os.getpid()}"
 
@@ -50,6 +51,9 @@ def far(*words: str) -> list[str]:
 def link() -> Iterator[None]:
     """A far host, and the link to it."""
     ip("netns", "add", FAR)
+    # Without the link its network is unreachable. A default route could lead to a proxy that
+    # accepts connections to any address.
+    ip("route", "add", "unreachable", NETWORK, "metric", "4096")
     try:
         ip("link", "add", LINK, "type", "veth", "peer", "name", FAR_LINK, "netns", FAR)
         ip("address", "add", f"{GATEWAY_HOST}/30", "dev", LINK)
@@ -63,6 +67,7 @@ def link() -> Iterator[None]:
         yield
     finally:
         ip("netns", "delete", FAR)
+        ip("route", "delete", "unreachable", NETWORK, "metric", "4096")
         with suppress(AssertionError):  # it has gone with its other end
             ip("link", "delete", LINK)
 
