@@ -70,8 +70,8 @@ class TcpInfo(NamedTuple):
 def is_dead(before: TcpInfo, now: TcpInfo) -> bool:
     """Say whether a peer that was asked HOST_SILENCE ago has been silent since.
 
-    A closed window is no silence. The kernel asks for room ever more rarely, so the latest probe may
-    be on its way. A probe counts if it was unanswered ``before``, or if another has followed it.
+    A closed window is no silence. The kernel asks for room ever more rarely, so the latest probe
+    may be on its way. A probe counts if it was unanswered ``before``, or if another followed it.
     Without a route nothing is ever in flight: the kernel keeps the bytes, and sends such probes.
     """
     asked = now.unacknowledged > 0 or before.unanswered_probes > 0 or now.unanswered_probes > 1
