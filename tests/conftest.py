@@ -7,6 +7,7 @@ import gc
 import importlib.util
 import inspect
 import re
+import signal
 import sys
 import time
 from collections.abc import AsyncIterator, Iterable, Iterator
@@ -79,10 +80,16 @@ def anyio_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, bool]]
 
 @pytest.hookimpl(wrapper=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Iterator[object]:
-    """Where a coroutine exits, its test fails, and the loop and the run go on."""
+    """Let a test fail if its coroutine exits, or if it leaves a signal handler behind."""
     if inspect.iscoroutinefunction(pyfuncitem.obj):
         pyfuncitem.obj = failing(pyfuncitem.obj)
-    return (yield)
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    result = yield
+    left = {number: signal.getsignal(number) for number in before}
+    for number, handler in before.items():
+        signal.signal(number, handler)
+    assert left == before, f"signal handlers left over: {left}"
+    return result
 
 
 # --- Clauses -------------------------------------------------------------------------------------

@@ -101,12 +101,12 @@ def run_loop(main: Coroutine[Any, Any, int]) -> int:
         return asyncio.run(main)
     import uvloop
 
-    with _handlers_put_back():
+    with signal_handlers_restored():
         return uvloop.run(main)
 
 
 @contextmanager
-def _handlers_put_back() -> Iterator[None]:
+def signal_handlers_restored() -> Iterator[None]:
     """Restore the signal handlers after the block.
 
     A loop of uvloop's leaves its handlers behind when it closes: signals would be lost then.

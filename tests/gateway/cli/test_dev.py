@@ -23,6 +23,7 @@ from websockets.sync.client import connect as websocket
 
 from partway.gateway.cli.dev import develop
 from partway.gateway.cli.main import main
+from partway.gateway.cli.process import signal_handlers_restored
 from partway.gateway.client import ModelStreamFailed, PartwayError, PlatformStreamFailed, connect
 from partway.gateway.fleet.launchers.process import Command
 from partway.gateway.settings import settings
@@ -342,7 +343,8 @@ def test_a_port_in_use(refused):
 async def test_files_that_cannot_be_watched(anyio_backend, no_leaks, tmp_path, capfd):
     loaded = settings.load({"port": 0, "endpoints": ["model=http://127.0.0.1:1"]}, {})
     slow = Command(["/bin/sh", "-c", "sleep 1000"], port=1)
-    assert await develop(loaded, slow, Changes(tmp_path / "none"), "slow") == 1
+    with signal_handlers_restored():
+        assert await develop(loaded, slow, Changes(tmp_path / "none"), "slow") == 1
     assert f"partway dev: {tmp_path}/none cannot be watched: " in capfd.readouterr().err
 
 
