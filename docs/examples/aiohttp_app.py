@@ -50,7 +50,7 @@ def application(config: str) -> web.Application:
 
 
 def tls() -> ssl.SSLContext | None:
-    """What the application does TLS with, if it has a certificate."""
+    """The context of the application's TLS, if it has a certificate."""
     if "TLS_CERT" not in os.environ:
         return None
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
