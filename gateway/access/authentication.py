@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from partway.protocol.errors import AccessDenied
@@ -109,6 +110,16 @@ class Deed(NamedTuple):
             sender.check(self.action, self.resource)
 
 
+class Tokens(Enum):
+    """The tokens that may replace a request's signature."""
+
+    NONE = "none"
+    #: Those in the principals file (clause 3-5).
+    OF_PRINCIPALS = "of principals"
+    #: And SageMaker's API keys, which OpenAI's clients send.
+    AND_API_KEYS = "and API keys"
+
+
 class AskedRequest(ABC):
     """A request as an authenticator sees it.
 
@@ -165,13 +176,13 @@ class Authenticator(ABC):
     asks: ClassVar[bool] = True
 
     @abstractmethod
-    async def authenticate(self, asked: AskedRequest, *, bearer_allowed: bool) -> Identity:
+    async def authenticate(self, asked: AskedRequest, tokens: Tokens) -> Identity:
         """Find out who sends a request; return only if the sender may make it.
 
         Args:
             asked: the request. Its body is read only if it is signed with a known, valid key, and
                 after all checks that need no body.
-            bearer_allowed: whether a token may replace a signature.
+            tokens: the tokens that may replace a signature.
 
         Raises:
             MissingAuthenticationToken: the request does not say who sends it.
@@ -198,7 +209,7 @@ class NoAuthentication(Authenticator):
 
     asks = False
 
-    async def authenticate(self, asked: AskedRequest, *, bearer_allowed: bool) -> Identity:
+    async def authenticate(self, asked: AskedRequest, tokens: Tokens) -> Identity:
         return ANYBODY
 
     def may(self, name: str, action: str, resource: str) -> bool:

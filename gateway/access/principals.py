@@ -195,6 +195,10 @@ class Principal:
         """Return the secrets of its keys that have not expired."""
         return [key.credentials.secret_access_key for key in self.keys if not key.expired(now)]
 
+    def has_secret(self, secret: str) -> bool:
+        """Say whether it has a key with a secret, expired or not."""
+        return any(key.credentials.secret_access_key == secret for key in self.keys)
+
 
 @dataclass(frozen=True, slots=True)
 class _Loaded:

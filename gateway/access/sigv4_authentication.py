@@ -6,9 +6,15 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from partway.gateway.access.authentication import AskedRequest, Authenticator, Deed, Identity
-from partway.gateway.access.claimed_identity import Bearer, Claimant, Signer
-from partway.gateway.access.principals import Principals
+from partway.gateway.access.authentication import (
+    AskedRequest,
+    Authenticator,
+    Deed,
+    Identity,
+    Tokens,
+)
+from partway.gateway.access.claimed_identity import ApiKeyBearer, Bearer, Claimant, Signer
+from partway.gateway.access.principals import Key, Principal, Principals
 from partway.gateway.access.replay_protection import ONCE, UsedSignatures
 from partway.gateway.arns import Arns
 from partway.protocol.errors import (
@@ -17,8 +23,11 @@ from partway.protocol.errors import (
     MissingAuthenticationToken,
     UnrecognizedClient,
 )
-from partway.protocol.limits import MAX_CLOCK_SKEW
-from partway.protocol.signatures.canonical_form import ALGORITHM
+from partway.protocol.limits import MAX_API_KEY_EXPIRES, MAX_CLOCK_SKEW
+from partway.protocol.signatures.api_keys import ACTION as CALL_WITH_API_KEY
+from partway.protocol.signatures.api_keys import PREFIX as API_KEY_PREFIX
+from partway.protocol.signatures.api_keys import request_of_api_key, subprotocol_tokens
+from partway.protocol.signatures.canonical_form import ALGORITHM, EMPTY_SHA256
 from partway.protocol.signatures.verification import (
     Claim,
     SignableRequest,
@@ -51,13 +60,19 @@ class SigV4Authentication(Authenticator):
         self._clock = clock
         self._used = UsedSignatures()
 
-    async def authenticate(self, asked: AskedRequest, *, bearer_allowed: bool) -> Identity:
+    async def authenticate(self, asked: AskedRequest, tokens: Tokens) -> Identity:
         request, deed = asked.request, asked.deed
-        if not bearer_allowed:
+        token = None
+        if tokens is Tokens.NONE:
             _check_not_bearer(request)
-        token = _bearer_token(request) if bearer_allowed else None
+        else:
+            token = _bearer_token(request, in_subprotocol=tokens is Tokens.AND_API_KEYS)
         if token is not None:
-            identity = self._identity(self._by_token(token, deed))
+            is_api_key = tokens is Tokens.AND_API_KEYS and token.startswith(API_KEY_PREFIX)
+            bearer = self._by_api_key(token, deed) if is_api_key else self._by_token(token, deed)
+            identity = self._identity(bearer)
+            if is_api_key:
+                identity.check(CALL_WITH_API_KEY, "*")
             deed.check(identity)
             return identity
         signer = self._claimed(request, deed)
@@ -101,20 +116,34 @@ class SigV4Authentication(Authenticator):
             raise UnrecognizedClient("The bearer token included in the request is invalid.")
         return Bearer(self._principals, principal.name, deed.action, deed.resource, token)
 
+    def _by_api_key(self, key: str, deed: Deed) -> ApiKeyBearer:
+        """Return the owner of the access key that signed an API key."""
+        request = request_of_api_key(key)
+        claim = read_claim(request, MAX_API_KEY_EXPIRES)
+        principal, signing_key = self._owner(claim)
+        region = self._arns.region
+        check_claim(request, claim, signing_key.credentials, region=region, now=self._clock())
+        check_signature(request, claim, signing_key.credentials, EMPTY_SHA256)
+        who = (self._principals, principal.name, deed.action, deed.resource)
+        return ApiKeyBearer(*who, signing_key.credentials.secret_access_key)
+
     def _claimed(self, request: SignableRequest, deed: Deed) -> Signer:
         """Return the claimed sender of a signed request; the signature is not checked yet."""
         claim = read_claim(request)
-        now = self._clock()
+        principal, key = self._owner(claim)
+        region, now = self._arns.region, self._clock()
+        check_claim(request, claim, key.credentials, region=region, now=now, service=deed.service)
+        who = (self._principals, principal.name, deed.action, deed.resource)
+        return Signer(*who, claim, key, region, self._clock)
+
+    def _owner(self, claim: Claim) -> tuple[Principal, Key]:
+        """Return the access key that a claim names, and its owner; expired keys are refused."""
         found = self._principals.by_access_key(claim.access_key_id)
         if found is None:
             raise UnrecognizedClient  # clause 2.4-6
-        principal, key = found
-        if key.expired(now):
+        if found[1].expired(self._clock()):
             raise ExpiredToken
-        region, credentials = self._arns.region, key.credentials
-        check_claim(request, claim, credentials, region=region, now=now, service=deed.service)
-        who = (self._principals, principal.name, deed.action, deed.resource)
-        return Signer(*who, claim, key, region, self._clock)
+        return found
 
 
 def _check_not_bearer(request: SignableRequest) -> None:
@@ -138,14 +167,20 @@ def _is_bearer(authorization: str) -> bool:
     return authorization.partition(" ")[0].lower() == "bearer"
 
 
-def _bearer_token(request: SignableRequest) -> str | None:
+def _bearer_token(request: SignableRequest, *, in_subprotocol: bool) -> str | None:
     """Return the bearer token that replaces a signature (clause 3-5); None if there is no token.
+
+    Args:
+        request: the request.
+        in_subprotocol: whether the token may be offered as a WebSocket subprotocol: OpenAI's
+            client does so in browsers, which set no headers.
 
     Raises:
         IncompleteSignature: the request has several tokens, or a signature beside its token.
     """
     authorizations = request.values("authorization")
-    if not request.query and len(authorizations) == 1 and authorizations[0].startswith(_SIGNED):
+    is_signed = len(authorizations) == 1 and authorizations[0].startswith(_SIGNED)
+    if is_signed and not request.query and not in_subprotocol:
         return None  # the usual case
     tokens = [each.partition(" ")[2].strip() for each in authorizations if _is_bearer(each)]
     others = len(authorizations) - len(tokens)
@@ -154,6 +189,8 @@ def _bearer_token(request: SignableRequest) -> str | None:
             tokens.append(value.decode("utf-8", "surrogateescape"))
         elif name == b"X-Amz-Signature":
             others += 1
+    if in_subprotocol:
+        tokens += subprotocol_tokens(request.values("sec-websocket-protocol"))
     if not tokens:
         return None
     if len(tokens) > 1 or others:

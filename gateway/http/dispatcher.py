@@ -19,6 +19,7 @@ from partway.gateway.access.authentication import (
     Authenticator,
     Deed,
     Identity,
+    Tokens,
 )
 from partway.gateway.access.loopback_requests import check_nearness
 from partway.gateway.access.origins import check_origin
@@ -54,6 +55,11 @@ _ORIGIN: Final = istr("Origin")
 _UNWATCHED: Final = nullcontext()
 #: A member lookup in an enumeration takes as long as ten lines of this module.
 _ANYONE: Final = Access.ANYONE
+_TOKENS: Final[Mapping[Access, Tokens]] = {
+    Access.SIGNED: Tokens.NONE,
+    Access.SIGNED_OR_BEARER: Tokens.OF_PRINCIPALS,
+    Access.SIGNED_BEARER_OR_API_KEY: Tokens.AND_API_KEYS,
+}
 _OF_OPERATION: Final = Leave.OF_OPERATION
 
 
@@ -173,9 +179,7 @@ class Dispatcher:
 
     def _authenticated(self, asked: AskedRequest, route: Route) -> Awaitable[Identity]:
         """Authenticate a request's sender, and refuse one who may not make it."""
-        return self._authenticator.authenticate(
-            asked, bearer_allowed=route.access is Access.SIGNED_OR_BEARER
-        )
+        return self._authenticator.authenticate(asked, _TOKENS[route.access])
 
     def _check_origin(self, exchange: Exchange, route: Route, identity: Identity) -> None:
         """Refuse a request from a wrong place: another machine, or another site's page (3-4)."""

@@ -31,6 +31,7 @@ class Access(Enum):
     ANYONE = "anyone"
     SIGNED = "signed"
     SIGNED_OR_BEARER = "signed or bearer"
+    SIGNED_BEARER_OR_API_KEY = "signed, bearer or API key"
 
 
 class Leave(Enum):

@@ -63,8 +63,12 @@ class _Signer(NamedTuple):
     signed_headers: tuple[str, ...]
 
 
-def read_claim(request: SignableRequest) -> Claim:
+def read_claim(request: SignableRequest, most_expires: int = MAX_PRESIGN_EXPIRES) -> Claim:
     """Read a request's claim, from its Authorization header or its presigned query.
+
+    Args:
+        request: the request.
+        most_expires: seconds that a presigned URL may be valid.
 
     Raises:
         MissingAuthenticationToken: the request has neither.
@@ -78,7 +82,7 @@ def read_claim(request: SignableRequest) -> Claim:
                 "the request is signed twice: by its Authorization header and by its query; "
                 "send one of them"
             )
-        return _presigned_claim(request, parameters)
+        return _presigned_claim(request, parameters, most_expires)
     if authorization is None:
         raise MissingAuthenticationToken("Missing Authentication Token")
     return _header_claim(request, authorization)
@@ -118,14 +122,16 @@ _AUTHORIZATION_FORM: Final = (
 )
 
 
-def _presigned_claim(request: SignableRequest, parameters: Mapping[str, str]) -> Claim:
+def _presigned_claim(
+    request: SignableRequest, parameters: Mapping[str, str], most_expires: int
+) -> Claim:
     for name in ("Algorithm", "Credential", "Date", "Expires", "SignedHeaders", "Signature"):
         if f"X-Amz-{name}" not in parameters:
             raise IncompleteSignature(f"the presigned URL has no X-Amz-{name}")
     _check_algorithm(parameters["X-Amz-Algorithm"])
     text = parameters["X-Amz-Expires"]
-    if not re.fullmatch("[0-9]{1,6}", text) or not 1 <= int(text) <= MAX_PRESIGN_EXPIRES:
-        raise IncompleteSignature(f"X-Amz-Expires must be 1 to {MAX_PRESIGN_EXPIRES} seconds")
+    if not re.fullmatch("[0-9]{1,6}", text) or not 1 <= int(text) <= most_expires:
+        raise IncompleteSignature(f"X-Amz-Expires must be 1 to {most_expires} seconds")
     tokens = [*request.values(TOKEN_HEADER)]
     if "X-Amz-Security-Token" in parameters:
         tokens.append(parameters["X-Amz-Security-Token"])

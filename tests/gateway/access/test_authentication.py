@@ -17,6 +17,7 @@ from partway.gateway.access.authentication import (
     AskedRequest,
     Deed,
     NoAuthentication,
+    Tokens,
 )
 from partway.gateway.access.principals import Principals
 from partway.gateway.access.sigv4_authentication import SigV4Authentication
@@ -66,7 +67,7 @@ access_key_id = "AKIDOTHER"
 secret_access_key = "others"
 """
 
-BOTH = pytest.mark.parametrize("bearer_allowed", [True, False])
+EACH = pytest.mark.parametrize("tokens", list(Tokens))
 
 
 class Once(AskedRequest):
@@ -122,13 +123,12 @@ def authenticate(file, clock):
         resource=ECHO,
         payload_hash=lambda: EMPTY,
         stated=None,
-        bearer_allowed=True,
+        tokens=Tokens.OF_PRINCIPALS,
         service="sagemaker",
     ):
         return asyncio.run(
             authentication.authenticate(
-                Once(request, Deed(action, resource, service), payload_hash, stated),
-                bearer_allowed=bearer_allowed,
+                Once(request, Deed(action, resource, service), payload_hash, stated), tokens
             )
         )
 
@@ -185,21 +185,19 @@ def event(secret: str, date_ms: int, prior: str, payload: bytes) -> bytes:
 
 def test_nobody_asks():
     request = SignableRequest("GET", "/", "access_token=x", (("authorization", "Basic dTpw"),))
-    for bearer_allowed in (True, False):
+    for tokens in Tokens:
         identity = asyncio.run(
-            NoAuthentication().authenticate(
-                Once(request, Deed(STREAM, ECHO)), bearer_allowed=bearer_allowed
-            )
+            NoAuthentication().authenticate(Once(request, Deed(STREAM, ECHO)), tokens)
         )
         assert identity.principal is None
         assert identity.event_chain() is None
 
 
 @pytest.mark.clause("2.4-3", "3-5")
-@BOTH
+@EACH
 @pytest.mark.parametrize("request_", [signed(), presigned()], ids=["header", "presigned"])
-def test_a_signature(authenticate, request_, bearer_allowed):
-    identity = authenticate(request_, bearer_allowed=bearer_allowed)
+def test_a_signature(authenticate, request_, tokens):
+    identity = authenticate(request_, tokens=tokens)
     assert identity.principal == "chat-backend"
     assert SECRET not in repr(identity)
 
@@ -232,7 +230,7 @@ def test_a_token(authenticate, request_):
 )
 def test_a_token_where_none_is_taken(authenticate, request_, error):
     with pytest.raises(error) as caught:
-        authenticate(request_, bearer_allowed=False)
+        authenticate(request_, tokens=Tokens.NONE)
     assert TOKEN not in caught.value.message
     assert "brings a bearer token; this operation takes a signature alone" in caught.value.message
 
@@ -270,10 +268,10 @@ def test_two_ways_at_once(authenticate, request_):
 
 
 @pytest.mark.clause("2.4-6")
-@BOTH
-def test_nothing_said(authenticate, bearer_allowed):
+@EACH
+def test_nothing_said(authenticate, tokens):
     with pytest.raises(MissingAuthenticationToken):
-        authenticate(bearer(""), bearer_allowed=bearer_allowed)
+        authenticate(bearer(""), tokens=tokens)
 
 
 @pytest.mark.clause("2.4-6")

@@ -13,6 +13,7 @@ from partway.gateway.access.authentication import (
     Authenticator,
     Identity,
     NoAuthentication,
+    Tokens,
 )
 from partway.gateway.apis.prediction.errors import grpc_status
 from partway.gateway.arns import Arns
@@ -44,10 +45,10 @@ class Noting(Authenticator):
         self.error = error
         self.identity = identity
 
-    async def authenticate(self, asked, *, bearer_allowed):
+    async def authenticate(self, asked, tokens):
         action, resource, service = asked.deed
         assert service == "sagemaker"
-        self.steps.append(("who", asked.request.path, action, resource, bearer_allowed))
+        self.steps.append(("who", asked.request.path, action, resource, tokens))
         if self.error is not None:
             raise self.error
         if self.reads_for:
@@ -129,7 +130,13 @@ async def test_who_asks_then_the_payload_then_the_operation():
     steps = Steps()
     await steps.ask(chunks=[b"body"])
     assert steps.taken == [
-        ("who", "/at/an%2Dendpoint", "sagemaker:Ask", ARNS.of("endpoint", "an-endpoint"), False),
+        (
+            "who",
+            "/at/an%2Dendpoint",
+            "sagemaker:Ask",
+            ARNS.of("endpoint", "an-endpoint"),
+            Tokens.NONE,
+        ),
         ("run", SOMEBODY, {"endpoint": "an-endpoint"}, 0),
     ]
 
@@ -143,7 +150,7 @@ async def test_leave_is_asked_for_no_more_of_a_name_than_an_endpoint_can_have():
 async def test_leave_that_the_operation_asks_for_is_asked_for_nowhere_else():
     steps = Steps(leave=Leave.OF_OPERATION, asks=[("sagemaker:CreateModel", "*")])
     exchange = await steps.ask()
-    assert steps.taken[0] == ("who", "/at/an%2Dendpoint", "", "", False)
+    assert steps.taken[0] == ("who", "/at/an%2Dendpoint", "", "", Tokens.NONE)
     assert exchange.responses == []
 
 
@@ -161,12 +168,17 @@ async def test_where_anyone_may_ask_nobody_is_asked():
 
 @pytest.mark.clause("3-5")
 @pytest.mark.parametrize(
-    ("access", "allowed"), [(Access.SIGNED, False), (Access.SIGNED_OR_BEARER, True)]
+    ("access", "tokens"),
+    [
+        (Access.SIGNED, Tokens.NONE),
+        (Access.SIGNED_OR_BEARER, Tokens.OF_PRINCIPALS),
+        (Access.SIGNED_BEARER_OR_API_KEY, Tokens.AND_API_KEYS),
+    ],
 )
-async def test_a_route_says_whether_a_token_will_do(access, allowed):
+async def test_a_route_says_which_tokens_will_do(access, tokens):
     steps = Steps(access=access)
     await steps.ask()
-    assert steps.taken[0][-1] is allowed
+    assert steps.taken[0][-1] is tokens
 
 
 async def test_who_may_not_ask_has_its_body_left_unread():
