@@ -18,8 +18,8 @@ TEXT_CHECKS := $(wildcard tests/container/models/text/*_check.py) \
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo test explore test-text mutants mutants-whole mutated differential good-servers readme tutorial lint format docs formats bench bench-codecs bench-http2 bench-invoke bench-idle bench-predict \
-	bench-response-stream bench-changes bench-container bench-formats bench-transform bench-speech bench-text browser interop interop-boto3 interop-google interop-grpc interop-kserve interop-kubectl interop-sagemaker interop-transform interop-js interop-pipecat silent-host \
-	answers sdk-python boto3-python google-python grpc-python kserve-python sagemaker-python pipecat-python \
+	bench-response-stream bench-changes bench-container bench-formats bench-transform bench-speech bench-text browser interop interop-boto3 interop-google interop-grpc interop-kserve interop-kubectl interop-openai interop-sagemaker interop-transform interop-js interop-pipecat silent-host \
+	answers sdk-python boto3-python google-python grpc-python kserve-python openai-python sagemaker-python pipecat-python \
 	image image-tools engine engine-tools silent-host-tools wheel clean
 
 help:  ## list the targets of this file
@@ -163,6 +163,15 @@ kserve-python:
 		echo "make interop-kserve needs an interpreter with Triton's client and KServe's, 400 MB:" >&2; \
 		echo "  python3 -m venv kserve && kserve/bin/pip install 'tritonclient[http]==2.73.0' kserve==0.21.0" >&2; \
 		echo "  make interop-kserve KSERVE_PYTHON=kserve/bin/python" >&2; exit 1; }
+
+interop-openai: openai-python $(VENV)/installed-test  ## test with OpenAI's client; OPENAI_PYTHON is an interpreter that has it
+	OPENAI_PYTHON=$(abspath $(OPENAI_PYTHON)) $(BIN)/python -m pytest $(PYTEST_ARGS) tests/interop/openai_check.py
+
+openai-python:
+	@[ -x "$(OPENAI_PYTHON)" ] || { \
+		echo "make interop-openai needs an interpreter with OpenAI's client:" >&2; \
+		echo "  python3 -m venv openai && openai/bin/pip install 'openai[realtime]==3.57.0' aiohttp" >&2; \
+		echo "  make interop-openai OPENAI_PYTHON=openai/bin/python" >&2; exit 1; }
 
 interop-grpc: grpc-python $(VENV)/installed-test  ## test with grpcio and Triton's client; GRPC_PYTHON is an interpreter that has them
 	GRPC_PYTHON=$(abspath $(GRPC_PYTHON)) $(BIN)/python -m pytest $(PYTEST_ARGS) tests/interop/grpc_check.py

@@ -94,6 +94,7 @@ class Gateway:
         arns: makes ARNs.
         authenticator: finds out the sender of a request and the sender's permissions.
         streams: the open streams; their metrics' registry is the gateway's.
+        bidirectional: the operation InvokeEndpointWithBidirectionalStream.
         router: chooses instances.
         fleet: the running endpoints.
         model_data_refusal: says why the maker of a model may not read model data at a place, and
@@ -172,11 +173,14 @@ class Gateway:
         self.process_metrics = ProcessMetrics(metrics.registry, settings.limits)
         self.disk_recovery = DiskRecovery(Path() if data is None else data.path, self.clock)
         self.status = Status(self.streams, lambda: self.fleet.is_ready)
+        self.bidirectional = BidirectionalStream(
+            self.router, self.streams, wall_clock, dialler, self.arns
+        )
         self._services: dict[Callable[[Gateway], Service], Service] = {}
         off = self._install_apis()
         self.routes: tuple[Route, ...] = (
             *self.status.routes,
-            *BidirectionalStream(self.router, self.streams, wall_clock, dialler, self.arns).routes,
+            *self.bidirectional.routes,
             *further_routes,
             *off,
             *(route for each in self._services.values() for route in each.routes),

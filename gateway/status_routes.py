@@ -9,8 +9,9 @@ from collections.abc import Callable
 
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
+from partway.gateway.access.authentication import Access
 from partway.gateway.http.exchange import Exchange
-from partway.gateway.http.routes import READING, Access, Route
+from partway.gateway.http.routes import READING, Route
 from partway.gateway.limits import METRICS_AGE
 from partway.gateway.streams.registry import Streams
 

@@ -266,10 +266,6 @@ MAX_CLOCK_SKEW: Final = 300
 
 #: Longest life of a presigned URL (clause 3-5; Amazon Transcribe's WebSocket URLs: 300 s).
 MAX_PRESIGN_EXPIRES: Final = 300
-#: An API key's, in seconds: AWS's own keys are valid for twelve hours.
-MAX_API_KEY_EXPIRES: Final = 43_200
-#: An API key's length: temporary credentials have tokens of up to about 2,000 characters.
-MAX_API_KEY_CHARACTERS: Final = 8192
 
 #: Parameters of a query that is searched for a signature or a token. A presigned URL has ten. A
 #: head of 64 KiB could hold 32,000, which take a tenth of a second to parse.

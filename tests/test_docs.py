@@ -37,6 +37,7 @@ from partway.gateway.cli import (
     replay,
     restore,
     serve,
+    token,
     transform,
 )
 from partway.gateway.containers.metrics import RequestMetrics
@@ -276,6 +277,7 @@ def parser_of(name: str) -> argparse.ArgumentParser:
         transform,
         certs,
         kubeconfig,
+        token,
         dev,
         conform,
         replay,
@@ -295,6 +297,7 @@ def parser_of(name: str) -> argparse.ArgumentParser:
 COMMANDS = [
     *("partway serve", "partway deploy", "partway delete", "partway endpoints", "partway logs"),
     *("partway invoke", "partway transform", "partway certs", "partway kubeconfig"),
+    "partway token",
     *("partway backup", "partway restore", "partway dev"),
     *("partway conform", "partway replay"),
     *("partway-container serve", "partway-container new"),

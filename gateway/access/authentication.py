@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
@@ -67,6 +67,13 @@ class Identity:
         if not self.may(action, resource):
             raise AccessDenied(not_authorized(self.arn, action, resource))
 
+    def watched(self, action: str, resource: str) -> Identity:
+        """Return the sender with a stream that stands only as long as this permission too.
+
+        For an operation whose resource is named in the request's body.
+        """
+        return replace(self, stands=lambda chain: self.stands(chain) and self.may(action, resource))
+
 
 def not_authorized(user: str, action: str, resource: str) -> str:
     """Say in AWS's words that a user may not perform an action.
@@ -110,14 +117,14 @@ class Deed(NamedTuple):
             sender.check(self.action, self.resource)
 
 
-class Tokens(Enum):
-    """The tokens that may replace a request's signature."""
+class Access(Enum):
+    """How a request proves its sender, if the gateway authenticates at all (clauses 2.4, 3-5)."""
 
-    NONE = "none"
-    #: Those in the principals file (clause 3-5).
-    OF_PRINCIPALS = "of principals"
-    #: And SageMaker's API keys, which OpenAI's clients send.
-    AND_API_KEYS = "and API keys"
+    ANYONE = "anyone"
+    SIGNED = "signed"
+    SIGNED_OR_BEARER = "signed or bearer"
+    #: One of SageMaker's API keys also proves the sender; OpenAI's clients send them.
+    SIGNED_BEARER_OR_API_KEY = "signed, bearer or API key"
 
 
 class AskedRequest(ABC):
@@ -176,13 +183,13 @@ class Authenticator(ABC):
     asks: ClassVar[bool] = True
 
     @abstractmethod
-    async def authenticate(self, asked: AskedRequest, tokens: Tokens) -> Identity:
+    async def authenticate(self, asked: AskedRequest, access: Access) -> Identity:
         """Find out who sends a request; return only if the sender may make it.
 
         Args:
             asked: the request. Its body is read only if it is signed with a known, valid key, and
                 after all checks that need no body.
-            tokens: the tokens that may replace a signature.
+            access: how it may prove its sender.
 
         Raises:
             MissingAuthenticationToken: the request does not say who sends it.
@@ -209,7 +216,7 @@ class NoAuthentication(Authenticator):
 
     asks = False
 
-    async def authenticate(self, asked: AskedRequest, tokens: Tokens) -> Identity:
+    async def authenticate(self, asked: AskedRequest, access: Access) -> Identity:
         return ANYBODY
 
     def may(self, name: str, action: str, resource: str) -> bool:

@@ -7,11 +7,11 @@ from functools import partial
 from typing import Final
 
 from partway.gateway.access.authentication import (
+    Access,
     AskedRequest,
     Authenticator,
     Deed,
     Identity,
-    Tokens,
 )
 from partway.gateway.access.claimed_identity import ApiKeyBearer, Bearer, Claimant, Signer
 from partway.gateway.access.principals import Key, Principal, Principals
@@ -23,10 +23,14 @@ from partway.protocol.errors import (
     MissingAuthenticationToken,
     UnrecognizedClient,
 )
-from partway.protocol.limits import MAX_API_KEY_EXPIRES, MAX_CLOCK_SKEW
+from partway.protocol.limits import MAX_CLOCK_SKEW
 from partway.protocol.signatures.api_keys import ACTION as CALL_WITH_API_KEY
+from partway.protocol.signatures.api_keys import (
+    MAX_API_KEY_EXPIRES,
+    request_of_api_key,
+    subprotocol_tokens,
+)
 from partway.protocol.signatures.api_keys import PREFIX as API_KEY_PREFIX
-from partway.protocol.signatures.api_keys import request_of_api_key, subprotocol_tokens
 from partway.protocol.signatures.canonical_form import ALGORITHM, EMPTY_SHA256
 from partway.protocol.signatures.verification import (
     Claim,
@@ -60,15 +64,15 @@ class SigV4Authentication(Authenticator):
         self._clock = clock
         self._used = UsedSignatures()
 
-    async def authenticate(self, asked: AskedRequest, tokens: Tokens) -> Identity:
+    async def authenticate(self, asked: AskedRequest, access: Access) -> Identity:
         request, deed = asked.request, asked.deed
-        token = None
-        if tokens is Tokens.NONE:
+        token, takes_api_keys = None, access is Access.SIGNED_BEARER_OR_API_KEY
+        if access is Access.SIGNED:
             _check_not_bearer(request)
         else:
-            token = _bearer_token(request, in_subprotocol=tokens is Tokens.AND_API_KEYS)
+            token = _bearer_token(request, in_subprotocol=takes_api_keys)
         if token is not None:
-            is_api_key = tokens is Tokens.AND_API_KEYS and token.startswith(API_KEY_PREFIX)
+            is_api_key = takes_api_keys and token.startswith(API_KEY_PREFIX)
             bearer = self._by_api_key(token, deed) if is_api_key else self._by_token(token, deed)
             identity = self._identity(bearer)
             if is_api_key:

@@ -121,10 +121,12 @@ class _Arrival(asyncio.Protocol):
         try:
             protocol = self._admin.admitted(accepted.get_extra_info("socket"))
         except ApiError as error:
-            status, headers, body = aws_rest_json(error)
-            length = f"Content-Length: {len(body)}\r\n"
-            head = response_head("1.1", status, headers, length, keeps=False, now=time.time())
-            accepted.write(head + body)
+            answer = aws_rest_json(error)
+            length = f"Content-Length: {len(answer.body)}\r\n"
+            head = response_head(
+                *("1.1", answer.status, answer.headers, length), keeps=False, now=time.time()
+            )
+            accepted.write(head + answer.body)
             accepted.close()
         else:
             accepted.set_protocol(protocol)

@@ -12,6 +12,7 @@ from partway.gateway.apis.kubernetes import manifest as kubernetes
 from partway.gateway.apis.logs import manifest as logs
 from partway.gateway.apis.manifest import Manifest
 from partway.gateway.apis.open_inference import manifest as open_inference
+from partway.gateway.apis.openai import manifest as openai
 from partway.gateway.apis.openapi import manifest as openapi
 from partway.gateway.apis.prediction import manifest as prediction
 from partway.gateway.apis.runtime import manifest as runtime
@@ -26,6 +27,7 @@ MANIFESTS: Final[tuple[Manifest, ...]] = (
     transform_jobs.MANIFEST,
     prediction.MANIFEST,
     open_inference.MANIFEST,
+    openai.MANIFEST,
     openapi.MANIFEST,
     kubernetes.MANIFEST,
     grpc.MANIFEST,

@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+from partway.gateway.access.authentication import Access
 from partway.gateway.apis.manifest import Manifest
-from partway.gateway.http.routes import Access, Route
+from partway.gateway.http.routes import Route
 from partway.protocol.errors import NotFound
 
 OPERATION: Final = "ApiSwitchedOff"

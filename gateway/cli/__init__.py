@@ -17,6 +17,7 @@ COMMANDS: Final = {
     "backup": "write what was created through the API to a file",
     "restore": "put a backup in the place of what was created",
     "certs": "make a local CA, show how clients trust it",
+    "token": "make an API key for OpenAI's clients",
     "kubeconfig": "write the file by which kubectl finds the gateway",
     "dev": "run a model with a gateway and a page to talk to it",
     "conform": "check a container against the contract",

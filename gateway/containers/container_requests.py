@@ -6,7 +6,7 @@ import re
 import ssl
 from collections.abc import AsyncGenerator, Iterable
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
 from multidict import istr
 
@@ -67,14 +67,15 @@ class ContainerRequest:
         lines: the headers, from :func:`header_lines`; HTTP's own headers are added.
         body: the whole body, or its pieces as they come.
         length: of a body in pieces, if it is known; else the body goes in chunks.
-        method: HTTP's; a GET has no body.
+        method: HTTP's; a GET has no body. HEAD and CONNECT are not supported: their answers have
+            none.
     """
 
     target: str
     lines: str
     body: bytes | AsyncGenerator[bytes, None]
     length: int | None = None
-    method: Literal["POST", "GET"] = "POST"
+    method: str = "POST"
 
     @property
     def chunked(self) -> bool:

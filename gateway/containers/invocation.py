@@ -101,9 +101,11 @@ class Invocations:
         container: str = "",
         session: str = "",
         target: str | None = None,
+        method: str = "POST",
         most_bytes: int | None = None,
         within: float | None = None,
         as_stream: bool = False,
+        any_status: bool = False,
     ) -> Invocation:
         """Send a request to an instance, and have its answer for as long as the block lasts.
 
@@ -116,6 +118,7 @@ class Invocations:
             container: the host name of the required container; empty for those of the endpoint.
             session: the id of the request's session; empty for none.
             target: the path to request; None for each container's own path for requests.
+            method: the request's; see :class:`ContainerRequest`.
             most_bytes: of the request's body; None for the limit of all requests.
             within: seconds for the container's answer to begin, and for all of it to come, from a
                 caller that counts its requests itself; None for the endpoint's limits.
@@ -123,6 +126,8 @@ class Invocations:
                 The caller then logs its end, and a chunk of the answer is one piece, up to
                 MAX_PART_BYTES. The caller reports this by :meth:`.Invocation.kept_as_stream`; until
                 then the request's time runs, and its body is held.
+            any_status: whether an answer with any status is an answer; by default, every status but
+                2xx is a ContainerError.
 
         Returns:
             The block, which raises errors in the words for clients:
@@ -141,9 +146,11 @@ class Invocations:
             container,
             session_key(identity, session),
             target,
+            method,
             self.most_bytes if most_bytes is None else most_bytes,
             within,
             as_stream=as_stream,
+            any_status=any_status,
         )
 
     def forget_session(self, identity: Identity, endpoint: str, session: str) -> None:
@@ -167,8 +174,9 @@ class Invocation:
     """
 
     __slots__ = (
-        *("_answers", "_as_stream", "_asked_at", "_began_at", "_container", "_endpoint"),
-        *("_further", "_headers", "_identity", "_limit", "_means", "_most_bytes", "_place"),
+        *("_answers", "_any_status", "_as_stream", "_asked_at", "_began_at", "_container"),
+        *("_endpoint", "_further", "_headers", "_identity", "_limit", "_means", "_method"),
+        *("_most_bytes", "_place"),
         *("_request", "_sender", "_session", "_target", "_task", "_variant", "_within"),
         *("answer", "head", "lease"),
     )
@@ -184,10 +192,12 @@ class Invocation:
         container: str,
         session: StickySession,
         target: str | None,
+        method: str,
         most_bytes: int,
         within: float | None,
         *,
         as_stream: bool,
+        any_status: bool,
     ) -> None:
         self._means = means
         self._request = request
@@ -198,9 +208,11 @@ class Invocation:
         self._container = container
         self._session = session
         self._target = target
+        self._method = method
         self._most_bytes = most_bytes
         self._within = within
         self._as_stream = as_stream
+        self._any_status = any_status
         self._began_at = time.monotonic()
         self._task: asyncio.Task[Any]
         #: The owner of its share of the requests under way; None if it does not count as one.
@@ -361,7 +373,7 @@ class Invocation:
         is_relayed = self._as_stream and not self._further
         answer = await self._means.connections.ask(
             there,
-            ContainerRequest(target, lines, *body),
+            ContainerRequest(target, lines, *body, self._method),
             policy.invocation_timeout if self._within is None else self._within,
             MAX_PART_BYTES if is_relayed else WHOLE_CHUNK_BYTES,
         )
@@ -372,9 +384,10 @@ class Invocation:
         return answer
 
     async def _take_head(self, answer: ContainerAnswer) -> None:
-        """Wait for an answer's head, and refuse every status but 2xx; 3xx is not followed."""
+        """Wait for an answer's head; refuse a status that is no answer. 3xx is not followed."""
         head = await answer.head()
-        if not 200 <= head.status < 300:
+        takes_any = self._any_status and not self._further
+        if not (takes_any or 200 <= head.status < 300):
             raise await refusal(answer, head, self._name)
         self.head, self.answer = head, answer
 
@@ -409,7 +422,10 @@ class Invocation:
         if self._place is not None:  # for the operator, not for the client
             noted["container"] = self._place.url
         known = self._as_clients_know(error)
-        status = 200 if known is None else known.status if isinstance(known, ApiError) else 0
+        if known is None:
+            status = self.head.status if self._any_status else 200
+        else:
+            status = known.status if isinstance(known, ApiError) else 0
         now, asked_at = time.monotonic(), self._asked_at
         of_model = None if asked_at is None else now - asked_at
         means.metrics.ended(self._endpoint, lease.variant, status, now - self._began_at, of_model)

@@ -8,9 +8,9 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any
 
-from partway.gateway.access.authentication import Identity
+from partway.gateway.access.authentication import Access, Identity
 from partway.gateway.http.exchange import Exchange
-from partway.gateway.http.routes import Access, Leave, Route
+from partway.gateway.http.routes import Leave, Route
 from partway.gateway.plain_text import cut
 from partway.log_lines import LogLine
 from partway.protocol.errors import ApiError, InternalServerError

@@ -15,11 +15,11 @@ from multidict import istr
 
 from partway.gateway.access.authentication import (
     ANYBODY,
+    Access,
     AskedRequest,
     Authenticator,
     Deed,
     Identity,
-    Tokens,
 )
 from partway.gateway.access.loopback_requests import check_nearness
 from partway.gateway.access.origins import check_origin
@@ -30,7 +30,7 @@ from partway.gateway.http.error_dialects import ErrorDialect, ErrorResponse, aws
 from partway.gateway.http.exchange import Exchange
 from partway.gateway.http.peers import peer_of
 from partway.gateway.http.request_payloads import PayloadRule
-from partway.gateway.http.routes import Access, Leave, Route, find
+from partway.gateway.http.routes import Leave, Route, find
 from partway.gateway.plain_text import cut
 from partway.gateway.quota import Quota
 from partway.log_lines import LogLine
@@ -55,11 +55,6 @@ _ORIGIN: Final = istr("Origin")
 _UNWATCHED: Final = nullcontext()
 #: A member lookup in an enumeration takes as long as ten lines of this module.
 _ANYONE: Final = Access.ANYONE
-_TOKENS: Final[Mapping[Access, Tokens]] = {
-    Access.SIGNED: Tokens.NONE,
-    Access.SIGNED_OR_BEARER: Tokens.OF_PRINCIPALS,
-    Access.SIGNED_BEARER_OR_API_KEY: Tokens.AND_API_KEYS,
-}
 _OF_OPERATION: Final = Leave.OF_OPERATION
 
 
@@ -179,7 +174,7 @@ class Dispatcher:
 
     def _authenticated(self, asked: AskedRequest, route: Route) -> Awaitable[Identity]:
         """Authenticate a request's sender, and refuse one who may not make it."""
-        return self._authenticator.authenticate(asked, _TOKENS[route.access])
+        return self._authenticator.authenticate(asked, route.access)
 
     def _check_origin(self, exchange: Exchange, route: Route, identity: Identity) -> None:
         """Refuse a request from a wrong place: another machine, or another site's page (3-4)."""
@@ -214,7 +209,8 @@ class Dispatcher:
         if answer is None:
             exchange.abort()  # a second answer would be taken for the first one's content
         else:
-            exchange.respond(answer.status, answer.body, answer.headers)
+            headers = answer.headers_for(exchange.request_id)
+            exchange.respond(answer.status, answer.body, headers)
 
 
 class _AskedRequest(AskedRequest):

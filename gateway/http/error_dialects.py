@@ -13,11 +13,23 @@ from partway.protocol.errors import ApiError
 
 
 class ErrorResponse(NamedTuple):
-    """An error as one whole response."""
+    """An error as one whole response.
+
+    Attributes:
+        status: of the response.
+        headers: of the response.
+        body: of the response.
+        id_header: the name of a header that repeats the request's id; empty for none.
+    """
 
     status: int
     headers: Mapping[str, str]
     body: bytes
+    id_header: str = ""
+
+    def headers_for(self, request_id: str) -> Mapping[str, str]:
+        """Return all headers of the response to one request."""
+        return {**self.headers, self.id_header: request_id} if self.id_header else self.headers
 
 
 #: Makes a response from an error.

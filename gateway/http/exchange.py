@@ -329,8 +329,8 @@ class Exchange(ABC):
 
     def fail(self, error: ApiError, dialect: ErrorDialect = aws_rest_json) -> None:
         """Answer with an API error (clause 4-1)."""
-        status, headers, body = dialect(error)
-        self.respond(status, body, headers)
+        answer = dialect(error)
+        self.respond(answer.status, answer.body, answer.headers_for(self.request_id))
 
     async def begin(
         self, status: int, headers: Mapping[str, str] = NO_HEADERS, first: bytes = b""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from urllib.parse import unquote
 
-from partway.gateway.access.authentication import Identity
+from partway.gateway.access.authentication import Access, Identity
 from partway.gateway.http.error_dialects import ErrorDialect, aws_rest_json
 from partway.gateway.http.exchange import Exchange
 from partway.gateway.http.request_payloads import NO_PAYLOAD, PayloadRule
@@ -23,15 +23,6 @@ Requirement = Callable[[Exchange], None]
 
 #: Answers an exchange, given the sender and the values from the route's path.
 Operation = Callable[[Exchange, Identity, Mapping[str, str]], Awaitable[None]]
-
-
-class Access(Enum):
-    """How a request proves its sender, if the gateway authenticates at all (clauses 2.4, 3-5)."""
-
-    ANYONE = "anyone"
-    SIGNED = "signed"
-    SIGNED_OR_BEARER = "signed or bearer"
-    SIGNED_BEARER_OR_API_KEY = "signed, bearer or API key"
 
 
 class Leave(Enum):

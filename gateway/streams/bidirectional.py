@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, TypeAlias
 
-from partway.gateway.access.authentication import Identity
+from partway.gateway.access.authentication import Access, Identity
 from partway.gateway.arns import Arns
 from partway.gateway.containers.multi_container import container_streamed
 from partway.gateway.fleet.output.log_names import name_its_log
@@ -18,7 +18,7 @@ from partway.gateway.fleet.routing.router import Lease, Router
 from partway.gateway.fleet.stream_policy import StreamPolicy
 from partway.gateway.http.exchange import Exchange
 from partway.gateway.http.request_payloads import DUPLEX_PAYLOAD
-from partway.gateway.http.routes import Access, Route
+from partway.gateway.http.routes import Route
 from partway.gateway.network.dialling import Upgraded
 from partway.gateway.streams.container_leg import Dialler, WebSocketContainerLeg
 from partway.gateway.streams.registry import Streams
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from partway.protocol.signatures.event_chain import EventChain
 
     #: How one kind of client opens a stream.
-    _Front: TypeAlias = EventStreamFront | WebSocketFront
+    Front: TypeAlias = EventStreamFront | WebSocketFront
 
 #: AWS's name of the operation, used in policies.
 OPERATION = "InvokeEndpointWithBidirectionalStream"
@@ -83,8 +83,29 @@ class BidirectionalStream:
     ) -> None:
         """Answer one request; return when its stream is over."""
         chain = identity.event_chain() if _is_event_stream(exchange) else None
-        front = self._front(exchange, chain)
-        endpoint, wanted = named["endpoint"], front.target
+        await self.serve(exchange, identity, named["endpoint"], self._front(exchange, chain), chain)
+
+    async def serve(
+        self,
+        exchange: Exchange,
+        identity: Identity,
+        endpoint: str,
+        front: Front,
+        chain: EventChain | None = None,
+    ) -> None:
+        """Open a stream and relay it; return when it is over.
+
+        Args:
+            exchange: the client's request.
+            identity: its sender.
+            endpoint: the endpoint's name.
+            front: opens the client's side.
+            chain: checks the client's signed events; None for a client that signs none.
+
+        Raises:
+            ApiError: the stream cannot be opened.
+        """
+        wanted = front.target
         self._router.check(endpoint)
         exchange.noted["endpoint"] = endpoint
         target = wanted.path_and_query()
@@ -98,7 +119,7 @@ class BidirectionalStream:
             lease.ends_by(session.drain)
             await session.closed()
 
-    async def _open(self, exchange: Exchange, front: _Front, lease: Lease, target: str) -> Session:
+    async def _open(self, exchange: Exchange, front: Front, lease: Lease, target: str) -> Session:
         """Open the container's side, then the client's (clause 2.2-2); return the session."""
         try:
             upgraded = await self._dial(exchange, front, lease, target)
@@ -128,7 +149,7 @@ class BidirectionalStream:
             on_end=self._streams.ended,
         )
 
-    async def _dial(self, exchange: Exchange, front: _Front, lease: Lease, target: str) -> Upgraded:
+    async def _dial(self, exchange: Exchange, front: Front, lease: Lease, target: str) -> Upgraded:
         place = container_streamed(lease.place, front.target.container)
         # The operator may see where the container runs, but not the client.
         exchange.noted["container"] = place.url
@@ -138,7 +159,7 @@ class BidirectionalStream:
             name_its_log(error, self._arns, lease, place)
             raise
 
-    def _front(self, exchange: Exchange, chain: EventChain | None) -> _Front:
+    def _front(self, exchange: Exchange, chain: EventChain | None) -> Front:
         # Each is imported with its first client: few gateways have clients of both kinds.
         if _is_event_stream(exchange):
             from partway.gateway.streams.event_stream_front import EventStreamFront

@@ -62,8 +62,21 @@ class Events:
         await exchange.end(last, last or NOT_TAKEN)
 
 
-#: The form as events has no state.
+class Chunks:
+    """A form as the container's own bytes; if the answer breaks off, so does the response."""
+
+    def chunk(self, data: bytes) -> bytes:
+        return data
+
+    async def end(self, exchange: Exchange, error: StreamError | None) -> None:
+        """End the response, unless the answer broke off."""
+        if error is None:
+            await exchange.end()
+
+
+#: The forms without a state.
 EVENTS: Final = Events()
+CHUNKS: Final = Chunks()
 
 
 class ResponseRelay:

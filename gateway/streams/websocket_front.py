@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from urllib.parse import parse_qsl
 
 from partway.gateway.fleet.stream_policy import StreamPolicy
@@ -44,7 +44,8 @@ class WebSocketFront:
         except UpgradeError as error:
             raise UpgradeRefused(error.reason, error.status, error.headers) from None
         self._exchange = exchange
-        self._subprotocol = _subprotocol(exchange)
+        offered = tokens(exchange.headers.get("Sec-WebSocket-Protocol", ""))
+        self._subprotocol = self._chosen(offered)
 
     @property
     def target(self) -> InvocationTarget:
@@ -67,6 +68,20 @@ class WebSocketFront:
 
     def leg(self, policy: StreamPolicy, clock: Clock) -> ClientLeg:
         return LEGS[self._subprotocol or RAW](self._exchange.hand_over, policy, clock)
+
+    def _chosen(self, offered: Sequence[str]) -> str | None:
+        """Return the first offered subprotocol that is known; None if the client offers nothing."""
+        known = next((name for name in offered if name in LEGS), None)
+        if offered and known is None:
+            raise unknown_subprotocol(LEGS)
+        return known
+
+
+def unknown_subprotocol(known: Iterable[str]) -> InputValidationError:
+    return InputValidationError(
+        f"Sec-WebSocket-Protocol must offer one of {', '.join(known)}, or not be sent",
+        "UnknownSubprotocol",
+    )
 
 
 def _once_each(parameters: list[tuple[str, str]]) -> dict[str, str]:
@@ -93,15 +108,3 @@ def _no_upgrade() -> InputValidationError:
         "or a WebSocket's: GET over HTTP/1.1 with Upgrade: websocket",
         "UpgradeRequired",
     )
-
-
-def _subprotocol(exchange: Exchange) -> str | None:
-    """Return the first subprotocol offered that is known; None if the client offers nothing."""
-    offered = tokens(exchange.headers.get("Sec-WebSocket-Protocol", ""))
-    known = next((name for name in offered if name in LEGS), None)
-    if offered and known is None:
-        raise InputValidationError(
-            f"Sec-WebSocket-Protocol must offer one of {', '.join(LEGS)}, or not be sent",
-            "UnknownSubprotocol",
-        )
-    return known

@@ -14,10 +14,14 @@ from collections.abc import Iterable
 from typing import Final
 
 from partway.protocol.errors import IncompleteSignature
-from partway.protocol.limits import MAX_API_KEY_CHARACTERS, MAX_API_KEY_EXPIRES
 from partway.protocol.signatures.canonical_form import Credentials
 from partway.protocol.signatures.signed_request import SignableRequest
 from partway.protocol.signatures.signing import presign
+
+#: The longest life in seconds: AWS's own keys are valid for twelve hours.
+MAX_API_KEY_EXPIRES: Final = 43_200
+#: Temporary credentials have session tokens of up to about 2,000 characters.
+MAX_API_KEY_CHARACTERS: Final = 8192
 
 PREFIX: Final = "sagemaker-api-key-"
 #: IAM's name of the permission that the key's owner needs beside the operation's.

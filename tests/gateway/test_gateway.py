@@ -13,6 +13,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 
+from partway.gateway.access.authentication import Access
 from partway.gateway.apis.control.api import ControlApi
 from partway.gateway.apis.control.endpoint_reconciler import EndpointKeeper
 from partway.gateway.apis.control.errors import ValidationException
@@ -25,7 +26,7 @@ from partway.gateway.fleet.launchers.programs import ProgramLauncher
 from partway.gateway.fleet.output.capture import OutputFolder
 from partway.gateway.fleet.provisions import Provisions
 from partway.gateway.gateway import Gateway
-from partway.gateway.http.routes import Access, Leave
+from partway.gateway.http.routes import Leave
 from partway.gateway.settings.settings import Settings
 from partway.gateway.storage.store.memory import MemoryStore
 from partway.gateway.streams.bidirectional import BidirectionalStream

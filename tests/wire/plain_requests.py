@@ -17,6 +17,7 @@ import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, ClassVar, Self
 
+from partway.gateway.access.authentication import Access
 from partway.gateway.http.exchange import Exchange
 from partway.gateway.http.request_payloads import (
     NO_PAYLOAD,
@@ -24,7 +25,7 @@ from partway.gateway.http.request_payloads import (
     PayloadRule,
     StreamedPayload,
 )
-from partway.gateway.http.routes import Access, Leave, Route
+from partway.gateway.http.routes import Leave, Route
 from tests.wire.chunked_peers import RawChunkedClient, chunk, chunked_head
 from tests.wire.http2_peers import RawHttp2Client
 from tests.wire.http2_streams import RawHttp2Stream, bidirectional_request

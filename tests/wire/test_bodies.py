@@ -14,9 +14,9 @@ from botocore.auth import SigV4Auth, SigV4QueryAuth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
+from partway.gateway.access.authentication import Access
 from partway.gateway.http.error_dialects import ErrorResponse
 from partway.gateway.http.request_payloads import GatheredPayload, StreamedPayload
-from partway.gateway.http.routes import Access
 from partway.protocol.errors import ClientLeft, InternalServerError, ServiceUnavailable
 from partway.protocol.limits import KIB, MIB, WRITE_HIGH_WATER
 from tests.wire.event_signing import KEY_ID, SECRET

@@ -9,7 +9,7 @@ from http import HTTPStatus
 from typing import Any, Final, Protocol, TypeAlias
 from xml.sax.saxutils import escape
 
-from partway.gateway.access.authentication import Identity
+from partway.gateway.access.authentication import Access, Identity
 from partway.gateway.apis.aws_json.bodies import members_of
 from partway.gateway.apis.control.errors import UnknownOperation
 from partway.gateway.apis.control.limits import MAX_CONTROL_BODY
@@ -17,7 +17,7 @@ from partway.gateway.http.content_codings import decoded_body
 from partway.gateway.http.error_dialects import ErrorResponse
 from partway.gateway.http.exchange import Exchange
 from partway.gateway.http.request_payloads import GatheredPayload
-from partway.gateway.http.routes import Access, Leave, Route
+from partway.gateway.http.routes import Leave, Route
 from partway.gateway.plain_text import cut, safe
 from partway.gateway.service import Service
 from partway.protocol.errors import (

@@ -9,13 +9,13 @@ from contextlib import asynccontextmanager
 from types import ModuleType
 from typing import Any, Final, NamedTuple, TypeVar
 
-from partway.gateway.access.authentication import Identity
+from partway.gateway.access.authentication import Access, Identity
 from partway.gateway.apis.prediction.errors import grpc_status
 from partway.gateway.apis.prediction.workers import PredictionWorkers
 from partway.gateway.http.content_codings import decoded_body
 from partway.gateway.http.exchange import NO_HEADERS, Exchange, TrailingExchange
 from partway.gateway.http.request_payloads import GatheredPayload
-from partway.gateway.http.routes import Access, Leave, Operation, Route
+from partway.gateway.http.routes import Leave, Operation, Route
 from partway.protocol.errors import (
     DeadlineExceeded,
     InputValidationError,

@@ -6,10 +6,10 @@ from collections.abc import Callable, Collection
 from types import ModuleType
 from typing import Final
 
-from partway.gateway.access.authentication import Identity
+from partway.gateway.access.authentication import Access, Identity
 from partway.gateway.apis.grpc.calls import CallAnswer, LoadedLater, parsed, unary
 from partway.gateway.http.exchange import TrailingExchange
-from partway.gateway.http.routes import Access, Route
+from partway.gateway.http.routes import Route
 from partway.protocol.errors import UnknownEndpoint
 from partway.protocol.limits import KIB
 

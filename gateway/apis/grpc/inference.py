@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
-from partway.gateway.access.authentication import Identity
+from partway.gateway.access.authentication import Access, Identity
 from partway.gateway.apis.grpc.calls import CallAnswer, LoadedLater, parsed, unary
 from partway.gateway.apis.open_inference.resources import SERVER, OpenInferenceResources
 from partway.gateway.apis.prediction.predict import check_version
@@ -16,7 +16,7 @@ from partway.gateway.arns import Arns
 from partway.gateway.containers.invocation import Invocations
 from partway.gateway.fleet.prediction import PredictionPolicy
 from partway.gateway.http.exchange import TrailingExchange
-from partway.gateway.http.routes import Access, Route
+from partway.gateway.http.routes import Route
 from partway.protocol.errors import InputValidationError
 from partway.protocol.limits import KIB, MAX_ENDPOINT_NAME, MAX_TENSORS
 from partway.protocol.prediction.work_cost import message_cost

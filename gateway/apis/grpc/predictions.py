@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -32,11 +31,11 @@ from partway.gateway.apis.prediction.routes import (
     model_name,
 )
 from partway.gateway.apis.prediction.workers import PredictionWorkers
+from partway.gateway.apis.runtime.response_stream import AnswerResponse
 from partway.gateway.arns import Arns
 from partway.gateway.containers.invocation import Invocation
 from partway.gateway.http.exchange import Exchange, TrailingExchange
 from partway.gateway.http.routes import Route
-from partway.gateway.streams.response_relay import AnswerForm
 from partway.protocol.errors import InputValidationError
 from partway.protocol.grpc.messages import framed
 from partway.protocol.grpc.metadata import HEAD, Code, status
@@ -180,18 +179,13 @@ class PredictionService:
         action = f"sagemaker:{STREAM_GRANTED_WITH}"
         resource = self._resource(named.endpoint)
 
-        def response(invoked: Invocation) -> tuple[Mapping[str, str], AnswerForm]:
+        def response(invoked: Invocation) -> AnswerResponse:
             check_chunks_uncoded(invoked)
             content_type = answer_head(named.parent, invoked).get("Content-Type", "")
             head = {**HEAD, **answer_headers(named.parent, invoked)}
-            return head, BodyMessages(schema.HttpBody, content_type)
+            return AnswerResponse(head, BodyMessages(schema.HttpBody, content_type))
 
-        # The endpoint is named in the message, so the dispatcher cannot watch whether the sender
-        # keeps the permission.
-        watched = replace(
-            identity,
-            stands=lambda chain: identity.stands(chain) and identity.may(action, resource),
-        )
+        watched = identity.watched(action, resource)
         asked = asked_with(call, body)
         await self._raw_predict.relay(call, asked, watched, named.endpoint, response)
 

@@ -10,7 +10,7 @@ from http import HTTPStatus
 from typing import Any, Final, cast
 from urllib.parse import parse_qsl
 
-from partway.gateway.access.authentication import Identity
+from partway.gateway.access.authentication import Access, Identity
 from partway.gateway.apis.control.limits import MAX_CONTROL_BODY
 from partway.gateway.apis.kubernetes.controller import EndpointController
 from partway.gateway.apis.kubernetes.custom_object import (
@@ -46,7 +46,7 @@ from partway.gateway.apis.kubernetes.watches import WatchAsked, Watches
 from partway.gateway.http.content_codings import decoded_body
 from partway.gateway.http.exchange import Exchange
 from partway.gateway.http.request_payloads import GatheredPayload
-from partway.gateway.http.routes import READING, Access, Leave, Operation, Route
+from partway.gateway.http.routes import READING, Leave, Operation, Route
 from partway.gateway.plain_text import cut, safe
 from partway.gateway.timing.clock import Clock
 

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from partway.gateway.access.authentication import Identity
+from partway.gateway.access.authentication import Access, Identity
 from partway.gateway.apis.prediction.errors import prediction_text
 from partway.gateway.apis.prediction.predict import check_version
 from partway.gateway.apis.prediction.routes import GRANTED_WITH, V2_INFER
@@ -25,7 +25,7 @@ from partway.gateway.containers.invocation_headers import (
 from partway.gateway.fleet.prediction import PredictionPolicy
 from partway.gateway.http.exchange import Exchange
 from partway.gateway.http.request_payloads import StreamedPayload
-from partway.gateway.http.routes import Access, Route
+from partway.gateway.http.routes import Route
 from partway.protocol.open_inference import HEADER_LENGTH
 
 if TYPE_CHECKING:

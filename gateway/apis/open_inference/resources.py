@@ -11,7 +11,7 @@ from typing import Any, Final
 import orjson
 
 from partway import __version__
-from partway.gateway.access.authentication import Identity
+from partway.gateway.access.authentication import Access, Identity
 from partway.gateway.apis.prediction.errors import prediction_text
 from partway.gateway.apis.prediction.predict import check_version
 from partway.gateway.apis.prediction.routes import (
@@ -27,7 +27,7 @@ from partway.gateway.apis.prediction.routes import (
 from partway.gateway.fleet.prediction import PredictionPolicy
 from partway.gateway.fleet.routing.router import Router
 from partway.gateway.http.exchange import Exchange
-from partway.gateway.http.routes import READING, Access, Route
+from partway.gateway.http.routes import READING, Route
 from partway.protocol.prediction.model_signature import DATATYPES, TensorSpec
 
 #: The extensions have Triton's names.

@@ -304,4 +304,5 @@ REFUSING: Final = frozenset(
 ELSEWHERE: Final[Mapping[str, str]] = {
     "grpc_status": "gRPC has descriptions of its own",
     "kubernetes_status": "/kubernetes/openapi/v3 describes them",
+    "openai_object": "OpenAI's own reference describes them",
 }

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from partway import __version__
+from partway.gateway.access.authentication import Access
 from partway.gateway.apis.openapi.descriptions import (
     BY_TARGET,
     DESCRIPTIONS,
@@ -17,7 +18,7 @@ from partway.gateway.apis.openapi.descriptions import (
     Description,
 )
 from partway.gateway.apis.openapi.schemas import ERRORS, SCHEMAS, TEXT
-from partway.gateway.http.routes import Access, Route
+from partway.gateway.http.routes import Route
 
 #: Continues a command on the next line.
 _CONTINUED: Final = " \\\n    "
@@ -34,6 +35,7 @@ _SECURITY: Final[Mapping[Access, list[Mapping[str, list[str]]]]] = {
     Access.ANYONE: [],
     Access.SIGNED: [{"signature": []}],
     Access.SIGNED_OR_BEARER: [{"signature": []}, {"token": []}],
+    Access.SIGNED_BEARER_OR_API_KEY: [{"signature": []}, {"token": []}],
 }
 
 _SCHEMES: Final = {
@@ -53,8 +55,10 @@ _SCHEMES: Final = {
 _ABOUT: Final = (
     "Without authentication (`--auth none`) nobody is asked who they are, and the control plane "
     "answers this machine alone. gRPC is on the same ports, and so is an API for kubectl, which "
-    "describes itself at `/kubernetes/openapi/v3`. Each operation has a request for a shell: "
-    "`$GATEWAY` is this gateway's address, and `$TOKEN` a token of the principals' file."
+    "describes itself at `/kubernetes/openapi/v3`. OpenAI's clients have the base URLs "
+    "`$GATEWAY/endpoints/NAME/openai/v1` and `$GATEWAY/openai/v1`. Each operation has a request "
+    "for a shell: `$GATEWAY` is this gateway's address, and `$TOKEN` a token of the principals' "
+    "file."
 )
 
 

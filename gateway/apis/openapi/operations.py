@@ -8,10 +8,11 @@ from typing import Any, Final
 
 import orjson
 
+from partway.gateway.access.authentication import Access
 from partway.gateway.apis.openapi.document import document
 from partway.gateway.apis.openapi.page import POLICY, page
 from partway.gateway.http.exchange import Exchange
-from partway.gateway.http.routes import READING, Access, Route
+from partway.gateway.http.routes import READING, Route
 from partway.gateway.service import Service
 
 _JSON: Final = re.compile(r"/openapi\.json")

@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 
 import orjson
 
-from partway.gateway.access.authentication import Identity
+from partway.gateway.access.authentication import Access, Identity
 from partway.gateway.access.origins import asked_host
 from partway.gateway.apis.prediction.errors import prediction_object, prediction_text
 from partway.gateway.apis.prediction.predictions import (
@@ -36,7 +36,7 @@ from partway.gateway.fleet.prediction import PredictionPolicy
 from partway.gateway.fleet.routing.router import RoutedVariant, RoutingTable
 from partway.gateway.http.exchange import Exchange
 from partway.gateway.http.request_payloads import GatheredPayload
-from partway.gateway.http.routes import Access, Leave, Route
+from partway.gateway.http.routes import Leave, Route
 from partway.protocol.errors import InputValidationError, NotFound, UnknownEndpoint
 from partway.protocol.prediction.bodies import (
     PredictionFault,

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from multidict import CIMultiDict
 
-from partway.gateway.access.authentication import Identity
+from partway.gateway.access.authentication import Access, Identity
 from partway.gateway.apis.prediction.errors import prediction_object
 from partway.gateway.apis.prediction.predictions import whole_answer
 from partway.gateway.apis.prediction.routes import (
@@ -21,7 +21,7 @@ from partway.gateway.apis.prediction.routes import (
 )
 from partway.gateway.apis.prediction.workers import PredictionWorkers
 from partway.gateway.apis.runtime.invoke import pass_on
-from partway.gateway.apis.runtime.response_stream import relay_answer
+from partway.gateway.apis.runtime.response_stream import AnswerResponse, relay_answer
 from partway.gateway.containers.container_requests import CONTENT_TYPE
 from partway.gateway.containers.failures import model_error
 from partway.gateway.containers.invocation import Invocation, Invocations
@@ -34,9 +34,9 @@ from partway.gateway.containers.prepared_request import PreparedRequest
 from partway.gateway.fleet.prediction import PredictionPolicy
 from partway.gateway.http.exchange import Exchange
 from partway.gateway.http.request_payloads import StreamedPayload
-from partway.gateway.http.routes import Access, Route
+from partway.gateway.http.routes import Route
 from partway.gateway.streams.registry import Streams
-from partway.gateway.streams.response_relay import AnswerForm
+from partway.gateway.streams.response_relay import CHUNKS
 from partway.protocol.errors import InputValidationError
 from partway.protocol.http.content_codings import CONTENT_ENCODING, is_coded
 from partway.protocol.parts import StreamError
@@ -126,12 +126,13 @@ class RawPredict:
         """Answer with the container's chunks as they come."""
         asked = await self._asked(exchange, identity)
 
-        def response(invoked: Invocation) -> tuple[Mapping[str, str], AnswerForm]:
+        def response(invoked: Invocation) -> AnswerResponse:
             back = answer_head(named["parent"], invoked)
             if not asked.is_wrapped:
-                return back | invoked.head.handed_back(_OF_PLAIN), Chunks()
+                return AnswerResponse(back | invoked.head.handed_back(_OF_PLAIN), CHUNKS)
             check_chunks_uncoded(invoked)
-            return {**back, **JSON}, WrappedChunks(back.get("Content-Type", ""))
+            form = WrappedChunks(back.get("Content-Type", ""))
+            return AnswerResponse({**back, **JSON}, form)
 
         await self.relay(exchange, asked, identity, named["endpoint"], response)
 
@@ -162,7 +163,7 @@ class RawPredict:
         asked: RawAsked,
         identity: Identity,
         endpoint: str,
-        response: Callable[[Invocation], tuple[Mapping[str, str], AnswerForm]],
+        response: Callable[[Invocation], AnswerResponse],
     ) -> None:
         """Pass on a container's answer, each chunk as it comes; see :func:`relay_answer`."""
         answered = self.answered(asked, identity, endpoint, as_stream=True)
@@ -205,18 +206,6 @@ def check_chunks_uncoded(invoked: Invocation) -> None:
             "since it is streamed in messages",
             retries=False,
         )
-
-
-class Chunks:
-    """A container's chunks, unchanged; if the answer breaks off, so does the response."""
-
-    def chunk(self, data: bytes) -> bytes:
-        return data
-
-    async def end(self, exchange: Exchange, error: StreamError | None) -> None:
-        """End the response, unless the answer broke off."""
-        if error is None:
-            await exchange.end()
 
 
 class WrappedChunks:

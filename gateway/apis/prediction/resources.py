@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import orjson
 
-from partway.gateway.access.authentication import Identity
+from partway.gateway.access.authentication import Access, Identity
 from partway.gateway.access.origins import asked_host
 from partway.gateway.apis.prediction.errors import prediction_object, prediction_text
 from partway.gateway.apis.prediction.predict import checked_label
@@ -25,7 +25,7 @@ from partway.gateway.apis.prediction.routes import (
 from partway.gateway.fleet.prediction import PredictionPolicy
 from partway.gateway.fleet.routing.router import RoutedVariant, Router
 from partway.gateway.http.exchange import Exchange
-from partway.gateway.http.routes import READING, Access, Route
+from partway.gateway.http.routes import READING, Route
 from partway.protocol.errors import NotFound
 from partway.protocol.prediction.model_signature import metadata
 

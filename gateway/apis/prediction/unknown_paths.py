@@ -6,10 +6,11 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
+from partway.gateway.access.authentication import Access
 from partway.gateway.apis.prediction.errors import prediction_object, prediction_text
 from partway.gateway.http.error_dialects import ErrorDialect
 from partway.gateway.http.exchange import Exchange
-from partway.gateway.http.routes import Access, Operation, Route
+from partway.gateway.http.routes import Operation, Route
 from partway.protocol.errors import MethodNotAllowed, NotFound
 
 OPERATION: Final = "UnknownPrediction"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from typing import Final
+from typing import Final, NamedTuple
 
 from partway.gateway.access.authentication import Identity
 from partway.gateway.containers.container_requests import CONTENT_TYPE, CUSTOM_ATTRIBUTES
@@ -97,12 +97,26 @@ class ResponseStream:
         await relay_answer(self._streams, exchange, identity, answered, _as_events)
 
 
+class AnswerResponse(NamedTuple):
+    """The response for an invocation.
+
+    Attributes:
+        headers: of the response.
+        form: of its body.
+        status: of the response.
+    """
+
+    headers: Mapping[str, str]
+    form: AnswerForm
+    status: int = 200
+
+
 async def relay_answer(
     streams: Streams,
     exchange: Exchange,
     identity: Identity,
     answered: AbstractAsyncContextManager[Invocation],
-    response: Callable[[Invocation], tuple[Mapping[str, str], AnswerForm]],
+    response: Callable[[Invocation], AnswerResponse],
 ) -> None:
     """Pass on a container's answer as a stream; return when the response is over.
 
@@ -111,16 +125,16 @@ async def relay_answer(
         exchange: the client's exchange.
         identity: the caller.
         answered: calls the container, as a stream.
-        response: makes the response's headers and the form of its body from the invocation.
+        response: makes the response from the invocation.
     """
     with streams.opening(identity.principal) as opening:
         async with answered as invoked:
-            head, form = response(invoked)
+            head, form, status = response(invoked)
             answer = invoked.answer
             # The client gets the first part before all other work for the stream.
             piece = answer.piece_at_hand()
             first = b"" if piece is None else piece.data
-            await exchange.begin(200, head, form.chunk(first) if first else b"")
+            await exchange.begin(status, head, form.chunk(first) if first else b"")
             place = invoked.lease.place
             longest = place.policy.response_lifetime
             relay = ResponseRelay(
@@ -147,7 +161,6 @@ def _passed_on(headers: Mapping[str, str]) -> Mapping[str, str]:
     return found
 
 
-def _as_events(invoked: Invocation) -> tuple[Mapping[str, str], AnswerForm]:
-    """Return the headers of a response, and the form of its body."""
+def _as_events(invoked: Invocation) -> AnswerResponse:
     own = {"Content-Type": EVENT_STREAM, INVOKED_VARIANT: invoked.lease.variant, **NO_PAGE}
-    return {**own, **invoked.head.handed_back(_HANDED_BACK)}, EVENTS
+    return AnswerResponse({**own, **invoked.head.handed_back(_HANDED_BACK)}, EVENTS)

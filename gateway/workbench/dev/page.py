@@ -8,8 +8,9 @@ import html
 import re
 from importlib import resources
 
+from partway.gateway.access.authentication import Access
 from partway.gateway.http.exchange import Exchange
-from partway.gateway.http.routes import READING, Access, Route
+from partway.gateway.http.routes import READING, Route
 
 #: Placeholders in the file for the endpoint's name and for the model's.
 _ENDPOINT, _MODEL = "%ENDPOINT%", "%MODEL%"

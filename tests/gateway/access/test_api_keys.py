@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import pytest
 
-from partway.gateway.access.authentication import Deed, Tokens
+from partway.gateway.access.authentication import Access, Deed
 from partway.gateway.access.principals import Principals
 from partway.gateway.access.sigv4_authentication import SigV4Authentication
 from partway.gateway.arns import Arns
@@ -31,7 +31,7 @@ FILE = """
 [[principals]]
 name = "chat-backend"
 actions = ["sagemaker:InvokeEndpoint*", "sagemaker:CallWithBearerToken"]
-tokens = ["0123456789abcdef"]
+access = ["0123456789abcdef"]
 [[principals.keys]]
 access_key_id = "AKIDCHAT"
 secret_access_key = "secret"
@@ -65,10 +65,10 @@ def authenticate(file):
     now = [NOW]
     authentication = SigV4Authentication(Principals(file, lambda: now[0]), ARNS, lambda: now[0])
 
-    def authenticate(*headers, tokens=Tokens.AND_API_KEYS, deed=CHAT, later=0.0):
+    def authenticate(*headers, access=Access.SIGNED_BEARER_OR_API_KEY, deed=CHAT, later=0.0):
         now[0] += later
         request = SignableRequest("POST", "/openai/v1/chat/completions", "", headers)
-        return asyncio.run(authentication.authenticate(Once(request, deed), tokens))
+        return asyncio.run(authentication.authenticate(Once(request, deed), access))
 
     return authenticate
 
@@ -119,9 +119,9 @@ def test_a_key_lasts_twelve_hours_at_most(authenticate):
 
 def test_a_key_opens_no_other_route(authenticate):
     with pytest.raises(UnrecognizedClient):
-        authenticate(bearer(api_key()), tokens=Tokens.OF_PRINCIPALS)
+        authenticate(bearer(api_key()), access=Access.SIGNED_OR_BEARER)
     with pytest.raises(IncompleteSignature, match="takes a signature alone"):
-        authenticate(bearer(api_key()), tokens=Tokens.NONE)
+        authenticate(bearer(api_key()), access=Access.SIGNED)
 
 
 def test_the_action_needs_a_permission_too(authenticate):

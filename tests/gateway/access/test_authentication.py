@@ -14,10 +14,10 @@ from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
 from partway.gateway.access.authentication import (
+    Access,
     AskedRequest,
     Deed,
     NoAuthentication,
-    Tokens,
 )
 from partway.gateway.access.principals import Principals
 from partway.gateway.access.sigv4_authentication import SigV4Authentication
@@ -47,7 +47,7 @@ FILE = f"""
 name = "chat-backend"
 actions = ["{STREAM}"]
 resources = ["{ECHO}"]
-tokens = ["{TOKEN}"]
+access = ["{TOKEN}"]
 [[principals.keys]]
 access_key_id = "AKIDONE"
 secret_access_key = "{SECRET}"
@@ -67,7 +67,7 @@ access_key_id = "AKIDOTHER"
 secret_access_key = "others"
 """
 
-EACH = pytest.mark.parametrize("tokens", list(Tokens))
+EACH = pytest.mark.parametrize("access", [each for each in Access if each is not Access.ANYONE])
 
 
 class Once(AskedRequest):
@@ -123,12 +123,12 @@ def authenticate(file, clock):
         resource=ECHO,
         payload_hash=lambda: EMPTY,
         stated=None,
-        tokens=Tokens.OF_PRINCIPALS,
+        access=Access.SIGNED_OR_BEARER,
         service="sagemaker",
     ):
         return asyncio.run(
             authentication.authenticate(
-                Once(request, Deed(action, resource, service), payload_hash, stated), tokens
+                Once(request, Deed(action, resource, service), payload_hash, stated), access
             )
         )
 
@@ -185,9 +185,9 @@ def event(secret: str, date_ms: int, prior: str, payload: bytes) -> bytes:
 
 def test_nobody_asks():
     request = SignableRequest("GET", "/", "access_token=x", (("authorization", "Basic dTpw"),))
-    for tokens in Tokens:
+    for access in Access:
         identity = asyncio.run(
-            NoAuthentication().authenticate(Once(request, Deed(STREAM, ECHO)), tokens)
+            NoAuthentication().authenticate(Once(request, Deed(STREAM, ECHO)), access)
         )
         assert identity.principal is None
         assert identity.event_chain() is None
@@ -196,8 +196,8 @@ def test_nobody_asks():
 @pytest.mark.clause("2.4-3", "3-5")
 @EACH
 @pytest.mark.parametrize("request_", [signed(), presigned()], ids=["header", "presigned"])
-def test_a_signature(authenticate, request_, tokens):
-    identity = authenticate(request_, tokens=tokens)
+def test_a_signature(authenticate, request_, access):
+    identity = authenticate(request_, access=access)
     assert identity.principal == "chat-backend"
     assert SECRET not in repr(identity)
 
@@ -230,7 +230,7 @@ def test_a_token(authenticate, request_):
 )
 def test_a_token_where_none_is_taken(authenticate, request_, error):
     with pytest.raises(error) as caught:
-        authenticate(request_, tokens=Tokens.NONE)
+        authenticate(request_, access=Access.SIGNED)
     assert TOKEN not in caught.value.message
     assert "brings a bearer token; this operation takes a signature alone" in caught.value.message
 
@@ -269,9 +269,9 @@ def test_two_ways_at_once(authenticate, request_):
 
 @pytest.mark.clause("2.4-6")
 @EACH
-def test_nothing_said(authenticate, tokens):
+def test_nothing_said(authenticate, access):
     with pytest.raises(MissingAuthenticationToken):
-        authenticate(bearer(""), tokens=tokens)
+        authenticate(bearer(""), access=access)
 
 
 @pytest.mark.clause("2.4-6")

@@ -51,6 +51,8 @@ def requests():
                 yield method.upper(), re.sub(r"\{\w+\}", "1", path), ""
     yield from (("POST", "/", route.target) for route in routes if route.target)
     yield "GET", "/kubernetes/apis", ""
+    yield "POST", "/endpoints/1/openai/v1/chat/completions", ""
+    yield "GET", "/openai/v1/models", ""
     for manifest in MANIFESTS:
         yield from (("POST", f"/{service}/Any", "") for service in manifest.grpc_services)
 
@@ -88,6 +90,8 @@ async def test_each_starts_and_ends_with_no_more_than_it_needs(name):
         ("POST /", "X-Amz-Target: SageMaker.CreateTransformJob\r\n", "transform_jobs"),
         ("POST /", "X-Amz-Target: Logs_20140328.GetLogEvents\r\n", "logs"),
         ("GET /v2/models/echo", "", "open_inference"),
+        ("POST /endpoints/echo/openai/v1/chat/completions", "", "openai"),
+        ("GET /openai/v1/models", "", "openai"),
         ("POST /v1/models/echo:predict", "", "prediction"),
         ("GET /kubernetes/apis", "", "kubernetes"),
         ("GET /docs", "", "openapi"),
@@ -118,16 +122,11 @@ print(*(name for name in sys.modules if name.startswith("partway.gateway.")))
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
     found = set(done.stdout.split())
     assert "partway.gateway.apis.control.manifest" in found
-    rooms = (
-        "apis.common",
-        "asynchronous.service",
-        "kubernetes",
-        "operations.grpc",
-        "transform.job",
-    )
-    for room in (*rooms, "operations.invoke", "operations.openapi.document", "control.plane"):
-        name = f"partway.gateway.{room}"
-        assert not [each for each in found if each == name or each.startswith(f"{name}.")]
+    for manifest in MANIFESTS:
+        room = manifest.module.rpartition(".")[0]
+        imported = {each for each in found if each.startswith(f"{room}.")}
+        assert f"{room}.manifest" in imported
+        assert manifest.module not in imported
     apis = [each for each in found if each.startswith("partway.gateway.apis.")]
     assert not [each for each in apis if each.endswith(".api")]
 

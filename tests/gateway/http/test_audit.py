@@ -7,9 +7,9 @@ import logging
 
 import pytest
 
-from partway.gateway.access.authentication import Identity
+from partway.gateway.access.authentication import Access, Identity
 from partway.gateway.http.audit import AskedLeave, ChangeGoesOn, audited
-from partway.gateway.http.routes import Access, Leave, Route
+from partway.gateway.http.routes import Leave, Route
 from partway.log_lines import LogLine
 from partway.protocol.errors import AccessDenied, ClientLeft, InputValidationError
 from tests.gateway.http.test_dispatcher import ARNS, a_route

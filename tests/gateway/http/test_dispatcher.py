@@ -10,10 +10,10 @@ import pytest
 
 from partway.gateway.access.authentication import (
     ANYBODY,
+    Access,
     Authenticator,
     Identity,
     NoAuthentication,
-    Tokens,
 )
 from partway.gateway.apis.prediction.errors import grpc_status
 from partway.gateway.arns import Arns
@@ -21,7 +21,7 @@ from partway.gateway.http.body_quota import HeldBytes
 from partway.gateway.http.dispatcher import Dispatcher
 from partway.gateway.http.error_dialects import ErrorResponse
 from partway.gateway.http.request_payloads import GatheredPayload
-from partway.gateway.http.routes import Access, Leave, Route
+from partway.gateway.http.routes import Leave, Route
 from partway.gateway.quota import Quota, QuotaLimits
 from partway.protocol.errors import (
     AccessDenied,
@@ -45,10 +45,10 @@ class Noting(Authenticator):
         self.error = error
         self.identity = identity
 
-    async def authenticate(self, asked, tokens):
+    async def authenticate(self, asked, access):
         action, resource, service = asked.deed
         assert service == "sagemaker"
-        self.steps.append(("who", asked.request.path, action, resource, tokens))
+        self.steps.append(("who", asked.request.path, action, resource, access))
         if self.error is not None:
             raise self.error
         if self.reads_for:
@@ -135,7 +135,7 @@ async def test_who_asks_then_the_payload_then_the_operation():
             "/at/an%2Dendpoint",
             "sagemaker:Ask",
             ARNS.of("endpoint", "an-endpoint"),
-            Tokens.NONE,
+            Access.SIGNED,
         ),
         ("run", SOMEBODY, {"endpoint": "an-endpoint"}, 0),
     ]
@@ -150,7 +150,7 @@ async def test_leave_is_asked_for_no_more_of_a_name_than_an_endpoint_can_have():
 async def test_leave_that_the_operation_asks_for_is_asked_for_nowhere_else():
     steps = Steps(leave=Leave.OF_OPERATION, asks=[("sagemaker:CreateModel", "*")])
     exchange = await steps.ask()
-    assert steps.taken[0] == ("who", "/at/an%2Dendpoint", "", "", Tokens.NONE)
+    assert steps.taken[0] == ("who", "/at/an%2Dendpoint", "", "", Access.SIGNED)
     assert exchange.responses == []
 
 
@@ -167,18 +167,11 @@ async def test_where_anyone_may_ask_nobody_is_asked():
 
 
 @pytest.mark.clause("3-5")
-@pytest.mark.parametrize(
-    ("access", "tokens"),
-    [
-        (Access.SIGNED, Tokens.NONE),
-        (Access.SIGNED_OR_BEARER, Tokens.OF_PRINCIPALS),
-        (Access.SIGNED_BEARER_OR_API_KEY, Tokens.AND_API_KEYS),
-    ],
-)
-async def test_a_route_says_which_tokens_will_do(access, tokens):
+@pytest.mark.parametrize("access", [each for each in Access if each is not Access.ANYONE])
+async def test_a_route_says_how_its_sender_proves_itself(access):
     steps = Steps(access=access)
     await steps.ask()
-    assert steps.taken[0][-1] is tokens
+    assert steps.taken[0][-1] is access
 
 
 async def test_who_may_not_ask_has_its_body_left_unread():

@@ -4,7 +4,8 @@ import re
 
 import pytest
 
-from partway.gateway.http.routes import READING, Access, Leave, Route, find
+from partway.gateway.access.authentication import Access
+from partway.gateway.http.routes import READING, Leave, Route, find
 from partway.gateway.status_routes import HEALTHZ
 from partway.gateway.streams.bidirectional import PATH
 from partway.protocol.errors import NotFound

@@ -9,11 +9,12 @@ import shlex
 import pytest
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
+from partway.gateway.access.authentication import Access
 from partway.gateway.apis.openapi.descriptions import DESCRIPTIONS, ELSEWHERE
 from partway.gateway.apis.openapi.document import described, document, is_elsewhere
 from partway.gateway.cli.main import _parser
 from partway.gateway.gateway import Gateway
-from partway.gateway.http.routes import Access, Route
+from partway.gateway.http.routes import Route
 from partway.gateway.settings.settings import Settings
 from tests.gateway.apis.prediction.predicting import asking, authenticated
 from tests.gateway.conftest import container, gateway_for

@@ -12,7 +12,7 @@ from prometheus_client.exposition import generate_latest
 
 from partway.gateway.access.authentication import ANYBODY
 from partway.gateway.apis.runtime import response_stream
-from partway.gateway.apis.runtime.response_stream import relay_answer
+from partway.gateway.apis.runtime.response_stream import AnswerResponse, relay_answer
 from partway.gateway.containers.answers import AnswerHead, AnswerPiece
 from partway.gateway.streams.registry import Streams
 from partway.gateway.streams.response_relay import EVENTS
@@ -20,12 +20,14 @@ from partway.protocol.errors import ClientLeft, InputValidationError
 from tests import event_factory as raw
 from tests.gateway.http.test_exchange import Recorded
 
+EMPTY = AnswerResponse({}, EVENTS)
+
 
 def test_the_headers_of_a_response_name_its_variant():
     head = AnswerHead(200, CIMultiDict({"content-type": "a/b", "X": "y"}), None, True, True)
     for variant in ("one", "two"):
         invoked = SimpleNamespace(head=head, lease=SimpleNamespace(variant=variant))
-        headers, _ = response_stream._as_events(invoked)
+        headers = response_stream._as_events(invoked).headers
         assert headers == {
             "Content-Type": "application/vnd.amazon.eventstream",
             "x-Amzn-Invoked-Production-Variant": variant,
@@ -97,7 +99,7 @@ async def test_the_first_part_goes_before_the_stream_is_kept(at_hand, kept):
         at_hand=at_hand,
         kept_as_stream=lambda end: told.append((end, len(client.kept))),
     )
-    await relay_answer(streams, client, ANYBODY, answered, lambda _: ({}, EVENTS))
+    await relay_answer(streams, client, ANYBODY, answered, lambda _: EMPTY)
     assert client.kept == kept
     status, *parts, _, end = client.said
     assert (status, end) == (200, "end")
@@ -114,7 +116,9 @@ async def test_a_response_stream_is_counted_and_logged_once_it_has_ended(caplog)
     caplog.set_level(logging.INFO, "partway.stream")
     streams = Streams(1)
     answered = answering(b"one", at_hand=True)
-    await relay_answer(streams, Client(streams), ANYBODY, answered, lambda _: ({}, EVENTS))
+    await relay_answer(
+        streams, Client(streams), ANYBODY, answered, lambda _: AnswerResponse({}, EVENTS)
+    )
     (line,) = caplog.messages
     assert line.startswith("stream ended")
     page = generate_latest(streams.metrics.registry).decode()
@@ -126,5 +130,5 @@ async def test_a_client_that_leaves_with_the_first_part_leaves_no_stream():
     answered = answering(b"one", at_hand=True)
     client = Client(streams, leaves=True)
     with pytest.raises(ClientLeft):
-        await relay_answer(streams, client, ANYBODY, answered, lambda _: ({}, EVENTS))
+        await relay_answer(streams, client, ANYBODY, answered, lambda _: EMPTY)
     assert streams.idle

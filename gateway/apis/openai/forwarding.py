@@ -1,0 +1,191 @@
+"""Requests of OpenAI's API, forwarded to a container.
+
+Each request counts as a stream, since its answer may take as long as one. Until the container has
+answered, the time limit of a request holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from partway.gateway.access.authentication import Access, Identity
+from partway.gateway.apis.openai.errors import openai_object
+from partway.gateway.apis.openai.headers import client_headers, container_headers, session_of
+from partway.gateway.apis.openai.paths import OF_ENDPOINT, OF_MODEL, container_target
+from partway.gateway.apis.openai.server_sent_events import ServerSentEvents
+from partway.gateway.apis.runtime.response_stream import AnswerResponse, relay_answer
+from partway.gateway.arns import Arns
+from partway.gateway.containers.container_requests import CONTENT_TYPE
+from partway.gateway.containers.invocation import Invocation, Invocations
+from partway.gateway.containers.invocation_headers import INVOKED_VARIANT, NO_PAGE
+from partway.gateway.containers.prepared_request import PreparedRequest
+from partway.gateway.http.exchange import Exchange
+from partway.gateway.http.request_payloads import StreamedPayload
+from partway.gateway.http.routes import Leave, Route
+from partway.gateway.streams.bidirectional import BidirectionalStream
+from partway.gateway.streams.invocation_target import TARGET_VARIANT
+from partway.gateway.streams.registry import Streams
+from partway.gateway.streams.response_relay import CHUNKS
+from partway.protocol.errors import InputValidationError
+from partway.protocol.openai.request_model import (
+    ModelUnknown,
+    Taken,
+    from_form,
+    from_json,
+    from_query,
+)
+from partway.protocol.websocket.handshake import is_upgrade
+
+#: A caller who may invoke an endpoint may do so by this API too.
+GRANTED_WITH: Final = "InvokeEndpoint"
+ACTION: Final = f"sagemaker:{GRANTED_WITH}"
+
+OF_ENDPOINT_OPERATION: Final = "ForwardToOpenAiPath"
+OF_MODEL_OPERATION: Final = "ForwardToModel"
+
+_METHODS: Final = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE"})
+#: Methods whose requests have no body (RFC 9110 §9.3).
+_BODILESS: Final = frozenset({"GET", "DELETE"})
+
+
+class Forwarding:
+    """Forwards requests to the endpoint that the path names, or the request's model.
+
+    Args:
+        invocations: calls instances.
+        streams: admits and holds answers, as all streams.
+        bidirectional: opens streams for WebSockets.
+        arns: makes the ARN of an endpoint that the model names.
+    """
+
+    def __init__(
+        self,
+        invocations: Invocations,
+        streams: Streams,
+        bidirectional: BidirectionalStream,
+        arns: Arns,
+    ) -> None:
+        self._invocations = invocations
+        self._streams = streams
+        self._bidirectional = bidirectional
+        self._arns = arns
+
+    @property
+    def routes(self) -> tuple[Route, ...]:
+        """The routes of both kinds of requests."""
+        return (
+            Route(
+                *(OF_ENDPOINT_OPERATION, _METHODS, OF_ENDPOINT, self.to_endpoint),
+                access=Access.SIGNED_BEARER_OR_API_KEY,
+                payload=StreamedPayload(self._invocations.most_bytes),
+                errors=openai_object,
+                granted_with=GRANTED_WITH,
+            ),
+            Route(
+                *(OF_MODEL_OPERATION, _METHODS, OF_MODEL, self.to_model),
+                access=Access.SIGNED_BEARER_OR_API_KEY,
+                payload=StreamedPayload(self._invocations.most_bytes),
+                errors=openai_object,
+                leave=Leave.OF_OPERATION,
+                granted_with=GRANTED_WITH,
+            ),
+        )
+
+    async def to_endpoint(
+        self, exchange: Exchange, identity: Identity, named: Mapping[str, str]
+    ) -> None:
+        """Forward a request to the endpoint in its path; the body goes as it comes."""
+        target = container_target(_raw_rest(exchange), exchange.query)
+        if is_upgrade(exchange.headers):
+            await self._stream(exchange, identity, named["endpoint"], target)
+            return
+        request: Exchange | PreparedRequest = exchange
+        if exchange.method in _BODILESS:
+            request = PreparedRequest(b"", of=exchange)
+        component = named["component"]
+        await self._forward(exchange, identity, named["endpoint"], request, target, component)
+
+    async def to_model(
+        self, exchange: Exchange, identity: Identity, named: Mapping[str, str]
+    ) -> None:
+        """Forward a request to the endpoint that its model names; the model becomes empty."""
+        query = exchange.query
+        try:
+            if exchange.method in _BODILESS:
+                taken = from_query(query)
+                query, body = taken.rest.decode(), b""
+            else:
+                taken = await self._taken_from_body(exchange)
+                body = taken.rest
+        except ModelUnknown as fault:
+            raise InputValidationError(str(fault), "InvalidModel") from None
+        resource = self._arns.of("endpoint", taken.model)
+        identity.check(ACTION, resource)
+        target = container_target(_raw_rest(exchange), query)
+        watched = identity.watched(ACTION, resource)
+        if is_upgrade(exchange.headers):
+            await self._stream(exchange, watched, taken.model, target)
+            return
+        request = PreparedRequest(body, of=exchange)
+        await self._forward(exchange, watched, taken.model, request, target)
+
+    async def _taken_from_body(self, exchange: Exchange) -> Taken:
+        body = await exchange.body(self._invocations.most_bytes)
+        content_type = exchange.headers.get(CONTENT_TYPE, "")
+        if content_type.partition(";")[0].strip().lower() == "multipart/form-data":
+            return from_form(body, content_type)
+        return from_json(body)
+
+    async def _stream(
+        self, exchange: Exchange, identity: Identity, endpoint: str, target: str
+    ) -> None:
+        from partway.gateway.apis.openai.realtime import RealtimeFront
+
+        front = RealtimeFront(exchange, target)
+        await self._bidirectional.serve(exchange, identity, endpoint, front)
+
+    async def _forward(
+        self,
+        exchange: Exchange,
+        identity: Identity,
+        endpoint: str,
+        request: Exchange | PreparedRequest,
+        target: str,
+        component: str = "",
+    ) -> None:
+        def response(invoked: Invocation) -> AnswerResponse:
+            head = invoked.head
+            headers = {
+                **client_headers(head, exchange.request_id),
+                INVOKED_VARIANT: invoked.lease.variant,
+                **NO_PAGE,
+            }
+            if head.length is not None:
+                headers["Content-Length"] = str(head.length)
+            media_type = head.headers.get(CONTENT_TYPE, "").partition(";")[0].strip().lower()
+            form = ServerSentEvents() if media_type == "text/event-stream" else CHUNKS
+            return AnswerResponse(headers, form, head.status)
+
+        headers = container_headers(exchange.headers, component)
+        answered = self._invocations.answered(
+            *(request, identity, endpoint, headers),
+            variant=headers.get(TARGET_VARIANT, ""),
+            session=session_of(headers),
+            target=target,
+            method=exchange.method,
+            as_stream=True,
+            any_status=True,
+        )
+        await relay_answer(self._streams, exchange, identity, answered, response)
+
+
+def _raw_rest(exchange: Exchange) -> str:
+    """Return the raw path below ``/openai/v1/``: a route's own values are percent-decoded.
+
+    Some clients of the Realtime API upgrade at ``/openai/v1`` itself.
+    """
+    path = exchange.path
+    match = OF_MODEL.fullmatch(path) or OF_ENDPOINT.fullmatch(path)
+    assert match is not None, "a route has matched it"
+    return match["rest"] or ("realtime" if is_upgrade(exchange.headers) else "")

@@ -1,0 +1,75 @@
+"""Headers of OpenAI's API: those that the container gets, and those of its answer."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from partway.gateway.apis.openai.errors import REQUEST_ID
+from partway.gateway.containers.answers import AnswerHead
+from partway.gateway.containers.container_requests import HEADER_VALUE
+from partway.gateway.containers.invocation_headers import INFERENCE_COMPONENT, SESSION, passed_on
+
+_LONGEST: Final = 1024
+
+#: Headers of the client that the container gets; never its credentials, nor HTTP's own.
+_TO_CONTAINER: Final = re.compile(
+    r"accept|accept-encoding|accept-language|content-encoding|content-type|idempotency-key|"
+    r"user-agent|traceparent|tracestate|(?:anthropic|openai|x-stainless)-[a-z0-9-]+|"
+    r"x-client-request-id",
+    re.IGNORECASE,
+)
+#: Headers of the container that the client gets.
+_TO_CLIENT: Final = re.compile(
+    r"content-type|content-encoding|cache-control|retry-after|retry-after-ms|"
+    rf"{REQUEST_ID}|(?:anthropic|openai|x-ratelimit)-[a-z0-9-]+",
+    re.IGNORECASE,
+)
+
+
+def container_headers(headers: Mapping[str, str], component: str) -> dict[str, str]:
+    """Return the headers for the container.
+
+    Args:
+        headers: the client's.
+        component: the inference component in the path; empty for none.
+
+    Raises:
+        InputValidationError: one of SageMaker's own headers violates its pattern.
+    """
+    found = {
+        name: value
+        for name, value in headers.items()
+        if _TO_CONTAINER.fullmatch(name) and value and len(value) <= _LONGEST
+    }
+    own = passed_on(headers)
+    found |= {name: value for name, value in own.items() if name.lower().startswith("x-amzn-")}
+    if component:
+        found |= passed_on({INFERENCE_COMPONENT: component})
+    return found
+
+
+def session_of(headers: Mapping[str, str]) -> str:
+    """Return the id of the session whose instance takes the request; empty for none."""
+    return headers.get(SESSION, "")
+
+
+def client_headers(head: AnswerHead, request_id: str) -> dict[str, str]:
+    """Return the headers of a container's answer that the client gets.
+
+    Args:
+        head: the answer's.
+        request_id: the gateway's; the container's own stands in its place if it sent one.
+    """
+    found = {
+        name: value
+        for name, value in head.headers.items()
+        if _TO_CLIENT.fullmatch(name)
+        and value
+        and len(value) <= _LONGEST
+        and HEADER_VALUE.fullmatch(value)
+    }
+    if not any(name.lower() == REQUEST_ID for name in found):
+        found[REQUEST_ID] = request_id
+    return found

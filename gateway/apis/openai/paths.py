@@ -1,0 +1,55 @@
+"""Paths of OpenAI's API at the gateway, and the container's path for each."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+from urllib.parse import unquote
+
+from partway.protocol.errors import InputValidationError
+
+_REST: Final = r"/openai/v1(?:/(?P<rest>.*))?"
+
+#: The endpoint's name is in the path. Clause 2.1-4 holds here too: a base path may stand in front.
+OF_ENDPOINT: Final = re.compile(
+    r"(?:/.*?)?/endpoints/(?P<endpoint>[^/]+)"
+    rf"(?:/inference-components/(?P<component>[^/]+))?{_REST}"
+)
+#: The endpoint's name is the request's model.
+OF_MODEL: Final = re.compile(_REST)
+MODELS: Final = re.compile(r"/openai/v1/models")
+ONE_MODEL: Final = re.compile(r"/openai/v1/models/(?P<endpoint>[^/]+)")
+
+#: A path and a query of RFC 3986 §3.3 and §3.4.
+_CHARACTERS: Final = r"[A-Za-z0-9._~!$&'()*+,;=:@%-]"
+_PATH: Final = re.compile(rf"{_CHARACTERS}+(?:/{_CHARACTERS}+)*")
+_QUERY: Final = re.compile(rf"(?:{_CHARACTERS}|[/?])*")
+
+#: Parameters that authenticate the caller; the container does not get them.
+_CREDENTIALS: Final = re.compile(r"access_token|X-Amz-.*", re.IGNORECASE)
+
+
+def container_target(rest: str, query: str) -> str:
+    """Return the path and query of a request at the container.
+
+    Args:
+        rest: the raw path below ``/openai/v1/``.
+        query: the client's raw query; a token or signature in it is left out.
+
+    Raises:
+        InputValidationError: path or query is none of RFC 3986, or the path has dot segments.
+    """
+    segments = rest.split("/")
+    has_dots = any(unquote(segment) in (".", "..") for segment in segments)
+    if has_dots or not _PATH.fullmatch(rest) or not _QUERY.fullmatch(query):
+        raise InputValidationError(
+            "the path below /openai/v1 must be segments without '.' and '..', and path and query "
+            "must be percent-encoded (RFC 3986)",
+            "InvalidPath",
+        )
+    kept = [
+        pair
+        for pair in query.split("&")
+        if pair and not _CREDENTIALS.fullmatch(unquote(pair.partition("=")[0]))
+    ]
+    return f"/v1/{rest}?{'&'.join(kept)}" if kept else f"/v1/{rest}"

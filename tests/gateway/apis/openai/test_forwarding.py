@@ -1,0 +1,293 @@
+"""OpenAI's paths: requests go to the container's own, and its answers come back unchanged."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+
+import aiohttp
+import pytest
+
+from partway.protocol.signatures.api_keys import make_api_key
+from partway.protocol.signatures.verification import Credentials
+from tests.gateway.apis.openai.engine import (
+    BELOW_ENDPOINT,
+    BY_MODEL,
+    KEY_ID,
+    SECRET,
+    TOKEN,
+    answer,
+    asking,
+    authenticated,
+)
+from tests.gateway.conftest import container, gateway_for
+from tests.gateway.containers.containers import PATIENCE
+from tests.wire.peers import ENDPOINT
+
+__all__ = ["asking", "authenticated", "container", "gateway_for"]
+
+pytestmark = pytest.mark.usefixtures("anyio_backend", "no_leaks")
+
+CHAT = "/chat/completions"
+EVENTS = (
+    b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\n"
+    b"Transfer-Encoding: chunked\r\n\r\n"
+)
+
+
+def api_key(**changes) -> str:
+    return make_api_key(Credentials(KEY_ID, SECRET), region="us-east-1", now=time.time(), **changes)
+
+
+@pytest.mark.parametrize("base", [BELOW_ENDPOINT, f"/a/base{BELOW_ENDPOINT}"])
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH"])
+async def test_method_path_query_and_body_go_to_the_container(asking, base, method):
+    client = await asking()
+    body = b'{"model": "m", "x": \x00'
+    await client.ask(f"{base}/a/b%20c?d=e+f&d=%2F&g", body, method, Content_Type="a/b")
+    head = client.engine.heads[0]
+    assert head.startswith(f"{method} /v1/a/b%20c?d=e+f&d=%2F&g HTTP/1.1\r\n")
+    assert "Content-Type: a/b\r\n" in head
+    assert client.engine.bodies == [body]
+
+
+@pytest.mark.parametrize("method", ["GET", "DELETE"])
+async def test_a_method_without_a_body(asking, method):
+    client = await asking()
+    status, _, _ = await client.ask(f"{BELOW_ENDPOINT}/responses/r-1", None, method)
+    assert status == 200
+    assert client.engine.heads[0].startswith(f"{method} /v1/responses/r-1 HTTP/1.1\r\n")
+    assert client.engine.bodies == [b""]
+
+
+async def test_an_inference_component_is_named_to_the_container(asking):
+    client = await asking()
+    path = f"/endpoints/{ENDPOINT}/inference-components/part-1/openai/v1{CHAT}"
+    await client.ask(path, {})
+    assert "X-Amzn-SageMaker-Inference-Component: part-1\r\n" in client.engine.heads[0]
+    status, error = await client.error(path.replace("part-1", "a%20b"), {})
+    assert (status, error["code"]) == (400, "validation_error")
+    assert "InferenceComponentName" in error["message"]
+
+
+async def test_credentials_stay_here(asking):
+    client = await asking()
+    await client.ask(
+        f"{BELOW_ENDPOINT}{CHAT}?access_token=secret&a=b&X-Amz-Signature=secret",
+        {},
+        Authorization="Bearer secret",
+        Cookie="secret",
+        X_Other="secret",
+        OpenAI_Beta="realtime=v1",
+        X_Stainless_Lang="python",
+    )
+    (head,) = client.engine.heads
+    assert "secret" not in head
+    assert head.startswith(f"POST /v1{CHAT}?a=b HTTP/1.1\r\n")
+    assert "OpenAI-Beta: realtime=v1\r\n" in head
+    assert "X-Stainless-Lang: python\r\n" in head
+
+
+@pytest.mark.parametrize("path", [BELOW_ENDPOINT, BY_MODEL])
+@pytest.mark.parametrize("status", [b"200 OK", b"404 Not Found", b"429 Busy", b"503 Busy"])
+async def test_status_and_body_pass_through_unwrapped(asking, path, status):
+    client = await asking()
+    passed = [b"Retry-After: 3", b"retry-after-ms: 30", b"x-ratelimit-limit-tokens: 7"]
+    said = b'{"error": {"message": "slow down", "code": "rate_limit"}}'
+    client.engine.says = answer(
+        *(said, b"Content-Type: application/json", *passed, b"Set-Cookie: not=this"),
+        status=status,
+    )
+    found, headers, body = await client.ask(path + CHAT, {"model": ENDPOINT})
+    assert (found, body) == (int(status[:3]), said)
+    assert headers["Content-Type"] == "application/json"
+    assert headers["Content-Length"] == str(len(said))
+    for each in passed:
+        name, _, value = each.decode().partition(": ")
+        assert headers[name] == value
+    assert "Set-Cookie" not in headers
+    assert headers["x-request-id"] == headers["x-amzn-requestid"]
+    _, _, metrics = await client.ask("/metrics", None, "GET")
+    assert b'status="%b"' % status[:3] in metrics
+
+
+async def test_the_containers_own_request_id_stays(asking):
+    client = await asking()
+    client.engine.says = answer(b"", b"X-Request-Id: of-the-engine")
+    _, headers, _ = await client.ask(BELOW_ENDPOINT + CHAT, {})
+    assert headers.getall("x-request-id") == ["of-the-engine"]
+
+
+async def test_an_event_comes_at_once(asking):
+    taken = asyncio.Event()
+
+    async def script(call):
+        await call.request()
+        call.say(EVENTS + b"9\r\ndata: a\n\n\r\n")
+        await taken.wait()
+        call.say(b"e\r\ndata: [DONE]\n\n\r\n0\r\n\r\n")
+        await call.end()
+
+    client = await asking(script=script)
+    async with (
+        asyncio.timeout(PATIENCE),
+        aiohttp.ClientSession() as session,
+        session.post(f"{client.url}{BELOW_ENDPOINT}{CHAT}", json={"stream": True}) as response,
+    ):
+        assert await response.content.readany() == b"data: a\n\n"
+        taken.set()
+        assert await response.content.read() == b"data: [DONE]\n\n"
+
+
+async def test_events_that_break_off_end_with_the_reason(asking):
+    async def script(call):
+        await call.request()
+        call.say(EVENTS + b"9\r\ndata: a\n\n\r\n")
+
+    client = await asking(script=script)
+    _, _, said = await client.ask(BELOW_ENDPOINT + CHAT, {"stream": True})
+    first, error = said.split(b"\n\n", 1)
+    assert first == b"data: a"
+    found = json.loads(error.removeprefix(b"data: "))["error"]
+    assert (found["type"], found["code"]) == ("server_error", "model_error")
+    assert "the connection ended in the middle of the body" in found["message"]
+
+
+async def test_an_event_that_breaks_off_in_its_middle_is_not_whole_for_the_client(asking):
+    async def script(call):
+        await call.request()
+        call.say(EVENTS + b"8\r\ndata: a\n\r\n")
+
+    client = await asking(script=script)
+    with pytest.raises(aiohttp.ClientPayloadError):
+        await client.ask(BELOW_ENDPOINT + CHAT, {"stream": True})
+
+
+# --- The endpoint in the model -------------------------------------------------------------------
+
+
+async def test_the_model_names_the_endpoint_and_goes_on_empty(asking):
+    client = await asking(endpoints=(ENDPOINT, "other"))
+    form = aiohttp.FormData()
+    form.add_field("model", "other")
+    form.add_field("file", b"\r\n--\x00", filename="a.wav")
+    sent = await form().as_bytes()
+    boundary = sent.partition(b"\r\n")[0][2:].decode()
+    form_type = f"multipart/form-data; boundary={boundary}"
+    await client.ask(BY_MODEL + CHAT, {"n": 1, "model": ENDPOINT})
+    await client.ask(f"{BY_MODEL}/audio/transcriptions", sent, Content_Type=form_type)
+    await client.ask(f"{BY_MODEL}/responses/r-1?model={ENDPOINT}&a=b", None, "GET")
+    heads, bodies = client.engine.heads, client.engine.bodies
+    assert bodies[0] == b'{"n":1,"model":""}'
+    assert heads[1].startswith("POST /v1/audio/transcriptions HTTP/1.1\r\n")
+    assert bodies[1] == sent.replace(b"other", b"")
+    assert heads[2].startswith("GET /v1/responses/r-1?model=&a=b HTTP/1.1\r\n")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "says"),
+    [
+        ("POST", CHAT, {}, "model: it is missing"),
+        ("POST", CHAT, {"model": ""}, "model: it is empty"),
+        ("POST", CHAT, b"x", "the body must be a JSON object"),
+        ("GET", "/responses/r-1", None, "model: it is missing"),
+        ("POST", CHAT, {"model": "none"}, "Endpoint none of account 000000000000 not found."),
+        ("POST", CHAT, {"model": "a b"}, "letters, digits and hyphens"),
+        ("POST", "", {"model": ENDPOINT}, "the path below /openai/v1 must be"),
+        ("POST", "/a/%2e%2e/b", {"model": ENDPOINT}, "the path below /openai/v1 must be"),
+        ("POST", "/a//b", {"model": ENDPOINT}, "the path below /openai/v1 must be"),
+    ],
+)
+async def test_a_refusal_has_the_form_that_openai_s_clients_read(asking, method, path, body, says):
+    client = await asking()
+    status, error = await client.error(BY_MODEL + path, body, method)
+    assert status == 400
+    assert says in error["message"]
+    assert error["type"] == "invalid_request_error"
+    assert error["code"] == "validation_error"
+    assert client.engine.heads == []
+
+
+async def test_an_unknown_endpoint_in_the_path_is_400_as_on_aws(asking):
+    client = await asking()
+    status, error = await client.error(f"/endpoints/none/openai/v1{CHAT}", {})
+    assert (status, error["code"]) == (400, "validation_error")
+
+
+async def test_endpoints_are_models(asking):
+    client = await asking(endpoints=("other", ENDPOINT))
+    status, _, said = await client.ask(f"{BY_MODEL}/models", None, "GET")
+    models = json.loads(said)
+    assert (status, models["object"]) == (200, "list")
+    assert [each["id"] for each in models["data"]] == sorted([ENDPOINT, "other"])
+    status, _, said = await client.ask(f"{BY_MODEL}/models/other", None, "GET")
+    assert json.loads(said) == {
+        "id": "other",
+        "object": "model",
+        "created": 0,
+        "owned_by": "partway",
+    }
+    status, _ = await client.error(f"{BY_MODEL}/models/none", None, "GET")
+    assert status == 400
+
+
+async def test_a_container_that_ends_the_connection_is_502(asking):
+    async def script(call):
+        await call.request()
+
+    client = await asking(script=script)
+    status, error = await client.error(BELOW_ENDPOINT + CHAT, {})
+    assert (status, error["type"], error["code"]) == (502, "server_error", "model_error")
+
+
+# --- Who may -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("base", [BELOW_ENDPOINT, BY_MODEL])
+async def test_tokens_and_api_keys_open_these_paths(asking, authenticated, base):
+    client = await asking(**authenticated)
+    for token in (TOKEN, api_key()):
+        status, _, _ = await client.ask(
+            base + CHAT, {"model": ENDPOINT}, Authorization=f"Bearer {token}"
+        )
+        assert status == 200
+    assert len(client.engine.heads) == 2
+
+
+@pytest.mark.parametrize("base", [BELOW_ENDPOINT, BY_MODEL])
+@pytest.mark.parametrize(
+    ("token", "status", "says"),
+    [
+        ("", 401, "Missing Authentication Token"),
+        ("nobody-has-this-token", 401, "token included in the request is invalid"),
+        ("sagemaker-api-key-x", 401, "the API key cannot be read"),
+        (f"{TOKEN}-who-may-not", 403, "is not authorized to perform: sagemaker:InvokeEndpoint"),
+        (f"{TOKEN}-for-another", 403, "is not authorized to perform: sagemaker:InvokeEndpoint"),
+    ],
+)
+async def test_others_may_not(asking, authenticated, base, token, status, says):
+    client = await asking(**authenticated)
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    found, error = await client.error(base + CHAT, {"model": ENDPOINT}, **headers)
+    assert found == status
+    assert says in error["message"]
+    assert client.engine.heads == []
+
+
+async def test_an_api_key_opens_no_other_path(asking, authenticated):
+    client = await asking(**authenticated)
+    for path in (f"/endpoints/{ENDPOINT}/invocations", f"/v1/models/{ENDPOINT}:predict"):
+        status, _, _ = await client.ask(path, {}, Authorization=f"Bearer {api_key()}")
+        assert 400 <= status <= 403
+    assert client.engine.heads == []
+
+
+async def test_only_models_that_the_caller_may_invoke_are_listed(asking, authenticated):
+    client = await asking(endpoints=(ENDPOINT, "other"), **authenticated)
+    listed = {}
+    for suffix in ("", "-who-may-not", "-for-another"):
+        token = f"Bearer {TOKEN}{suffix}"
+        _, _, said = await client.ask(f"{BY_MODEL}/models", None, "GET", Authorization=token)
+        listed[suffix] = {each["id"] for each in json.loads(said)["data"]}
+    assert listed == {"": {ENDPOINT, "other"}, "-who-may-not": set(), "-for-another": {"other"}}
