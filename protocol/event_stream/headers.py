@@ -162,7 +162,7 @@ def decode_headers(block: bytes) -> dict[str, Header]:
             raise _ends_early(at)
         name = _text(block, at + 1, type_at)
         if name in headers:
-            raise EventStreamError(f"a header is there twice, at byte {at} of the headers")
+            raise EventStreamError(f"a header appears twice, at byte {at} of the headers")
         if len(headers) == MAX_EVENT_HEADERS:
             raise EventStreamError(
                 f"more than {MAX_EVENT_HEADERS} headers came in a message", oversize=True
@@ -219,4 +219,4 @@ def _text(block: bytes, at: int, end: int) -> str:
 
 
 def _ends_early(at: int) -> EventStreamError:
-    return EventStreamError(f"the headers end inside one that begins at byte {at} of them")
+    return EventStreamError(f"the headers end inside the field at byte {at} of the headers")

@@ -406,6 +406,6 @@ class RequestEvents(EventReader[PayloadPart | InputEnd]):
         if kind is None:
             headers = decode_headers(block)
             if text(headers, ":message-type") != "event":
-                raise EventFault(":message-type must be event in what a client sends")
+                raise EventFault(":message-type must be event in a client's message")
             kind = self._kind(block, headers)
         return self._sized(kind, payload)

@@ -123,7 +123,7 @@ def test_mended_messages_reach_what_is_behind_the_checksums():
         target.try_one(0, number)
     assert {
         "unknown header type",
-        "the headers end inside one that begins at byte",
+        "the headers end inside the field at byte",
         "a header name is empty",
         "a name or a string is not UTF-8",
         "the prelude's checksum is wrong",

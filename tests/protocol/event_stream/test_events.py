@@ -405,8 +405,8 @@ def test_neither_bare_nor_signed(block):
         (raw.part(more=raw.header("P", raw.INT, 1)), "P must be a string"),
         (raw.part(more=raw.string("Completionstate", "PARTIAL")),
          "the headers of a part must be among [CompletionState, DataType, P]"),
-        (raw.part(message_type="exception"), ":message-type must be event in what a client sends"),
-        (raw.part(message_type="error"), ":message-type must be event in what a client sends"),
+        (raw.part(message_type="exception"), ":message-type must be event in a client's message"),
+        (raw.part(message_type="error"), ":message-type must be event in a client's message"),
         (raw.part(event_type="initial-request"), ":event-type must be PayloadPart"),
         (raw.part(event_type=None), ":event-type must be PayloadPart"),
         (raw.message(part_headers(event_type=None) + raw.header(":event-type", raw.TRUE)),
@@ -414,7 +414,7 @@ def test_neither_bare_nor_signed(block):
         (raw.message(part_headers(message_type=None) + raw.header(":message-type", raw.TRUE)),
          ":message-type must be a string"),
         (raw.part(more=raw.string("DataType", "UTF8")),
-         "a header is there twice, at byte 134 of the headers"),
+         "a header appears twice, at byte 134 of the headers"),
         (raw.message(part_headers(), crc=0), "the message's checksum is wrong"),
         (raw.message(part_headers(), prelude_crc=0), "the prelude's checksum is wrong"),
     ],
@@ -441,9 +441,9 @@ def test_the_payload_is_exactly_one_message():
         (one[:-1], f"the message is cut: its prelude says {len(one)} bytes, {len(one) - 1} came"),
         (one[:15], "15 bytes came; a message must have at least 16"),
         (b"\0", "1 bytes came; a message must have at least 16"),
-        (signed(one), ":message-type must be event in what a client sends"),
-        (signed(b""), ":message-type must be event in what a client sends"),
-        (raw.message(), ":message-type must be event in what a client sends"),
+        (signed(one), ":message-type must be event in a client's message"),
+        (signed(b""), ":message-type must be event in a client's message"),
+        (raw.message(), ":message-type must be event in a client's message"),
     ]:
         message, code, oversize = fault_of(signed(payload))
         assert message.startswith(words)
