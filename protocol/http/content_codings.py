@@ -112,7 +112,7 @@ class PackedDecoder:
             zlib.error: the bytes are damaged.
         """
         while self._member is not None or self._next_member():
-            assert self._member is not None, "there is one"
+            assert self._member is not None, "_next_member has begun a member"
             found = self._member.decompress(self._packed, most)
             self._packed = self._member.unconsumed_tail
             if self._member.eof:
@@ -131,7 +131,7 @@ class PackedDecoder:
             EOFError: they are not complete.
         """
         if self._member is not None or not (self._members or self._gzip):
-            raise EOFError("it ends inside of what is packed")
+            raise EOFError("the packed data ends too early")
 
     def _next_member(self) -> bool:
         """Begin the next member; False if no byte of it is here."""
@@ -140,7 +140,7 @@ class PackedDecoder:
         if not self._packed:
             return False
         if self._members and not self._gzip:
-            raise EOFError("bytes follow the end of what is packed")
+            raise EOFError("bytes follow the end of the packed data")
         self._members += 1
         if self._members > MAX_PACKED_MEMBERS:
             raise PackedTooMuch(f"more than {MAX_PACKED_MEMBERS} files packed one after another")
@@ -184,7 +184,7 @@ class BodyDecoder:
             raise self._not_whole() from None
         if len(found) > self._left:
             raise DecodedTooLarge(
-                f"it is over {self._limit} bytes when unpacked; it must have at most that"
+                f"it is over {self._limit} bytes when unpacked; it must have at most {self._limit}"
             )
         self._left -= len(found)
         return found
@@ -202,7 +202,7 @@ class BodyDecoder:
 
     def _not_whole(self) -> CodingFault:
         return CodingFault(
-            f"it is not what its Content-Encoding says; it must be one complete {self._name} body"
+            f"it does not match its Content-Encoding; it must be one complete {self._name} body"
         )
 
 

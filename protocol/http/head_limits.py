@@ -22,9 +22,9 @@ def target_too_long() -> TargetTooLong:
 def head_too_large() -> HeadTooLarge:
     """Make the error for a head over any other limit."""
     return HeadTooLarge(
-        f"the request's head is too large; it must have at most {MAX_HEADERS} headers, each with "
-        f"its name at most {MAX_HEADER_LINE} bytes, and at most {MAX_HEAD_BYTES} bytes in all, of "
-        f"which each header counts {HEADER_OVERHEAD} more than it has"
+        f"the request's head is too large; it must have at most {MAX_HEADERS} headers, each of at "
+        f"most {MAX_HEADER_LINE} bytes with its name, and at most {MAX_HEAD_BYTES} bytes in all; "
+        f"each header counts as {HEADER_OVERHEAD} bytes more than its name and value"
     )
 
 

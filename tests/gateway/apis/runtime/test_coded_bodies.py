@@ -212,7 +212,7 @@ async def test_an_answer_that_is_read_is_bounded_without_its_coding(asking):
     status, said = await client.json(f"/v1/models/{ENDPOINT}:predict")
     assert (status, said["error"]) == (
         502,
-        "the container's answer: it is over 1000 bytes when unpacked; it must have at most that",
+        "the container's answer: it is over 1000 bytes when unpacked; it must have at most 1000",
     )
 
 
