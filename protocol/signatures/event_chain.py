@@ -122,11 +122,13 @@ class EventChain:
             EventSignatureInvalid: the event is invalid; so are all later events.
         """
         if self._broken:
-            raise EventSignatureInvalid("an event before this one was not as it was signed")
+            raise EventSignatureInvalid("an earlier event's signature or date was invalid")
         if date_ms < self._earliest_ms:  # rule 1
             raise self._break("the event's date is more than 5 minutes before its request's")
         if date_ms > (now + MAX_CLOCK_SKEW) * 1000:
-            raise self._break("the event's date is more than 5 minutes ahead of the clock here")
+            raise self._break(
+                "the event's date is more than 5 minutes ahead of the gateway's clock"
+            )
         second = date_ms // 1000
         if second != self._second:
             self._turn_to(second)
@@ -176,8 +178,12 @@ class EventChain:
                 self._taken_away = False
                 return expected
         if self._taken_away:
-            raise self._break("the event's key has been taken away from who opened the stream")
-        raise self._break("the event's signature does not fit its content, date and place")
+            raise self._break(
+                "the event's key was removed from the principal that opened the stream"
+            )
+        raise self._break(
+            "the event's signature does not match its content, its date and its place in the stream"
+        )
 
     def _break(self, reason: str) -> EventSignatureInvalid:
         self._broken = True  # rule 4

@@ -138,14 +138,14 @@ def check_signature(
 def _check_signed_headers(request: SignableRequest, claim: Claim) -> None:
     signed, names = frozenset(claim.signed_headers), request.names
     if "host" not in signed and ":authority" not in signed:
-        raise InvalidSignature("the host is not signed; it must be")
+        raise InvalidSignature("the Host header must be signed")
     for lower in names:
         if lower.startswith(ALWAYS_SIGNED) and lower not in signed:
-            raise InvalidSignature(f"the header {lower!r} is not signed; it must be")
+            raise InvalidSignature(f"the header {lower!r} must be signed")
     if not names >= signed:
         for name in claim.signed_headers:
             if not request.signed_values(name):
-                raise InvalidSignature(f"the header {name!r} was signed and is not in the request")
+                raise InvalidSignature(f"the request lacks the signed header {name!r}")
 
 
 def _check_scope(claim: Claim, region: str, service: str) -> None:

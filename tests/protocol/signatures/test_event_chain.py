@@ -78,7 +78,7 @@ def test_a_key_that_was_taken_away_signs_nothing_more():
     date_ms, signature, payload = events[1]
     chain.check(date_ms, signature, payload, NOW + 0.5)  # it is asked for once a second
     date_ms, signature, payload = events[2]
-    with pytest.raises(EventSignatureInvalid, match="taken away"):
+    with pytest.raises(EventSignatureInvalid, match="key was removed"):
         chain.check(date_ms, signature, payload, NOW + 1)
 
 
@@ -247,7 +247,7 @@ def test_the_key_that_fits_stays_first_over_midnight():
 @pytest.mark.clause("2.4-5")
 def test_a_key_that_nobody_has():
     chain = new_chain(SECRET, more=lambda: ["yet another"])
-    with pytest.raises(EventSignatureInvalid, match="does not fit") as caught:
+    with pytest.raises(EventSignatureInvalid, match="does not match") as caught:
         chain.check(*signed_events([b"x"], [MS], [OTHER])[0], NOW)
     assert SECRET not in repr(caught.value)
     assert "yet another" not in repr(caught.value)
