@@ -88,7 +88,7 @@ def encode_close(close: Close) -> bytes:
             raise ValueError("a Close without a code carries no reason (RFC 6455 §5.5.1)")
         return b""
     if not is_legal(close.code):
-        raise ValueError(f"close code {close.code} may not travel (RFC 6455 §7.4)")
+        raise ValueError(f"close code {close.code} must not be sent (RFC 6455 §7.4)")
     return close.code.to_bytes(2, "big") + clip(close.reason).encode()
 
 

@@ -215,7 +215,7 @@ def _to_map(event: StreamEvent, encode_bytes: Callable[[bytes], object]) -> dict
 
 def _from_map(value: object, decode_bytes: Callable[[object], bytes]) -> StreamEvent:
     if not isinstance(value, dict) or len(value) != 1:
-        _refuse("an event must be a map with one entry, its name")
+        _refuse("an event must be a map with one entry: its name and its members")
     ((name, members),) = value.items()
     if not isinstance(members, dict):
         _refuse("the value of an event must be a map of its members")
@@ -242,7 +242,7 @@ def _from_map(value: object, decode_bytes: Callable[[object], bytes]) -> StreamE
 def _only(members: dict[object, object], event: str, known: set[str]) -> None:
     # A misspelt CompletionState would otherwise default to COMPLETE.
     if not members.keys() <= known:
-        _refuse(f"the members of {event} must be among [{', '.join(sorted(known))}]")
+        _refuse(f"unknown member; {event} may only have [{', '.join(sorted(known))}]")
 
 
 def _member(members: dict[object, object], name: str, known: dict[str, _T], absent: _T) -> _T:

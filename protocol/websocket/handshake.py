@@ -136,7 +136,7 @@ class HandshakeRefused(Exception):
     """
 
     def __init__(self, status: int, headers: dict[str, str], body: bytes) -> None:
-        super().__init__(f"the upgrade was answered with {status}")
+        super().__init__(f"the server answered the upgrade with status {status}")
         self.status = status
         self.headers = headers
         self.body = body
@@ -277,7 +277,7 @@ class ClientHandshake:
                 return None
 
     def _refused(self) -> HandshakeRefused:
-        assert self._refusal is not None, "only called once the head has been seen"
+        assert self._refusal is not None, "the response's head has come"
         return HandshakeRefused(*self._refusal, self._body)
 
     def _accepted(self, headers: dict[str, str], trailing: bytes) -> Accepted:
@@ -287,12 +287,12 @@ class ClientHandshake:
         if "upgrade" not in tokens(headers.get("connection", "").lower()):
             raise HandshakeBroken("the Connection header of the 101 must name Upgrade")
         if headers.get("sec-websocket-accept", "") != self._accept:
-            raise HandshakeBroken("Sec-WebSocket-Accept does not answer the key")
+            raise HandshakeBroken("Sec-WebSocket-Accept does not match the key")
         if headers.get("sec-websocket-extensions"):
-            raise HandshakeBroken("an extension came back that was not offered")
+            raise HandshakeBroken("the server chose an extension that was not offered")
         subprotocol = headers.get("sec-websocket-protocol")
         if subprotocol is not None and subprotocol not in self._subprotocols:
-            raise HandshakeBroken("a subprotocol came back that was not offered")
+            raise HandshakeBroken("the server chose a subprotocol that was not offered")
         return Accepted(headers, subprotocol, trailing)
 
 

@@ -289,11 +289,11 @@ async def test_refused_by_what_is_no_gateway(answer, status, error, message, rec
         (lambda request: switching(request), "not payloadpart.v1.msgpack"),
         (
             lambda request: switching(request, f"Sec-WebSocket-Protocol: {MSGPACK}", accept="no"),
-            "does not answer the key",
+            "does not match the key",
         ),
         (
             lambda request: switching(request, "Sec-WebSocket-Protocol: mqtt"),
-            "a subprotocol came back that was not offered",
+            "the server chose a subprotocol that was not offered",
         ),
     ],
     ids=["ssh", "mail", "tls", "no subprotocol", "wrong key", "another subprotocol"],

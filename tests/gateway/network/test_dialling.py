@@ -464,14 +464,14 @@ async def test_a_server_that_speaks_first():
 @pytest.mark.parametrize(
     ("answer", "why"),
     [
-        (lambda request: switching(request, accept="wrong"), "does not answer the key"),
+        (lambda request: switching(request, accept="wrong"), "does not match the key"),
         (
             lambda request: switching(request, "Sec-WebSocket-Extensions: permessage-deflate"),
-            "an extension came back that was not offered",
+            "the server chose an extension that was not offered",
         ),
         (
             lambda request: switching(request, "Sec-WebSocket-Protocol: chat"),
-            "a subprotocol came back that was not offered",
+            "the server chose a subprotocol that was not offered",
         ),
         (lambda request: b"\0\1\2\r\n\r\n", "is not HTTP"),
         (lambda request: b"HTTP/1.1 101 OK\r\n" + b"A: b\r\n" * 200_000, "is not HTTP"),

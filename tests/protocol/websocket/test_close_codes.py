@@ -89,7 +89,7 @@ def test_every_legal_code_is_written_and_no_other():
         if legal_by_the_rfc(code):
             assert encode_close(Close(code)) == struct.pack("!H", code)
         else:
-            with pytest.raises(ValueError, match="may not travel"):
+            with pytest.raises(ValueError, match="must not be sent"):
                 encode_close(Close(code))
 
 

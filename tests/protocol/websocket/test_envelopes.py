@@ -140,9 +140,9 @@ def test_absent_members_and_padding(envelope, members, part):
     assert envelope.decode(pack(envelope, {"PayloadPart": members})) == part
 
 
-SHAPE = "an event must be a map with one entry, its name"
+SHAPE = "an event must be a map with one entry: its name and its members"
 MEMBERS = "the value of an event must be a map of its members"
-PART_MEMBERS = "the members of PayloadPart must be among [Bytes, CompletionState, DataType, P]"
+PART_MEMBERS = "unknown member; PayloadPart may only have [Bytes, CompletionState, DataType, P]"
 NO_NAME = "the message is not JSON: Expecting property name enclosed in double quotes"
 DATA_TYPE = "DataType must be one of BINARY, UTF8, exactly as written"
 COMPLETION = "CompletionState must be one of COMPLETE, PARTIAL, exactly as written"
@@ -164,7 +164,7 @@ COMPLETION = "CompletionState must be one of COMPLETE, PARTIAL, exactly as writt
          PART_MEMBERS),
         ({"PayloadPart": {"Bytes": b"", "completionState": "PARTIAL"}},
          PART_MEMBERS),
-        ({"InputEnd": {"Bytes": b""}}, "the members of InputEnd must be among []"),
+        ({"InputEnd": {"Bytes": b""}}, "unknown member; InputEnd may only have []"),
         ({"PayloadPart": {"DataType": "utf8"}}, DATA_TYPE),
         ({"PayloadPart": {"DataType": "UTF-8"}}, DATA_TYPE),
         ({"PayloadPart": {"DataType": ""}}, DATA_TYPE),
@@ -230,7 +230,7 @@ def is_shallow(value: object) -> bool:
         (b"\x82\xa1x\xc0\xa1x\xc0", "a name appears twice in one map"),
         (b"\x81\xa1x" + b"\x81\xa1x" * 2 + b"\xc0", "the message has more maps than any event"),
         (b"\x81\xc4\x0bPayloadPart\x80", "unknown event"),  # its name in bin
-        (b"\x81\xabPayloadPart\x81\xc4\x05Bytes\xc4\x00", "the members of PayloadPart must"),
+        (b"\x81\xabPayloadPart\x81\xc4\x05Bytes\xc4\x00", "unknown member; PayloadPart may"),
     ],
 )
 def test_refusals_of_msgpack(message, reason):

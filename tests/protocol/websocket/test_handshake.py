@@ -285,15 +285,15 @@ def test_good_answers(changes):
         ({"Connection": None}, "the Connection header of the 101 must name Upgrade"),
         ({"Connection": "close"}, "the Connection header of the 101 must name Upgrade"),
         ({"Connection": "upgraded"}, "the Connection header of the 101 must name Upgrade"),
-        ({"Sec-WebSocket-Accept": None}, "Sec-WebSocket-Accept does not answer the key"),
-        ({"Sec-WebSocket-Accept": KEY_ACCEPTED}, "Sec-WebSocket-Accept does not answer the key"),
-        ({"Sec-WebSocket-Accept": ""}, "Sec-WebSocket-Accept does not answer the key"),
+        ({"Sec-WebSocket-Accept": None}, "Sec-WebSocket-Accept does not match the key"),
+        ({"Sec-WebSocket-Accept": KEY_ACCEPTED}, "Sec-WebSocket-Accept does not match the key"),
+        ({"Sec-WebSocket-Accept": ""}, "Sec-WebSocket-Accept does not match the key"),
         (
             {"Sec-WebSocket-Extensions": "permessage-deflate"},
-            "an extension came back that was not offered",
+            "the server chose an extension that was not offered",
         ),
-        ({"Sec-WebSocket-Protocol": "chat"}, "a subprotocol came back that was not offered"),
-        ({"Sec-WebSocket-Protocol": ""}, "a subprotocol came back that was not offered"),
+        ({"Sec-WebSocket-Protocol": "chat"}, "the server chose a subprotocol that was not offered"),
+        ({"Sec-WebSocket-Protocol": ""}, "the server chose a subprotocol that was not offered"),
     ],
 )
 def test_bad_answers(changes, reason):
@@ -321,7 +321,7 @@ def test_a_repeated_accept_is_no_answer():
     handshake = ClientHandshake("a", "/")
     good = response(handshake)
     line = next(line for line in good.split(b"\r\n") if line.lower().startswith(b"sec-websocket-a"))
-    with pytest.raises(HandshakeBroken, match="does not answer the key"):
+    with pytest.raises(HandshakeBroken, match="does not match the key"):
         handshake.receive(good.replace(line, line + b"\r\n" + line))
 
 
@@ -344,7 +344,7 @@ def test_the_subprotocol_must_be_one_that_was_offered(offered, chosen, fine):
     if fine:
         assert handshake.receive(answer).subprotocol == chosen
     else:
-        with pytest.raises(HandshakeBroken, match="a subprotocol came back"):
+        with pytest.raises(HandshakeBroken, match="server chose a subprotocol"):
             handshake.receive(answer)
 
 
@@ -435,7 +435,7 @@ def test_a_refusal_has_the_real_status_and_body(head, ended):
     error = refused(refusal(*head, body=b"sorry"), ended=ended)
     assert error.status == int(head[0][:3])
     assert error.body == b"sorry"
-    assert str(error) == f"the upgrade was answered with {error.status}"
+    assert str(error) == f"the server answered the upgrade with status {error.status}"
     assert all(name == name.lower() for name in error.headers)
 
 

@@ -151,7 +151,7 @@ FRAME = '"from": "gateway", "frame": "text", "fin": true'
         ),
         (
             '{"at": 0, "from": "gateway", "frame": "close", "fin": true, "code": 5, "reason": ""}',
-            "close code 5 may not travel",
+            "close code 5 must not be sent",
         ),
         (
             '{"at": 0, "from": "gateway", "frame": "close", "fin": true, "code": "", "reason": ""}',

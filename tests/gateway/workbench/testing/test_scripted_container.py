@@ -260,7 +260,7 @@ def test_fragments_are_all_of_a_kind() -> None:
 
 
 def test_a_code_that_may_not_travel_is_none() -> None:
-    with pytest.raises(ValueError, match="1006 may not travel"):
+    with pytest.raises(ValueError, match="1006 must not be sent"):
         CloseWith(1006)
 
 
