@@ -64,8 +64,8 @@ def instances_of(
     for each in others:
         if each.shape[0] != count:
             raise InferFault(
-                f"tensor {shown(first.name)} has {count} instances and tensor {shown(each.name)} "
-                f"{each.shape[0]}: the first numbers of their shapes must be the same"
+                f"tensor {shown(first.name)} has {count} instances, and tensor {shown(each.name)} "
+                f"has {each.shape[0]}; the first dimension of every shape must be the same"
             )
     named = named or bool(others)
     try:
@@ -156,8 +156,8 @@ def _columns(predictions: list[Any]) -> Mapping[str, list[Any]]:
     for place, each in enumerate(predictions):
         if not objects[place] or not objects[0] or each.keys() != first.keys() or not each:
             raise PredictionFault(
-                f"prediction {place}: it must be an object with the same members as the others, "
-                "each of which becomes a tensor"
+                f"prediction {place}: it must be an object with the same members as the other "
+                "predictions, because each member becomes a tensor"
             )
     return {name: [each[name] for each in predictions] for name in first}
 
@@ -178,8 +178,8 @@ def _tensor(name: str, values: list[Any], spec: TensorSpec | None) -> Tensor:
         datatype = "INT64" if max(flat) < 2**63 else "UINT64"
     elif not kinds <= {int, float}:
         raise PredictionFault(
-            f"output {shown(name)}: its elements are of no datatype; they must all be numbers of "
-            '64 bits at most, or strings and {"b64": …}, or true and false'
+            f"output {shown(name)}: no datatype fits all its elements; they must all be numbers of "
+            'at most 64 bits, all strings or {"b64": …}, or all true or false'
         )
     try:
         return from_elements(name, datatype, shape, flat)
@@ -199,8 +199,8 @@ def _flattened(name: str, values: list[Any]) -> tuple[list[int], list[Any]]:
         if len(lengths) > 1 or len(shape) == MAX_TENSOR_DIMENSIONS:
             found = ", ".join("no array" if each < 0 else str(each) for each in sorted(lengths))
             raise PredictionFault(
-                f"output {shown(name)}: its elements are no tensor: in the shape {shape}, lengths "
-                f"of the next arrays are {found}; they must be one number, in at most "
+                f"output {shown(name)}: its arrays do not form a tensor: inside the shape {shape} "
+                f"their lengths are {found}; they must have one length, and at most "
                 f"{MAX_TENSOR_DIMENSIONS} dimensions"
             )
         shape.append(lengths.pop())

@@ -76,7 +76,7 @@ def read_response(body: bytes, header_length: int | None) -> list[Tensor]:
     """
     end = len(body) if header_length is None else header_length
     if end > len(body):
-        raise PredictionFault(f"its JSON should have {end} bytes, and the body has {len(body)}")
+        raise PredictionFault(f"its JSON must have {end} bytes, but its body has only {len(body)}")
     try:
         return list(tensors_of(object_of(body[:end]), "outputs", body, end))
     except (InferFault, TensorFault) as fault:

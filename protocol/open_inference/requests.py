@@ -81,8 +81,8 @@ def read_request(body: bytes, header_length: int | None = None) -> InferRequest:
     end = len(body) if header_length is None else header_length
     if not 0 < end <= len(body):
         raise InferFault(
-            f"{HEADER_LENGTH}: {end} was given; it must be the length of the body's JSON, in which "
-            f"inputs have names and shapes; the body has {len(body)} bytes"
+            f"{HEADER_LENGTH}: {end} was given; it must be the length in bytes of the JSON at the "
+            f"body's beginning; the body has {len(body)} bytes"
         )
     members = object_of(body[:end])
     parameters = _parameters("the request", members)
@@ -129,22 +129,28 @@ def tensors_of(members: Mapping[str, Any], key: str, body: bytes, begin: int) ->
         size = _parameters(what, each).get("binary_data_size")
         if size is None:
             if "data" not in each:
-                raise InferFault(f'{what}: it must have data, or "binary_data_size" of them')
+                raise InferFault(
+                    f'{what}: it has no data; it must have "data", or the parameter '
+                    '"binary_data_size"'
+                )
             yield from_json(name, datatype, shape, each["data"])
             continue
         if "data" in each:
-            raise InferFault(f"{what}: it has data, and binary data too; it must have one of them")
+            raise InferFault(
+                f'{what}: it has both "data" and the parameter "binary_data_size"; it must have '
+                "only one of the two"
+            )
         if type(size) is not int or not 0 <= size <= len(body) - begin:
             raise InferFault(
-                f"{what}: binary_data_size must be a whole number of bytes that follow the JSON, "
-                f"of which {len(body) - begin} are left"
+                f"{what}: binary_data_size must be a whole number from 0 to {len(body) - begin}, "
+                "the bytes of binary data that are left"
             )
         yield from_binary(name, datatype, shape, body[begin : begin + size])
         begin += size
     if begin != len(body):
         raise InferFault(
-            f"{len(body) - begin} bytes follow the last {key[:-1]}'s data; each that is binary "
-            "must have its binary_data_size"
+            f"{len(body) - begin} bytes follow the last {key[:-1]}'s data; each binary {key[:-1]} "
+            "must state its size in binary_data_size"
         )
 
 
@@ -161,7 +167,7 @@ def _named(members: Mapping[str, Any], key: str) -> Sequence[Mapping[str, Any]]:
     """Return the objects of an array, with distinct names."""
     found = members.get(key)
     if not isinstance(found, list) or not found:
-        raise InferFault(f'{key}: it must be an array of one object at least: {{"name": …}}')
+        raise InferFault(f'{key}: it must be an array of at least one object: {{"name": …}}')
     if len(found) > MAX_TENSORS:
         raise InferFault(
             f"{key}: {len(found)} tensors were given; there must be at most {MAX_TENSORS}"
@@ -170,9 +176,9 @@ def _named(members: Mapping[str, Any], key: str) -> Sequence[Mapping[str, Any]]:
     for each in found:
         name = each.get("name") if isinstance(each, dict) else None
         if not isinstance(name, str) or not name:
-            raise InferFault(f'{key}: each of them must be an object that has a "name"')
+            raise InferFault(f'{key}: each must be an object whose "name" is a non-empty string')
         if name in names:
-            raise InferFault(f"{key}: {shown(name)} is there twice; each must have another name")
+            raise InferFault(f"{key}: {shown(name)} appears twice; each name must be unique")
         names.add(name)
     return found
 
@@ -198,7 +204,9 @@ def checked_parameters(what: str, found: object) -> dict[str, str | int | float 
         )
     for name in _NOT_HERE:
         if name in found:
-            raise InferFault(f"{what}: the parameter {name} is of an extension that is not here")
+            raise InferFault(
+                f"{what}: the parameter {name} needs an extension that is not supported"
+            )
     return found
 
 
@@ -224,7 +232,7 @@ def object_of(text: bytes) -> dict[str, Any]:
     """
     value = _value(text)
     if not isinstance(value, dict):
-        raise InferFault("the body: it must be an object of JSON")
+        raise InferFault("the body must be a JSON object")
     return value
 
 

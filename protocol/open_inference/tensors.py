@@ -118,8 +118,8 @@ def from_binary(name: str, datatype: str, shape: Sequence[int], data: bytes) -> 
     else:
         if len(data) != count * dtype.itemsize:
             raise TensorFault(
-                f"tensor {shown(name)}: {len(data)} bytes of data; {_words(datatype, shape)} has "
-                f"{count * dtype.itemsize}"
+                f"tensor {shown(name)}: {len(data)} bytes of data were given; "
+                f"{_words(datatype, shape)} must have {count * dtype.itemsize}"
             )
         if datatype == "BOOL" and data.translate(None, b"\0\1"):
             raise TensorFault(f"tensor {shown(name)}: a BOOL must be a byte of 0 or 1")
@@ -146,7 +146,8 @@ def from_json(name: str, datatype: str, shape: Sequence[int], data: object) -> T
         flat = _flattened(name, shape, data)
     if len(flat) != count:
         raise TensorFault(
-            f"tensor {shown(name)}: {len(flat)} elements; {_words(datatype, shape)} has {count}"
+            f"tensor {shown(name)}: {len(flat)} elements were given; {_words(datatype, shape)} "
+            f"must have {count}"
         )
     return from_elements(name, datatype, shape, flat)
 
@@ -196,8 +197,8 @@ def check_finite(tensor: Tensor) -> None:
     numbers = tensor.numbers
     if numbers.dtype.kind == "f" and not np.isfinite(numbers).all():
         raise TensorFault(
-            f"tensor {shown(tensor.name)}: NaN and Infinity are not numbers in JSON (RFC 8259 §6), "
-            "which the container takes and answers"
+            f"tensor {shown(tensor.name)}: it holds NaN or Infinity, but it must travel as JSON, "
+            "which has only finite numbers (RFC 8259 §6)"
         )
 
 
@@ -225,7 +226,8 @@ def _checked(name: str, datatype: str, shape: Sequence[int]) -> tuple[np.dtype[A
         )
     if not shape or min(shape) < 1 or (count := math.prod(shape)) >= _MOST_ELEMENTS:
         raise TensorFault(
-            f"tensor {shown(name)}: its shape must be one whole number at least, each 1 or more"
+            f"tensor {shown(name)}: its shape must have at least one dimension; each must be 1 or "
+            "more, and their product below 2^63"
         )
     return dtype, count
 
@@ -248,8 +250,8 @@ def _flattened(name: str, shape: Sequence[int], data: list[Any]) -> list[Any]:
         if not any(type(each) is list for each in level):
             return level
     raise TensorFault(
-        f"tensor {shown(name)}: data must be one array of all elements, or arrays in one another "
-        f"as the shape {list(shape)} has them"
+        f"tensor {shown(name)}: data must be one flat array of all elements, or nested arrays of "
+        f"the shape {list(shape)}"
     )
 
 
@@ -265,8 +267,8 @@ def _bytes_elements(name: str, data: bytes, count: int) -> NDArray[Any]:
         elements.append(data[begin:place])
     if place != len(data) or len(elements) != count:
         raise TensorFault(
-            f"tensor {shown(name)}: its data must be {count} elements, each a length of 4 bytes, "
-            "little-endian, and so many bytes"
+            f"tensor {shown(name)}: its data must be {count} elements; each begins with its length "
+            "in 4 bytes, little-endian, and has that many bytes after it"
         )
     found = np.empty(count, np.dtype("O"))
     found[:] = elements
@@ -280,5 +282,5 @@ def _floats(name: str, datatype: str, flat: list[Any]) -> NDArray[Any]:
     except OverflowError:
         elements = None
     if elements is None or not np.isfinite(elements).all():
-        raise TensorFault(f"tensor {shown(name)}: an element is beyond what {datatype} holds")
+        raise TensorFault(f"tensor {shown(name)}: an element is outside the range of {datatype}")
     return elements

@@ -127,7 +127,7 @@ infer_route = "/v2/models/its-own/infer"
         "each datatype, as JSON and as binary data",
         "packed by gzip and deflate",
         f"404 {unknown}",
-        "400 outputs: 'a' is there twice; each must have another name",
+        "400 outputs: 'a' appears twice; each name must be unique",
         f"aio 404 {unknown}",
         "kserve v2",
         f"{unknown}, '404 Not Found'",

@@ -127,7 +127,7 @@ def test_outputs_and_parameters():
         ),
         (a_request("FP99", contents=("fp32_contents", [1])), "datatype must be one of"),
         (a_request("INT8", contents=("int_contents", [128])), "from -128 to 127"),
-        (a_request("FP32", [-1], ("fp32_contents", [1])), "shape must be"),
+        (a_request("FP32", [-1], ("fp32_contents", [1])), "shape must have"),
         (a_request(name="", raw=[bytes(4)]), "inputs: each must have a name"),
         (a_request(raw=[bytes(4)], outputs=[{"name": "a"}] * 2), "outputs: each must have a name"),
         (a_request(raw=[bytes(4)], parameters={"p": {}}), "the parameter 'p' has no value"),
@@ -137,7 +137,7 @@ def test_outputs_and_parameters():
         ),
         (
             a_request(raw=[bytes(4)], parameters={"classification": {"int64_param": 3}}),
-            "classification is of an extension that is not here",
+            "classification needs an extension that is not supported",
         ),
     ],
 )

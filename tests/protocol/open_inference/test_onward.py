@@ -71,9 +71,9 @@ def test_responses_are_read(binary):
     ("body", "header_length", "said"),
     [
         (b"no", None, "the body is not JSON"),
-        (b"[]", None, "the body: it must be an object"),
+        (b"[]", None, "the body must be a JSON object"),
         (b"{}", None, "outputs: it must be an array"),
-        (b"{}", 3, "its JSON should have 3 bytes, and the body has 2"),
+        (b"{}", 3, "its JSON must have 3 bytes, but its body has only 2"),
         (b'{"outputs": [{"name": "a"}]}', None, "datatype must be a string"),
         (
             b'{"outputs": [{"name": "a", "datatype": "INT8", "shape": [1], "data": [1]}]}x',

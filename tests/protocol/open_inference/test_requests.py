@@ -91,7 +91,7 @@ def test_the_specifications_sample():
     found = read_request(body)
     assert [each.elements.tolist() for each in found.inputs] == [[1, 2, 3, 4], [True, False, True]]
     # As it is printed, input1 has one element in a shape of three.
-    with pytest.raises(InferFault, match=r"1 elements; BOOL of shape \[3\] has 3"):
+    with pytest.raises(InferFault, match=r"1 elements were given; BOOL of shape \[3\] must have 3"):
         read_request(body.replace(b"[ true, false, true ]", b"[ true ]"))
 
 
@@ -110,13 +110,13 @@ def one(**members):
     [
         (b"", "Inference-Header-Content-Length: 0 was given"),
         (b"{", "the body is not JSON"),
-        (b"[]", "the body: it must be an object"),
+        (b"[]", "the body must be a JSON object"),
         (b'{"inputs": [1, NaN]}', "the body is not JSON: NaN"),
         (b'{"a": "\xff"}', "UTF-8"),
         (b"[" * 300_000, "nested too deeply"),
-        (b"{}", "inputs: it must be an array of one object"),
-        (b'{"inputs": []}', "inputs: it must be an array of one object"),
-        (b'{"inputs": [1]}', 'inputs: each of them must be an object that has a "name"'),
+        (b"{}", "inputs: it must be an array of at least one object"),
+        (b'{"inputs": []}', "inputs: it must be an array of at least one object"),
+        (b'{"inputs": [1]}', 'inputs: each must be an object whose "name"'),
         (b'{"inputs": [], "inputs": []}', "a member twice"),
         (asked(inputs=[{"name": "a"}]), "tensor 'a': datatype must be a string"),
         (one(shape=None), "tensor 'a': shape must be an array of whole numbers"),
@@ -125,24 +125,24 @@ def one(**members):
         (one(datatype="BYTES", data=["\ud800"]), "half of a surrogate pair"),
         (one(name="\udfff"), "half of a surrogate pair"),
         (asked(id="\ud800x"), "half of a surrogate pair"),
-        (one(data=...), "tensor 'a': it must have data"),
+        (one(data=...), "tensor 'a': it has no data"),
         (one(data=[1, 2]), "tensor 'a': 2 elements"),
-        (one(parameters={"binary_data_size": 0}), "it has data, and binary data too"),
-        (one(data=..., parameters={"binary_data_size": 4}), "of which 0 are left"),
-        (one(data=..., parameters={"binary_data_size": True}), "of which 0 are left"),
+        (one(parameters={"binary_data_size": 0}), 'it has both "data" and'),
+        (one(data=..., parameters={"binary_data_size": 4}), "from 0 to 0, the bytes"),
+        (one(data=..., parameters={"binary_data_size": True}), "from 0 to 0, the bytes"),
         (one(parameters=[1]), "tensor 'a': parameters must be an object of strings"),
         (one(parameters={"x": [1]}), "tensor 'a': parameters must be an object of strings"),
         (one(parameters={"x": 1}).replace(b'"x": 1', b'"x": 1e999'), "must be an object of str"),
-        (one(parameters={"shared_memory_region": "r"}), "shared_memory_region is of an extension"),
+        (one(parameters={"shared_memory_region": "r"}), "shared_memory_region needs an extension"),
         (asked(parameters={"binary_data_output": 1}), "binary_data_output must be true or false"),
         (asked(id=7), "id: it must be a string"),
-        (asked(outputs=[{"name": "x"}, {"name": "x"}]), "outputs: 'x' is there twice"),
+        (asked(outputs=[{"name": "x"}, {"name": "x"}]), "outputs: 'x' appears twice"),
         (asked(inputs=[{}] * 4097), "inputs: 4097 tensors were given; there must be at most 4096"),
         (asked(outputs=[{}] * 4097), "outputs: 4097 tensors were given; there must be at most"),
-        (asked(outputs=[{"name": ""}]), 'outputs: each of them must be an object that has a "name'),
+        (asked(outputs=[{"name": ""}]), 'outputs: each must be an object whose "name'),
         (
             asked(outputs=[{"name": "x", "parameters": {"classification": 3}}]),
-            "output 'x': the parameter classification is of an extension",
+            "output 'x': the parameter classification needs an extension",
         ),
     ],
 )
@@ -156,7 +156,7 @@ def test_binary_data_are_where_the_inputs_say():
     assert read_request(head + b"\0\0\x80\x3f", len(head)).inputs[0].elements.tolist() == [1]
     for body, length, why in (
         (head + b"\0\0\x80\x3f\0", len(head), "1 bytes follow the last input's data"),
-        (head + b"\0\0\x80", len(head), "of which 3 are left"),
+        (head + b"\0\0\x80", len(head), "from 0 to 3, the bytes"),
         (head, len(head) + 1, f"{len(head) + 1} was given; it must be the length"),
         (head, 0, "0 was given; it must be the length"),
         (head + b"\0\0\x80\x3f", None, "not JSON"),

@@ -140,7 +140,7 @@ async def test_tensors_are_held_to_a_signature(asking):
     ("says", "why"),
     [
         (answer(b'{"predictions": [1]}'), "there are 1 predictions for 2 instances; there must"),
-        (answer(b'{"predictions": [[1], [1, 2]]}'), "output 'output-0': its elements are no tens"),
+        (answer(b'{"predictions": [[1], [1, 2]]}'), "output 'output-0': its arrays do not form a"),
         (answer(b'{"outputs": [1]}'), "predictions: missing"),
     ],
 )
@@ -161,8 +161,8 @@ async def test_a_containers_own_words_are_the_error(asking):
 async def test_what_a_client_does_wrong_reaches_no_container(asking):
     client = await asking(max_prediction_body=1000)
     wrong = [
-        (INFER, b"{}", {}, 400, "inputs: it must be an array of one object"),
-        (INFER, asked(tensor(shape=[4, 2])), {}, 400, "tensor 'a': 4 elements; FP32 of shape"),
+        (INFER, b"{}", {}, 400, "inputs: it must be an array of at least one object"),
+        (INFER, asked(tensor(shape=[4, 2])), {}, 400, "tensor 'a': 4 elements were given; FP32"),
         (INFER, asked(), {LENGTH: "-1"}, 400, f"the header {LENGTH} must be a whole number"),
         (INFER, asked(), {LENGTH: "9" * 11}, 400, f"the header {LENGTH} must be a whole number"),
         (INFER, asked(), {"Content-Encoding": "br"}, 415, "its Content-Encoding is 'br'; it must"),
