@@ -239,7 +239,7 @@ class _Framed(RecordSplitter):
         if self._looked_at != len(self._held):
             at = self._passed + self._looked_at
             raise Malformed(
-                f"the frame at byte {at} is cut; the file must end with a whole one",
+                f"the frame at byte {at} is cut; the file must end with a whole frame",
                 record=self._number,
             )
         yield from self.ready()
@@ -323,7 +323,7 @@ class _TFRecord(_Framed):
         if ((crc >> 15 | crc << 17) + _TF_MASK) & 0xFFFFFFFF != checksum:
             raise Malformed(
                 f"the checksum of the {what} of the frame at byte {self._passed + begin} is wrong: "
-                "the file is damaged, or no TFRecord file",
+                "the file is damaged, or is not a TFRecord file",
                 record=self._number,
             )
 
