@@ -420,7 +420,7 @@ class RequestReader:
             BodyBroken: the body is incomplete, or the request has been answered.
             ClientLeft: the client has left.
         """
-        assert request.head.length is not None, "what has no length may have no end"
+        assert request.head.length is not None, "the body must have a stated length"
         request.wants = request.head.length
         if self.paused:
             self.go_on()

@@ -54,7 +54,7 @@ class PromptAcks(threading.local):
             try:
                 connection.acknowledge()
             except Exception as error:  # the other connections are acknowledged all the same
-                message = "a connection could not be acknowledged"
+                message = "the data of a connection could not be acknowledged"
                 loop.call_exception_handler({"message": message, "exception": error})
 
 
