@@ -11,10 +11,7 @@ from typing import Protocol
 
 
 class Flushable(Protocol):
-    """A connection that gathers writes."""
-
-    def flush(self) -> None:
-        """Write the gathered bytes."""
+    def flush(self) -> None: ...
 
 
 class _BatchedWrites(threading.local):
@@ -30,7 +27,6 @@ class _BatchedWrites(threading.local):
         return True
 
     def end(self) -> None:
-        """Write the gathered bytes, once per connection."""
         connections, self.connections = self.connections, None
         for connection in connections or ():
             connection.flush()

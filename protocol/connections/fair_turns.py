@@ -18,10 +18,7 @@ from partway.protocol.limits import ROUND_SECONDS
 
 
 class Cancellable(Protocol):
-    """A scheduled call that can still be cancelled."""
-
-    def cancel(self) -> None:
-        """Take the call back."""
+    def cancel(self) -> None: ...
 
 
 class Queued:
@@ -33,11 +30,9 @@ class Queued:
         self._call: Callable[[], None] | None = call
 
     def cancel(self) -> None:
-        """Give up the place."""
         self._call = None
 
     def take(self) -> None:
-        """Take the turn, unless the place was given up."""
         if self._call is not None:
             self._call()
 
@@ -62,7 +57,6 @@ class Rounds(threading.local):
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def soon(self, take_turn: Callable[[], None]) -> Queued:
-        """Schedule a turn in a later round."""
         return self._queue(self._waiting, take_turn)
 
     def wake_soon(self, wake: Callable[[], None]) -> Queued:

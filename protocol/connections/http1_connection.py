@@ -17,35 +17,28 @@ from partway.protocol.http1.request import Http1Head, Http1Request
 
 
 class RequestHandler(Protocol):
-    """Answers the requests of a connection, with the calls that the connection offers for it."""
-
     def answer(self, connection: RequestConnection, request: Http1Request) -> Awaitable[bool]:
-        """Answer a request; return whether another request may follow."""
+        """Return whether another request may follow."""
 
     def refuse(self, connection: RequestConnection, broken: RequestBroken) -> None:
         """Answer invalid input; none of it is repeated to the client."""
 
-    def note_broken(self, connection: RequestConnection, broken: RequestBroken) -> None:
-        """Note that a client has sent invalid HTTP."""
+    def note_broken(self, connection: RequestConnection, broken: RequestBroken) -> None: ...
 
 
 class OpenBothWays(Protocol):
     """A response that streams beside its request's body; it handles the transport's end."""
 
-    def writing_paused(self) -> None:
-        """Note that the client reads more slowly than it is sent to."""
+    def writing_paused(self) -> None: ...
 
-    def writing_resumed(self) -> None:
-        """Note that the client has room again."""
+    def writing_resumed(self) -> None: ...
 
     def half_closed(self) -> bool:
         """Note that the client sends nothing more; return whether it may still be sent to."""
 
-    def request_broken(self) -> None:
-        """Note that the rest of the request's body is not valid HTTP."""
+    def request_broken(self) -> None: ...
 
-    def connection_lost(self) -> None:
-        """Note that the transport is gone."""
+    def connection_lost(self) -> None: ...
 
 
 class RequestConnection(asyncio.Protocol):
@@ -82,18 +75,12 @@ class RequestConnection(asyncio.Protocol):
            them in every ``taken_within`` seconds (:class:`StalledWrites`).
 
     Args:
-        server: the connection's server.
-        handler: answers the requests.
         admission: says when the connection may be read; None if it always may.
-        new_request: makes a request of its head.
 
     Attributes:
-        server: the connection's server.
-        reader: parses requests and holds their bodies.
         transport: the connection's; None once it is gone or belongs to another protocol.
         peer: the client's address; empty if it has none.
         encrypted: whether the connection has TLS.
-        writing_paused: whether the client reads more slowly than it is sent to.
     """
 
     __slots__ = (
@@ -186,7 +173,6 @@ class RequestConnection(asyncio.Protocol):
     # --- What the reader says --------------------------------------------------------------------
 
     def request_came(self) -> None:
-        """Begin the task that answers requests, if none runs."""
         if self._task is None:
             self._task = self._loop.create_task(self._serve(), name="requests of HTTP/1.1")
             self.server.tasks.add(self._task)
@@ -204,7 +190,6 @@ class RequestConnection(asyncio.Protocol):
             self._close()
 
     def _may_be_sent_to(self) -> bool:
-        """Whether the client, which sends nothing more, may still be sent to."""
         return self._both_ways is not None and self._both_ways.half_closed()
 
     # --- Requests, one after the other -----------------------------------------------------------
@@ -300,7 +285,6 @@ class RequestConnection(asyncio.Protocol):
     # --- The end ---------------------------------------------------------------------------------
 
     def close_if_idle(self) -> None:
-        """Close, unless a response is under way."""
         if self._lingering is not None:
             self.abort()
         elif self.reader.idle:
@@ -309,7 +293,6 @@ class RequestConnection(asyncio.Protocol):
             self._close()
 
     def abort(self) -> None:
-        """End the connection at once."""
         if self.transport is not None:
             self.transport.abort()
 
@@ -351,5 +334,4 @@ class RequestConnection(asyncio.Protocol):
 class _Collector(Protocol):
     """Takes the bytes that follow the head of an upgrade."""
 
-    def feed_data(self, data: bytes) -> object:
-        """Take bytes."""
+    def feed_data(self, data: bytes) -> object: ...

@@ -45,13 +45,10 @@ class Admission(Protocol):
     def stalls(self, *, stalls: bool) -> None:
         """Note whether the client reads more slowly than it is sent to."""
 
-    def left(self, *, encrypted: bool) -> None:
-        """Note that the connection is over."""
+    def left(self, *, encrypted: bool) -> None: ...
 
 
 class ReadingOwner(Protocol):
-    """The connection of a reader, as the reader calls it."""
-
     def request_came(self) -> None:
         """Note that a request or invalid input waits, and no task has been woken for it."""
 
@@ -72,22 +69,20 @@ class RequestReader:
            it is over LONG_READ and others wait, or if the admission does not know the client.
         2. A turn is as long as the parser says. The rest waits for another turn, and the socket is
            paused meanwhile. The admission may put a turn off.
-        3. The socket is paused as long as there is enough to do: a request that nobody has begun
-           to answer, or over HTTP1_HELD_BYTES of the current body, or of what follows an upgrade.
+        3. The socket is paused as long as there is enough to do. Enough is a request that nobody
+           has begun to answer, or over HTTP1_HELD_BYTES of the current body or after an upgrade.
            As long as a task waits for the next request, nothing holds the client back.
         4. No event loop tells the end of a connection whose socket is paused. So the reader checks
            every LEAVING_INTERVAL whether the client has ended it. If so, the socket is drained up
            to that end. The reader does not check while a turn is awaited, since the waiting bytes
-           may be answered at once, nor where the client's end does not mean that it has left.
+           may be answered at once. It does not check where the client's end is no leaving.
         5. After invalid HTTP/1.1 the socket is drained. If it came inside a body, the body is
            broken. Between requests it is refused after the last of them.
         6. The client's end is told after the bytes that wait for their turn.
         7. A read is acknowledged soon, unless it has ended a request: the answer acknowledges it.
 
     Args:
-        owner: the connection, told of what has come.
         admission: says whether the connection may be read; None if it always may.
-        new_request: makes a request of its head.
 
     Attributes:
         requests: requests with a whole head that nobody has begun to answer.
@@ -229,7 +224,6 @@ class RequestReader:
         self._turn = rounds.soon(self._take_turn)
 
     def _parse(self) -> None:
-        """Parse one turn's bytes, and wake the tasks that wait for them."""
         parser, data = self._parser, self._unparsed
         self._unparsed = b""
         try:
@@ -278,7 +272,6 @@ class RequestReader:
         self._owner.request_broken(broken)
 
     def _weigh(self) -> None:
-        """Report how much of the client's input is held here."""
         if self._admission is not None:
             held = len(self._unparsed) + self._parser.held
             self._admission.holds(held, self._tls_read)
@@ -350,7 +343,6 @@ class RequestReader:
 
     @property
     def idle(self) -> bool:
-        """Whether a task waits for the next request."""
         return self._next is not None
 
     @property
@@ -361,7 +353,6 @@ class RequestReader:
         return ended and not (self.drains or self._unparsed)
 
     async def wait(self) -> None:
-        """Wait for the next request, or for :meth:`wake`."""
         self._next = self._loop.create_future()
         try:
             await self._next
@@ -369,7 +360,6 @@ class RequestReader:
             self._next = None
 
     def wake(self) -> None:
-        """Wake the task that waits for the next request."""
         if self._next is not None and not self._next.done():
             self._next.set_result(None)
 

@@ -7,19 +7,12 @@ from typing import Protocol
 
 
 class OpenConnection(Protocol):
-    """A connection, as its server ends it.
-
-    Attributes:
-        encrypted: whether it has TLS.
-    """
-
     encrypted: bool
 
     def close_if_idle(self) -> None:
         """Close, unless a response is under way."""
 
-    def abort(self) -> None:
-        """End the connection at once."""
+    def abort(self) -> None: ...
 
 
 class RequestServer:
@@ -33,9 +26,6 @@ class RequestServer:
             task waits for that client and so would notice.
 
     Attributes:
-        head_timeout: as given.
-        taken_within: as given.
-        cancels_waiting: as given.
         ending: whether connections end with the response that is under way.
         tasks: the tasks that answer requests.
     """

@@ -20,8 +20,6 @@ _QUICKACK: Final[int | None] = getattr(socket, "TCP_QUICKACK", None)
 
 
 class Acknowledging(Protocol):
-    """A connection that reads from its peer."""
-
     def acknowledge(self) -> None:
         """Acknowledge the last read, unless something has been written since."""
 

@@ -24,7 +24,6 @@ class HeadWait:
     Args:
         seconds: from :meth:`begin` to the head's end.
         over: called when the time has passed, even if the head has come; the callee checks.
-        call_later: calls back after a time, in seconds.
         time: the clock of ``call_later``, in seconds.
     """
 
@@ -45,7 +44,6 @@ class HeadWait:
         self._timer: Cancellable | None = None
 
     def begin(self) -> None:
-        """Wait for the next head, from now on."""
         self._due = self._time() + self._seconds
         if self._timer is None:  # otherwise the timer of an earlier wait still runs
             self._timer = self._call_later(self._seconds, self._look)
@@ -66,16 +64,12 @@ class HeadWait:
 
 
 class Sending(Protocol):
-    """A transport, as far as it is used here."""
-
-    def get_write_buffer_size(self) -> int:
-        """Bytes that are unsent."""
+    def get_write_buffer_size(self) -> int: ...
 
     def get_extra_info(self, name: str) -> Any:
         """Return its socket for ``"socket"``; None if it has none."""
 
-    def abort(self) -> object:
-        """End it at once."""
+    def abort(self) -> object: ...
 
 
 class StalledWrites:
@@ -86,13 +80,12 @@ class StalledWrites:
     and is among the first to be closed when connections run short.
 
     Progress is measured by the acknowledgements of the client's system. The transport alone shows
-    it too late: with a send buffer of 4 MiB it is asked for more when a third is free, which takes
-    a client of 20 kB/s 76 s. Where the system does not report acknowledgements, as on any but
-    Linux, progress is measured by the transport's buffer, and with TLS by the buffer of TLS.
+    it too late. With a send buffer of 4 MiB, it is asked for more when a third is free. A client of
+    20 kB/s takes 76 s for that third. Systems other than Linux do not report acknowledgements.
+    There the transport's buffer measures progress, and with TLS the buffer of TLS.
 
     Args:
         transport: the client's, which is sent nothing more meanwhile.
-        call_later: calls back after a time, in seconds.
         interval: seconds between two looks.
     """
 
@@ -113,7 +106,6 @@ class StalledWrites:
         self._look_later()
 
     def cancel(self) -> None:
-        """Stop watching."""
         self._timer.cancel()
 
     def _look_later(self) -> None:

@@ -19,11 +19,9 @@ _NO_LINGER: Final = struct.pack("ii", 1, 0)
 class HalfClosable(Protocol):
     """The part of a transport that half_close uses: see ``asyncio.WriteTransport``."""
 
-    def can_write_eof(self) -> bool:
-        """Whether the writing side can be ended by itself."""
+    def can_write_eof(self) -> bool: ...
 
-    def write_eof(self) -> None:
-        """End the writing side, once the unsent bytes have been taken."""
+    def write_eof(self) -> None: ...
 
 
 def half_close(transport: HalfClosable) -> bool:
@@ -47,8 +45,6 @@ def half_close(transport: HalfClosable) -> bool:
 
 
 class Connected(Protocol):
-    """A transport, as far as it is used here."""
-
     def get_extra_info(self, name: str) -> Any:
         """Return its socket for ``"socket"``; None if it has none."""
 

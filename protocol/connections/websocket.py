@@ -58,8 +58,7 @@ class FrameHandler(Protocol):
     def peer_failed(self, error: FrameError) -> None:
         """The peer broke RFC 6455. A matching Close follows, unless the owner sends its own."""
 
-    def connection_lost(self, error: Exception | None) -> None:
-        """The transport is gone."""
+    def connection_lost(self, error: Exception | None) -> None: ...
 
     def writing_paused(self) -> None:
         """Unsent bytes are over the high-water mark: stop the source."""
@@ -76,16 +75,13 @@ class HttpProtocol(Protocol):
     def set_parser(self, parser: object) -> None:
         """Send what was read behind the request's head, and all that follows, to ``parser``."""
 
-    def connection_lost(self, exc: BaseException | None) -> None:
-        """Let go of the transport (asyncio's callback)."""
+    def connection_lost(self, exc: BaseException | None) -> None: ...
 
 
 class FrameConnection(asyncio.Protocol):
     """One WebSocket connection after its handshake.
 
     Args:
-        handler: is told of frames, of the peer's Close or fault, and of the end.
-        side: which side we are.
         max_payload: largest payload of a frame.
         check_text: whether text must be UTF-8.
         answer_close: whether the peer's Close is answered at once, with the same code. If not, the
@@ -177,10 +173,8 @@ class FrameConnection(asyncio.Protocol):
     def take_over_from(self, http: HttpProtocol, *, tell_end: bool = True) -> None:
         """Take over from an HTTP server's protocol that has written its 101.
 
-        Args:
-            http: the HTTP server's protocol.
-            tell_end: whether ``http`` is told of the transport's end at once, so that it lets go of
-                its connection. If not, the owner owes ``http`` that call.
+        With ``tell_end``, ``http`` is told of the transport's end at once, so that it lets go of
+        its connection. Without it, the owner owes ``http`` that call.
         """
         transport = http.transport
         if transport is None:
@@ -201,10 +195,8 @@ class FrameConnection(asyncio.Protocol):
     def send(self, frame: Frame, *, more: bool = False) -> None:
         """Send a data frame. After our Close, or after the end, the frame is dropped.
 
-        Args:
-            frame: the frame.
-            more: whether other frames are about to follow: this frame may wait until the loop's
-                next turn, so that all leave in one write.
+        With ``more``, other frames are about to follow. This frame may wait until the loop's next
+        turn, so that all leave in one write.
         """
         if not self._close_sent:
             self._write(frame, more)
@@ -231,9 +223,9 @@ class FrameConnection(asyncio.Protocol):
     def finish(self, close: Close | None = None) -> None:
         """Send a Close if none has been sent, and complete the connection's end.
 
-        The owner gets no more frames and no Close, and hears of the end by
-        :meth:`FrameHandler.connection_lost`: after the closing handshake, or after an abort once
-        nothing has moved for ``linger`` seconds.
+        The owner gets no more frames and no Close. :meth:`FrameHandler.connection_lost` reports the
+        end: after the closing handshake, or after an abort once nothing has moved for ``linger``
+        seconds.
         """
         if self._ended:
             self._drop_rest()
@@ -251,7 +243,6 @@ class FrameConnection(asyncio.Protocol):
         self.resume_reading()
 
     def abort(self) -> None:
-        """End the transport at once."""
         if self._ended:
             self._drop_rest()
         elif self._transport is not None:
@@ -277,7 +268,6 @@ class FrameConnection(asyncio.Protocol):
 
     @property
     def reading(self) -> bool:
-        """Whether frames are delivered."""
         return self._reading
 
     @property
@@ -301,7 +291,6 @@ class FrameConnection(asyncio.Protocol):
 
     @property
     def lost(self) -> bool:
-        """Whether the transport is gone."""
         return self._ended
 
     # --- asyncio's callbacks ---------------------------------------------------------------------
@@ -360,7 +349,6 @@ class FrameConnection(asyncio.Protocol):
             self._tell_lost()
 
     def acknowledge(self) -> None:
-        """Acknowledge the last read, unless something has been written since."""
         self._acknowledges_soon = False
         if self._transport is not None and self._written == self._written_before_read:
             acknowledge(self._transport)
@@ -502,10 +490,7 @@ class FrameConnection(asyncio.Protocol):
             transport.write(piece)
 
     def flush(self) -> None:
-        """Write the frames that were gathered.
-
-        They were gathered while a read was delivered, or because more were to follow.
-        """
+        """Write the frames gathered during a read, or because more were to follow."""
         if self._gathered and self._transport is not None:
             gathered, self._gathered = self._gathered, []
             self._written += sum(map(len, gathered))
