@@ -54,7 +54,6 @@ class Header(NamedTuple):
     """A header's type and value.
 
     Attributes:
-        type: the type byte.
         value: a bool, an int (a timestamp is milliseconds since 1970), bytes, a str or a UUID.
     """
 
@@ -143,8 +142,8 @@ def decode_headers(block: bytes) -> dict[str, Header]:
     """Decode the headers of a block, in order.
 
     Raises:
-        EventStreamError: a name is empty, not UTF-8 or repeated; a type is unknown; a value is too
-            long or not UTF-8; the block ends inside a header, is too long or has too many headers.
+        EventStreamError: a name is empty, not UTF-8 or repeated. A type is unknown. A value is too
+            long or not UTF-8. The block ends inside a header, is too long or has too many headers.
     """
     if len(block) > MAX_EVENT_HEADERS_BYTES:
         raise EventStreamError(

@@ -31,8 +31,8 @@ from partway.protocol.limits import (
 )
 from partway.protocol.parts import INPUT_STREAM_ERROR, INVALID_SIGNATURE, InputEnd, PayloadPart
 
-#: Verifies a signed event. It takes the event's ``:date`` in ms since 1970 (any 64-bit number), its
-#: ``:chunk-signature`` (32 bytes) and its payload, and returns the reason to refuse it, or None.
+#: Verifies a signed event: its ``:date`` in ms since 1970 (any 64-bit number), its
+#: ``:chunk-signature`` (32 bytes) and its payload. Returns the reason to refuse it, or None.
 Check = Callable[[int, bytes, bytes], str | None]
 
 _E = TypeVar("_E")
@@ -101,7 +101,6 @@ def _read_prelude(buffer: bytes | bytearray, at: int) -> tuple[int, int]:
 def _cut(
     buffer: bytes | bytearray, at: int, total: int, headers_length: int
 ) -> tuple[bytes, bytes]:
-    """Return the header block and the payload of the whole message at ``at``."""
     payload_at = at + _PRELUDE_BYTES + headers_length
     crc_at = at + total - _CRC_BYTES
     head = bytes(buffer[at:payload_at])
@@ -242,7 +241,6 @@ class Decoder:
         return raw
 
     def drop(self) -> None:
-        """Drop the held bytes."""
         self._buffer = b""
         self._at = 0
         self._total = 0
@@ -278,12 +276,7 @@ class Decoder:
 
 
 class EventReader(Generic[_E]):
-    """Base of the event readers of both sides: bytes in, events out.
-
-    Args:
-        max_payload: largest payload of a message.
-        max_part: largest payload of a part.
-    """
+    """Base of the event readers of both sides: bytes in, events out."""
 
     def __init__(self, max_payload: int, max_part: int) -> None:
         self._decoder = Decoder(max_payload)
@@ -295,7 +288,6 @@ class EventReader(Generic[_E]):
 
     @property
     def buffered_bytes(self) -> int:
-        """Bytes that were fed but not delivered as events."""
         return self._decoder.buffered_bytes
 
     @property
@@ -337,7 +329,6 @@ class EventReader(Generic[_E]):
         raise NotImplementedError
 
     def _kind(self, block: bytes, headers: dict[str, Header]) -> Kind:
-        """Read a part's headers, and cache the result for their block."""
         kind = part_kind(headers)
         if len(self._kinds) < _REMEMBERED and len(block) <= _REMEMBERED_BYTES:
             self._kinds[block] = kind
@@ -359,7 +350,6 @@ class RequestEvents(EventReader[PayloadPart | InputEnd]):
     decides whether anything may follow an :class:`~partway.protocol.parts.InputEnd`.
 
     Args:
-        max_part: largest payload of a part.
         check: verifies an event. It is called once for each event, in order, before the inner
             message is read. None if authentication is off: then events may be unsigned, and
             signatures are ignored.

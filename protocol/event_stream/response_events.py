@@ -45,11 +45,7 @@ def _head(size: int) -> tuple[bytes, int]:
 
 
 class ResponseEvents(EventReader[PayloadPart | ModelStreamError | InternalStreamFailure]):
-    """A gateway's events, as a client reads them (clauses 2.3-3, 2.3-5).
-
-    Args:
-        max_part: largest payload of a part.
-    """
+    """A gateway's events, as a client reads them (clauses 2.3-3, 2.3-5)."""
 
     def __init__(self, max_part: int) -> None:
         super().__init__(max(max_part, ERROR_BODY_BYTES), max_part)

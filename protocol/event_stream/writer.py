@@ -65,11 +65,7 @@ def _string(value: str) -> Header:
 
 
 def part_headers(**members: str) -> bytes:
-    """Encode the headers of a ``PayloadPart`` for either operation that answers with events.
-
-    Args:
-        members: the part's members besides its bytes.
-    """
+    """Encode the headers of a ``PayloadPart`` for either operation that answers with events."""
     return encode_headers(
         {
             ":message-type": _string("event"),
