@@ -46,7 +46,7 @@ class UnknownCoding(CodingFault):
 
 
 class DecodedTooLarge(CodingFault):
-    """A body that is too large once it is decoded."""
+    pass
 
 
 class PackedTooMuch(Exception):
@@ -125,11 +125,7 @@ class PackedDecoder:
         return b""
 
     def end(self) -> None:
-        """Check that the packed bytes are complete.
-
-        Raises:
-            EOFError: they are not complete.
-        """
+        """Raise EOFError if the packed bytes are incomplete."""
         if self._member is not None or not (self._members or self._gzip):
             raise EOFError("the packed data ends too early")
 
@@ -153,7 +149,6 @@ class BodyDecoder:
 
     Args:
         coding: the body's ``Content-Encoding``, which must name a coding.
-        limit: most bytes of the decoded body.
 
     Raises:
         UnknownCoding: the coding is not supported, or there are several.
@@ -190,11 +185,7 @@ class BodyDecoder:
         return found
 
     def end(self) -> None:
-        """Check that the body is complete.
-
-        Raises:
-            CodingFault: it is not complete.
-        """
+        """Raise CodingFault if the body is incomplete."""
         try:
             self._decoder.end()
         except EOFError:
@@ -207,15 +198,10 @@ class BodyDecoder:
 
 
 def decoded(body: bytes, coding: str, limit: int) -> bytes:
-    """Return a body without its content coding.
-
-    Args:
-        body: as it came.
-        coding: its ``Content-Encoding``; empty for none.
-        limit: most bytes of the result.
+    """Return a body without its content coding; an empty ``coding`` means none.
 
     Raises:
-        CodingFault: the body cannot be decoded, or is over the limit.
+        CodingFault: the body cannot be decoded, or has more than ``limit`` bytes.
     """
     if not is_coded(coding):
         return body

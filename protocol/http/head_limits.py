@@ -13,7 +13,6 @@ HEADER_OVERHEAD: Final = 32
 
 
 def target_too_long() -> TargetTooLong:
-    """Make the error for a target over MAX_HEADER_LINE."""
     return TargetTooLong(
         f"the request's target is too long; it must have at most {MAX_HEADER_LINE} bytes"
     )
@@ -32,12 +31,10 @@ class HasHead(Protocol):
     """A request, as far as its head is measured."""
 
     @property
-    def method(self) -> str:
-        """The method, as it came."""
+    def method(self) -> str: ...
 
     @property
-    def path(self) -> str:
-        """The path, as it came."""
+    def path(self) -> str: ...
 
     @property
     def query(self) -> str:
@@ -48,8 +45,7 @@ class HasHead(Protocol):
         """Bytes of its target and headers, as RFC 9113 §6.5.2 counts them; None if not counted."""
 
     @property
-    def raw_headers(self) -> Sequence[tuple[str, str]]:
-        """Its headers in their order."""
+    def raw_headers(self) -> Sequence[tuple[str, str]]: ...
 
 
 def check_head(head: HasHead) -> None:
