@@ -89,9 +89,6 @@ class RequestBroken(Exception):
 class RequestParser:
     """Reads the requests of one connection. Its owner takes the finished ones between two feeds.
 
-    Args:
-        new_request: makes a request of its head.
-
     Attributes:
         requests: requests with a whole head that nobody has taken yet; their bodies may follow.
         last: the request that was begun last; None before the first.
@@ -238,11 +235,9 @@ class RequestParser:
     # --- What llhttp calls -----------------------------------------------------------------------
 
     def on_message_begin(self) -> None:
-        """The first byte of a head."""
         self._between = False
 
     def on_url(self, target: bytes) -> None:
-        """Take some of the target."""
         if self._replay is _Replay.HEAD:
             return
         self._target += target
@@ -264,7 +259,6 @@ class RequestParser:
         headers.append((name.decode("ascii"), text))
 
     def on_headers_complete(self) -> None:
-        """Take the end of a head."""
         if self._replay is _Replay.HEAD:
             self._replay = _Replay.NONE
             return
@@ -308,7 +302,6 @@ class RequestParser:
         self.requests.append(request)
 
     def on_body(self, data: bytes) -> None:
-        """Take some of a body."""
         self._in_vain = 0
         assert self.last is not None, "a body follows its head"
         self.last.add(data)

@@ -69,23 +69,15 @@ class Http1Head:
 
 
 class Waiter(Protocol):
-    """A future that a task waits for."""
+    def done(self) -> bool: ...
 
-    def done(self) -> bool:
-        """Whether it is resolved or cancelled."""
-
-    def set_result(self, result: None, /) -> None:
-        """Resolve it."""
+    def set_result(self, result: None, /) -> None: ...
 
 
 class Http1Request:
     """A request's head, and the bytes of its body that have not been taken.
 
-    Args:
-        head: the request's head.
-
     Attributes:
-        head: the request's head.
         received: bytes of the body that have come.
         held: bytes of the body that have come and were not taken.
         complete: whether the whole body has come.
@@ -122,7 +114,6 @@ class Http1Request:
         return request
 
     def add(self, data: bytes) -> None:
-        """Add bytes to the body."""
         self.received += len(data)
         if self.dropped:
             return
@@ -139,7 +130,6 @@ class Http1Request:
         self.held += len(data)
 
     def take(self) -> bytes:
-        """Return the bytes that have come and were not taken."""
         data, self._first, self.held = self._first, b"", 0
         if self._long is not None or self._more is not None:
             data = b"".join((data, *(self._long or ()), self._more or b""))
@@ -152,7 +142,6 @@ class Http1Request:
         self.take()
 
     def tell(self) -> None:
-        """Wake the task that waits for more of the body."""
         if self.news is not None and not self.news.done():
             self.news.set_result(None)
 

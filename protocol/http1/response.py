@@ -52,11 +52,7 @@ def response_head(
 
 
 def _lines(headers: Mapping[str, str]) -> str:
-    """Headers as lines, each with its end.
-
-    Raises:
-        ValueError: a header would be more than one line.
-    """
+    """Raise ValueError for a header that would be more than one line."""
     lines = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
     if lines.count("\n") != len(headers) or lines.count("\r") != len(headers):
         raise ValueError("a header of a response must be one line")
