@@ -42,9 +42,9 @@ class FrameGate:
     :attr:`closed_streams` and, if :attr:`overdone`, closes the connection to new streams.
 
     Rules:
-        1. A client's GOAWAY is kept from h2: it limits only streams that a server begins
-           (RFC 9113 §6.8), and after it h2 refuses to send data (clause 2.1-4). A malformed GOAWAY
-           is passed on: h2 makes it a connection error.
+        1. A client's GOAWAY is kept from h2. It limits only streams that a server begins
+           (RFC 9113 §6.8), and h2 would refuse to send data after it (clause 2.1-4). A malformed
+           GOAWAY is passed on: h2 makes it a connection error.
         2. Frames that cost more than their bytes are counted, each kind in a bucket. Beyond the
            bucket they are dropped, and the connection is closed to new streams. Header blocks are
            counted too; they cost the most.
@@ -56,10 +56,10 @@ class FrameGate:
            table more often than RFC 7541 §4.2 needs. The decompressor then lacks that block, so all
            later blocks are dropped too. If one of them ends a stream, an empty DATA frame with
            END_STREAM takes its place.
-        6. Frames of three kinds of streams are dropped: streams that began after the connection was
-           closed to new ones, streams that we have reset (RFC 9113 §5.4.2), and streams that are
-           over. Their DATA is owed back to the connection's window. DATA on a stream that is over
-           must be answered with a reset (RFC 9113 §5.1), and counts as one.
+        6. Frames are dropped on streams that began after the connection was closed to new ones.
+           They are also dropped on streams that are over, or that we have reset (RFC 9113 §5.4.2).
+           Their DATA is owed back to the connection's window. DATA on a stream that is over must be
+           answered with a reset (RFC 9113 §5.1), and counts as one.
 
     Args:
         now: the clock's reading, in seconds.
@@ -123,18 +123,12 @@ class FrameGate:
             del self._reset[next(iter(self._reset))]
 
     def stream_over(self, stream_id: int) -> None:
-        """Note that a stream has ended on both sides."""
         self._open.pop(stream_id, None)
 
     def headers_decoded(self, count: int, size: int, now: float) -> None:
         """Count a request's decoded headers: one byte on the wire may stand for a whole header.
 
-        h2 looks at each header several times.
-
-        Args:
-            count: how many headers the request has.
-            size: their bytes.
-            now: the clock's reading, in seconds.
+        h2 looks at each header several times. ``size`` is in bytes.
         """
         self._count_headers(count // limits.MAX_HEADERS, now)
         self._count_headers((size - limits.HTTP2_LARGE_HEADERS) // limits.KIB, now)
@@ -156,18 +150,15 @@ class FrameGate:
 
     @property
     def in_block(self) -> bool:
-        """Whether a header block is incomplete."""
         return self._block is not None
 
     @property
     def held(self) -> int:
-        """Bytes held of an incomplete header block."""
         return self._block_size if self._block else 0
 
     # --- A turn ----------------------------------------------------------------------------------
 
     def begin_turn(self) -> None:
-        """Set :attr:`turn_left` to the frames of one turn."""
         self.turn_left = limits.HTTP2_FRAMES_PER_TURN
 
     def end_turn(self) -> bytes:
@@ -323,7 +314,6 @@ class FrameGate:
         return self._closed_to_new and stream_id > self.last_stream
 
     def _is_over(self, stream_id: int) -> bool:
-        """Whether a stream that h2 has seen has ended."""
         return 0 < stream_id <= self.last_stream and stream_id not in self._open
 
     def _overdo(self, what: str) -> bytes:

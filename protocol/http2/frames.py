@@ -54,9 +54,7 @@ def header_fragment(whole: bytes) -> bytes:
 def size_updates(block: bytes, most: int) -> int:
     """Count the changes of HPACK's table size at the beginning of a header block (RFC 7541 §6.3).
 
-    Args:
-        block: the header block.
-        most: the count stops here.
+    The count stops at ``most``.
     """
     count = at = 0
     while count < most and at < len(block) and block[at] & 0xE0 == 0x20:
