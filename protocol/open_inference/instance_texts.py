@@ -67,7 +67,6 @@ class _Column:
     """One tensor's part of each instance: texts, and the brackets around each text.
 
     Attributes:
-        elements: number of elements of one instance.
         open: the brackets before each text.
         close: the brackets after each text.
     """
@@ -113,12 +112,7 @@ def _joined(texts: list[bytes], size: int, before: bytes, behind: bytes) -> list
 
 
 def _rows_of(tensor: Tensor, size: int, between: bytes) -> Callable[[int, int], list[bytes]]:
-    """Make a function that writes a range of rows.
-
-    Args:
-        tensor: the tensor with the rows.
-        size: elements of a row.
-        between: the separator of a row's elements.
+    """Make a function that writes a range of rows, each of ``size`` elements.
 
     Raises:
         TensorFault: an element has no form in JSON.

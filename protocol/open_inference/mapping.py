@@ -148,7 +148,6 @@ def _whole(text: str) -> int | Decimal:
 
 
 def _columns(predictions: list[Any]) -> Mapping[str, list[Any]]:
-    """Return the values of each output, by name."""
     objects = [type(each) is dict and each.keys() != {"b64"} for each in predictions]
     if not any(objects):
         return {OUTPUT: predictions}

@@ -34,9 +34,6 @@ class WrittenRequest(NamedTuple):
 def write_request(request: InferRequest) -> WrittenRequest:
     """Write a request. Tensors that came as binary data or have no form in JSON stay binary.
 
-    Args:
-        request: the request to pass on.
-
     Raises:
         TensorFault: an element has no form in JSON.
     """

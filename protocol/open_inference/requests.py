@@ -41,7 +41,6 @@ class RequestedOutput:
     """An output that a request names.
 
     Attributes:
-        name: the output tensor's name.
         binary: whether its data must be binary.
     """
 
@@ -57,7 +56,6 @@ class InferRequest:
         inputs: at least one, with distinct names.
         outputs: the requested outputs in order; empty for all.
         id: echoed in the response; None if absent.
-        parameters: the client's parameters.
         binary_output: whether outputs are binary if the request names none.
     """
 
@@ -189,11 +187,7 @@ def _parameters(what: str, members: Mapping[str, Any]) -> dict[str, str | int | 
 
 
 def checked_parameters(what: str, found: object) -> dict[str, str | int | float | bool]:
-    """Check a client's parameters.
-
-    Args:
-        what: the owner of the parameters, for the error's text.
-        found: as they came.
+    """Check a client's parameters; ``what`` names their owner in the error's text.
 
     Raises:
         InferFault: the parameters are malformed, or ask for an unsupported extension.
@@ -258,7 +252,6 @@ def _value(text: bytes) -> object:
 
 
 def _count(value: Mapping[str, Any]) -> int:
-    """Count the members of a request's objects."""
     objects = [value, *_objects(value.get("inputs")), *_objects(value.get("outputs"))]
     found = (each.get("parameters") for each in objects)
     return sum(map(len, (*objects, *(each for each in found if isinstance(each, dict)))))

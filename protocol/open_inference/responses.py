@@ -29,13 +29,7 @@ class InferResponse(NamedTuple):
 def write_response(
     request: InferRequest, outputs: Sequence[Tensor], model: str, version: str
 ) -> InferResponse:
-    """Write a response.
-
-    Args:
-        request: the request to answer; it says which outputs are binary.
-        outputs: the requested outputs, in the request's order.
-        model: the model's name.
-        version: the model's version.
+    """Write a response with the requested outputs, in the request's order.
 
     Raises:
         TensorFault: an output has no form in JSON, and was not requested as binary data.

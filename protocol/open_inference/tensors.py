@@ -78,7 +78,6 @@ class Tensor:
         return (self.elements.astype("<u4") << 16).view("<f4")  # its bits are float32's upper half
 
     def binary(self) -> bytes:
-        """The elements as binary data."""
         if self.datatype != "BYTES":
             return self.elements.tobytes()
         return b"".join(chain.from_iterable((_LENGTH.pack(len(e)), e) for e in self.elements))
