@@ -47,8 +47,6 @@ class Credentials:
     """A key to sign with.
 
     Attributes:
-        access_key_id: the key's name.
-        secret_access_key: the secret that signs.
         session_token: the token of a temporary key; None for a permanent one.
     """
 
@@ -120,7 +118,6 @@ def canonical_request(
 
 
 def canonical_path(path: str) -> bytes:
-    """Return a path in its signed form."""
     return _encoded(to_bytes(path), safe="/")
 
 

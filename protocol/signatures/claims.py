@@ -37,8 +37,6 @@ class Claim:
     """A request's statements about its own signature; none of them is verified yet.
 
     Attributes:
-        access_key_id: the name of the key that signed the request.
-        scope: the validity of that key.
         signed_headers: names in lower case, sorted.
         signature: 64 hex digits.
         timestamp: epoch seconds.
@@ -101,7 +99,6 @@ def _header_claim(request: SignableRequest, authorization: str) -> Claim:  # cla
 
 
 def _read_authorization(authorization: str) -> tuple[_Signer, str]:
-    """Read the signer and the signature from an Authorization header."""
     algorithm, _, rest = authorization.strip().partition(" ")
     _check_algorithm(algorithm)
     members: dict[str, str] = {}

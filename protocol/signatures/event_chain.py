@@ -49,7 +49,6 @@ class EventChain:
 
     Args:
         keys: secrets of one principal; the first one signed the request.
-        region: the region that the events are signed for.
         request_time: the request's date, in epoch seconds.
         seed_signature_hex: the request's signature.
         more_keys: called when no key matches, for secrets added since the stream began.
@@ -195,7 +194,6 @@ class EventSigner:
 
     Args:
         credentials: the credentials that signed the request.
-        region: the region that the events are signed for.
         seed_signature_hex: the request's signature.
     """
 

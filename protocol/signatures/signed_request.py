@@ -14,8 +14,8 @@ from partway.protocol.limits import MAX_QUERY_PARAMETERS, REMEMBERED_HEADS
 #: HTTP/2 and HTTP/1.1 name the host differently, and a proxy may convert it (clause 2.4-3).
 _TWINS: Final = {"host": ":authority", ":authority": "host"}
 
-#: Signed values with at most this many characters are checked each time for being in canonical form
-#: as they stand: the check is as fast as a look-up in the cache.
+#: Signed values with at most this many characters are checked each time: are they in canonical form
+#: as they stand? The check is as fast as a look-up in the cache.
 _SMALL_HEAD: Final = 4096
 
 
@@ -64,7 +64,6 @@ class SignableRequest:
         query: str | None = None,
         headers: tuple[tuple[str, str], ...] | None = None,
     ) -> SignableRequest:
-        """Return a copy of the request with the given changes."""
         return SignableRequest(
             self.method if method is None else method,
             self.path if path is None else path,
@@ -124,8 +123,8 @@ class SignableRequest:
     def values_as_they_stand(self, names: tuple[str, ...]) -> list[str] | None:
         """Return the values of these headers, if they can be signed unchanged.
 
-        None if a header is absent under its name or appears several times, if a value is empty or
-        has whitespace to be folded, or if the values are too long to check here.
+        None if a header is absent under its name or appears several times. None if a value is empty
+        or has whitespace to be folded, or if the values are too long to check here.
         """
         try:
             values = [*map(self._single.__getitem__, names)]

@@ -5,9 +5,9 @@ A verifier reads the claim, finds the key that it names, and verifies the claim 
     claim = read_claim(request)
     verify(request, claim, credentials, payload_hash=…, region="eu-west-1", now=time.time())
 
-A client signs with :func:`sign_request` or :func:`presign`. The pieces have modules of their own:
-``canonical_form`` for the signed text, ``claims`` for parsing, ``payload_hashes`` for the hashes of
-bodies, ``signing`` for the client's side, ``event_chain`` for the events of a stream.
+A client signs with :func:`sign_request` or :func:`presign`. ``canonical_form`` defines the signed
+text, and ``claims`` parses claims. ``payload_hashes`` hashes bodies, ``signing`` is the client's
+side, and ``event_chain`` verifies the events of a stream.
 """
 
 from __future__ import annotations
@@ -95,14 +95,6 @@ def check_claim(
     service: str = SERVICE,
 ) -> None:
     """Do the first part of :func:`verify`: all checks that need no body.
-
-    Args:
-        request: the request, as it came.
-        claim: the request's claim, from :func:`read_claim`.
-        credentials: the key that the claim names.
-        region: the gateway's region.
-        now: epoch seconds.
-        service: the service of the requested operation.
 
     Raises:
         InvalidSignature: a header that must be signed is not, or scope or date do not match.
