@@ -49,11 +49,7 @@ class MessageTooBig(Exception):
 
 
 class MessageAssembler:
-    """Fragments in, whole messages out, in bounded memory.
-
-    Args:
-        max_bytes: largest message.
-    """
+    """Fragments in, whole messages out, in bounded memory."""
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
@@ -84,7 +80,6 @@ class MessageAssembler:
         return message
 
     def drop(self) -> None:
-        """Drop the held fragments."""
         self._fragments.clear()
         self.held_bytes = 0
 
@@ -96,7 +91,6 @@ class MsgpackEnvelope:
 
     @staticmethod
     def encode(event: StreamEvent) -> bytes:
-        """Encode one event as one message."""
         packed: bytes = msgpack.packb(_to_map(event, bytes))
         return packed
 
@@ -129,7 +123,7 @@ class JsonEnvelope:
 
     @staticmethod
     def encode(event: StreamEvent) -> bytes:
-        """Encode one event as one message, in UTF-8."""
+        """Encode one event in UTF-8."""
         return json.dumps(_to_map(event, lambda raw: base64.b64encode(raw).decode())).encode()
 
     @staticmethod

@@ -1,7 +1,7 @@
 """WebSocket frames and their parts: one PayloadPart is one data frame, in both directions.
 
-The translators neither read payloads, nor join nor split them (clauses 1.2-1, 1.2-5, 1.3-1), and
-they never invent a FIN (1.2-7). :class:`FrameEncoder` encodes frames;
+The translators never read, join or split payloads (clauses 1.2-1, 1.2-5, 1.3-1), and they never
+invent a FIN (1.2-7). :class:`FrameEncoder` encodes frames, and
 :mod:`partway.protocol.websocket.frame_decoder` decodes them.
 """
 

@@ -64,7 +64,6 @@ class UpgradeError(Exception):
 
     Attributes:
         status: the HTTP status to answer with.
-        reason: the fault of the request.
         headers: further headers of the answer (RFC 6455 §4.4 asks for the version on 426).
     """
 
@@ -130,7 +129,6 @@ class HandshakeRefused(Exception):
     """The server answered with another status than 101.
 
     Attributes:
-        status: the response's status.
         headers: the response's headers, names in lower case.
         body: the beginning of the response's body, as much as was asked for.
     """
@@ -166,7 +164,6 @@ class Accepted:
 
     @property
     def finishes_before_close(self) -> bool:
-        """Whether the server finishes its answer before it answers a Close (1.5-12)."""
         return finishes_before_close(self.headers)
 
 
@@ -177,9 +174,7 @@ class ClientHandshake:
     :class:`Accepted`, and b"" once the connection ends.
 
     Args:
-        host: the ``Host`` header.
         target: path and query, percent-encoded.
-        headers: further headers.
         subprotocols: the subprotocols to offer, in order of preference.
         refusal_bytes: how many bytes of a refusal's body are read.
     """

@@ -34,7 +34,6 @@ class Liveness:
 
     Args:
         interval: seconds between pings.
-        unanswered_limit: how many pings may stay unanswered.
         now: the clock's reading, in seconds.
     """
 
@@ -52,7 +51,6 @@ class Liveness:
 
     @property
     def unanswered(self) -> int:
-        """Number of pings sent since the last answered one."""
         return self._sent - self._answered
 
     def tick(self, now: float) -> bytes | None:
