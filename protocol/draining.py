@@ -36,7 +36,6 @@ class Departures(Generic[_Member]):
            one turn in between.
 
     Args:
-        members: the members to tell, in this order.
         window: seconds; 0 for all at once.
         now: the clock's reading, in seconds, as the window begins.
     """

@@ -149,12 +149,7 @@ class NotFound(ApiError):
 
 
 class MethodNotAllowed(ApiError):
-    """The path has operations, but none for this method (RFC 9110 §15.5.6).
-
-    Args:
-        method: the request's.
-        allowed: methods that the path has.
-    """
+    """The path has operations, but none for this method (RFC 9110 §15.5.6)."""
 
     name = "MethodNotAllowedException"
     status = 405
@@ -204,7 +199,6 @@ class UnsupportedCoding(UnsupportedMediaType):
     """The request's body has a content coding that is not supported (RFC 9110 §15.5.16).
 
     Args:
-        message: what was wrong.
         known: the codings that are read, for ``Accept-Encoding`` of the response.
     """
 
@@ -231,7 +225,6 @@ class ContainerError(ApiError):
     """The container refused the stream or could not be reached: AWS's ``ModelError`` (4-3, 4-6).
 
     Args:
-        message: what happened.
         original_status: the container's own HTTP status, 0 if it gave none.
         original_message: the beginning of the container's own body.
         for_operator: the message for the operator, if it names the container's address; by default

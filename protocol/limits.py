@@ -76,8 +76,8 @@ def signed_event_bytes(part_bytes: int) -> int:
 
 # --- Buffers -------------------------------------------------------------------------------------
 
-#: Unsent bytes on one leg: at the first level the other leg is no longer read, and at the second it
-#: is read again. asyncio's default high-water mark is 64 KiB; 256 KiB carries 50 ms of a
+#: Unsent bytes on one leg. At the high-water mark reading of the other leg stops; at the low-water
+#: mark it resumes. The default high-water mark of asyncio is 64 KiB. 256 KiB carries 50 ms of a
 #: 40 Mbit/s stream. Bound per direction: high-water mark + one part + one socket read.
 WRITE_HIGH_WATER: Final = 256 * KIB
 WRITE_LOW_WATER: Final = 64 * KIB
@@ -154,14 +154,14 @@ MAX_HEADERS: Final = 64
 #: header.
 MAX_HEAD_BYTES: Final = 16 * KIB
 
-#: Connections the kernel holds until they are accepted; with asyncio's default of 100, a client
-#: that finds the queue full retries after a second.
+#: Connections the kernel holds until they are accepted. asyncio's default is 100; a client that
+#: finds the queue full retries after a second.
 ACCEPT_BACKLOG: Final = 1024
 
 # --- HTTP/2 --------------------------------------------------------------------------------------
 
 #: Streams of one connection open at once. AWS's SDK for Python has one connection for a host and
-#: puts all its streams on it; nginx allows 128, Envoy 100 by default, h2's servers up to 2^31 - 1.
+#: puts all its streams on it. By default nginx allows 128, Envoy 100 and h2's servers 2^31 - 1.
 HTTP2_MAX_STREAMS: Final = 1000
 
 #: Largest frame we accept (RFC 9113 §4.2: the least one may ask for).

@@ -31,8 +31,6 @@ class MessageMember(NamedTuple):
     """A member of a message.
 
     Attributes:
-        name: its name.
-        number: its number.
         type: a scalar type or the full name of a message; ``repeated …`` for a list, ``map …`` for
             a map with string keys.
         oneof: the oneof that it belongs to; empty for none.
@@ -57,11 +55,8 @@ def message_classes(
 ) -> dict[str, Any]:
     """Build the classes of a package's messages, by name.
 
-    Args:
-        package: the package's name.
-        tables: the package's messages.
-        syntax: ``proto2`` or ``proto3``; repeated numbers are packed in both.
-        imports: descriptors of the files whose messages the tables use.
+    Repeated numbers are packed in ``proto2`` and ``proto3``. ``imports`` are the descriptors of the
+    files whose messages the tables use.
     """
     pool = descriptor_pool.DescriptorPool()
     file = descriptor_pb2.FileDescriptorProto(

@@ -37,9 +37,7 @@ class RecordBatch(NamedTuple):
     """Records that follow each other, as one body.
 
     Attributes:
-        data: their bytes.
         first: index of the first record in the file, from 0.
-        records: number of records.
     """
 
     data: bytes
@@ -47,11 +45,7 @@ class RecordBatch(NamedTuple):
     records: int
 
     def place(self, split: SplitType) -> str:
-        """Describe the records' place in their file, for people.
-
-        Args:
-            split: how the file was cut.
-        """
+        """Describe the records' place in their file, for people."""
         if split == "None":
             return "the whole file"
         last = self.first + self.records - 1
@@ -116,13 +110,6 @@ class RecordSplitter(ABC):
 
 
 def splitter(split: SplitType, most: int, strategy: BatchStrategy) -> RecordSplitter:
-    """Return the splitter for a file.
-
-    Args:
-        split: the way to cut.
-        most: bytes of a body, and so of a record.
-        strategy: how many records a body has.
-    """
     return _SPLITTERS[split](most, strategy)
 
 
@@ -253,7 +240,6 @@ class _Framed(RecordSplitter):
 
     @property
     def _number(self) -> int:
-        """The index of the current record."""
         return self._records + self._count
 
     def _check_length(self, framed: int, bare: int) -> None:

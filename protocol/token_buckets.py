@@ -67,7 +67,7 @@ class Allowance:
         self._left = min(self._burst, max(self._left - amount, -self._debt))
 
     def overdrawn_for(self, now: float) -> float:
-        """Return the seconds until the debt is paid; 0.0 if there is none."""
+        """Return the seconds until the debt is paid; 0.0 without a debt."""
         self._catch_up(now)
         owed = -self._left / self._rate
         return owed if owed > _GRAIN else 0.0
