@@ -163,8 +163,6 @@ async def test_a_refusal_of_the_model_s_own_is_as_ever(script: Path) -> None:
 
 
 class Failing(Model):
-    """Raises what it is asked with."""
-
     async def invoke(self, request: object) -> str:
         def deeper(levels: int) -> str:
             if levels:

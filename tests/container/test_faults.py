@@ -25,8 +25,6 @@ PING = b"GET /ping HTTP/1.1\r\nHost: c\r\n\r\n"
 
 
 class Faulty(Model):
-    """Does to itself what it is told to."""
-
     runs_on = Threads(1, queue=2, deadline=20)
 
     def __init__(self) -> None:

@@ -374,8 +374,6 @@ async def test_a_model_that_fails_answers_500(caplog: pytest.LogCaptureFixture) 
 
 
 class NotingTransport(asyncio.Transport):
-    """A transport that notes what is written at a time."""
-
     def __init__(self) -> None:
         super().__init__()
         self.writes: list[bytes] = []

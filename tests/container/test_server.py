@@ -302,8 +302,6 @@ async def test_a_port_that_is_taken() -> None:
 
 
 class Unloading(Model):
-    """Says what is done with it."""
-
     def __init__(self, unload: Callable[[], None]) -> None:
         self.told: list[str] = []
         self._unload = unload

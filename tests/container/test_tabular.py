@@ -230,8 +230,6 @@ def _held(body: bytes, content_type: str) -> float:
 
 
 class Seen(TabularModel):
-    """Keeps what its handler gets."""
-
     takes = Tabular(sparse=True)
     answers = Columns("one")
     configurable = True

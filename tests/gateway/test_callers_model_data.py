@@ -107,7 +107,6 @@ class Gateway:
         )
 
     def script(self, name: str) -> Script:
-        """A script of a principal's."""
         return Script(self.port, Credentials(f"AKID{name}", f"secret-of-{name}"))
 
     def again(self) -> None:

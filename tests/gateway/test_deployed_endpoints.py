@@ -89,7 +89,6 @@ class Gateway:
 
 
 def until(condition: Callable[[], bool], what: str) -> None:
-    """Wait for what nothing tells of."""
     deadline = time.monotonic() + PATIENCE
     while not condition():
         assert time.monotonic() < deadline, what

@@ -35,13 +35,11 @@ HELD = 512 * KIB + MAX_SOCKET_READ
 
 @pytest.fixture(params=FORMS.values(), ids=FORMS)
 def form(request):
-    """Each form of a body in turn."""
     return request.param
 
 
 @pytest.fixture(params=VERSIONS.values(), ids=VERSIONS)
 def version(request):
-    """Each version of HTTP in turn."""
     return request.param
 
 

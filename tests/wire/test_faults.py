@@ -50,8 +50,6 @@ LOST = End(None, 4424, "1006 Abnormal Closure: the container's connection ended 
 
 
 class Watched:
-    """One gateway through one fault."""
-
     def __init__(self, gateway: RunningGateway) -> None:
         self.gateway = gateway
         self.sessions: WeakSet[Session] = WeakSet()

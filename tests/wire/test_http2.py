@@ -55,7 +55,6 @@ async def connect(gateway: RunningGateway, **options: object) -> RawHttp2Client:
 async def open_on(
     gateway: RunningGateway, client: RawHttp2Client
 ) -> tuple[RawHttp2Stream, ModelStream]:
-    """One more stream on a connection."""
     stream = client.request(bidirectional_request())
     model = await gateway.container.stream()
     assert (await stream.head())[0] == 200
@@ -91,7 +90,6 @@ async def answered(gateway: RunningGateway, version: str, headers: list[tuple[st
 
 @pytest.fixture(params=CLIENTS)
 def version(request: pytest.FixtureRequest) -> str:
-    """Either HTTP."""
     return request.param
 
 

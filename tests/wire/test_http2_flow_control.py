@@ -56,7 +56,6 @@ async def connect(gateway: RunningGateway, window: int = OPENING, **options) -> 
 async def open_on(
     gateway: RunningGateway, client: RawHttp2Client
 ) -> tuple[RawHttp2Stream, ModelStream]:
-    """One more stream on a connection."""
     stream = client.request(bidirectional_request())
     model = await gateway.container.stream()
     assert (await stream.head())[0] == 200
@@ -67,7 +66,6 @@ async def open_on(
 async def opened(
     gateway: RunningGateway, window: int = OPENING, **options
 ) -> tuple[RawHttp2Stream, ModelStream, Session]:
-    """A stream on a connection of its own."""
     stream, model = await open_on(gateway, await connect(gateway, window, **options))
     (session,) = gateway.gateway.streams.sessions
     return stream, model, session

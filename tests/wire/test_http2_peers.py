@@ -179,8 +179,6 @@ def head_frame(*flags: str) -> HeadersFrame:
 
 @pytest.fixture(params=[False, True], ids=["when asked", "in the background"])
 def reading(request):
-    """Reads in both ways."""
-
     def start(client: RawHttp2Client) -> RawHttp2Client:
         if request.param:
             client.start_reading()

@@ -37,7 +37,6 @@ async def container(anyio_backend):
 
 @pytest.fixture(params=VERSIONS.values(), ids=VERSIONS)
 def version(request):
-    """Each version of HTTP in turn."""
     return request.param
 
 

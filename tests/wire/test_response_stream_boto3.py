@@ -76,7 +76,6 @@ async def event(events):
 
 
 async def rest(events):
-    """All parts that are left."""
     found = await soon(asyncio.to_thread(list, events), "the end of a stream")
     return [each["PayloadPart"]["Bytes"] for each in found]
 

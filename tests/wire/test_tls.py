@@ -43,7 +43,6 @@ async def connect(
 
 
 async def connect_http2(gateway: RunningGateway, alpn: list[str] | None) -> RawHttp2Client:
-    """A connection of HTTP/2."""
     client = await RawHttp2Client.connect(gateway.tls_port, tls=gateway.client_context(), alpn=alpn)
     gateway.clients.append(client)
     return client
@@ -52,7 +51,6 @@ async def connect_http2(gateway: RunningGateway, alpn: list[str] | None) -> RawH
 async def open_stream(
     gateway: RunningGateway, version: str
 ) -> tuple[Http2EventClient | Http1EventClient, ModelStream]:
-    """A stream over TLS."""
     client: Http2EventClient | Http1EventClient
     if version == "http2":
         client = Http2EventClient(await connect_http2(gateway, ["h2"]), bidirectional_request())
@@ -66,7 +64,6 @@ async def open_stream(
 
 @pytest.fixture(params=["http2", "http1"])
 def version(request: pytest.FixtureRequest) -> str:
-    """Either HTTP."""
     return request.param
 
 

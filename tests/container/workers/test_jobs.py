@@ -24,8 +24,6 @@ pytestmark = pytest.mark.usefixtures("no_leaks")
 
 
 class ScriptedWorker:
-    """Yields what the test says."""
-
     def __init__(self, deadline: float = 100.0) -> None:
         self.pool = Pool(0, deadline)
         self.pool.free(self)

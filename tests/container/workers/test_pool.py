@@ -19,8 +19,6 @@ ENDLESS = 100.0
 
 
 class ScriptedWorker:
-    """Does what the test says."""
-
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
         self.jobs: list[Job] = []

@@ -35,7 +35,6 @@ def principals(tmp_path):
 
 
 def post(path: str, body: bytes) -> bytes:
-    """A whole request with a body."""
     return f"POST {path} HTTP/1.1\r\nHost: a\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
 
 

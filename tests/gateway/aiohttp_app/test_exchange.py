@@ -33,7 +33,6 @@ INVOKE = f"{PREFIX}/endpoints/{ENDPOINT}/invocations"
 
 
 def post(path: str, body: bytes = b"", *headers: str) -> bytes:
-    """A whole request with a body."""
     lines = [f"POST {path} HTTP/1.1", "Host: a", f"Content-Length: {len(body)}", *headers, "", ""]
     return "\r\n".join(lines).encode() + body
 

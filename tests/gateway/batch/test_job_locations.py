@@ -37,7 +37,6 @@ def everything(*_: str) -> bool:
 
 
 async def read(inputs: InputPlace) -> dict[str, bytes]:
-    """All that there is to be read."""
     found = {}
     for file in await inputs.files():
         async with aclosing(inputs.pieces(file)) as pieces:

@@ -45,8 +45,6 @@ def gateway(
 
 @pytest.fixture
 def deploy(gateway: AskedGateway, capsys: pytest.CaptureFixture[str]):
-    """Runs the command to its end."""
-
     def run(*arguments: str) -> Ended:
         where = ("--data-dir", str(gateway.directory.path))
         try:

@@ -111,13 +111,11 @@ def gateway(scripted: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 @pytest.fixture
 def command():
-    """The command's words."""
     return words
 
 
 @pytest.fixture
 def invoke(gateway: str):
-    """Runs the command to its end."""
     return partial(invoked, gateway)
 
 

@@ -339,8 +339,6 @@ async def test_a_connection_that_was_cut_is_forgotten(connections):
 
 
 class NotingTransport:
-    """Notes what is written at a time."""
-
     def __init__(self):
         self.writes = []
         self.is_gone = False

@@ -11,8 +11,6 @@ from tests.gateway.streams.test_metrics import samples
 
 
 class Fleet:
-    """Endpoints, and what is counted of them."""
-
     def __init__(self) -> None:
         self.endpoints = ()
         self.registry = CollectorRegistry()

@@ -147,7 +147,6 @@ async def test_a_folder_is_closed_with_its_endpoint(provisions, top):
 
 
 def is_open(folder: Path) -> bool:
-    """Whether this process has a folder open."""
     for each in Path("/proc/self/fd").iterdir():
         with suppress(OSError):  # it is closed by now, as that of the listing is
             if each.samefile(folder):

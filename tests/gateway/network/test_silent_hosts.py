@@ -81,7 +81,6 @@ class Container:
 
 @contextmanager
 def containers() -> Iterator[Callable[[], Container]]:
-    """Makes containers."""
     with ExitStack() as held:
         yield lambda: Container(held)
 

@@ -25,8 +25,6 @@ from tests.gateway.configuration.documents import as_toml, taken_or_refused, wit
 
 @pytest.fixture
 def toml(tmp_path: Path):
-    """Writes a configuration file."""
-
     def write(text: str) -> Path:
         path = tmp_path / "partway.toml"
         path.write_text(text, "utf-8")

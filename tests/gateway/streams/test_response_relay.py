@@ -81,8 +81,6 @@ def raw_part(payload):
 
 
 class Run:
-    """A relay under way."""
-
     def __init__(self, *script, takes=1000):
         self.answer = Scripted(*script)
         self.clock = FakeClock()

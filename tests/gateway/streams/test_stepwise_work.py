@@ -12,8 +12,6 @@ from tests.gateway.streams.fakes import FakeClock
 
 
 class Working:
-    """Work in steps, and what has been done of it."""
-
     def __init__(self) -> None:
         self.clock = FakeClock()
         self.faults: list[BaseException | None] = []

@@ -16,8 +16,6 @@ POST = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n"
 
 
 class Transport(asyncio.Transport):
-    """A transport that notes what becomes of it."""
-
     def __init__(self):
         super().__init__({})
         self.written = []
@@ -114,8 +112,6 @@ class BothWays:
 
 
 class Made:
-    """A connection of a side's."""
-
     def __init__(self, **options):
         self.server = RequestServer(head_timeout=200.0, taken_within=200.0, **options)
         self.side = Side()

@@ -63,8 +63,6 @@ def test_a_loop_that_has_ended_leaves_nothing_behind():
 
 
 class Transport(asyncio.Transport):
-    """A transport of a socket."""
-
     def __init__(self, sock: object, *, closing: bool = False) -> None:
         super().__init__({"socket": sock})
         self._closing = closing

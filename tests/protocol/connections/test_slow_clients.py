@@ -13,8 +13,6 @@ from tests.gateway.streams.fakes import FakeClock
 
 
 class Transport:
-    """A transport with unsent bytes."""
-
     def __init__(self, unsent, connection=None):
         self.unsent = unsent
         self.connection = connection

@@ -71,8 +71,6 @@ async def test_tcp_asks_whether_a_silent_peer_is_there():
 
 
 class Transport:
-    """A transport that has a socket, or none."""
-
     def __init__(self, connection):
         self._connection = connection
 

@@ -112,7 +112,6 @@ class Peer:
         self._received = b""
 
     def frame(self, opcode, payload=b"", **fields):
-        """A frame as this side sends it."""
         return raw.frame(opcode, payload, mask=self.mask, **fields)
 
     async def send(self, *pieces):
@@ -591,8 +590,6 @@ async def test_small_frames_of_one_read_leave_as_one_piece():
 
 
 class Keeping(AlwaysFull):
-    """A transport that keeps the pieces it is given."""
-
     def __init__(self):
         super().__init__(None)
         self.pieces = []

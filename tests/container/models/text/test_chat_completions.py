@@ -38,7 +38,6 @@ def body(**members: object) -> bytes:
 
 
 def refusal_of(data: bytes) -> str:
-    """Why a body is refused."""
     with pytest.raises(Refused) as caught:
         chat_of(data)
     assert len(caught.value.reason.encode()) <= MAX_CLOSE_REASON_BYTES

@@ -48,7 +48,6 @@ def refusal_of(**members: object) -> str:
 
 
 def refusal_of_messages(messages: object) -> str:
-    """Why these messages are refused."""
     error = refusal(json.dumps({"messages": messages}))
     assert (error.code, error.status) == (1008, 400)
     return error.reason

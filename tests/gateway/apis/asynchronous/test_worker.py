@@ -82,8 +82,6 @@ class Places:
 
 
 class Told:
-    """Hears notices."""
-
     def __init__(self):
         self.notices = []
 
@@ -92,8 +90,6 @@ class Told:
 
 
 class Worked:
-    """A worker, and all around it."""
-
     def __init__(self, folder, store):
         self.clock = FakeClock(0.0)
         self.tried, self.places, self.told, self.store = Tried(), Places(), Told(), store

@@ -28,8 +28,6 @@ ONE = f"{MODELS}/my-tf-model"
 
 
 class Watch:
-    """One watch, and what it has been told."""
-
     def __init__(self, exchange):
         self._exchange = exchange
 

@@ -168,7 +168,6 @@ Start = Callable[..., Awaitable[Server]]
 
 @pytest.fixture
 async def start(anyio_backend, no_leaks) -> AsyncIterator[Start]:
-    """Starts servers."""
     servers = []
 
     async def start(*answers: bytes) -> Server:

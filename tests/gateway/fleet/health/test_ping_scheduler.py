@@ -249,8 +249,6 @@ async def test_nothing_is_kept_of_endpoints_whose_pings_are_over():
 
 
 class Turns:
-    """The turns of the running loop, counted."""
-
     def __init__(self):
         self.count = 0
         self._loop = asyncio.get_running_loop()

@@ -15,8 +15,6 @@ ELSEWHERE = "nothing listens on 1; this process listens on 2"
 
 
 class Watched:
-    """A start that is watched, and what was said of it."""
-
     def __init__(self, clock: FakeClock) -> None:
         self.clock = clock
         self.elsewhere = ""

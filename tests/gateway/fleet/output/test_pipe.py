@@ -13,8 +13,6 @@ from tests.gateway.fleet.waiting import Output, eventually, soon
 
 
 class Reader(Output):
-    """Takes what a pipe says."""
-
     def __init__(self) -> None:
         super().__init__()
         self.ended = asyncio.Event()

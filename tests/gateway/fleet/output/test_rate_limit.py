@@ -9,8 +9,6 @@ from partway.gateway.fleet.output.rate_limit import OutputPace
 
 
 class Source:
-    """A transport that is read from."""
-
     def __init__(self) -> None:
         self.calls: list[str] = []
 

@@ -28,8 +28,6 @@ HEALTHZ = b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n"
 
 
 class Transport(asyncio.Transport):
-    """A transport that only notes what becomes of it."""
-
     def __init__(self, **extra):
         super().__init__(extra)
         self.unsent = 0

@@ -288,6 +288,5 @@ def log_text(caplog):
 
 
 async def metrics_of(gateway):
-    """The metrics page."""
     page = await gateway.request(b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n")
     return page.body.decode()

@@ -39,8 +39,6 @@ from tests.wire.http2_streams import Code
 
 
 class CountingTransport(FakeTransport):
-    """One that counts what is written at once."""
-
     writes = 0
 
     def write(self, data: bytes) -> None:

@@ -50,7 +50,6 @@ class Windows:
         return self.shared
 
     def stream(self, name: str, size: int, window: int = 10_000) -> Stream:
-        """One that has something to send."""
         stream = Stream(self, name, size, window)
         self.turns.add(stream)
         return stream

@@ -101,8 +101,6 @@ class Owner:
 
 
 class Started:
-    """A stream that has its owner."""
-
     def __init__(self, high_water=1000, low_water=100, **carrier) -> None:
         self.clock = FakeClock()
         self.carrier = FakeCarrier(**carrier)

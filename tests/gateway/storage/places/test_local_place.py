@@ -22,8 +22,6 @@ pytestmark = pytest.mark.usefixtures("anyio_backend", "no_leaks")
 
 
 class Folder:
-    """The files of a folder."""
-
     def __init__(self, top):
         self._top = top
 

@@ -29,8 +29,6 @@ async def server(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ObjectServer]
 
 
 class Bucket:
-    """The files of a bucket."""
-
     def __init__(self, server: ObjectServer) -> None:
         self._server = server
 

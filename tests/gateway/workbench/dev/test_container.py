@@ -38,7 +38,6 @@ async def start(anyio_backend: object, no_leaks: None, leash: Leash) -> AsyncIte
 
 
 async def ready(start: Start, script: str) -> Container:
-    """A container that has said that it is ready."""
     event = asyncio.Event()
     container = await start(script, event.set)
     await soon(event.wait())

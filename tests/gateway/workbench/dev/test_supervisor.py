@@ -17,8 +17,6 @@ STAY = "ready; while :; do sleep 0.02; done"
 
 
 class FakeChanges:
-    """Changes, by the test's word."""
-
     def __init__(self) -> None:
         self.some = asyncio.Event()
         self.failure: WatchFailed | None = None

@@ -16,8 +16,6 @@ FULL = WRITE_HIGH_WATER // PART_OVERHEAD
 
 
 class Taken:
-    """Where the bytes go."""
-
     def __init__(self) -> None:
         self.frames: list[Frame] = []
 
