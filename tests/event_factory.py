@@ -41,7 +41,6 @@ def header(name: str | bytes, kind: int, value: Any = None) -> bytes:
 
 
 def string(name: str, value: str) -> bytes:
-    """One string header."""
     return header(name, STRING, value.encode())
 
 
@@ -111,7 +110,6 @@ def signed(inner: bytes, date_ms: int = DATE_MS, signature: bytes = SIGNATURE) -
 
 
 def exception(kind: str, body: bytes) -> bytes:
-    """An exception event."""
     headers = {
         ":message-type": "exception",
         ":exception-type": kind,

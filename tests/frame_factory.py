@@ -97,7 +97,6 @@ class RawFrame(NamedTuple):
 
     @property
     def close_reason(self) -> str:
-        """The reason of a Close."""
         return self.payload[2:].decode()
 
 

@@ -37,7 +37,6 @@ LINK, FAR_LINK, FAR = f"pwg{os.getpid()}", f"pwf{os.getpid()}", f"partway{os.get
 
 
 def ip(*words: str) -> None:
-    """Run ``ip``."""
     done = subprocess.run(["ip", *words], capture_output=True, text=True)
     assert done.returncode == 0, f"ip {' '.join(words)}: {done.stderr}"
 
@@ -101,7 +100,6 @@ async def running(*words: str, log: Path) -> AsyncIterator[str]:
 
 
 def container(host: str) -> list[str]:
-    """An echo container on a host."""
     words = ["-m", "partway.container", "serve", "--model", "echo", "--host", host, "--port", "0"]
     return [sys.executable, *words]
 

@@ -36,8 +36,6 @@ PATIENCE = 10.0
 
 
 class Key(NamedTuple):
-    """Credentials."""
-
     access_key_id: str
     secret_access_key: str
     session_token: str | None = None
@@ -201,7 +199,6 @@ class Sdk:
         return answer["result"]
 
     async def client(self, uri: str, key: Key, region: str = REGION) -> SdkClient:
-        """Make a client."""
         client = SdkClient(self, f"client-{next(self._numbers)}")
         await self.call(
             "client", client=client.name, endpoint_uri=uri, region=region, key=list(key)
@@ -225,8 +222,6 @@ class Sdk:
 
 
 class SdkClient:
-    """One of the SDK's clients."""
-
     def __init__(self, sdk: Sdk, name: str) -> None:
         self.sdk = sdk
         self.name = name
@@ -254,13 +249,10 @@ class SdkClient:
         return stream
 
     async def close(self) -> None:
-        """Close its connections."""
         await self.sdk.call("close_client", client=self.name)
 
 
 class SdkStream:
-    """One of the SDK's streams."""
-
     def __init__(self, sdk: Sdk, name: str) -> None:
         self._sdk = sdk
         self.name = name
@@ -308,11 +300,9 @@ class SdkStream:
         raise AssertionError(f"no exception, but {part}")
 
     async def end_input(self, patience: float = PATIENCE) -> None:
-        """``input_stream.close()``."""
         await self._sdk.call("end_input", stream=self.name, patience=patience)
 
     async def close_output(self) -> None:
-        """``output_stream.close()``."""
         await self._sdk.call("close_output", stream=self.name)
 
     async def close(self, patience: float = PATIENCE) -> None:

@@ -96,7 +96,6 @@ class Driver:
     async def client(
         self, client: str, endpoint_uri: str, region: str, key: list[str | None]
     ) -> None:
-        """Make a client."""
         self.clients[client] = await make_client(endpoint_uri, region, tuple(key))
 
     async def open(self, client: str, stream: str, **members: str) -> None:

@@ -95,7 +95,6 @@ def second_cli() -> Cli | None:
 
 @pytest.fixture(scope="module", params=[1, 2])
 def cli(request: pytest.FixtureRequest, python: str) -> Cli:
-    """Each version of the CLI."""
     if request.param == 1:
         return Cli(str(Path(python).parent), reads_variables=True)
     found = second_cli()

@@ -130,7 +130,6 @@ class Tab:
 
 @pytest.fixture
 def tab(chromium: str, page: str) -> Iterator[Tab]:
-    """A tab that shows the page."""
     request = Request(f"http://{chromium}/json/new?{quote('about:blank')}", method="PUT")
     with urlopen(request, timeout=PATIENCE) as response:
         address = json.load(response)["webSocketDebuggerUrl"]

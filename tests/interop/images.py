@@ -152,7 +152,6 @@ class Images:
         subprocess.run(remove, check=True, timeout=PATIENCE)
 
     def make_base(self) -> None:
-        """Make ``BASE``."""
         container = self._buildah("from", "scratch")
         self._buildah("add", "--quiet", container, str(base_files()), "/")
         path = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"

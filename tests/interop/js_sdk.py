@@ -214,7 +214,6 @@ class JsStream:
         return await self._next("opened")
 
     async def part(self) -> dict[str, Any]:
-        """The next part."""
         part = await self._next("part")
         if "Bytes" in part:
             part["Bytes"] = base64.b64decode(part["Bytes"])

@@ -84,11 +84,9 @@ class Bot:
         await self._do("pause")
 
     async def say(self, text: str) -> None:
-        """Have this spoken."""
         await self._do("say", text=text)
 
     async def next(self, patience: float = PATIENCE) -> dict[str, Any]:
-        """What it meets next."""
         return await self._do("next", patience)
 
     async def meets(self, *whats: str, patience: float = PATIENCE) -> list[dict[str, Any]]:

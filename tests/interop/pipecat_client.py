@@ -167,7 +167,6 @@ class Driver:
         await self.bots[bot].worker.queue_frame(TTSSpeakFrame(text))
 
     async def next(self, bot: str) -> dict[str, Any]:
-        """What the bot meets next."""
         return await self.bots[bot].met.get()
 
     async def end(self, bot: str) -> list[dict[str, Any]]:

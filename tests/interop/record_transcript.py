@@ -64,7 +64,6 @@ class Record:
         self.entries: list[tuple[str, bytearray]] = []
 
     def add(self, side: str, data: bytes) -> None:
-        """More bytes of a side."""
         if not self.entries or self.entries[-1][0] != side:
             self.entries.append((side, bytearray()))
         self.entries[-1][1].extend(data)

@@ -68,7 +68,6 @@ class RawDialect:
         self._seen_type = BIN
 
     def part(self, part: Part) -> bytes:
-        """A part from the client, as bytes."""
         opcode = TEXT if part.data_type == UTF8 else BINARY
         if self._sent_partial:
             opcode = CONTINUATION
@@ -76,7 +75,6 @@ class RawDialect:
         return frame(opcode, part.payload, fin=not self._sent_partial, mask=KEY)
 
     def parts(self, *parts: Part) -> bytes:
-        """Several."""
         return b"".join(map(self.part, parts))
 
     async def read(self, client: RawClient) -> Part | End:
@@ -119,20 +117,16 @@ class EnvelopeDialect(RawDialect):
 
     @staticmethod
     def encode(event: dict[str, Any]) -> bytes:
-        """An event as a message."""
         raise NotImplementedError
 
     @staticmethod
     def decode(message: bytes) -> dict[str, Any]:
-        """A message as an event."""
         raise NotImplementedError
 
     def bytes_member(self, payload: bytes) -> Any:
-        """``Bytes`` of an event."""
         return payload
 
     def event(self, event: dict[str, Any]) -> bytes:
-        """An event from the client, as bytes."""
         return frame(self.opcode, self.encode(event), mask=KEY)
 
     def part(self, part: Part) -> bytes:

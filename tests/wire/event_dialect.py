@@ -82,7 +82,6 @@ class EventClient:
         return self.stream.input_ended
 
     def send(self, *pieces: bytes) -> None:
-        """Send bytes of events."""
         raise NotImplementedError
 
     def end_input(self) -> None:
@@ -227,8 +226,6 @@ class EventStreamDialect(EnvelopeDialect):
 
 
 class Http2Dialect(EventStreamDialect):
-    """HTTP/2."""
-
     name = "http2"
     client = Http2EventClient
 

@@ -58,8 +58,6 @@ class EventMessage(NamedTuple):
 
 
 class EndOfEvents:
-    """The type of END."""
-
     def __repr__(self) -> str:
         return "END"
 
@@ -81,7 +79,6 @@ class EventBuffer:
         return len(self._bytes)
 
     def feed(self, data: bytes) -> None:
-        """More bytes."""
         self._bytes += data
 
     def next(self) -> EventMessage | None:

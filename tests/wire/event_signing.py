@@ -169,7 +169,6 @@ class EventSigning:
         return f"{at[:8]}/{self.region}/{self.service}/aws4_request"
 
     def key(self, at: str) -> bytes:
-        """The signing key of a day."""
         key = b"AWS4" + self.secret.encode()
         for step in (at[:8], self.region, self.service, "aws4_request"):
             key = mac(key, step)

@@ -46,7 +46,6 @@ Pieces = Callable[["Attacker", int], Iterator[bytes]]
 
 
 def raw(*frames: Frame) -> bytes:
-    """Frames as bytes."""
     return b"".join(frame.serialize() for frame in frames)
 
 
@@ -107,8 +106,6 @@ def _each(make: Callable[[Attacker], bytes], joined: int = _PER_PIECE) -> Pieces
 
 
 def _again(make: Callable[[Attacker], bytes], joined: int = _PER_PIECE) -> Pieces:
-    """The same bytes again and again."""
-
     def pieces(attacker: Attacker, count: int) -> Iterator[bytes]:
         one = make(attacker)
         for _ in range(0, count, joined):

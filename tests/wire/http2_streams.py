@@ -250,7 +250,6 @@ class RawHttp2Stream:
         return tuple(self.ends)
 
     def take(self, frame: DataFrame) -> None:
-        """A DATA frame has come."""
         self.window -= frame.flow_controlled_length
         assert self.window >= 0, f"stream {self.stream_id}: {-self.window} bytes over its window"
         self._received.append(frame)

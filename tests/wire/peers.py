@@ -223,7 +223,6 @@ class ModelStream(Wire):
         return self.request.split(b" ", 2)[1].decode()
 
     def header(self, name: str) -> str | None:
-        """A header of the request."""
         return header(self.request, name)
 
 
@@ -321,8 +320,6 @@ def upgrade_request(
 
 
 class RawClient(Wire):
-    """A client on a socket."""
-
     #: The head of the response that granted the upgrade.
     head: bytes
 

@@ -176,8 +176,6 @@ class Client:
 
 
 class Http1Client(Client):
-    """Over HTTP/1.1."""
-
     wire: RawChunkedClient
 
     @classmethod
@@ -248,8 +246,6 @@ class WithLength(Http1Client):
 
 
 class Chunked(Http1Client):
-    """A body in chunks."""
-
     def ask(
         self, path: str, body: bytes = b"", more: Iterable[tuple[str, str]] = (), **changes: str
     ) -> None:

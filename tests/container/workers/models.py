@@ -117,7 +117,6 @@ class Worked(Model):
             resource.setrlimit(resource.RLIMIT_AS, before)
 
     def hang(self, sign: Path) -> None:
-        """Hangs from when the sign is there."""
         sign.touch()
         time.sleep(ENDLESS)
 

@@ -49,5 +49,4 @@ def left_over(model_dir: Path) -> set[int]:
 
 
 async def last(items: AsyncIterator[Any]) -> Any:
-    """The last of them."""
     return [item async for item in items][-1]

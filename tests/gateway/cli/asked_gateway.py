@@ -89,12 +89,10 @@ class AskedGateway:
             self.directory.close()
 
     def stop(self) -> None:
-        """Begin to stop."""
         if not self.loop.is_closed():
             self.loop.call_soon_threadsafe(self._ends.set)
 
     def printed(self, instance: str, data: bytes) -> None:
-        """Have an instance print something."""
         with (self.directory.logs / f"{instance}.log").open("ab") as file:
             file.write(data)
 

@@ -22,5 +22,4 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> FakeClock:
 
 @pytest.fixture(params=["websocket", "http2"])
 def transport(request: pytest.FixtureRequest) -> str:
-    """Each in turn."""
     return request.param

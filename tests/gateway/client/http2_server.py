@@ -97,7 +97,6 @@ class AtGateway:
         self.send(WindowUpdateFrame(stream_id, window_increment=size))
 
     def rst(self, code: int) -> None:
-        """RST_STREAM."""
         self.send(RstStreamFrame(1, error_code=code))
 
     def goaway(self, last: int, code: int = 0) -> None:
@@ -253,5 +252,4 @@ class RawGateway:
 
 
 def opened(server: RawGateway, **more: Any) -> AbstractAsyncContextManager[ClientStream]:
-    """A stream to such a server."""
     return connect(server.url, ENDPOINT, transport="http2", **more)

@@ -49,7 +49,6 @@ class Call:
         return await self.body(await self.head())
 
     async def body(self, head: bytes) -> bytes:
-        """The body behind a head."""
         if b"Transfer-Encoding: chunked" not in head:
             length = head.partition(b"\r\nContent-Length: ")[2].partition(b"\r\n")[0]
             return await self.reader.readexactly(int(length))

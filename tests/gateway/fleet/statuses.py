@@ -18,7 +18,6 @@ SINCE = 1795365075.0
 
 
 def an_instance(id: str = "echo-AllTraffic-1a2b3c", **changes: Any) -> InstanceStatus:
-    """One in service."""
     values: dict[str, Any] = {
         "version": 1,
         "state": InstanceState.IN_SERVICE,
@@ -34,7 +33,6 @@ def an_instance(id: str = "echo-AllTraffic-1a2b3c", **changes: Any) -> InstanceS
 
 
 def a_variant(*instances: InstanceStatus, **changes: Any) -> VariantStatus:
-    """One with these instances."""
     values: dict[str, Any] = {
         "name": "AllTraffic",
         "weight": 1.0,

@@ -8,12 +8,10 @@ from partway.gateway.apis.control.endpoint_plans import DeploymentPlan
 
 
 def a_model(name: str = "model", image: str = "echo", **container: Any) -> dict[str, Any]:
-    """A model of one container."""
     return {"ModelName": name, "PrimaryContainer": {"Image": image, **container}}
 
 
 def a_variant(name: str = "AllTraffic", model: str = "model", **members: Any) -> dict[str, Any]:
-    """A variant of one instance."""
     return {
         "VariantName": name,
         "ModelName": model,
@@ -35,6 +33,5 @@ def a_config(name: str = "config", *variants: dict[str, Any], **members: Any) ->
 def a_plan(
     config: dict[str, Any] | None = None, *models: dict[str, Any], **changes: Any
 ) -> DeploymentPlan:
-    """A plan of a configuration and its models."""
     named = {each["ModelName"]: each for each in models or (a_model(),)}
     return DeploymentPlan(config or a_config(), named, **changes)

@@ -83,7 +83,6 @@ class Script:
         return said
 
     def names(self) -> list[str]:
-        """The names of all endpoints."""
         answer = self.client.list_endpoints(SortBy="Name", SortOrder="Ascending")
         return [each["EndpointName"] for each in answer["Endpoints"]]
 

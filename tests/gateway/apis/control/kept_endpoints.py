@@ -105,7 +105,6 @@ class ApiGateway:
         await self.of.fleet.stop()
 
     async def call(self, operation, name="mine", /, identity=ANYBODY, **members):
-        """Call an operation of the API."""
         given = {"EndpointName": name, **members}
         return await self.api.operations[operation](given, identity, "request")
 

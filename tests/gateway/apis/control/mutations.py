@@ -163,7 +163,6 @@ def change_json(draw: random.Random, members: dict[str, Any]) -> None:
 
 
 def change_bytes(draw: random.Random, body: bytes) -> bytes:
-    """The bytes with a change at random."""
     at = draw.randrange(len(body) + 1)
     match draw.randrange(5):
         case 0:

@@ -83,12 +83,10 @@ def fields(message: bytes) -> list[tuple[int, bytes | int]]:
 
 
 def prefixed(message: bytes, flag: int = 0) -> bytes:
-    """A message behind its prefix."""
     return struct.pack(">BI", flag, len(message)) + message
 
 
 def unprefixed(body: bytes) -> list[bytes]:
-    """The messages of a body."""
     found = []
     while body:
         flag, size = struct.unpack_from(">BI", body)
@@ -133,7 +131,6 @@ class Caller:
         return stream
 
     async def call(self, path: str, *messages: bytes, **headers: str | None) -> Ended:
-        """Call a method with messages."""
         return await ended(self.begin(path, b"".join(map(prefixed, messages)), **headers))
 
 

@@ -153,7 +153,6 @@ class KubernetesGateway(ApiGateway):
         return status, json.loads(said)
 
     async def get(self, path):
-        """The object at a path."""
         status, said = await self.ask("GET", path)
         assert status == 200, said
         return said

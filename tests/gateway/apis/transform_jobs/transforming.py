@@ -154,7 +154,6 @@ class Jobs:
     async def call(
         self, operation: str, identity: Identity = ANYBODY, **members: Any
     ) -> Mapping[str, Any]:
-        """Call an operation of the API."""
         return await self.api.operations[operation](members, identity, "request") or {}
 
     async def create(self, name: str = "mine", **members: Any) -> None:

@@ -28,8 +28,7 @@ class Files(Protocol):
     def write(self, files: Mapping[str, bytes]) -> None:
         """Make files, or others in their place."""
 
-    def read(self) -> dict[str, bytes]:
-        """All of them."""
+    def read(self) -> dict[str, bytes]: ...
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ from partway.gateway.storage.store.store import Store
 
 
 async def whole_backup(store: Store) -> bytes:
-    """All of a backup."""
     content = bytearray()
     async with store.backup() as read:
         while piece := await read():

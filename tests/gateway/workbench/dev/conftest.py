@@ -12,5 +12,4 @@ READY = "listening on http://127.0.0.1:1"
 
 
 def shell(script: str) -> Command:
-    """The command of a container that is a shell."""
     return Command(["/bin/sh", "-c", f'ready() {{ echo "{READY}"; }}\n{script}'], port=1)

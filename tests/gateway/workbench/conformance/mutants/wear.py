@@ -13,8 +13,6 @@ MANY_STREAMS = 250
 
 
 class _Counting(Container):
-    """Counts what it is asked for."""
-
     def __init__(self, port: int, model_dir: str) -> None:
         super().__init__(port, model_dir)
         self.probes = 0

@@ -31,7 +31,6 @@ class Distortion:
     resets = False
 
     def request(self, head: bytes) -> bytes:
-        """The head of the upgrade."""
         return head
 
     def early(self) -> bytes:
@@ -39,7 +38,6 @@ class Distortion:
         return b""
 
     def answer(self, head: bytes) -> bytes:
-        """The head of the answer."""
         return head
 
     def up(self, seen: RawFrame, raw: bytes) -> bytes:
