@@ -119,8 +119,6 @@ def exception(kind: str, body: bytes) -> bytes:
 
 
 class Read(NamedTuple):
-    """One message as botocore read it."""
-
     headers: dict[str, Any]
     payload: bytes
 

@@ -86,7 +86,6 @@ class Served:
         saved.rename(self._folder / "partway.toml")
 
     def log(self) -> str:
-        """What the gateway has logged."""
         return (self._folder / "log").read_text("utf-8")
 
     def ask(self) -> tuple[str, str, int]:
@@ -106,7 +105,6 @@ class Served:
         return endpoint
 
     def until(self, is_so: Callable[[EndpointStatus], bool]) -> EndpointStatus:
-        """Wait until the endpoint is as it is to be."""
         last = time.monotonic() + PATIENCE
         while not is_so(endpoint := self.endpoint()):
             assert time.monotonic() < last, f"{endpoint}\n{self.log()}"

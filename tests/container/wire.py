@@ -74,7 +74,6 @@ class RawClient:
 
     @property
     def port(self) -> int:
-        """The server's."""
         port: int = self.writer.get_extra_info("peername")[1]
         return port
 

@@ -44,11 +44,9 @@ class Question:
 
     @classmethod
     def read(cls, text: str | bytes) -> Question:
-        """The question that a message asks."""
         return cls(**json.loads(text))
 
     def text(self) -> str:
-        """The message that asks it."""
         return json.dumps(asdict(self))
 
     def pauses(self) -> list[float]:

@@ -72,10 +72,7 @@ class Outcome:
 
 
 class Talk(Protocol):
-    """One stream of a client."""
-
-    async def say(self, text: str) -> None:
-        """Send a message."""
+    async def say(self, text: str) -> None: ...
 
     async def end_input(self) -> None:
         """Send no more."""
@@ -123,8 +120,6 @@ async def _ask(opener: Opener, case: Case, opening: asyncio.Semaphore) -> Outcom
 
 
 class ClientTalk:
-    """A stream of the Python client."""
-
     def __init__(self, stream: ClientStream) -> None:
         self._stream = stream
         self.say = stream.send_text

@@ -52,7 +52,6 @@ def proof(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 async def gateway(anyio_backend: str, proof: str, tmp_path: Path) -> AsyncIterator[ServedGateway]:
-    """A gateway that has no endpoint."""
     principals = None if proof == "any keys" else PRINCIPALS
     (tmp_path / "answers").mkdir()
     config = f'[api]\nlocal_results = ["{tmp_path}/answers"]\n'

@@ -163,7 +163,6 @@ class Driver:
         await self.bots[bot].worker.queue_frame(VADUserStoppedSpeakingFrame())
 
     async def say(self, bot: str, text: str) -> None:
-        """Have something spoken."""
         await self.bots[bot].worker.queue_frame(TTSSpeakFrame(text))
 
     async def next(self, bot: str) -> dict[str, Any]:

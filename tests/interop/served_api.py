@@ -31,8 +31,6 @@ PATIENCE = 240.0
 
 
 class Ended(NamedTuple):
-    """What has become of a program."""
-
     status: int
     output: str
     errors: str

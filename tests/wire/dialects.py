@@ -145,7 +145,6 @@ class EnvelopeDialect(RawDialect):
         return self.event({"InputEnd": {}})
 
     async def read_event(self, client: RawClient) -> dict[str, Any]:
-        """The next event that the client sees."""
         return self.decode(await self._rest(client, await client.frame()))
 
     async def _rest(self, client: RawClient, seen: RawFrame) -> bytes:
@@ -231,7 +230,6 @@ CLEAN = End(None, 1000)
 
 
 def masked_close(code: int | None = None, reason: bytes = b"") -> bytes:
-    """A client's Close."""
     return close(code, reason, mask=KEY)
 
 

@@ -42,7 +42,6 @@ def stamp(at_ms: int) -> str:
 
 
 def mac(key: bytes, text: str) -> bytes:
-    """HMAC-SHA256."""
     return hmac.digest(key, text.encode(), "sha256")
 
 

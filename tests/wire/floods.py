@@ -71,7 +71,6 @@ class Attacker:
         return self.headers(self._fields("POST", self.stream_path, more))
 
     def get(self, path: str = "/healthz") -> bytes:
-        """A whole request."""
         return self.request("GET", path)
 
     def request(self, method: str, path: str, *more: tuple[str, str]) -> bytes:
@@ -115,8 +114,6 @@ def _again(make: Callable[[Attacker], bytes], joined: int = _PER_PIECE) -> Piece
 
 
 def _never_ending(piece: bytes) -> Pieces:
-    """A block of headers that never ends."""
-
     def pieces(attacker: Attacker, count: int) -> Iterator[bytes]:
         attacker.last_id += 2
         yield raw(HeadersFrame(attacker.last_id, piece))

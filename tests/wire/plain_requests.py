@@ -143,7 +143,6 @@ class Client:
         raise NotImplementedError
 
     def go_on(self, body: bytes, *, last: bool = False) -> None:
-        """Send more of the body."""
         raise NotImplementedError
 
     async def continued(self) -> None:
@@ -171,7 +170,6 @@ class Client:
         raise NotImplementedError
 
     def leave(self) -> None:
-        """Break off."""
         raise NotImplementedError
 
 
@@ -343,6 +341,5 @@ class Gate:
         self.opened = asyncio.Event()
 
     async def wait(self) -> None:
-        """Wait until a test opens it."""
         self.reached.set()
         await self.opened.wait()

@@ -123,8 +123,6 @@ async def transformed(folder, files, model=None, processing=None, clock=None, **
 
 
 def tf_frame(payload: bytes) -> bytes:
-    """A record as TFRecord frames it."""
-
     def masked(data: bytes) -> bytes:
         crc = google_crc32c.value(data)
         return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)

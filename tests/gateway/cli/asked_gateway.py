@@ -111,7 +111,6 @@ def environment(data: Path) -> dict[str, str]:
 
 
 def words(*arguments: str) -> list[str]:
-    """The command's."""
     return [sys.executable, "-m", "partway.gateway.cli.main", *arguments]
 
 

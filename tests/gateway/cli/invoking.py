@@ -14,15 +14,12 @@ PATIENCE = 40
 
 
 class Ended(NamedTuple):
-    """What a process left."""
-
     status: int
     output: bytes
     errors: str
 
 
 def words(*arguments: str) -> list[str]:
-    """The command's."""
     return [sys.executable, "-m", "partway.gateway.cli.main", "invoke", *arguments]
 
 

@@ -104,7 +104,6 @@ class AtGateway:
         self.send(GoAwayFrame(0, last_stream_id=last, error_code=code, additional_data=b"bye"))
 
     def abort(self) -> None:
-        """Drop the connection."""
         self.writer.transport.abort()
 
     def tcp_reset(self) -> None:
@@ -157,7 +156,6 @@ class AtGateway:
         await self.until(lambda: self.over, "the connection's end")
 
     async def serve(self) -> None:
-        """Read until the end."""
         with suppress(asyncio.IncompleteReadError, ConnectionError, ssl.SSLError):
             preface = await self._read(len(PREFACE))
             assert preface == PREFACE

@@ -45,7 +45,6 @@ class Call:
         return head
 
     async def request(self) -> bytes:
-        """The body of the next request."""
         return await self.body(await self.head())
 
     async def body(self, head: bytes) -> bytes:

@@ -41,8 +41,6 @@ async def until_gone(pid: int) -> None:
 
 
 class Output:
-    """What a process has printed."""
-
     def __init__(self) -> None:
         self.data = b""
         self.has_line = asyncio.Event()

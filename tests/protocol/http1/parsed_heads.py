@@ -43,7 +43,6 @@ def outcome(pieces):
 
 
 def signed(target=b"/endpoints/a/invocations", **more):
-    """A request as a client signs it."""
     body = more.get("body", b"hello")
     lines = [
         b"POST %b HTTP/1.1" % target,

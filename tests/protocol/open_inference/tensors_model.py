@@ -43,7 +43,6 @@ def elements_of(datatype):
 
 
 def binary(datatype, flat):
-    """The elements as binary data."""
     if datatype == "BYTES":
         return b"".join(struct.pack("<I", len(each)) + each for each in flat)
     return struct.pack(f"<{len(flat)}{CODES[datatype]}", *flat)

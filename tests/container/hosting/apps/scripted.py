@@ -125,7 +125,6 @@ async def ask(client: RawClient, request: str, body: bytes = b"", *headers: str)
 
 
 async def response(client: RawClient) -> Response:
-    """The next response, which has a length."""
     found = Response(await client.head())
     found.body = await client.reader.readexactly(int(found.headers["content-length"]))
     return found

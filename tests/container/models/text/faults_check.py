@@ -35,7 +35,6 @@ async def reason_not_loaded(folder: Path, settings: TextSettings = SETTINGS) -> 
 
 @pytest.fixture
 def copy(noise: Path, tmp_path: Path) -> Path:
-    """A model to be damaged."""
     return Path(shutil.copytree(noise, tmp_path / "copy"))
 
 

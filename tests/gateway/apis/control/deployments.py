@@ -41,7 +41,6 @@ class Script:
         self.config(name, variant(name))
 
     def config(self, name: str, *variants: dict[str, Any]) -> None:
-        """Make a configuration."""
         self.client.create_endpoint_config(
             EndpointConfigName=name, ProductionVariants=list(variants)
         )
@@ -51,7 +50,6 @@ class Script:
         self.client.create_endpoint(EndpointName=name, EndpointConfigName=config)
 
     def update(self, name: str, config: str, **members: Any) -> None:
-        """Begin to update an endpoint."""
         self.client.update_endpoint(EndpointName=name, EndpointConfigName=config, **members)
 
     def update_whole(self, name: str, config: str) -> dict[str, Any]:

@@ -130,7 +130,6 @@ class KubernetesGateway(ApiGateway):
     # --- Asking ----------------------------------------------------------------------------------
 
     def exchange(self, method, path, body=None, content_type=JSON, **headers):
-        """A request, before it is answered."""
         said = [("Host", "127.0.0.1:8090")]
         said += [(name.replace("_", "-"), value) for name, value in headers.items()]
         chunks = []

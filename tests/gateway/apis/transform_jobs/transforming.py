@@ -186,7 +186,6 @@ class Jobs:
         (self.folder / "hold").touch()
 
     def let_go(self) -> None:
-        """Have it answer again."""
         (self.folder / "hold").unlink()
 
     @property
