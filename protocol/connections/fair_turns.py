@@ -22,8 +22,6 @@ class Cancellable(Protocol):
 
 
 class Queued:
-    """A connection's place in the queue."""
-
     __slots__ = ("_call",)
 
     def __init__(self, call: Callable[[], None]) -> None:
