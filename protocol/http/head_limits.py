@@ -28,8 +28,6 @@ def head_too_large() -> HeadTooLarge:
 
 
 class HasHead(Protocol):
-    """A request, as far as its head is measured."""
-
     @property
     def method(self) -> str: ...
 
