@@ -27,15 +27,11 @@ def response_head(
     keeps: bool,
     now: float,
 ) -> bytes:
-    """Make the head of a response.
+    """Make the head of a response to a request of a ``version``.
 
-    Args:
-        version: the request's version.
-        status: of three digits.
-        headers: in their order.
-        further: valid header lines with their line ends, such as the header that frames the body.
-        keeps: whether the connection is kept for another request (RFC 9112 §9.3).
-        now: the time, in seconds since 1970.
+    ``further`` holds valid header lines with their line ends, such as the header that frames the
+    body. ``keeps`` says whether the connection is kept for another request (RFC 9112 §9.3).
+    ``now`` is in seconds since 1970.
 
     Raises:
         ValueError: a header has a line break.
