@@ -50,10 +50,8 @@ def instances_of(
 ) -> PredictRequest:
     """Convert a request's tensors to instances.
 
-    Args:
-        request: the client's request.
-        named: whether an instance of a single tensor is an object too, by the tensor's name.
-        wrap: whether each instance is wrapped: ``{"data": …}``.
+    With ``named``, an instance of a single tensor is an object too, by the tensor's name. With
+    ``wrap``, each instance is wrapped: ``{"data": …}``.
 
     Raises:
         InferFault: the tensors' numbers of instances differ, an element has no form in JSON, or the

@@ -105,13 +105,9 @@ def read_request(body: bytes, header_length: int | None = None) -> InferRequest:
 
 
 def tensors_of(members: Mapping[str, Any], key: str, body: bytes, begin: int) -> Iterator[Tensor]:
-    """Yield the tensors of a request's or a response's body.
+    """Yield the tensors of a request's or a response's body, from the members of its JSON.
 
-    Args:
-        members: the members of its JSON.
-        key: ``inputs`` or ``outputs``.
-        body: the whole body.
-        begin: the place where the binary data begins.
+    ``key`` is ``inputs`` or ``outputs``. The binary data begins at ``begin`` in the whole body.
 
     Raises:
         InferFault: the tensors are missing or malformed.
