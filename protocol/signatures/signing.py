@@ -44,18 +44,11 @@ def sign_request(
     now: float,
     send_payload_hash: bool = False,
 ) -> SignedRequest:
-    """Sign a request.
+    """Sign a request, as it will be sent without the headers that signing adds.
 
     The host, ``content-type`` and the headers that :func:`verify` demands are signed. Proxies may
-    change all other headers.
-
-    Args:
-        request: the request as it will be sent, without the headers that signing adds.
-        credentials: the key to sign with.
-        region: the gateway's region.
-        payload_hash: the hash of the body, or :data:`STREAMING_EVENTS`.
-        now: epoch seconds.
-        send_payload_hash: whether to add ``x-amz-content-sha256``.
+    change all other headers. The payload hash is the hash of the body, or :data:`STREAMING_EVENTS`.
+    With ``send_payload_hash``, ``x-amz-content-sha256`` is added. ``now`` is in epoch seconds.
     """
     timestamp = int(now)
     added = [(DATE_HEADER, timestamp_text(timestamp))]
@@ -84,13 +77,8 @@ def presign(
 ) -> str:
     """Return the query, without its question mark, that presigns a request's URL.
 
-    Args:
-        request: a GET with the host and headers that will be sent; of a browser's headers, only the
-            host can be signed.
-        credentials: the key to sign with.
-        region: the gateway's region.
-        now: epoch seconds.
-        expires: seconds that the URL is valid, 1 to 300.
+    The request is a GET with the host and headers that will be sent. Of a browser's headers, only
+    the host can be signed. ``now`` is in epoch seconds. ``expires`` is 1 to 300 seconds.
     """
     timestamp = int(now)
     scope = Scope(timestamp_text(timestamp)[:8], region)

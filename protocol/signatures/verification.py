@@ -67,14 +67,8 @@ def verify(
 ) -> None:
     """Verify that the holder of the key signed this request, for this region and time.
 
-    Args:
-        request: the request, as it came.
-        claim: the request's claim, from :func:`read_claim`.
-        credentials: the key that the claim names.
-        payload_hash: the hash of the body that the request signs; see ``payload_hashes``.
-        region: the gateway's region.
-        now: epoch seconds.
-        service: the service of the requested operation.
+    :func:`read_claim` returns the claim, and the claim names the credentials. The payload hash is
+    the one that the request signs: see ``payload_hashes``. ``now`` is in epoch seconds.
 
     Raises:
         InvalidSignature: a header that must be signed is not, or scope, date or signature do not
