@@ -122,7 +122,6 @@ class FrameDecoder:
 
     @property
     def mid_message(self) -> bool:
-        """Whether a fragmented message is open."""
         return self._mid_message
 
     def feed(self, data: bytes) -> None:
