@@ -45,7 +45,6 @@ class RecordBatch(NamedTuple):
     records: int
 
     def place(self, split: SplitType) -> str:
-        """Describe the records' place in their file, for people."""
         if split == "None":
             return "the whole file"
         last = self.first + self.records - 1
