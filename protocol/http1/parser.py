@@ -209,7 +209,7 @@ class RequestParser:
     def _look_at_line(self, before: bytes, data: bytes) -> None:
         """Refuse a request line that does not end with HTTP/1.1 or HTTP/1.0.
 
-        ``before`` holds the last bytes of the line from earlier reads; empty at the line's beginning.
+        ``before`` holds the last bytes of the line from earlier reads; empty at its beginning.
 
         Raises:
             RequestBroken: the line is of another protocol.
