@@ -9,7 +9,7 @@ COMMANDS: Final = {
     "serve": "serve a model until SIGTERM",
     "new": "write a starter project",
     "convert": "write records in another format",
-    "inspect": "say what a file of records is, and where it breaks",
+    "inspect": "show the format of a file of records, and its first fault",
 }
 
 

@@ -68,8 +68,8 @@ def _batches(source: RecordFile, options: argparse.Namespace) -> Iterator[Batch]
         ) from None
     if decoder.configuration is not None and not options.drop_beside:
         raise CommandError(
-            f"{source.name} has a configuration beside its records, which is not written: "
-            "--drop-beside leaves it out",
+            f"{source.name} has a configuration beside its records, which convert does not "
+            "write; add --drop-beside to leave it out",
             status=1,
         )
 
@@ -101,7 +101,7 @@ def _as_float32(numbers: Numbers, batch: Batch) -> Numbers:
     if lost.any():
         row, column = batch.place_of(int(lost.argmax()))
         raise CannotWrite(
-            f"feature {column} is beyond what float32 has: leave --float32 away",
+            f"feature {column} is out of float32's range; leave out --float32",
             record=batch.first + row,
         )
     return narrow
@@ -117,10 +117,10 @@ def _encoded(encoder: RecordEncoder, batch: Batch, options: argparse.Namespace) 
 
 def _hint(error: CannotWrite) -> str:
     if isinstance(error, WidthChanged):
-        return ": say with --width how many there are"
+        return "; give the number of features with --width"
     if isinstance(error, NoPlaceBeside):
-        return ": --drop-beside leaves it out"
-    return ": --drop-labels leaves them out" if isinstance(error, NoPlaceForLabels) else ""
+        return "; add --drop-beside to leave it out"
+    return "; add --drop-labels to leave them out" if isinstance(error, NoPlaceForLabels) else ""
 
 
 @contextmanager
@@ -148,7 +148,7 @@ def _output(path: Path | None) -> Iterator[IO[bytes]]:
 
 def _standard_output() -> Iterator[IO[bytes]]:
     if sys.stdout.isatty():
-        raise CommandError("name a file with -o: a terminal is no place for many records")
+        raise CommandError("standard output is a terminal; name an output file with -o")
     try:
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()

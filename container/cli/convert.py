@@ -29,7 +29,7 @@ def add_to(commands: Commands) -> None:
     parser = commands.add_parser(
         "convert",
         help=COMMANDS["convert"],
-        description="Write the records of a file in another format of inference.",
+        description="Convert a file of records to another inference format.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -41,7 +41,7 @@ def add_to(commands: Commands) -> None:
         help=f"the media type to write: {', '.join(TYPES)}",
     )
     parser.add_argument(
-        "-o", "--output", type=Path, metavar="FILE", help="where to (standard output)"
+        "-o", "--output", type=Path, metavar="FILE", help="the file to write (standard output)"
     )
     parser.add_argument(
         "--drop-labels", action="store_true", help="write features without their labels"

@@ -18,7 +18,7 @@ def add_to(commands: Commands) -> None:
     parser = commands.add_parser(
         "inspect",
         help=COMMANDS["inspect"],
-        description="Say what a file of records is: its format, how many records, of what.",
+        description="Show a file's type, its number of records and features, and its first fault.",
     )
     add_reading(parser)
     parser.set_defaults(run=run)

@@ -61,7 +61,7 @@ def _parser(*asked: str | None) -> argparse.ArgumentParser:
         "--version",
         action="version",
         version=f"{_PROG} {__version__}",
-        help="say which one this is",
+        help="print the version",
     )
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     for name, purpose in COMMANDS.items():

@@ -100,8 +100,8 @@ class RecordFile:
             found = type_by_name(self.name) or found
         if found is None:
             raise CommandError(
-                f"{self.name} does not look like records of any type: name it with --from, one of "
-                f"{', '.join(RECORD_TYPES)}"
+                f"{self.name} does not look like records of a known type; name its type with "
+                f"--from: one of {', '.join(RECORD_TYPES)}"
             )
         return found
 

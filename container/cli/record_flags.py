@@ -18,21 +18,24 @@ TYPES: Final = (
 
 def add_reading(parser: argparse.ArgumentParser) -> None:
     """Add the flags that name the file and say how to read it."""
-    parser.add_argument("file", metavar="FILE", help="records; - is standard input")
+    parser.add_argument("file", metavar="FILE", help="the file of records; - reads standard input")
     parser.add_argument(
         "--from",
         dest="from_type",
         metavar="TYPE",
-        help=f"the file's media type, by default as it looks: {', '.join(TYPES)}; "
+        help=f"the file's media type, guessed by default: {', '.join(TYPES)}; "
         "'text/csv; label_size=1' for a column of labels",
     )
     parser.add_argument(
-        "--width", type=int, metavar="N", help="features of each record (as the first one has)"
+        "--width",
+        type=int,
+        metavar="N",
+        help="number of features per record (that of the first one)",
     )
     parser.add_argument(
         "--index-base",
         type=int,
         choices=(0, 1),
         default=0,
-        help="number of the first feature in text/libsvm (0)",
+        help="index of the first feature in text/libsvm (0)",
     )

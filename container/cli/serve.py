@@ -69,7 +69,7 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 EXIT_GRACE = 1.0
 
 _EPILOG = """\
-A flag goes before its variable, and a variable before the default. The platform can add no flags:
+A flag overrides its variable, and a variable overrides the default. The platform adds no flags, so
 an image sets PARTWAY_MODEL, PARTWAY_APP, PARTWAY_SCRIPT or PARTWAY_SKLEARN.
 
 examples:
@@ -134,14 +134,16 @@ def add_to(commands: Commands) -> None:
     parser.add_argument(
         "--model",
         metavar="MODEL",
-        help=f"module:Class, or one that ships: {', '.join(sorted(MODELS))}; "
+        help=f"module:Class, or a shipped model: {', '.join(sorted(MODELS))}; "
         "also PARTWAY_MODEL (echo)",
     )
     parser.add_argument(
         "--app", metavar="MODULE:NAME", help="an ASGI or WSGI application; also PARTWAY_APP"
     )
     parser.add_argument(
-        "--script", metavar="FILE", help="a file with model_fn and its kin; also PARTWAY_SCRIPT"
+        "--script",
+        metavar="FILE",
+        help="a classic inference script, which has model_fn; also PARTWAY_SCRIPT",
     )
     parser.add_argument(
         "--sklearn",
@@ -152,12 +154,13 @@ def add_to(commands: Commands) -> None:
     parser.add_argument(
         "--method",
         metavar="METHOD",
-        help="what --sklearn calls: predict or predict_proba; also PARTWAY_METHOD (predict)",
+        help="the method of the scikit-learn model to call: predict or predict_proba; "
+        "also PARTWAY_METHOD (predict)",
     )
     parser.add_argument(
         "--model-dir",
         metavar="DIR",
-        help=f"what the model loads from; also SM_MODEL_DIR ({MODEL_DIR})",
+        help=f"the folder that the model loads from; also SM_MODEL_DIR ({MODEL_DIR})",
     )
     parser.add_argument("--host", help="address to listen on; also PARTWAY_BIND_TO_HOST (0.0.0.0)")
     parser.add_argument(
@@ -166,7 +169,7 @@ def add_to(commands: Commands) -> None:
     parser.add_argument(
         "--finish-timeout",
         metavar="SECONDS",
-        help="silence of a stream's model, once its client has said everything, that ends it; "
+        help="seconds that a stream's model may be silent after its client's input has ended; "
         f"also PARTWAY_FINISH_TIMEOUT ({FINISH_TIMEOUT:g})",
     )
     parser.add_argument(
@@ -178,7 +181,7 @@ def add_to(commands: Commands) -> None:
     parser.add_argument(
         "--log-level",
         choices=LOG_LEVELS,
-        help="what is written to standard error; also PARTWAY_LOG_LEVEL (info)",
+        help="the least severe lines to write to standard error; also PARTWAY_LOG_LEVEL (info)",
     )
     parser.add_argument(
         "--log-format",
@@ -229,8 +232,8 @@ def _server_for(
     """
     if serving.method is not None and target.kind != "sklearn":
         raise CommandError(
-            f"the method {serving.method} is for --sklearn alone; {target.source} {target.name} "
-            "has none"
+            f"the method {serving.method} was given with {target.source} {target.name}; "
+            "a method is allowed only with --sklearn"
         )
     if target.kind == "app":
         from partway.container.hosting.asgi import AppServer
@@ -252,7 +255,7 @@ def _server_for(
         model = make_model(target)
     model_dir = serving.model_dir
     if not model_dir.is_dir():
-        missing = "the model's folder does not exist: its files can be named by --model-dir"
+        missing = "the model's folder does not exist; name another with --model-dir"
         _log.info(LogLine(missing, folder=str(model_dir)))
     return lambda: ModelServer(
         model,
@@ -434,7 +437,7 @@ def _leave_soon(status: int) -> None:
             if thread is not threading.main_thread() and not thread.daemon
         ]
         names = ", ".join(left) or None  # None: an exit handler hangs
-        _log.warning(LogLine("left running at the end", threads=names))
+        _log.warning(LogLine("threads still run: the process ends without them", threads=names))
         logging.shutdown()
         os._exit(status)
 

@@ -90,7 +90,7 @@ def _model_class(target: ModelTarget) -> type[Model]:
     name = MODELS.get(target.name, target.name)
     if ":" not in name:
         shipped = ", ".join(sorted(MODELS))
-        raise target.error(f"name a model that ships ({shipped}), or your own as module:Class")
+        raise target.error(f"it must be a shipped model ({shipped}), or your own as module:Class")
     if name == target.name:
         put_on_path(Path.cwd())
     module_name, _, attribute = name.partition(":")
@@ -108,7 +108,7 @@ def _model_class(target: ModelTarget) -> type[Model]:
 def _import(target: ModelTarget, name: str) -> ModuleType:
     if not all(part.isidentifier() for part in name.split(".")):
         raise target.error(
-            f"{name!r} must be a module's name; the file model.py is the module model"
+            f"{name!r} must be the name of a Python module, such as model for the file model.py"
         )
     try:
         return importlib.import_module(name)

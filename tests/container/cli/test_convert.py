@@ -71,14 +71,19 @@ def test_more_records_than_a_request_may_have(
     [
         ("1,2\n3\n", [], 1, "record 1 (line 2): the line has 1 columns"),
         ("1,nan\n", [], 1, "rows: record 0: feature 1 is NaN or infinite"),
-        ("1,2\n", ["--from", "text/csv; label_size=1"], 1, "has a place for none: --drop-labels"),
+        (
+            "1,2\n",
+            ["--from", "text/csv; label_size=1"],
+            1,
+            "has a place for none; add --drop-labels",
+        ),
         (
             "1,2\n",
             ["--from", "image/png"],
             2,
             "--from: Content-Type: 'image/png' was given",
         ),
-        ("\0", [], 2, "rows does not look like records of any type: name it with --from"),
+        ("\0", [], 2, "rows does not look like records of a known type; name its type with --from"),
         ("1,2\n", ["--width", "0"], 2, "--width: 0 was given; it must be from 1 to"),
         ("1,2\n", ["--width", "3"], 1, "it must have 3"),
         ("0:1", ["--width", "1", "--index-base", "1"], 1, "pair 1: the index must be a whole"),
@@ -126,7 +131,7 @@ def test_a_pipe_that_grows_wider_is_refused(
         monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=Pipe(GROWING)))
         assert main([*command, to]) == 1
         error = capsys.readouterr().err
-        assert "the record has 10 features; it must have 6, as record 0 has: say with --w" in error
+        assert "the record has 10 features; it must have 6, as record 0 has; give the" in error
         assert not target.exists()
         monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=Pipe(GROWING)))
         assert main([*command, to, "--width", "10"]) == 0
@@ -153,14 +158,16 @@ def test_what_is_beside_the_numbers_is_dropped_when_that_is_said(
     for member, name in (("uid", "a uid"), ("metadata", "metadata")):
         path.write_text(f'{{"features": [1]}}\n{{"features": [2], "{member}": "a"}}\n')
         assert main(command) == 1
-        error = f"record 1: the record has {name}; text/csv has no place for that: --drop-beside"
+        error = (
+            f"record 1: the record has {name}; text/csv has no place for that; add --drop-beside"
+        )
         assert error in capsysbinary.readouterr().err.decode()
         assert main([*command, "--drop-beside"]) == 0
         assert capsysbinary.readouterr().out == b"1.0\n2.0\n"
     path.write_text("0 qid:3 0:1\n")
     by_name = [*command, "--from", "text/libsvm", "--drop-labels"]
     assert main(by_name) == 1
-    assert b"record 0: the record has a query's number (qid); text/csv has no place for that: " in (
+    assert b"record 0: the record has a query's number (qid); text/csv has no place for that; " in (
         capsysbinary.readouterr().err
     )
     assert main([*by_name, "--drop-beside"]) == 0
@@ -178,7 +185,7 @@ def test_what_float32_does_not_have(
     path.write_text(text)
     recordio = ["--to", "application/x-recordio-protobuf", "-o", str(target)]
     assert main(["convert", "--float32", *recordio, str(path)]) == 1
-    error = "record 1: feature 1 is beyond what float32 has: leave --float32 away"
+    error = "record 1: feature 1 is out of float32's range; leave out --float32"
     assert error in capsys.readouterr().err
     assert not target.exists()
     path.write_text("1,inf\n")
@@ -287,4 +294,4 @@ def test_a_terminal_is_no_place_for_records(
 ) -> None:
     monkeypatch.setattr("sys.stdout", Terminal())
     assert main(["convert", "--to", "text/csv", str(csv)]) == 2
-    assert "name a file with -o" in capsys.readouterr().err
+    assert "name an output file with -o" in capsys.readouterr().err

@@ -103,6 +103,6 @@ def test_what_is_no_file_of_records(tmp_path: Path, capsys: pytest.CaptureFixtur
     path = tmp_path / "a.npz"
     path.write_bytes(b"PK\x03\x04")
     assert main(["inspect", str(path)]) == 2
-    assert "does not look like records of any type" in capsys.readouterr().err
+    assert "does not look like records of a known type" in capsys.readouterr().err
     assert main(["inspect", str(tmp_path)]) == 1
     assert "Is a directory" in capsys.readouterr().err

@@ -173,7 +173,11 @@ def stream(port: int):
 
 def left_running(log: str) -> list[str]:
     """The threads that a process has left without waiting for."""
-    lines = [line for line in log.splitlines() if "left running at the end threads=" in line]
+    lines = [
+        line
+        for line in log.splitlines()
+        if "threads still run: the process ends without them threads=" in line
+    ]
     # A busy machine may need that second to end a process that has nothing left.
     names = [line.partition("threads=")[2].strip('"') for line in lines]
     return [each for each in names if each != "-"]  # that is for what is called at exit
@@ -263,7 +267,10 @@ def test_a_scikit_learn_model_that_is_not_there(refused: Refused, own: Path) -> 
 def test_a_method_is_for_scikit_learn_alone(refused: Refused) -> None:
     assert refused("serve", "--model", "echo", "--method", "predict_proba") == (
         2,
-        "the method predict_proba is for --sklearn alone; --model echo has none",
+        (
+            "the method predict_proba was given with --model echo; "
+            "a method is allowed only with --sklearn"
+        ),
     )
     assert refused("serve", "--sklearn", "m.joblib", PARTWAY_METHOD="transform") == (
         2,
@@ -282,7 +289,7 @@ def test_a_model_that_cannot_be_found(refused: Refused, own: Path) -> None:
     shipped = "echo, kmeans, linear, pca, speech, text"
     assert refused("serve", "--model", "nope") == (
         2,
-        f"--model nope: name a model that ships ({shipped}), or your own as module:Class",
+        f"--model nope: it must be a shipped model ({shipped}), or your own as module:Class",
     )
     where = f"in {own} or on Python's path; run this in the folder that has it"
     for name, missing in (
@@ -297,8 +304,8 @@ def test_a_model_that_cannot_be_found(refused: Refused, own: Path) -> None:
     assert refused("serve", "--model", "./own_model.py:Shouting") == (
         2,
         (
-            "--model ./own_model.py:Shouting: './own_model.py' must be a module's name; "
-            "the file model.py is the module model"
+            "--model ./own_model.py:Shouting: './own_model.py' must be the name of a Python "
+            "module, such as model for the file model.py"
         ),
     )
 
