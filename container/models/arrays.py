@@ -124,14 +124,14 @@ def read_array(file: IO[bytes], where: str, wanted: ArrayShape) -> NDArray[np.fl
     read_header = _HEADERS.get(npy.read_magic(file))
     if read_header is None:
         raise ArraysError(
-            f"{where} is in a version of the format that numbers do not need: {wanted.hint}"
+            f"{where} is in a version of the .npy format that is not supported: {wanted.hint}"
         )
     shape, in_columns, dtype = read_header(file)
     count = _checked_count(shape, dtype, where, wanted)
     data = file.read(count * dtype.itemsize)
     if len(data) != count * dtype.itemsize or file.read(1):
         raise ArraysError(
-            f"{where} must be as long as an array of shape {shape}: it is cut, or broken"
+            f"{where} must have the length of an array of shape {shape}: it is cut off or damaged"
         )
     array = np.frombuffer(data, dtype).reshape(shape, order="F" if in_columns else "C")
     # A longdouble beyond float64 becomes inf, which is refused just below.

@@ -20,8 +20,8 @@ LINEAR_FILE: Final = "linear.npz"
 LARGEST_WEIGHT: Final = 1e140
 
 _HINT: Final = (
-    f"numpy.savez('{LINEAR_FILE}', weights=weights, bias=bias) writes it, weights with one row for "
-    "each class, or one row for two of them"
+    f"write it with numpy.savez('{LINEAR_FILE}', weights=weights, bias=bias); weights has one row "
+    "for each class, or one row for two classes"
 )
 _WANTED: Final = {
     "weights": ArrayShape(("classes", "features"), "row", LARGEST_WEIGHT, _HINT),
@@ -47,7 +47,7 @@ class Linear(TabularModel):
         if len(self._weights) != len(self._bias):
             raise ArraysError(
                 f"{model_dir / LINEAR_FILE} has {len(self._weights)} rows of weights and "
-                f"{len(self._bias)} numbers of bias; there must be as many: {_HINT}"
+                f"{len(self._bias)} numbers of bias; both numbers must be equal: {_HINT}"
             )
         self.takes = Tabular(width=self._weights.shape[1])
 

@@ -19,7 +19,8 @@ PCA_FILE: Final = "pca.npz"
 LARGEST_COMPONENT: Final = 1e140
 
 _HINT: Final = (
-    f"numpy.savez('{PCA_FILE}', components=components, mean=mean) writes it, a component a row"
+    f"write it with numpy.savez('{PCA_FILE}', components=components, mean=mean); components has "
+    "one row for each component"
 )
 _WANTED: Final = {
     "components": ArrayShape(("components", "features"), "component", LARGEST_COMPONENT, _HINT),
@@ -46,7 +47,7 @@ class PCA(TabularModel):
         if len(self._mean) != width:
             raise ArraysError(
                 f"{model_dir / PCA_FILE} has components of {width} features and a mean of "
-                f"{len(self._mean)}; there must be as many: {_HINT}"
+                f"{len(self._mean)}; both numbers must be equal: {_HINT}"
             )
         self.takes = Tabular(width=width)
 

@@ -30,7 +30,7 @@ _WANTED: Final = ArrayShape(
     ("centroids", "features"),
     "centroid",
     LARGEST,
-    f"numpy.save('{_NAME}.npy', centroids) writes such a file",
+    f"write it with numpy.save('{_NAME}.npy', centroids)",
     MAX_CENTROIDS,
 )
 
@@ -81,8 +81,8 @@ def _from_npz(file: IO[bytes], path: Path) -> NDArray[np.float64]:
         if chosen is None:
             if len(members) != 1:
                 raise ArraysError(
-                    f"{path} has {len(members)} arrays and none of them is called {_NAME}: "
-                    f"numpy.savez('{_NAME}.npz', {_NAME}={_NAME}) writes one that is"
+                    f"{path} has {len(members)} arrays, but none is called {_NAME}: "
+                    f"write it with numpy.savez('{_NAME}.npz', {_NAME}={_NAME})"
                 )
             (chosen,) = members.values()
         return read_member(archive, chosen, path, _WANTED)

@@ -197,7 +197,7 @@ def _check_size(rows: NDArray[np.float64], first: int) -> None:
     if not fine.all():
         raise ModelError(
             f"record {first + int(fine.argmin())}: a number is NaN, infinite or beyond "
-            f"{LARGEST:g}; it must be finite and at most that",
+            f"{LARGEST:g}; it must be finite and no larger",
             status=400,
         )
 

@@ -40,9 +40,9 @@ _TELLTALE: Final = frozenset(
 )
 _KNOWN: Final = _TELLTALE | {"messages", "temperature", "top_p", "stop", "user"}
 _HINTS: Final = {
-    "prompt": "say messages",
-    "max_new_tokens": "say max_completion_tokens",
-    "queue": "a request interrupts no other; leave it out",
+    "prompt": "use messages",
+    "max_new_tokens": "use max_completion_tokens",
+    "queue": "chat completions do not interrupt each other; leave it out",
 }
 
 
@@ -201,7 +201,7 @@ def _max_tokens(members: Members) -> str:
     """Return the name that a request uses for the limit; ``max_tokens`` is the older name."""
     old, new = "max_tokens", "max_completion_tokens"
     if old in members and new in members:
-        raise Refused(f"{old}, {new}: must be one of them, not both")
+        raise Refused(f"{old}, {new}: both were given; send only one of them")
     return old if old in members else new
 
 
@@ -212,7 +212,7 @@ def _include_usage(members: Members, stream: bool) -> bool:
     if not stream:
         raise Refused("stream_options: must be left out unless stream is true")
     if not isinstance(options, dict) or not options.keys() <= {"include_usage"}:
-        raise Refused("stream_options: must be an object with include_usage alone")
+        raise Refused("stream_options: must be an object whose only member is include_usage")
     if options.get("include_usage") is None:
         return False
     return flag_of(options, "include_usage")

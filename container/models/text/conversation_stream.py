@@ -83,7 +83,7 @@ class ConversationStream:
                 if request is not None:
                     request.interrupt()
         if len(self._waiting) >= self._queued:
-            raise Busy(f"{self._queued} requests of this stream wait already")
+            raise Busy(f"{self._queued} requests of this stream are waiting, and that is the limit")
         self._waiting.append(_Request(ask))
 
     async def _answer_all(self) -> None:

@@ -59,7 +59,9 @@ class Engine:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._broken = _mark_broken(loaded.model, loaded.tokenizer, loaded.ends)
         if self._broken is None:
-            _log.warning("the vocabulary has no token to spare: NaN in the output goes unnoticed")
+            _log.warning(
+                "the vocabulary has no unused token: NaN in the model's output cannot be detected"
+            )
         self._renewing = threading.Lock()
         self._batching = self._new_batching()
         self._names = itertools.count()
@@ -85,7 +87,7 @@ class Engine:
         """Why the engine cannot serve; None if it can, or soon will. Any thread may read it."""
         idle = time.monotonic() - self._stepped_at
         if self._dead is None and self._requests and idle > HUNG_AFTER:
-            return f"the language model has not come on by a token for {idle:.0f} s"
+            return f"the language model has computed no token for {idle:.0f} s"
         return self._dead
 
     @property
@@ -269,7 +271,7 @@ class Engine:
         self._spoiled = False
         failure = self._batching.failure
         what = "its output was not a number" if failure is None else _first_words(failure)
-        failed = "a step of the language model failed: starting again"
+        failed = "a step of the language model failed: its engine is restarted"
         _log.error(LogLine(failed, reason=what), exc_info=failure)
         self._failed_by = _first_words(failure)
         try:

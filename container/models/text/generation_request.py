@@ -42,29 +42,29 @@ _QUOTED: Final = 40  # most characters of a client's input that a reason quotes
 _KNOWN: Final = frozenset(
     {"messages", "prompt", "max_new_tokens", "temperature", "top_p", "stop", "queue"}
 )
-_NO_PENALTY = "penalties are not per request; leave it out"
-_NO_TOOLS = "no tool calls here; describe tools in a system message"
-_NO_PROBABILITIES = "the engine keeps no probabilities"
-_IN_CHAT_ONLY = "only in the body of a chat completion"
+_NO_PENALTY = "penalties cannot be set per request; leave it out"
+_NO_TOOLS = "this model makes no tool calls; describe the tools in a system message"
+_NO_PROBABILITIES = "the engine reports no probabilities; leave it out"
+_IN_CHAT_ONLY = "it is allowed only in the body of a chat completion"
 
 #: Options that other servers support and this engine does not, with the reason.
 IMPOSSIBLE: Final[Mapping[str, str]] = {
-    "seed": "draws of concurrent requests share one generator",
-    "n": "one answer a request; ask again for another",
+    "seed": "concurrent requests share one random generator; leave it out",
+    "n": "a request gets one answer; send another request for the next",
     "logprobs": _NO_PROBABILITIES,
     "top_logprobs": _NO_PROBABILITIES,
-    "top_k": "not per request; use top_p",
-    "min_p": "not per request; use top_p",
+    "top_k": "it cannot be set per request; use top_p",
+    "min_p": "it cannot be set per request; use top_p",
     "frequency_penalty": _NO_PENALTY,
     "presence_penalty": _NO_PENALTY,
     "repetition_penalty": _NO_PENALTY,
-    "logit_bias": "tokens cannot be weighed per request; leave it out",
+    "logit_bias": "token weights cannot be set per request; leave it out",
     "tools": _NO_TOOLS,
     "tool_choice": _NO_TOOLS,
     "parallel_tool_calls": _NO_TOOLS,
     "functions": _NO_TOOLS,
     "function_call": _NO_TOOLS,
-    "response_format": "output is not constrained; ask for a format in words",
+    "response_format": "this model cannot constrain its output; ask for the format in the prompt",
 }
 
 #: Values of these options that have no effect: libraries send them by default.
@@ -82,8 +82,8 @@ _ASK_NOTHING: Final[Mapping[str, object]] = {
 
 #: Names that belong in another kind of request, with a hint.
 _ELSEWHERE: Final[Mapping[str, str]] = {
-    "max_tokens": "say max_new_tokens",
-    "max_completion_tokens": "say max_new_tokens",
+    "max_tokens": "use max_new_tokens",
+    "max_completion_tokens": "use max_new_tokens",
     "model": _IN_CHAT_ONLY,
     "user": _IN_CHAT_ONLY,
     "stream": _IN_CHAT_ONLY,
@@ -168,10 +168,10 @@ def ask_of(message: str | bytes | Members) -> Ask:
     queue = flag_of(members, "queue")
     if "messages" in members:
         if "prompt" in members:
-            raise Refused("messages, prompt: must be one of them, not both")
+            raise Refused("messages, prompt: both were given; send only one of them")
         return Ask(messages=turns_of(members["messages"]), sampling=sampling, queue=queue)
     if "prompt" not in members:
-        raise Refused("prompt: missing; or send messages")
+        raise Refused("prompt: missing; the request must have prompt or messages")
     prompt = _not_empty("prompt", string_of("prompt", members["prompt"]))
     return Ask(prompt=prompt, sampling=sampling, queue=queue)
 
@@ -198,7 +198,7 @@ def text_of(message: str | bytes) -> str:
     try:
         return message.decode()
     except UnicodeDecodeError as error:
-        reason = f"not UTF-8: a bad byte at {error.start}"
+        reason = f"the message is not UTF-8: byte {error.start} is invalid"
         raise Refused(reason, code=INVALID_DATA) from None
 
 
@@ -259,9 +259,7 @@ def sampling_of(members: Members, max_tokens: str) -> Sampling:
     if temperature is not None and not (
         _is_number(temperature) and 0 <= temperature <= MAX_TEMPERATURE
     ):
-        raise Refused(
-            f"temperature: must be a number from 0, which is greedy, to {MAX_TEMPERATURE:g}"
-        )
+        raise Refused(f"temperature: must be a number from 0 (greedy) to {MAX_TEMPERATURE:g}")
     top_p = members.get("top_p")
     if top_p is not None and not (_is_number(top_p) and 0 < top_p <= 1):
         raise Refused("top_p: must be a number over 0 and at most 1")
@@ -284,12 +282,12 @@ def turns_of(value: object, *, parts: bool = False) -> tuple[ChatTurn, ...]:
         Refused: the value is not a conversation that ends with a user's turn.
     """
     if not isinstance(value, list) or not value:
-        raise Refused("messages: must be a list that is not empty")
+        raise Refused("messages: must be a list of at least one message")
     if len(value) > MAX_TURNS:
-        raise Refused(f"messages: must be at most {MAX_TURNS} of them")
+        raise Refused(f"messages: must have at most {MAX_TURNS} items")
     turns = tuple(_turn(f"messages[{at}]", each, parts) for at, each in enumerate(value))
     if turns[-1].role != "user":
-        raise Refused("messages: the last one must be the user's")
+        raise Refused("messages: the last message must have the role user")
     _not_empty(f"messages[{len(turns) - 1}].content", turns[-1].content)
     return turns
 
@@ -319,7 +317,8 @@ def string_of(name: str, value: object) -> str:
             value.encode()
         except UnicodeEncodeError:
             raise Refused(
-                f"{name}: must be text, and has half a surrogate pair", code=INVALID_DATA
+                f"{name}: has half of a surrogate pair; it must be valid Unicode text",
+                code=INVALID_DATA,
             ) from None
     return value
 
@@ -353,13 +352,13 @@ def _no_duplicates(pairs: list[tuple[str, object]]) -> dict[str, object]:
     for name, value in pairs:
         if name in members:
             # Parsers differ in which of two equal names they take.
-            raise Refused(f"{quoted(name)}: must be there once, not twice", code=INVALID_DATA)
+            raise Refused(f"{quoted(name)}: occurs twice; it must occur once", code=INVALID_DATA)
         members[name] = value
     return members
 
 
 def _no_constant(name: str) -> NoReturn:
-    raise Refused(f"not JSON: {name} is not a number there", code=INVALID_DATA)
+    raise Refused(f"not JSON: {name} is not a number in JSON", code=INVALID_DATA)
 
 
 def _asks_nothing(name: str, value: object) -> bool:
@@ -388,7 +387,7 @@ def _turn(name: str, value: object, parts: bool) -> ChatTurn:
     for member, content in value.items():
         # Libraries send a received message again, with all its null members.
         if member not in ("role", "content") and content is not None:
-            raise Refused(f"{name}: {quoted(member)} is neither role nor content")
+            raise Refused(f"{name}: {quoted(member)} is unknown; a message has role and content")
     role = value.get("role")
     if role not in _ROLES:
         raise Refused(f"{name}.role: must be one of {', '.join(_ROLES)}")

@@ -130,8 +130,8 @@ def _weights(model_dir: Path, device: torch.device) -> Any:
         missing = sorted(report["missing_keys"]) + sorted(map(str, report["mismatched_keys"]))
         if missing:
             raise NotLoadable(
-                f"the weights in {model_dir} lack {len(missing)} that config.json asks for, "
-                f"{missing[0]} first: the files are not all there, or of another model"
+                f"the weights in {model_dir} lack {len(missing)} tensors of config.json, such as "
+                f"{missing[0]}: files are missing, or belong to another model"
             )
         return model.to(device).eval()
 
@@ -163,9 +163,11 @@ def explained(model_dir: Path, what: str, read: Callable[[], _T]) -> _T:
         if is_out_of_memory(error):
             gc.collect()
             raise NotLoadable(
-                f"the model in {model_dir} does not fit: {_first_line(error)}"
+                f"the model in {model_dir} does not fit into memory: {_first_line(error)}"
             ) from error
-        raise NotLoadable(f"{what} in {model_dir}: {_first_line(error)}") from error
+        raise NotLoadable(
+            f"{what} in {model_dir} cannot be loaded: {_first_line(error)}"
+        ) from error
 
 
 def _damaged(model_dir: Path) -> str:

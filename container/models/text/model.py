@@ -79,8 +79,9 @@ class Text(Model):
             from partway.container.models.text.loading import explained, load
         except ModuleNotFoundError as error:
             raise RuntimeError(
-                f"text needs torch and transformers, and there is no {error.name}: pip install "
-                "'partway[text]'; a torch for CPUs alone is at https://download.pytorch.org/whl/cpu"
+                f"the model text needs torch and transformers, but {error.name} is not installed: "
+                "pip install 'partway[text]'; a torch without GPU support is at "
+                "https://download.pytorch.org/whl/cpu"
             ) from error
         settings = self._settings = self._given or TextSettings.from_environment(os.environ)
         loaded = self._loaded = load(model_dir, settings)

@@ -96,8 +96,8 @@ class Prompts:
         if len(prompt.tokens) < self._context:
             return prompt
         raise Refused(
-            f"the prompt has {len(prompt.tokens)} tokens; the context holds {self._context}, "
-            "with the reply"
+            f"the prompt has {len(prompt.tokens)} tokens; with the reply it must fit into a "
+            f"context of {self._context}"
         )
 
     def _shortened(self, turns: Sequence[ChatTurn], room: int) -> Prompt | None:
@@ -131,10 +131,14 @@ class Prompts:
                 return_dict=True,
             )
         except (TypeError, ValueError, KeyError) as error:
-            raise Refused(f"the chat template: {_first_line(error)}") from error
+            raise Refused(
+                f"the chat template rejects the messages: {_first_line(error)}"
+            ) from error
         except Exception as error:
             if type(error).__module__.startswith("jinja2"):  # the template's own message
-                raise Refused(f"the chat template: {_first_line(error)}") from error
+                raise Refused(
+                    f"the chat template rejects the messages: {_first_line(error)}"
+                ) from error
             raise
         return list(encoded["input_ids"])
 

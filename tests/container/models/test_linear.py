@@ -47,7 +47,11 @@ async def test_several_classes(tmp_path: Path) -> None:
     [
         ([1.0, 2.0], [0.0], r"linear.npz, weights.npy has the shape \(2,\); it must be \(classes"),
         ([[1.0, 2.0]], [[0.0]], r"bias.npy has the shape \(1, 1\); it must be \(classes\)"),
-        ([[1.0, 2.0]], [0.0, 0.0], "1 rows of weights and 2 numbers of bias; there must be as"),
+        (
+            [[1.0, 2.0]],
+            [0.0, 0.0],
+            "1 rows of weights and 2 numbers of bias; both numbers must be equal",
+        ),
         ([[1.0, np.nan]], [0.0], "row 0 has a number that is NaN"),
     ],
 )
@@ -58,10 +62,10 @@ def test_files_that_are_none(tmp_path: Path, weights: object, bias: object, reas
 
 
 def test_no_file(tmp_path: Path) -> None:
-    with pytest.raises(ArraysError, match=r"has no linear.npz: numpy.savez"):
+    with pytest.raises(ArraysError, match=r"has no linear.npz: write it with numpy.savez"):
         Linear().load(tmp_path)
     np.savez(tmp_path / LINEAR_FILE, weights=np.ones((1, 2)))
-    with pytest.raises(ArraysError, match=r"has no array called bias: numpy.savez"):
+    with pytest.raises(ArraysError, match=r"has no array called bias: write it with numpy.savez"):
         Linear().load(tmp_path)
     (tmp_path / LINEAR_FILE).write_bytes(b"no archive")
     with pytest.raises(ArraysError, match=r"cannot be read: .*zip"):

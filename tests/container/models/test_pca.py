@@ -41,7 +41,7 @@ def test_what_would_fill_memory_is_refused_before_it_is_computed(tmp_path: Path)
 
 
 def test_files_that_are_none(tmp_path: Path) -> None:
-    with pytest.raises(ArraysError, match=r"has no pca.npz: numpy.savez"):
+    with pytest.raises(ArraysError, match=r"has no pca.npz: write it with numpy.savez"):
         PCA().load(tmp_path)
     np.savez(tmp_path / PCA_FILE, components=np.ones((2, 3)), mean=np.ones(2))
     with pytest.raises(ArraysError, match="components of 3 features and a mean of 2"):

@@ -97,10 +97,10 @@ def test_where_it_may_be(tmp_path: Path, save: Callable[[Path], object]) -> None
 
 
 FAULTS = {
-    "no file": ({}, "has no centroids.npy or centroids.npz: numpy.save"),
+    "no file": ({}, "has no centroids.npy or centroids.npz: write it with numpy.save"),
     "several files": ({"a.npy": npy(ROWS), "b.npz": b""}, r"several files .*\(a.npy, b.npz\)"),
     "two by the name": ({"centroids.npy": b"", "centroids.npz": b""}, "several files"),
-    "no member by the name": ({"c.npz": zipped(a=b"", b=b"")}, "2 arrays and none .* centroids="),
+    "no member by the name": ({"c.npz": zipped(a=b"", b=b"")}, "2 arrays, but none .* centroids="),
     "an empty archive": ({"c.npz": zipped()}, "0 arrays"),
     "one row alone": (
         {"c.npy": npy(ROWS[0])},
@@ -116,16 +116,16 @@ FAULTS = {
     "booleans": ({"c.npy": npy(ROWS > 1)}, "holds bool"),
     "complex": ({"c.npy": npy(ROWS * 1j)}, "holds complex128"),
     "text": ({"c.npy": npy(ROWS.astype(str))}, "holds <U"),
-    "version 3": ({"c.npy": npy(ROWS, version=(3, 0))}, "version of the format"),
+    "version 3": ({"c.npy": npy(ROWS, version=(3, 0))}, "version of the .npy format"),
     "NaN": ({"c.npy": npy(np.array([[0.0], [np.nan]]))}, "centroid 1 has a number that is NaN"),
     "infinite": ({"c.npy": npy(np.array([[np.inf]]))}, "centroid 0 .* infinite"),
     "vast": ({"c.npy": npy(np.array([[1e141]]))}, "beyond 1e.140"),
     "empty": ({"c.npy": b""}, "c.npy cannot be read: "),
     "no npy": ({"c.npy": b"1,2,3\n4,5,6\n"}, "c.npy cannot be read: .*magic"),
     "no npz": ({"c.npz": npy(ROWS)}, "c.npz cannot be read: .*zip"),
-    "cut": ({"c.npy": npy(ROWS)[:-1]}, r"c.npy must be as long .* \(2, 3\)"),
+    "cut": ({"c.npy": npy(ROWS)[:-1]}, r"c.npy must have the length .* \(2, 3\)"),
     "cut in its header": ({"c.npy": npy(ROWS)[:40]}, "cannot be read"),
-    "too long": ({"c.npy": npy(ROWS) + b"x"}, "must be as long"),
+    "too long": ({"c.npy": npy(ROWS) + b"x"}, "must have the length"),
     "a number changed": (
         {"c.npz": zipped(zipfile.ZIP_STORED, c=npy(ROWS)).replace(ROWS[1, 2].tobytes(), bytes(8))},
         "cannot be read: Bad CRC",
@@ -159,7 +159,7 @@ def test_what_is_small_on_disk_alone_is_not_read(tmp_path: Path) -> None:
     (tmp_path / "c.npz").write_bytes(bomb)
     tracemalloc.start()
     try:
-        with pytest.raises(ArraysError, match="must be as long"):
+        with pytest.raises(ArraysError, match="must have the length"):
             load_centroids(tmp_path)
         _, peak = tracemalloc.get_traced_memory()
     finally:

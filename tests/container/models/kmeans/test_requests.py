@@ -393,7 +393,7 @@ async def test_bodies_that_wait_are_bounded_together(
             answer = await served.invoke("1,2,3,4\n" * 2, CSV)
             assert answer.status == 200
             answer = await served.invoke("1,2,3,4\n" * 3, CSV)
-            assert (answer.status, answer.body[:26]) == (503, b"requests of more than 20 b")
+            assert (answer.status, answer.body[:24]) == (503, b"the bodies of all reques")
 
 
 # --- Streams -------------------------------------------------------------------------------------

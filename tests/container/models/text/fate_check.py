@@ -130,7 +130,7 @@ async def test_newcomers_do_not_hide_that_the_engine_hangs(
             while model.engine.trouble is None:
                 replies.append(model.engine.generate(prompt, 1, GREEDY))
                 await asyncio.sleep(0.05)  # newcomers, oftener than it takes to notice
-        assert "has not come on by a token" in model.engine.trouble
+        assert "has computed no token" in model.engine.trouble
     finally:
         goes_on.set()
         for reply in replies:

@@ -72,7 +72,7 @@ async def test_weights_of_another_model(copy: Path, tmp_path: Path) -> None:
         config.replace('"num_hidden_layers": 2', '"num_hidden_layers": 3')
     )
     reason = await reason_not_loaded(copy)
-    assert "lack 9 that config.json asks for, model.layers.2." in reason
+    assert "lack 9 tensors of config.json, such as model.layers.2." in reason
 
 
 @pytest.mark.parametrize("name", ["config.json", "tokenizer.json"])
@@ -90,7 +90,7 @@ async def test_a_model_that_brings_code_is_not_run(copy: Path) -> None:
         )
     )
     (copy / "own.py").write_text(f"open({str(copy / 'ran')!r}, 'w')\nclass Own: pass\n")
-    assert (await reason_not_loaded(copy)).startswith(f"config.json in {copy}: ")
+    assert (await reason_not_loaded(copy)).startswith(f"config.json in {copy} cannot be loaded: ")
     assert not (copy / "ran").exists()
 
 
@@ -111,7 +111,9 @@ async def test_out_of_memory_while_loading(
 
     monkeypatch.setattr("transformers.PreTrainedModel.to", to)
     reason = await reason_not_loaded(noise)
-    assert reason == f"the model in {noise} does not fit: {type(error).__name__}: {error}"
+    assert (
+        reason == f"the model in {noise} does not fit into memory: {type(error).__name__}: {error}"
+    )
 
 
 async def test_no_memory_for_the_cache(noise: Path) -> None:
@@ -140,7 +142,10 @@ REFUSED: dict[str, tuple[str | bytes, int, int, str]] = {
         "x" * CONTEXT,
         1008,
         400,
-        f"the prompt has {CONTEXT + 3} tokens; the context holds {CONTEXT}, with the reply",
+        (
+            f"the prompt has {CONTEXT + 3} tokens; "
+            f"with the reply it must fit into a context of {CONTEXT}"
+        ),
     ),
     "1 MB of text": (
         "x" * 1_000_000,
@@ -149,13 +154,13 @@ REFUSED: dict[str, tuple[str | bytes, int, int, str]] = {
         "too much text: it must have at most 262144 bytes",
     ),
     "invalid JSON": ('{"prompt": ', 1007, 400, "JSON"),
-    "not UTF-8": (b"\xff\xfe", 1007, 400, "not UTF-8: a bad byte at 0"),
+    "not UTF-8": (b"\xff\xfe", 1007, 400, "the message is not UTF-8: byte 0 is invalid"),
     "an unknown parameter": ('{"prompt": "a", "tempo": 2}', 1008, 400, "not a parameter"),
     "a seed": (
         '{"prompt": "a", "seed": 1}',
         1008,
         400,
-        "seed: draws of concurrent requests share one generator",
+        "seed: concurrent requests share one random generator; leave it out",
     ),
     "no number": ('{"prompt": "a", "temperature": "hot"}', 1008, 400, "temperature: "),
 }

@@ -95,7 +95,10 @@ def test_both_names_of_the_limit_of_tokens(name: str) -> None:
 
 def test_two_limits_of_tokens_are_one_too_many() -> None:
     data = body(max_tokens=7, max_completion_tokens=7)
-    assert refusal_of(data) == "max_tokens, max_completion_tokens: must be one of them, not both"
+    assert (
+        refusal_of(data)
+        == "max_tokens, max_completion_tokens: both were given; send only one of them"
+    )
 
 
 @pytest.mark.parametrize(
@@ -153,30 +156,33 @@ def test_other_parts_are_refused(content: object, reason: str) -> None:
         (body(model=5), "model: must be a string"),
         (body(model=""), f"model: must be a name of 1 to {MAX_MODEL_CHARACTERS} characters"),
         (body(model="m" * 257), f"model: must be a name of 1 to {MAX_MODEL_CHARACTERS} characters"),
-        (body(model="\ud83d"), "model: must be text, and has half a surrogate pair"),
+        (
+            body(model="\ud83d"),
+            "model: has half of a surrogate pair; it must be valid Unicode text",
+        ),
         (body(stream=1), "stream: must be true or false"),
         (body(stream_options={}), "stream_options: must be left out unless stream is true"),
         (
             body(stream=True, stream_options=1),
-            "stream_options: must be an object with include_usage alone",
+            "stream_options: must be an object whose only member is include_usage",
         ),
         (
             body(stream=True, stream_options={"include": True}),
-            "stream_options: must be an object with include_usage alone",
+            "stream_options: must be an object whose only member is include_usage",
         ),
         (
             body(stream=True, stream_options={"include_usage": 1}),
             "include_usage: must be true or false",
         ),
-        (body(max_new_tokens=5), "max_new_tokens: say max_completion_tokens"),
-        (body(prompt="hi"), "prompt: say messages"),
-        (body(queue=True), "queue: a request interrupts no other; leave it out"),
+        (body(max_new_tokens=5), "max_new_tokens: use max_completion_tokens"),
+        (body(prompt="hi"), "prompt: use messages"),
+        (body(queue=True), "queue: chat completions do not interrupt each other; leave it out"),
         (body(seed=1), f"seed: {IMPOSSIBLE['seed']}"),
         (body(n=2), f"n: {IMPOSSIBLE['n']}"),
         (body(tools=[{}]), f"tools: {IMPOSSIBLE['tools']}"),
         (body(whatever=1), "'whatever': not a parameter of this model"),
-        (body(temperature=3), "temperature: must be a number from 0, which is greedy, to 2"),
-        (b'{"messages": [], "messages": []}', "'messages': must be there once, not twice"),
+        (body(temperature=3), "temperature: must be a number from 0 (greedy) to 2"),
+        (b'{"messages": [], "messages": []}', "'messages': occurs twice; it must occur once"),
     ],
 )
 def test_why_a_body_is_refused(data: bytes, reason: str) -> None:
@@ -206,7 +212,7 @@ def test_a_body_of_either_kind() -> None:
     assert invocation_of(b'{"prompt": "hi"}') == Ask(prompt="hi")
     assert invocation_of(body()) == ASK
     assert invocation_of(body(model="m")) == ChatAsk(ASK, model="m")
-    with pytest.raises(Refused, match="say max_new_tokens"):
+    with pytest.raises(Refused, match="use max_new_tokens"):
         invocation_of(b'{"prompt": "hi", "max_tokens": 5}')
     with pytest.raises(Refused, match="not JSON"):
         invocation_of(b"{")

@@ -207,7 +207,9 @@ async def test_too_many_wait(scene: Scene) -> None:
     scene.ask(*[queued] * 4)
     with pytest.raises(ExceptionGroup) as caught:
         await scene.ended()
-    assert caught.group_contains(Busy, match="3 requests of this stream wait already")
+    assert caught.group_contains(
+        Busy, match="3 requests of this stream are waiting, and that is the limit"
+    )
     assert first.finish == "cancelled"
 
 

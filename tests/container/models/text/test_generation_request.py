@@ -28,7 +28,7 @@ from partway.protocol.limits import MAX_CLOSE_REASON_BYTES
 
 USER = {"role": "user", "content": "hi"}
 NO_NAME = "Expecting property name enclosed in double quotes"
-HALF = "must be text, and has half a surrogate pair"
+HALF = "has half of a surrogate pair; it must be valid Unicode text"
 
 
 def refusal(message: str | bytes) -> Refused:
@@ -136,7 +136,7 @@ def test_a_value_that_cannot_be_is_refused_by_its_name(member: str, value: objec
 
 def test_a_number_that_becomes_infinite() -> None:
     error = refusal('{"prompt": "hi", "temperature": 1e999}')
-    assert error.reason == "temperature: must be a number from 0, which is greedy, to 2"
+    assert error.reason == "temperature: must be a number from 0 (greedy) to 2"
 
 
 def test_stop_strings_at_their_limits() -> None:
@@ -151,7 +151,9 @@ def test_what_cannot_be_honoured_is_refused_by_its_name(member: str) -> None:
 
 
 def test_the_reason_against_a_seed() -> None:
-    assert refusal_of(seed=0) == "seed: draws of concurrent requests share one generator"
+    assert (
+        refusal_of(seed=0) == "seed: concurrent requests share one random generator; leave it out"
+    )
 
 
 @pytest.mark.parametrize(
@@ -179,8 +181,8 @@ def test_what_only_looks_as_if_it_asked_for_nothing(member: str, value: object) 
 
 
 def test_names_of_other_interfaces_say_what_to_do() -> None:
-    assert refusal_of(max_tokens=5) == "max_tokens: say max_new_tokens"
-    assert refusal_of(stream=True) == "stream: only in the body of a chat completion"
+    assert refusal_of(max_tokens=5) == "max_tokens: use max_new_tokens"
+    assert refusal_of(stream=True) == "stream: it is allowed only in the body of a chat completion"
 
 
 @pytest.mark.parametrize("name", ["Prompt", "temprature", "", "é\n\x00", "x" * 1000, "😀" * 100])
@@ -191,9 +193,12 @@ def test_unknown_names_are_quoted_and_cut(name: str) -> None:
 
 
 def test_one_of_messages_and_prompt() -> None:
-    assert refusal('{"temperature": 1}').reason == "prompt: missing; or send messages"
-    assert refusal("{}").reason == "prompt: missing; or send messages"
-    assert refusal_of(messages=[USER]) == "messages, prompt: must be one of them, not both"
+    assert (
+        refusal('{"temperature": 1}').reason
+        == "prompt: missing; the request must have prompt or messages"
+    )
+    assert refusal("{}").reason == "prompt: missing; the request must have prompt or messages"
+    assert refusal_of(messages=[USER]) == "messages, prompt: both were given; send only one of them"
     for messages, prompt in ((None, None), ((ChatTurn("user", "hi"),), "hi")):
         with pytest.raises(ValueError, match="either messages or a prompt"):
             Ask(messages=messages, prompt=prompt)
@@ -208,9 +213,9 @@ def test_an_empty_prompt_is_refused(text: str) -> None:
 @pytest.mark.parametrize(
     ("messages", "reason"),
     [
-        ([], "messages: must be a list that is not empty"),
-        ("hi", "messages: must be a list that is not empty"),
-        ({}, "messages: must be a list that is not empty"),
+        ([], "messages: must be a list of at least one message"),
+        ("hi", "messages: must be a list of at least one message"),
+        ({}, "messages: must be a list of at least one message"),
         (["hi"], "messages[0]: must be an object with role and content"),
         ([USER, {"content": "a"}], "messages[1].role: must be one of system, user, assistant"),
         (
@@ -227,14 +232,20 @@ def test_an_empty_prompt_is_refused(text: str) -> None:
             [{"role": "user", "content": [{"type": "text", "text": "hi"}]}],
             "messages[0].content: must be a string",
         ),
-        ([{**USER, "name": "Ann"}], "messages[0]: 'name' is neither role nor content"),
+        (
+            [{**USER, "name": "Ann"}],
+            "messages[0]: 'name' is unknown; a message has role and content",
+        ),
         (
             [USER, {"role": "assistant", "content": "a"}],
-            "messages: the last one must be the user's",
+            "messages: the last message must have the role user",
         ),
-        ([{"role": "system", "content": "a"}], "messages: the last one must be the user's"),
+        (
+            [{"role": "system", "content": "a"}],
+            "messages: the last message must have the role user",
+        ),
         ([USER, {"role": "user", "content": " "}], "messages[1].content: must not be empty"),
-        ([USER] * (MAX_TURNS + 1), f"messages: must be at most {MAX_TURNS} of them"),
+        ([USER] * (MAX_TURNS + 1), f"messages: must have at most {MAX_TURNS} items"),
     ],
 )
 def test_what_is_no_conversation_is_refused(messages: object, reason: str) -> None:
@@ -253,10 +264,10 @@ def test_a_long_conversation() -> None:
         ("{'prompt': 1}", f"not JSON: {NO_NAME} at character 1"),
         ('{"prompt": "a"} {', "not JSON: Extra data at character 16"),
         ('{"prompt": "a\nb"}', "not JSON: Invalid control character at character 13"),
-        ('{"temperature": NaN}', "not JSON: NaN is not a number there"),
-        ('{"temperature": -Infinity}', "not JSON: -Infinity is not a number there"),
-        ('{"prompt": "a", "prompt": "a"}', "'prompt': must be there once, not twice"),
-        ('{"prompt": {"a": 1, "a": 2}}', "'a': must be there once, not twice"),
+        ('{"temperature": NaN}', "not JSON: NaN is not a number in JSON"),
+        ('{"temperature": -Infinity}', "not JSON: -Infinity is not a number in JSON"),
+        ('{"prompt": "a", "prompt": "a"}', "'prompt': occurs twice; it must occur once"),
+        ('{"prompt": {"a": 1, "a": 2}}', "'a': occurs twice; it must occur once"),
         # Since 3.14 the C stack bounds the depth: at 8 MiB 65,000, where it was 1,000 in 3.11.
         ('{"a":' + '[{"":' * 50_000, "the JSON is nested too deep"),
         ('{"a":' + "[" * 200_000, "the JSON is nested too deep"),
@@ -281,7 +292,7 @@ def test_a_surrogate_pair_is_one_character() -> None:
 )
 def test_bytes_are_utf_8(data: bytes, place: int) -> None:
     error = refusal(data)
-    assert error.reason == f"not UTF-8: a bad byte at {place}"
+    assert error.reason == f"the message is not UTF-8: byte {place} is invalid"
     assert (error.code, error.status) == (1007, 400)
 
 

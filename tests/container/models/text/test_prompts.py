@@ -90,7 +90,9 @@ def test_whatever_the_context_it_is_kept(context: int) -> None:
 
 
 def test_the_last_turn_alone_is_too_long() -> None:
-    with pytest.raises(Refused, match="the prompt has 43 tokens; the context holds 40"):
+    with pytest.raises(
+        Refused, match="the prompt has 43 tokens; with the reply it must fit into a context of 40"
+    ):
         Prompts(Letters(), 40).prompt(turns("old", "older", "x" * 40), 5, whole=False)
 
 
@@ -118,7 +120,9 @@ class TemplateError(Exception):
     "error", [TemplateError("roles must alternate\nline 2"), ValueError("roles must alternate")]
 )
 def test_a_template_that_does_not_take_the_turns(error: Exception) -> None:
-    with pytest.raises(Refused, match=r"^the chat template: roles must alternate$"):
+    with pytest.raises(
+        Refused, match=r"^the chat template rejects the messages: roles must alternate$"
+    ):
         Prompts(Letters(error=error), 100).prompt(turns("hi"), 5, whole=False)
 
 
