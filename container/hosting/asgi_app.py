@@ -73,7 +73,7 @@ def _is_asgi(name: str, app: Any) -> bool:
         return True
     raise TypeError(
         f"{name} must take (scope, receive, send) or (environ, start_response); "
-        "of a factory, name what it returns"
+        "a factory cannot be served; name the app that it returns"
     )
 
 

@@ -84,7 +84,7 @@ class Guard:
         self._aborted = True
         ignoring = await self.activity.cancel(grace, self._asked)
         if ignoring:
-            ignored = "handlers of the app's ignore their cancellation"
+            ignored = "handlers of the app ignore their cancellation"
             _log.warning(LogLine(ignored, handlers=len(ignoring)))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -163,7 +163,7 @@ class Guard:
         if absence is not None:
             raise _Unwell(absence)
         if any(task.cancelling() for task in self._asked):
-            raise _Unwell(f"the app is still at an earlier {PING}")
+            raise _Unwell(f"the app is still answering an earlier {PING}")
         body = BoundedBody(receive, self._max_body, self._body_timeout)
         try:
             async with asyncio.timeout(self._ping_timeout):
@@ -216,7 +216,7 @@ class Guard:
 
     def _unready(self) -> str | None:
         if self._app is None:
-            return f"the app is loading, for {self._loop.time() - self._made:.0f} s now"
+            return f"the app has been loading for {self._loop.time() - self._made:.0f} s"
         return None
 
 

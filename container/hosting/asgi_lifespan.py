@@ -53,7 +53,7 @@ class Lifespan:
         await asyncio.wait((task, self._startup), return_when=asyncio.FIRST_COMPLETED)
         if not self._startup.done():
             # uvicorn's rule: an app that raises or returns at the startup message has no lifespan.
-            _log.debug("the app knows no lifespan", exc_info=task.exception())
+            _log.debug("the app has no lifespan", exc_info=task.exception())
             return
         failure = self._startup.result()
         if failure is not None:
@@ -102,4 +102,4 @@ class Lifespan:
                 _log.error(LogLine("the app's shutdown failed", reason=said))
                 self._shutdown.set_result(None)
             case kind:
-                raise RuntimeError(f"{kind} is not what a lifespan says at this point")
+                raise RuntimeError(f"the app must not send {kind} at this point of its lifespan")

@@ -67,7 +67,7 @@ class BoundedHttpProtocol(H11Protocol):
         super().handle_websocket_upgrade(event)
         stream = self.transport.get_protocol()
         if isinstance(stream, WebSocketProtocol) and not stream.handshake_initiated:
-            self.send_400_response("this head opens no WebSocket")
+            self.send_400_response("this request is no valid WebSocket handshake")
 
     def _expect_head(self) -> None:
         self._expect_nothing()

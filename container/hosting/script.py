@@ -184,7 +184,9 @@ def _check(path: Path, functions: Collection[str]) -> None:
         raise TypeError(f"{path} must define model_fn(model_dir)")
     stages = [name for name in ("input_fn", "predict_fn", "output_fn") if name in functions]
     if "transform_fn" in functions and stages:
-        raise TypeError(f"{path} has transform_fn, which leaves nothing to {', '.join(stages)}")
+        raise TypeError(
+            f"{path} has transform_fn, which replaces {', '.join(stages)}: remove either"
+        )
 
 
 def _callable(name: str, function: Callable[..., Any], context: Context) -> Callable[..., Any]:
@@ -210,8 +212,8 @@ def _predicting(model: object) -> Callable[..., Any]:
     predict = getattr(model, "predict", None)
     if predict is None:
         raise TypeError(
-            f"model_fn gave a {type(model).__name__}, which can neither be called nor predict: "
-            "define predict_fn(data, model)"
+            f"model_fn returned a {type(model).__name__}, which is not callable and has no "
+            "predict(): define predict_fn(data, model)"
         )
     return lambda data, _: predict(data)
 

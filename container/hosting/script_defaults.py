@@ -56,7 +56,8 @@ def decode(body: str | bytes, content_type: str) -> Decoded:
         place = "" if fault.record is None else f"record {fault.record}: "
         raise ModelError(f"{place}{fault}", status=400) from fault
     except (ValueError, MemoryError, RecursionError) as error:
-        raise ModelError(f"the body is not {media_type}, as its type says", status=400) from error
+        reason = f"the body is not {media_type}, although its Content-Type says so"
+        raise ModelError(reason, status=400) from error
 
 
 def encode(
@@ -137,7 +138,7 @@ def _from_npy(body: bytes) -> Decoded:
     array = np.lib.format.read_array(io.BytesIO(body), allow_pickle=False)
     if array.size > len(body):
         raise ValueError(
-            "the array's elements have no size"
+            "the array has elements of zero bytes"
         )  # any number of which fits a few bytes
     return Decoded(array[None] if array.ndim == 1 else array)
 
@@ -151,7 +152,7 @@ def to_json(value: object) -> bytes:
     def as_list(item: Any) -> object:
         if hasattr(item, "tolist"):
             return item.tolist()
-        raise TypeError(f"a {type(item).__name__} has no form in JSON")
+        raise TypeError(f"a {type(item).__name__} cannot be written as JSON")
 
     return json.dumps(value, default=as_list).encode()
 

@@ -67,7 +67,7 @@ class SklearnModel(RecordModel):
         if not callable(self._predict):
             raise TypeError(
                 f"{path} holds a {type(model).__name__}, which has no {self._method}(); it must be "
-                "a fitted model of scikit-learn that has"
+                "a fitted scikit-learn model with that method"
             )
         names = getattr(model, "feature_names_in_", None)
         self._names = None if names is None else [str(name) for name in names]
@@ -76,8 +76,8 @@ class SklearnModel(RecordModel):
         if names is not None and not self._takes_frames:
             _log.warning(
                 LogLine(
-                    "the model was fitted on a DataFrame, and pandas is not installed: it gets its "
-                    "columns by their places",
+                    "the model was fitted on a DataFrame, but pandas is not installed: columns are "
+                    "passed by position",
                     file=str(path),
                 )
             )
@@ -121,8 +121,8 @@ def _read(path: Path) -> Any:
         from sklearn.exceptions import InconsistentVersionWarning
     except ModuleNotFoundError as error:
         raise RuntimeError(
-            f"a scikit-learn model needs scikit-learn, and there is no {error.name}: pip install "
-            "'partway[sklearn]'"
+            f"a scikit-learn model needs scikit-learn, but {error.name} is not installed: "
+            "pip install 'partway[sklearn]'"
         ) from error
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -130,8 +130,8 @@ def _read(path: Path) -> Any:
             model = joblib.load(path)
         except Exception as error:
             raise RuntimeError(
-                f"{path} cannot be read: {type(error).__name__}: {error}; it must be a file of "
-                "joblib.dump(), and the packages of its classes must be installed"
+                f"{path} cannot be read: {type(error).__name__}: {error}; it must be a file "
+                "that joblib.dump() wrote, and the packages of its classes must be installed"
             ) from error
     versions = {
         (each.message.original_sklearn_version, each.message.current_sklearn_version)

@@ -336,7 +336,7 @@ async def test_an_app_that_ignores_its_cancellation_is_left_behind(
             await begun.wait()
             server.stop()
             await server.stopped()
-            assert "handlers of the app's ignore their cancellation handlers=1" in caplog.text
+            assert "handlers of the app ignore their cancellation handlers=1" in caplog.text
         finally:
             release.set()
 

@@ -97,7 +97,10 @@ def test_no_application(module: types.ModuleType) -> None:
     ):
         load_app("some_app:number")
     for name in ("some_app:factory", "some_app:kind"):
-        with pytest.raises(TypeError, match=r"must take .* of a factory, name what it returns"):
+        with pytest.raises(
+            TypeError,
+            match=r"must take .* a factory cannot be served; name the app that it returns",
+        ):
             load_app(name)
 
 

@@ -146,7 +146,10 @@ async def test_a_ping_that_ignores_its_cancellation_is_not_asked_again() -> None
         try:
             await ask(client, "GET /ping")
             said = await ask(client, "GET /ping")
-            assert (said.status, said.body) == (503, b"the app is still at an earlier /ping\n")
+            assert (said.status, said.body) == (
+                503,
+                b"the app is still answering an earlier /ping\n",
+            )
             assert asked == 1
         finally:
             release.set()
@@ -409,7 +412,7 @@ async def test_before_the_app_is_loaded() -> None:
             for request in ("GET /ping", "POST /ping", "POST /invocations"):
                 said = await ask(client, request)
                 assert said.status == 503
-                assert said.body.startswith(b"the app is loading, for 0 s")
+                assert said.body.startswith(b"the app has been loading for 0 s")
             client.send(upgrade_request())
             assert (await response(client)).status == 503
     finally:
@@ -436,7 +439,7 @@ async def test_pages_cannot_ask_either() -> None:
                 said = await ask(client, request, b"hello", header, "Content-Type: text/plain")
                 assert said.status == 403
                 assert said.body == (
-                    b"a container takes requests from its platform, not from pages\n"
+                    b"a container takes requests from its platform, not from web pages\n"
                 )
         assert asked == []
         assert (await ask(client, "GET /ping", b"", "Sec-Fetch-Site: cross-site")).status == 200
@@ -454,7 +457,7 @@ async def test_pages_cannot_open_streams() -> None:
             client.send(upgrade_request(Origin="https://page.example"))
             said = await response(client)
             assert said.status == 403
-            assert said.body == b"a container takes streams from its platform, not from pages\n"
+            assert said.body == b"a container takes streams from its platform, not from web pages\n"
             assert said.headers["server"] == "partway-container"
             assert await client.eof() == b""
         async with raw_client(port) as client:

@@ -84,7 +84,7 @@ async def test_words_out_of_place(word: str) -> None:
     lifespan = Lifespan(app)
     await lifespan.startup()
     await lifespan.shutdown(5)
-    assert refused == [f"{word} is not what a lifespan says at this point"]
+    assert refused == [f"the app must not send {word} at this point of its lifespan"]
 
 
 SHUTDOWNS: dict[str, list[Message]] = {

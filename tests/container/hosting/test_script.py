@@ -219,7 +219,7 @@ async def test_bodies_under_way_are_bounded_together(
                 await running.invoke("[" + "1," * 20 + "1]", JSON),
                 await running.invoke(packed, JSON, Content_Encoding="gzip"),
             ):
-                assert (answer.status, answer.body[:26]) == (503, b"requests of more than 20 b")
+                assert (answer.status, answer.body[:24]) == (503, b"the bodies of all reques")
 
 
 async def test_a_coded_body_is_read_without_its_coding(script: Scripts) -> None:
@@ -424,7 +424,7 @@ async def test_a_body_that_is_not_what_it_says(
 ) -> None:
     async with served(script(DESCRIBE)) as running:
         answer = await running.invoke(body, content_type)
-        told = f"the body is not {content_type}, as its type says\n"
+        told = f"the body is not {content_type}, although its Content-Type says so\n"
         assert (answer.status, answer.body.decode()) == (400, told)
         assert (await running.invoke("[1]", JSON)).status == 200
 
@@ -522,9 +522,9 @@ async def test_what_lies_beside_it_can_be_imported(script: Scripts) -> None:
         (f"{IDENTITY}\ndef input_fn(body): pass", "input_fn must take (body, content_type)"),
         (
             f"{IDENTITY}\ndef transform_fn(a, b, c, d): pass\ndef output_fn(a, b): pass",
-            "has transform_fn, which leaves nothing to output_fn",
+            "has transform_fn, which replaces output_fn: remove either",
         ),
-        ("def model_fn(model_dir): return 1", "model_fn gave a int, which can neither be called"),
+        ("def model_fn(model_dir): return 1", "model_fn returned a int, which is not callable"),
         ("raise LookupError('at its import')", "at its import"),
         ("def model_fn(model_dir): raise LookupError('no weights')", "no weights"),
     ],

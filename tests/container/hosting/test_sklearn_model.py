@@ -21,7 +21,7 @@ async def test_the_extra_is_named_if_it_is_missing(
     with pytest.raises(LoadFailed) as raised:
         async with serving(SklearnModel(tmp_path / "model.joblib")):
             pass
-    assert str(raised.value.__cause__).startswith("a scikit-learn model needs scikit-learn, and ")
+    assert str(raised.value.__cause__).startswith("a scikit-learn model needs scikit-learn, but ")
     assert str(raised.value.__cause__).endswith("pip install 'partway[sklearn]'")
 
 
