@@ -122,7 +122,7 @@ class _Child:
     def _answer(self, model: Loadable, message: bytes, gate: Gate) -> bytes:
         """Do a job, and return its final message; keep no reference to the job."""
         try:
-            name, args, kwargs = unpack(message, "what the method was called with")
+            name, args, kwargs = unpack(message, "an argument of the method")
         except TypeError as error:
             return pack_error(ERROR, error)
 

@@ -89,7 +89,7 @@ def perform(call: Callable[[], object], gate: Gate, emit: Callable[[Any], None] 
 def _produce(made: Any, gate: Gate, emit: Callable[[Any], None]) -> None:
     if not isinstance(made, Iterable):
         raise TypeError(
-            f"the method of iterate() must be a generator, not return {type(made).__name__}"
+            f"the method of iterate() returned {type(made).__name__}; it must be a generator"
         )
     items = iter(made)
     try:

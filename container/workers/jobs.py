@@ -128,7 +128,7 @@ class Iteration(Job, Generic[_T]):
             RuntimeError: another task waits for the next item already.
         """
         if self._waiting is not None:
-            raise RuntimeError("another task waits for the next item: one task must wait at a time")
+            raise RuntimeError("another task waits for the next item: only one may wait at a time")
         while not self._items:
             if self._outcome is not None:
                 error, self._outcome = self._outcome.error, Outcome()

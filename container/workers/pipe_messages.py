@@ -43,7 +43,7 @@ def pack(kind: bytes, value: object, what: str) -> bytes:
     try:
         return kind + pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
     except BaseException as error:  # the model's own __reduce__ may raise anything
-        raise TypeError(f"{what} cannot cross between processes: {error}") from error
+        raise TypeError(f"{what} cannot be sent between processes: {error}") from error
 
 
 def unpack(message: bytes, what: str) -> Any:
@@ -55,7 +55,7 @@ def unpack(message: bytes, what: str) -> Any:
     try:
         return pickle.loads(memoryview(message)[1:])  # noqa: S301 (from our own process)
     except BaseException as error:  # its __setstate__ may raise anything too
-        raise TypeError(f"{what} cannot cross between processes: {error}") from error
+        raise TypeError(f"{what} cannot be sent between processes: {error}") from error
 
 
 def pack_error(kind: bytes, error: Exception) -> bytes:
@@ -77,7 +77,7 @@ def unpack_error(message: bytes) -> Exception:
     try:
         error = pickle.loads(whole)  # noqa: S301
     except BaseException as failure:
-        error = RuntimeError(f"an exception of a worker process cannot be made again: {failure}")
+        error = RuntimeError(f"an exception of a worker process cannot be rebuilt: {failure}")
     if not isinstance(error, Exception):
         error = RuntimeError(f"a worker process raised {type(error).__name__}")
     error.add_note(f"In the worker process:\n\n{text}")

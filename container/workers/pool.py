@@ -96,7 +96,7 @@ class Pool:
         if not job.over:
             self._end(job, outcome)
         elif outcome.error is not None:
-            log_failure(_log, "job that was given up", outcome.error)
+            log_failure(_log, "abandoned job", outcome.error)
 
     def unbegun(self, job: Job) -> None:
         """Give a job that a lost worker had not begun to the next free worker."""

@@ -80,7 +80,7 @@ class ProcessWorker:
 
     def _dismiss(self) -> None:
         assert self._process is not None, "its end stops the timer"
-        late = "a worker still computes what nobody waits for: it is killed"
+        late = "a worker is still busy with an abandoned job: its process is killed"
         _log.warning(LogLine(late, worker=str(self)))
         self.down = "the process is being replaced"
         self._dismissed = True
@@ -201,8 +201,8 @@ class ProcessCrew:
         name = getattr(method, "__name__", "")
         if getattr(self._model, name, None) != method:
             raise TypeError(
-                f"{method!r} cannot be called in a worker process, where only the model's methods "
-                "can be found: give self.some_method"
+                f"{method!r} cannot be called in a worker process; it must be a method of the "
+                "model, such as self.some_method"
             )
 
     async def start(self, model_dir: Path) -> None:
@@ -245,5 +245,5 @@ def _check_importable(kind: type[Loadable]) -> None:
     if found is not kind:
         raise TypeError(
             f"{kind.__qualname__} runs on Processes, which import it by its name: "
-            "define it at the top of a module"
+            "define it at the top level of a module"
         )

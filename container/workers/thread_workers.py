@@ -113,8 +113,8 @@ class ThreadCrew:
             worker.given_up_for > self._hung_after for worker in self._workers
         ):
             return (
-                f"every worker has computed for more than {self._hung_after:g} s "
-                "what nobody waits for any more"
+                f"every worker has been busy for more than {self._hung_after:g} s "
+                "with an abandoned job"
             )
         return None
 

@@ -145,16 +145,16 @@ async def test_what_cannot_cross_is_that_jobs_failure(
     pids = await _pids(workers, model)
     with pytest.raises(TypeError) as caught:
         await call(workers, model)
-    assert str(caught.value).startswith(f"{complaint} cannot cross between processes: ")
+    assert str(caught.value).startswith(f"{complaint} cannot be sent between processes: ")
     assert await _pids(workers, model) == pids
 
 
 async def test_what_is_no_method_of_the_model(pool: Both) -> None:
     workers, _ = pool
     for other in (len, lambda: None, Worked.pid, Worked().pid):
-        with pytest.raises(TypeError, match=r"give self\.some_method"):
+        with pytest.raises(TypeError, match=r"such as self\.some_method"):
             await workers.run(other)  # type: ignore[arg-type]  # what is tested
-        with pytest.raises(TypeError, match=r"give self\.some_method"):
+        with pytest.raises(TypeError, match=r"such as self\.some_method"):
             workers.iterate(other)  # type: ignore[arg-type]  # what is tested
 
 
@@ -162,7 +162,7 @@ async def test_a_class_that_cannot_be_imported() -> None:
     class Local(Model):
         runs_on = Processes()
 
-    with pytest.raises(TypeError, match="define it at the top of a module"):
+    with pytest.raises(TypeError, match="define it at the top level of a module"):
         Workers(Local())
 
 
@@ -213,7 +213,7 @@ async def test_a_job_that_is_late_is_killed(
         assert workers.trouble() == "no worker process is up: the process is being replaced"
         await eventually(lambda: workers.trouble() is None)
         assert await workers.run(model.add, 1, 2) == 3
-    assert "still computes what nobody waits for: it is killed" in caplog.text
+    assert "is still busy with an abandoned job: its process is killed" in caplog.text
     assert "SIGKILL" not in caplog.text
 
 

@@ -233,7 +233,7 @@ async def test_two_tasks_at_once() -> None:
     items = worker.iterate()
     taking = asyncio.ensure_future(anext(items))
     await asyncio.sleep(0)
-    with pytest.raises(RuntimeError, match="one task must wait at a time"):
+    with pytest.raises(RuntimeError, match="only one may wait at a time"):
         await anext(items)
     worker.emit(1)
     assert await taking == 1

@@ -37,14 +37,14 @@ def test_values(value: object) -> None:
 
 
 def test_a_value_that_cannot_be_taken_apart() -> None:
-    with pytest.raises(TypeError, match=r"the result of f\(\) cannot cross between processes"):
+    with pytest.raises(TypeError, match=r"the result of f\(\) cannot be sent between processes"):
         pack(RESULT, lambda: None, "the result of f()")
 
 
 def test_a_value_that_cannot_be_put_together(monkeypatch: pytest.MonkeyPatch) -> None:
     message = pack(RESULT, OnlyHere(), "it")
     monkeypatch.setattr("os.getpid", lambda: -1)
-    with pytest.raises(TypeError, match="it cannot cross between processes: made in"):
+    with pytest.raises(TypeError, match="it cannot be sent between processes: made in"):
         unpack(message, "it")
 
 
@@ -138,10 +138,10 @@ class Rude:
 
 
 def test_a_value_that_would_end_the_process() -> None:
-    with pytest.raises(TypeError, match="this cannot cross between processes: 3"):
+    with pytest.raises(TypeError, match="this cannot be sent between processes: 3"):
         pack(RESULT, Rude(), "this")
     message = pack(RESULT, Rude("together"), "this")
-    with pytest.raises(TypeError, match="this cannot cross between processes: 3"):
+    with pytest.raises(TypeError, match="this cannot be sent between processes: 3"):
         unpack(message, "this")
     error = unpack_error(pack_error(ERROR, ValueError(Rude())))
     assert isinstance(error, RuntimeError)

@@ -195,7 +195,7 @@ async def test_a_failure_that_nobody_hears_is_logged(caplog: pytest.LogCaptureFi
     pool.give_up(first)
     with caplog.at_level(logging.ERROR):
         worker.finish(error=LookupError("x"))
-    assert "job that was given up" in caplog.text
+    assert "abandoned job" in caplog.text
     assert "LookupError" in caplog.text
 
 

@@ -360,7 +360,7 @@ async def test_what_cannot_be_called_on_a_worker() -> None:
                 workers.iterate(call)
         with pytest.raises(TypeError, match=r"is a generator: it must be called by iterate\(\)"):
             await workers.run(model.produce)
-        with pytest.raises(TypeError, match="must be a generator, not return int"):
+        with pytest.raises(TypeError, match="returned int; it must be a generator"):
             await anext(workers.iterate(id, model))  # type: ignore[arg-type]  # what is tested
 
 
@@ -379,7 +379,7 @@ async def test_when_every_worker_hangs_that_is_trouble() -> None:
         assert workers.trouble() is None  # which has only begun
         await until(workers.trouble)
         assert workers.trouble() == (
-            "every worker has computed for more than 0.5 s what nobody waits for any more"
+            "every worker has been busy for more than 0.5 s with an abandoned job"
         )
         model.go_on.set()
         await until(lambda: workers.trouble() is None)
