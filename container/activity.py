@@ -18,7 +18,7 @@ from partway.protocol.websocket.handshake import UpgradeError
 STOPPING: Final = "the container is stopping"
 
 #: The refusal of a web page's request (403).
-NO_PAGES: Final = "a container takes requests from its platform, not from pages"
+NO_PAGES: Final = "a container takes requests from its platform, not from web pages"
 
 #: Values of ``Sec-Fetch-Site`` that browsers send for pages of other sites (W3C Fetch Metadata
 #: §2.4).
@@ -185,4 +185,4 @@ def check_not_a_page(headers: Iterable[tuple[str, str]]) -> None:
         UpgradeError: the request is a page's; 403.
     """
     if is_from_a_page(headers):
-        raise UpgradeError(403, "a container takes streams from its platform, not from pages")
+        raise UpgradeError(403, "a container takes streams from its platform, not from web pages")

@@ -45,9 +45,9 @@ class ModelError(Exception):
     def __init__(self, reason: str, *, code: int = INTERNAL_ERROR, status: int = 500) -> None:
         super().__init__(reason)
         if not is_legal(code):
-            raise ValueError(f"close code {code} may not travel (RFC 6455 §7.4)")
+            raise ValueError(f"close code {code} must not be sent (RFC 6455 §7.4)")
         if not 400 <= status <= 599:
-            raise ValueError(f"the status {status} was given; an error's must be 400 to 599")
+            raise ValueError(f"status {status} was given; an error's status must be 400 to 599")
         self.reason = reason
         self.code = code
         self.status = status

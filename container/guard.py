@@ -97,7 +97,7 @@ class LoopGuard:
             self._quiet_until = now + _QUIET
             _log.warning(
                 LogLine(
-                    "the event loop stood still: what computes belongs on a worker",
+                    "the event loop stood still: run computations on a worker",
                     seconds=round(late, 2),
                 )
             )
@@ -127,8 +127,8 @@ class LoopGuard:
             self._suspect = None
             self._set_alarm()  # the handler may catch this and go on
             raise HandlerBlocked(
-                f"the model kept the event loop for {self._limit:g} s: "
-                "what computes belongs on a worker"
+                f"the model blocked the event loop for {self._limit:g} s: "
+                "run computations on a worker"
             )
 
 

@@ -69,7 +69,7 @@ class Health:
     async def _trouble(self) -> str | None:
         now = self._loop.time()
         if self._loading_since is not None:
-            return f"the model is loading, for {now - self._loading_since:.0f} s now"
+            return f"the model has been loading for {now - self._loading_since:.0f} s"
         reason = self._workers()
         if reason is not None:
             return reason

@@ -88,7 +88,7 @@ class Reply:
     def __post_init__(self) -> None:
         if not 200 <= self.status <= 599:
             raise ValueError(
-                f"the status {self.status} was given; a final response's must be 200 to 599"
+                f"status {self.status} was given; a final response's status must be 200 to 599"
             )
         if self.status in _WITHOUT_BODY and self.body not in (b"", ""):
             raise ValueError(
@@ -96,7 +96,7 @@ class Reply:
             )
         forbidden = sorted({name.lower() for name in self.headers} & _FRAMING)
         if forbidden:
-            raise ValueError(f"a reply must not set {', '.join(forbidden)}: the runtime does")
+            raise ValueError(f"a reply must not set {', '.join(forbidden)}: the runtime sets it")
 
 
 #: Types that ``invoke`` may return.
@@ -235,7 +235,7 @@ def route(
     if len(path) > MAX_INVOCATION_PATH or not INVOCATION_PATH.fullmatch(path):
         raise ValueError(f"{path!r} cannot be an invocation path (clause 4-7)")
     if path in _TAKEN:
-        raise ValueError(f"/{path} is the contract's own: streams must be mounted on another path")
+        raise ValueError(f"/{path} is reserved: streams must be mounted on another path")
     for name in (*(query or ()), *required):
         if not _PARAMETER.fullmatch(name):
             raise ValueError(f"{name!r} cannot be a parameter of a query (clause 4-7)")

@@ -113,7 +113,9 @@ class Outbox:
                 break
             await self._open.wait_end()
         if self._parts.mid_message:
-            raise RuntimeError("send_part has begun a message: it must be COMPLETE first")
+            raise RuntimeError(
+                "send_part() has begun a message: its COMPLETE part must be sent first"
+            )
         if self._torn is not None:
             torn, self._torn = self._torn, None
             torn.release(fin=True)

@@ -127,7 +127,7 @@ async def _send_rest(
         data = as_bytes(item)
     if length is not None and sent != length:
         # A client would take the next response for the rest of this one.
-        raise ValueError(f"the reply's body is not the {length} bytes it announced")
+        raise ValueError(f"the reply announced {length} bytes, but its body has another length")
     await exchange.end()
 
 

@@ -60,7 +60,7 @@ class Routes:
             raise UpgradeError(501, "this model takes invocations, not streams")
         if path not in self._handlers:
             known = ", ".join(f"/{path}" for path in self.paths)
-            raise UpgradeError(404, f"no streams are taken here: the path must be one of {known}")
+            raise UpgradeError(404, f"this path takes no streams: it must be one of {known}")
         route, handler = self._handlers[path]
         unknown = sorted(set(query) - route.query) if route.query is not None else []
         if unknown:
@@ -79,5 +79,5 @@ class Routes:
 
 def _known(route: StreamRoute) -> str:
     if route.query is None:
-        return f"/{route.path} must have it"
+        return f"/{route.path} requires this parameter"
     return f"/{route.path} takes {', '.join(sorted(route.query)) or 'no parameters'}"

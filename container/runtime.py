@@ -138,7 +138,9 @@ class Runtime:
         """Cancel everything under way, wait ``grace`` seconds for it, and drop all connections."""
         await self.activity.cancel(grace)
         if left := await self.http.shutdown(grace):
-            _log.error(LogLine("requests do not end; they are left behind", requests=left))
+            _log.error(
+                LogLine("requests ignored their cancellation, and are left running", requests=left)
+            )
 
     # --- Routes ----------------------------------------------------------------------------------
 
@@ -234,7 +236,7 @@ class Runtime:
             if _is_cancelled():
                 raise  # the client has left, or we are stopping
             error: Exception = RuntimeError(
-                "the model's code was cancelled, and not by the runtime"
+                "the model's code raised CancelledError, but the runtime had not cancelled it"
             )
         except (Exception, SystemExit, KeyboardInterrupt) as raised:
             if isinstance(raised, ConnectionError) and exchange.left:

@@ -268,9 +268,9 @@ class WebSocketStream:
     def _look_at_taking(self, still: float) -> None:
         if is_over(self._socket):
             self._connection.abort()
-            self._client_left(Close(ABNORMAL, "the client has gone, and was not read"))
+            self._client_left(Close(ABNORMAL, "the client left while its input was not being read"))
         elif still >= self._stall_timeout:
-            self._close(Close(INTERNAL_ERROR, "the model took nothing for too long"))
+            self._close(Close(INTERNAL_ERROR, "the model read no input for too long"))
 
     def _close(self, close: Close) -> None:
         if self._end is None:
@@ -282,7 +282,7 @@ class WebSocketStream:
     def _client_stalled(self) -> None:
         if self._end is None:
             self._connection.abort()  # a Close would wait behind the untaken bytes
-            self._client_left(Close(ABNORMAL, "the client took nothing for too long"))
+            self._client_left(Close(ABNORMAL, "the client read nothing for too long"))
 
     def _client_left(self, end: Close) -> None:
         """End the stream of a client that has left: the handler need not finish."""

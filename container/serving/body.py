@@ -24,7 +24,7 @@ from partway.protocol.limits import FRAMES_PER_TURN, JOIN_UP_TO, KIB, PART_OVERH
 #: parsed on a thread.
 _NUMBERS_AT_ONCE: Final = 1024 * KIB
 
-_ANSWERED = "the request has been answered: its body must be taken before"
+_ANSWERED = "the request has been answered: its body must be read before the answer"
 
 
 class ChunkedRequest(Http1Request):
@@ -138,7 +138,7 @@ class IncomingBody(AsyncIterator[bytes]):
         except BodyBroken as error:
             if self._over:
                 raise RuntimeError(_ANSWERED) from None
-            raise BodyError(400, "the body is cut, or not framed as HTTP asks") from error
+            raise BodyError(400, "the body is cut off, or its HTTP framing is invalid") from error
         finally:
             self._awaited = False
             # The time that the model or a slow reader takes does not count for the body.
@@ -149,7 +149,9 @@ class IncomingBody(AsyncIterator[bytes]):
         if self._over:
             raise RuntimeError(_ANSWERED)
         if self._awaited:
-            raise RuntimeError("another task waits for the request's body: one may at a time")
+            raise RuntimeError(
+                "another task is reading the request's body: only one may read it at a time"
+            )
 
     def _too_large(self) -> BodyError:
         return BodyError(413, f"the body is larger than {self._max_body} bytes")
@@ -231,7 +233,9 @@ class HeldBodies:
                 held += chunk
                 self._held += len(chunk)
                 if self._held > MAX_HELD_BODIES:
-                    raise Busy(f"requests of more than {MAX_HELD_BODIES} bytes are under way")
+                    raise Busy(
+                        f"the bodies of all requests under way exceed {MAX_HELD_BODIES} bytes"
+                    )
             yield bytes(held)
         finally:
             self._held -= len(held)

@@ -135,7 +135,7 @@ async def test_what_is_cancelled_and_what_ignores_it() -> None:
 )
 def test_what_a_page_asks_for_is_refused(header: tuple[str, str]) -> None:
     assert is_from_a_page([("Host", "c"), header])
-    with pytest.raises(UpgradeError, match="not from pages") as refused:
+    with pytest.raises(UpgradeError, match="not from web pages") as refused:
         check_not_a_page([("Host", "c"), header])
     assert refused.value.status == 403
 

@@ -52,7 +52,7 @@ def test_close_code_and_status(error, code, status):
 
 @pytest.mark.parametrize("code", [0, 999, 1004, 1005, 1006, 1015, 2999, 5000])
 def test_a_code_that_may_not_travel(code):
-    with pytest.raises(ValueError, match=f"close code {code} may not travel"):
+    with pytest.raises(ValueError, match=f"close code {code} must not be sent"):
         ModelError("no", code=code)
 
 
@@ -158,7 +158,7 @@ async def test_a_refusal_of_the_model_s_own_is_as_ever(script: Path) -> None:
         answer = await running.invoke("{", "application/json")
     assert (answer.status, answer.body) == (
         400,
-        b"the body is not application/json, as its type says\n",
+        b"the body is not application/json, although its Content-Type says so\n",
     )
 
 

@@ -100,7 +100,7 @@ async def test_a_handler_that_never_yields() -> None:
             client.send_frame(TEXT, b"never yield")
             code, reason = await end_of(client)
             assert code == 1011
-            assert reason.startswith("the model kept the event loop for 0.3 s")
+            assert reason.startswith("the model blocked the event loop for 0.3 s")
     finally:
         guard.stop()
 

@@ -40,7 +40,7 @@ def loaded(word: Word, **options: float) -> Health:
 async def test_until_it_is_loaded() -> None:
     word = Word()
     health = Health(word)
-    assert await health.trouble() == "the model is loading, for 0 s now"
+    assert await health.trouble() == "the model has been loading for 0 s"
     assert not health.loaded
     health.set_loaded()
     assert health.loaded

@@ -270,9 +270,9 @@ async def test_a_close_while_the_last_fragment_waits_for_room() -> None:
 async def test_parts_go_as_they_are() -> None:
     line = Line()
     await line.outbox.send_part(PayloadPart(b"a", DataType.UTF8, CompletionState.PARTIAL))
-    with pytest.raises(RuntimeError, match="it must be COMPLETE first"):
+    with pytest.raises(RuntimeError, match="its COMPLETE part must be sent first"):
         await line.outbox.send("x")
-    with pytest.raises(RuntimeError, match="it must be COMPLETE first"):
+    with pytest.raises(RuntimeError, match="its COMPLETE part must be sent first"):
         await line.message().__aenter__()
     await line.outbox.send_part(PayloadPart(b"b"))
     await line.outbox.send("x")

@@ -235,7 +235,7 @@ async def test_a_page_cannot_ask_for_an_invocation(header: str) -> None:
             answer = await ask(port, (head + length).encode() + body)
             assert status_of(answer) == 403
             assert answer.endswith(
-                b"\r\n\r\na container takes requests from its platform, not from pages\n"
+                b"\r\n\r\na container takes requests from its platform, not from web pages\n"
             )
         ping = f"GET /ping HTTP/1.1\r\nHost: c\r\nConnection: close\r\n{header}\r\n\r\n"
         assert status_of(await ask(port, ping.encode())) == 200

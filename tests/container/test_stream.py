@@ -303,7 +303,7 @@ async def test_a_client_that_vanishes_behind_a_full_inbox() -> None:
     ):
         for _ in range(100):
             client.send_frame(BINARY, bytes(1000))
-        assert await end_of(client) == (1011, "the model took nothing for too long")
+        assert await end_of(client) == (1011, "the model read no input for too long")
         await client.close()
         await run
 
@@ -764,7 +764,7 @@ async def test_a_client_that_takes_nothing_for_too_long_is_given_up() -> None:
         client.reader._transport.pause_reading()
         await run
         assert stream.buffered_bytes == 0
-    assert seen == ["the client took nothing for too long"]
+    assert seen == ["the client read nothing for too long"]
 
 
 async def test_a_slow_client_is_not_given_up() -> None:

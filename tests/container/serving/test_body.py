@@ -156,7 +156,7 @@ async def test_who_has_given_up_waiting_for_all_may_have_what_comes(serve: Serve
         (
             CHUNKED + b"1\r\na\r\nnonsense\r\n",
             {},
-            (400, "the body is cut, or not framed as HTTP asks"),
+            (400, "the body is cut off, or its HTTP framing is invalid"),
         ),
         (
             CHUNKED + b"2\r\nab\r\n1\r\nc\r\n0\r\n\r\n",
@@ -214,7 +214,7 @@ async def test_a_body_has_one_reader_at_a_time(
         body = IncomingBody(exchange, 100, 20.0)
         reading = asyncio.create_task(first(body))
         await asyncio.sleep(0)
-        with pytest.raises(RuntimeError, match="another task waits for the request's body"):
+        with pytest.raises(RuntimeError, match="another task is reading the request's body"):
             await second(body)
         exchange.respond(200)
         found.append(await reading)
