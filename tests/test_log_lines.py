@@ -176,7 +176,7 @@ def test_no_field_hides_what_each_line_has(name):
     if name == "event_":  # the event itself is positional, so this one is free
         assert LogLine("x", **{name: 1}).fields == {name: 1}
         return
-    with pytest.raises(ValueError, match=f"a line has a {name} of its own"):
+    with pytest.raises(ValueError, match=f"every line has a member {name}"):
         LogLine("x", **{name: 1})
 
 

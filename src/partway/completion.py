@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 SHELLS: Final = ("bash", "zsh", "fish")
 
 _EPILOG = """\
-where each shell looks for it:
+where each shell looks for its script:
   {prog} completion bash > ~/.local/share/bash-completion/completions/{prog}
   {prog} completion zsh > ~/.zfunc/_{prog}         # with fpath+=~/.zfunc before compinit
   {prog} completion fish > ~/.config/fish/completions/{prog}.fish
@@ -35,12 +35,12 @@ def add_to(commands: Commands, whole: Callable[[], argparse.ArgumentParser], *, 
     """
     parser = commands.add_parser(
         "completion",
-        help="print a shell's completion of this command",
-        description="Print what makes a shell complete this command's words.",
+        help="print a shell's completion script for this command",
+        description="Print the script that lets a shell complete this command's words.",
         epilog=_EPILOG.format(prog=prog),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("shell", choices=SHELLS, help="the shell that reads it")
+    parser.add_argument("shell", choices=SHELLS, help="the shell that runs the script")
     parser.set_defaults(run=lambda options: _print_script(whole(), options.shell))
 
 

@@ -68,7 +68,7 @@ class LogLine:
     def __init__(self, event: str, /, **fields: Value) -> None:
         if taken := _OWN & fields.keys():
             raise ValueError(
-                f"a line has a {min(taken)} of its own: a field must have another name"
+                f"every line has a member {min(taken)}; a field must have another name"
             )
         self.event = event
         self.fields = fields
