@@ -65,7 +65,6 @@ class Client(Side):
 
 
 async def main(host: str, port: int) -> None:
-    """Serve until the process is ended."""
     loop = asyncio.get_running_loop()
     server = await loop.create_server(lambda: Client(host, port), "127.0.0.1", 0)
     own_host, own_port = server.sockets[0].getsockname()

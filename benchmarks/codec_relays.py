@@ -250,7 +250,6 @@ class LibraryLeg(asyncio.Protocol):
             other.close()
 
     def send(self, frame: LibraryFrame) -> None:
-        """Pass a data frame on."""
         if self.protocol.state is not State.OPEN:
             return
         if frame.opcode is LibraryOpcode.BINARY:
@@ -326,8 +325,6 @@ class LibraryClientLeg(LibraryLeg):
 
 
 class LibraryContainerLeg(LibraryLeg):
-    """The leg toward the container."""
-
     protocol: ClientProtocol
 
     def __init__(self, url: str, client: LibraryLeg) -> None:
@@ -467,7 +464,6 @@ async def _serve(args: argparse.Namespace) -> None:
 
 
 def main() -> None:
-    """Serve until the process is ended."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.codec_relays", description=__doc__)
     parser.add_argument("codec", choices=RELAYS)
     parser.add_argument("container", help="http://HOST:PORT")

@@ -15,7 +15,6 @@ from benchmarks.rounds import websocket_row
 
 
 def run(args: argparse.Namespace) -> str:
-    """Start everything, put the load on each row in turn, and make the table."""
     with ExitStack() as stack:
         container = stack.enter_context(peers.echo_container())
         reference = websocket_row("HAProxy", stack.enter_context(peers.haproxy(container)), PATH)

@@ -150,7 +150,6 @@ async def asked(*pings: Pings) -> AsyncIterator[Sequence[Pings]]:
 
 
 def main() -> None:
-    """Run one load and print the result."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.container_client")
     parser.add_argument("address", help="HOST:PORT of the container")
     parser.add_argument("--streams", type=int, default=1000)

@@ -64,7 +64,6 @@ class Line:
     Attributes:
         name: the figure, with its unit.
         value: takes the figure from a load's result; None without one.
-        form: of the number.
         ratio: whether the table compares the two containers by it.
     """
 
@@ -149,7 +148,6 @@ def container(command: Sequence[str], core: set[int]) -> Iterator[tuple[Process,
 def start_load(
     args: argparse.Namespace, peer: Peer, core: set[int], *options: str
 ) -> subprocess.Popen[str]:
-    """Start the load's process on its core."""
     command = [sys.executable, "-m", "benchmarks.container_client", peer.address]
     command += ["--measure", str(peer.pid), "--streams", str(args.streams)]
     command += ["--rate", str(args.rate), "--seconds", str(args.seconds), *options]
@@ -257,7 +255,6 @@ def _misses(found: Found) -> Iterator[str]:
 
 
 def shut_down(args: argparse.Namespace) -> str:
-    """Send SIGTERM under the load, and report the ends of streams and messages."""
     container_core, load_core = cores()
     with container(_RUNTIME, container_core) as (process, peer):
         load = start_load(args, peer, load_core, "--sigterm")
@@ -296,7 +293,6 @@ def _counts(counted: dict[str, int]) -> str:
 
 
 def main() -> int:
-    """Run the command; return its exit status."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.container_load")
     parser.add_argument("--streams", type=int, default=1000, help="open at once (1000)")
     parser.add_argument("--rate", type=float, default=50.0, help="messages/s on each (50)")

@@ -34,7 +34,6 @@ class Answer:
     Attributes:
         asked: when the request was due.
         seconds: from then to the end of the answer's head.
-        status: of the answer; 0 without one.
     """
 
     asked: float
@@ -46,10 +45,8 @@ class Pings:
     """Requests at their times, whether or not earlier ones have been answered.
 
     Args:
-        address: ``HOST:PORT``.
         kept: whether all requests share one connection. Each then waits for the one before, and
             its time still counts from when it was due.
-        request: the request's bytes.
     """
 
     def __init__(self, address: str, *, kept: bool = False, request: bytes = _PING) -> None:
@@ -62,11 +59,9 @@ class Pings:
 
     @property
     def failed(self) -> int:
-        """The number of requests that were not answered 200."""
         return sum(answer.status != _OK for answer in self.answers)
 
     def spread(self) -> list[float]:
-        """Seconds: median, 99th percentile, maximum."""
         return spread([answer.seconds for answer in self.answers])
 
     def statuses(self, *, before: float) -> dict[str, int]:

@@ -40,7 +40,6 @@ _ABNORMAL = 1006
 
 
 def upgrade(address: str) -> bytes:
-    """Make the request for a stream."""
     return (
         f"GET {PATH} HTTP/1.1\r\nHost: {address}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
         "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n"
@@ -48,13 +47,6 @@ def upgrade(address: str) -> bytes:
 
 
 class Stream(asyncio.Protocol):
-    """One client.
-
-    Args:
-        load: the load that the stream belongs to.
-        index: the stream's number.
-    """
-
     __slots__ = (
         "_index", "_load", "_read", "_reply_head", "_send_head", "_transport",
         "closed", "code", "received", "upgraded",
@@ -155,8 +147,6 @@ class Load:
     each stream belongs to its opening.
 
     Args:
-        address: ``HOST:PORT`` of the container.
-        streams: how many.
         rate: messages a second on each.
         seconds: how long at most.
     """
@@ -183,12 +173,10 @@ class Load:
         self._failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def fail(self, what: str) -> None:
-        """Fail the load, and wake every waiting call."""
         if not self._failed.done():
             self._failed.set_exception(LoadError(what))
 
     def stream_ended(self, what: str) -> None:
-        """Note that the container has ended a stream."""
         if not self.ending:
             self.fail(what)
 

@@ -95,7 +95,6 @@ def measure(peer: Peer, pieces: tuple[bytes, ...], count: int) -> tuple[int, str
 
 
 def main() -> int:
-    """Run all crowds; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.crowds", description=__doc__)
     parser.add_argument("--connections", type=int, default=5000, help="of each crowd (5,000)")
     parser.add_argument("--only", default="", help="crowds with this in their names")

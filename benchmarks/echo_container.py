@@ -35,7 +35,7 @@ class Echo(WSListener):
         """Do nothing: the load keeps few messages in flight, so that little is unsent."""
 
     def resume_writing(self) -> None:
-        """See :meth:`pause_writing`."""
+        pass
 
 
 def _listener(request: WSUpgradeRequest) -> WSListener | WSUpgradeResponseWithListener:

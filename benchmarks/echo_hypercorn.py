@@ -22,7 +22,6 @@ async def echo(
     receive: Callable[[], Awaitable[Event]],
     send: Callable[[Event], Awaitable[None]],
 ) -> None:
-    """The application (ASGI)."""
     if scope["type"] != "http":
         raise ValueError(f"no {scope['type']} here")
     await send({"type": "http.response.start", "status": 200, "headers": []})

@@ -30,7 +30,6 @@ def envoy(container: Peer, tls: TlsFiles | None = None) -> Iterator[Peer | None]
     """Start an Envoy that listens for HTTP/2; None where it is not installed.
 
     Args:
-        container: the tunnels' container.
         tls: the certificate for clients; None for HTTP/2 in clear.
     """
     command = find("envoy", str(Path(sys.executable).parent))

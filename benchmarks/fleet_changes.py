@@ -58,7 +58,6 @@ class Requests:
     over: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def go_on(self) -> None:
-        """Send requests until the event ``over`` is set."""
         began = time.perf_counter()
         async with asyncio.TaskGroup() as clients:
             for number in range(_CLIENTS):
@@ -93,7 +92,6 @@ class Requests:
 
 
 def _counts(gateway: Peer) -> dict[str, int]:
-    """Count the instances in each state."""
     connection = http.client.HTTPConnection(gateway.address, timeout=10)
     try:
         connection.request("GET", "/metrics")
@@ -178,7 +176,6 @@ def run(args: argparse.Namespace) -> tuple[str, bool]:
 
 
 def main() -> int:
-    """Run the command; return its exit status."""
     parser = argparse.ArgumentParser("benchmarks.fleet_changes", description=__doc__)
     parser.add_argument("--streams", type=int, default=200, help="open all the time (200)")
     parser.add_argument(

@@ -58,7 +58,7 @@ _HEADS = [
 
 
 class FloodError(Exception):
-    """The measurement failed."""
+    pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,6 @@ class Client:
             self._writer.write(data)
 
     async def flush(self) -> None:
-        """Wait for the socket."""
         with suppress(ConnectionError):
             await self._writer.drain()
 
@@ -275,7 +274,6 @@ def measure(name: str, container: Peer, frames: int, seconds: float) -> Found:
 
 
 def row(name: str, found: Found, ordinary: Found) -> str:
-    """Make a line of the table."""
     micros, usual = (each.cpu_seconds / each.sent * 1e6 for each in (found, ordinary))
     good, other = (
         f"{seconds * 1e3:.0f}" if end == "END_STREAM" and seconds else "–" if seconds else "silent"
@@ -288,7 +286,6 @@ def row(name: str, found: Found, ordinary: Found) -> str:
 
 
 def main() -> int:
-    """Run all floods, or one of them as its attacker; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.floods", description=__doc__)
     parser.add_argument("--seconds", type=float, default=0.5, help="of each flood at most (0.5)")
     parser.add_argument("--frames", type=int, default=20_000, help="of each flood (20,000)")

@@ -51,8 +51,6 @@ class Contest:
 
     Attributes:
         name: of the format, and whether it is read or written.
-        ours: Partway's function.
-        others: a library's name → its function.
         times: a library's name → its shortest time, in seconds.
     """
 
@@ -71,7 +69,6 @@ class Contest:
 
 
 def contests(rows: int) -> list[Contest]:
-    """Make all contests."""
     numbers = np.random.default_rng(0).normal(size=(rows, 28))
     single, labels = numbers.astype(np.float32), np.zeros((rows, 1))
     batches = {each: Batch(numbers) for each in (CSV, JSON, JSON_LINES)} | {
@@ -210,7 +207,6 @@ def _ms(seconds: float) -> str:
 
 
 def main() -> int:
-    """Run the command; return its exit status."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.formats", description=__doc__)
     parser.add_argument("--rows", type=int, default=100_000)
     parser.add_argument("--rounds", type=int, default=3)

@@ -66,7 +66,6 @@ def run(args: argparse.Namespace, folder: Path) -> Iterator[str]:
 
 
 def report(setup: Setup, rounds: int) -> Iterator[str]:
-    """Measure one device."""
     from benchmarks import text_delays, text_tokens
 
     yield f"\n{setup.name}; {setup.tokens} tokens a reply, {rounds} rounds\n"
@@ -92,7 +91,6 @@ def folder_for(keep: Path | None) -> Iterator[Path]:
 
 
 def main() -> int:
-    """Run the command; return its exit status."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu_text")
     several: dict[str, Any] = {"type": int, "nargs": "+"}
     parser.add_argument(

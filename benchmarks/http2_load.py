@@ -187,12 +187,10 @@ class Stream:
         self._owed = 0
 
     def send(self, count: int = 1) -> None:
-        """Send the next messages."""
         self._send(count)
         self._connection.flush()
 
     def end(self) -> None:
-        """Ignore everything that comes from now on."""
         self._connection.ended = True
 
     def _send(self, count: int) -> None:
@@ -272,7 +270,6 @@ async def throughput(args: argparse.Namespace) -> dict[str, float]:
 
 
 def main() -> None:
-    """Run one load and print the result."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.http2_load", description=__doc__)
     parser.add_argument("url", help="http://… or https://… of the stream")
     parser.add_argument("--wire", default="events", choices=list(WIRES))

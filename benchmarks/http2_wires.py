@@ -38,14 +38,7 @@ _FRAMING = 16
 
 
 class Wire:
-    """One stream's bytes.
-
-    Args:
-        messages: the payloads.
-        authority: ``HOST:PORT`` of the server.
-        scheme: of the URL.
-        path: of the URL.
-    """
+    """One stream's bytes."""
 
     method = "POST"
 
@@ -56,7 +49,6 @@ class Wire:
         self._path = path
 
     def head(self) -> Headers:
-        """The request's headers."""
         return [
             (":method", self.method),
             (":scheme", self._scheme),

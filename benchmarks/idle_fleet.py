@@ -40,7 +40,6 @@ def _settings(endpoints: int, source: str) -> str:
 def _measured(
     endpoints: int, container: Peer, seconds: float, *, are_processes: bool = False
 ) -> list[str]:
-    """Measure one row of the table."""
     source = f'url = "http://{container.address}"'
     if are_processes:
         source = f"command = {shlex.join([sys.executable, '-S', '-E', str(_CONTAINER)])!r}"
@@ -75,7 +74,6 @@ def run(args: argparse.Namespace) -> str:
 
 
 def main() -> int:
-    """Run the command; return its exit status."""
     parser = argparse.ArgumentParser("benchmarks.idle_fleet", description=__doc__)
     parser.add_argument("--seconds", type=float, default=30.0, help="of each row (30)")
     parser.add_argument(

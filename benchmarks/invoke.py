@@ -177,7 +177,6 @@ def run(args: argparse.Namespace) -> str:
 
 
 def main() -> int:
-    """Run the command; return its exit status."""
     parser = argparse.ArgumentParser("benchmarks.invoke", description=__doc__)
     parser.add_argument("--seconds", type=float, default=5.0, help="of each load")
     parser.add_argument("--repeat", type=int, default=5, help="rounds")

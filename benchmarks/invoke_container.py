@@ -39,7 +39,6 @@ class Echo(asyncio.Protocol):
 
 
 async def main() -> None:
-    """Serve until the process is ended."""
     server = await asyncio.get_running_loop().create_server(Echo, "127.0.0.1", 0)
     host, port = server.sockets[0].getsockname()
     print(f"listening on http://{host}:{port}", flush=True)

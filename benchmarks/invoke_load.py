@@ -54,7 +54,6 @@ class Asked:
     """The result of a load.
 
     Attributes:
-        seconds: of the load.
         delays: of each request, in seconds.
     """
 
@@ -63,7 +62,6 @@ class Asked:
 
     @property
     def rate(self) -> float:
-        """Requests a second."""
         return len(self.delays) / self.seconds
 
     def percentile(self, share: float) -> float:
@@ -82,11 +80,8 @@ async def load(
     """Send requests for some seconds.
 
     Args:
-        address: ``HOST:PORT`` of the server.
-        requests: heads and bodies, which are sent in turn.
         body: the body that each answer must have.
         clients: connections; each has one request under way.
-        seconds: for how long.
         rate: requests a second of all of them; None for as many as there is room for.
     """
     host, _, port = address.rpartition(":")

@@ -70,7 +70,6 @@ async def waits(address: str, command: list[str]) -> tuple[float, int]:
 
 
 def main() -> int:
-    """Measure each subprotocol, or be one's attacker; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.large_parts", description=__doc__)
     parser.add_argument("--seconds", type=float, default=5.0, help="of each (5)")
     for option in ("--attack", "--address"):

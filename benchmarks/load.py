@@ -43,7 +43,6 @@ class Messages:
         self._filler = os.urandom(size - _NUMBER_BYTES)
 
     def message(self, number: int) -> bytes:
-        """Make the message of this number."""
         return number.to_bytes(_NUMBER_BYTES, "big") + self._filler
 
     def is_reply(self, number: int, reply: bytes) -> bool:
@@ -80,7 +79,6 @@ class Stream(WSListener):
         self.ended = False
 
     def send(self, count: int = 1) -> None:
-        """Send the next messages."""
         assert self._transport is not None, "connected"
         for _ in range(count):
             self._transport.send(WSMsgType.BINARY, self._messages.message(self._sent))
@@ -106,14 +104,13 @@ class Stream(WSListener):
             self._fail("the stream ended")
 
     def end(self) -> None:
-        """Ignore everything that comes from now on."""
         self.ended = True
 
     def pause_writing(self) -> None:
         """Do nothing: a few messages in flight never fill a socket for long."""
 
     def resume_writing(self) -> None:
-        """See :meth:`pause_writing`."""
+        pass
 
     def _fail(self, what: str) -> None:
         if not self._failed.done():
@@ -124,18 +121,15 @@ class EchoStream(Protocol):
     """A stream of the load.
 
     Attributes:
-        received: replies so far.
         running: whether each reply makes it send the next message.
     """
 
     received: int
     running: bool
 
-    def send(self, count: int = 1) -> None:
-        """Send the next messages."""
+    def send(self, count: int = 1) -> None: ...
 
-    def end(self) -> None:
-        """Ignore everything that comes from now on."""
+    def end(self) -> None: ...
 
 
 class Meter:
@@ -240,7 +234,6 @@ async def exchange_one(streams: Sequence[Stream], failed: asyncio.Future[None]) 
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of every load, for any protocol."""
     parser.add_argument("--streams", type=int, default=20)
     parser.add_argument("--in-flight", type=int, default=8, help="messages, per stream")
     parser.add_argument("--size", type=int, default=640, help="bytes of a payload")
@@ -249,7 +242,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def main() -> None:
-    """Run one load and print the result."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.load", description=__doc__)
     parser.add_argument("url", help="ws://… of the stream")
     parser.add_argument("--subprotocol", default=RAW, choices=[RAW, MSGPACK])

@@ -86,7 +86,6 @@ class Peer:
 
     Attributes:
         address: ``HOST:PORT``.
-        pid: its process.
     """
 
     address: str
@@ -95,13 +94,10 @@ class Peer:
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A process and its output."""
-
     running: subprocess.Popen[bytes]
     output: Path  # a file, not a pipe: a relay that logs must never wait for its reader
 
     def said(self) -> str:
-        """Return the whole output so far."""
         return self.output.read_text(errors="replace")
 
 
@@ -165,14 +161,12 @@ def python_build() -> str:
 
 @contextmanager
 def echo_container() -> Iterator[Peer]:
-    """Start the container of all relays."""
     with _listening([sys.executable, "-m", "benchmarks.echo_container"]) as peer:
         yield peer
 
 
 @contextmanager
 def invoke_container() -> Iterator[Peer]:
-    """Start the container of all proxies of requests."""
     with _listening([sys.executable, "-m", "benchmarks.invoke_container"]) as peer:
         yield peer
 
@@ -198,7 +192,6 @@ def predict_container() -> Iterator[Peer]:
 
 @contextmanager
 def token_container() -> Iterator[Peer]:
-    """Start the container of all proxies of response streams."""
     with _listening([sys.executable, "-m", "benchmarks.token_container"]) as peer:
         yield peer
 
@@ -216,8 +209,6 @@ def gateway(container: Peer, *options: str, tls: TlsFiles | None = None) -> Iter
     """Start the product, as its user does.
 
     Args:
-        container: the endpoint's container.
-        options: further options.
         tls: the certificate for clients; the peer is then the port with TLS.
     """
     command = find("partway", str(Path(sys.executable).parent))
@@ -246,7 +237,6 @@ def haproxy(container: Peer, endpoints: Sequence[str] = ()) -> Iterator[Peer | N
     """Start HAProxy as a byte tunnel; None where it is not installed.
 
     Args:
-        container: the container behind it.
         endpoints: names, each of which has a backend of its own, found by the path that
             InvokeEndpoint has; without them all requests have one backend.
     """

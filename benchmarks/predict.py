@@ -156,7 +156,6 @@ def run(args: argparse.Namespace) -> str:
 
 
 def main() -> int:
-    """Run the command; return its exit status."""
     parser = argparse.ArgumentParser("benchmarks.predict", description=__doc__)
     parser.add_argument("--seconds", type=float, default=3.0, help="of each load")
     parser.add_argument("--repeat", type=int, default=5, help="rounds")

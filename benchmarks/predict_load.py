@@ -33,12 +33,9 @@ async def load(
     """Send requests for some seconds, and compare each answer's body.
 
     Args:
-        address: ``HOST:PORT`` of the server.
-        request: head and body.
         answer: bytes that each answer's body must have, spaces apart.
         pids: the processes whose CPU time counts.
         clients: connections; each has one request under way.
-        seconds: for how long.
     """
     host, _, port = address.rpartition(":")
     meters = [Meter(pid) for pid in pids]

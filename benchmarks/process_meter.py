@@ -16,7 +16,6 @@ class Meter:
         self._folder = Path("/proc") / str(pid)
 
     def cpu_seconds(self) -> float:
-        """User and system time so far."""
         try:
             tasks = (self._folder / "task").glob("*/schedstat")
             return sum(int(task.read_text().split()[0]) for task in tasks) / 1e9
@@ -31,7 +30,6 @@ class Meter:
         return self._process.memory_info().rss
 
     def peak(self) -> int:
-        """Most resident bytes so far."""
         try:
             status = (self._folder / "status").read_text()
             return int(status.partition("VmHWM:")[2].split()[0]) * 1024

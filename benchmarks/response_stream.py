@@ -49,7 +49,6 @@ class Client(asyncio.Protocol):
     """One connection, with one request under way at a time.
 
     Args:
-        request: head and body.
         said: the tokens in the body of a whole answer.
     """
 
@@ -84,7 +83,6 @@ class Client(asyncio.Protocol):
         self._body += data
 
     def on_message_complete(self) -> None:
-        """Compare the whole answer."""
         said = self._said(bytes(self._body))
         if said == _EVERYTHING:
             self._answer.set_result(self._delay)
@@ -112,7 +110,6 @@ async def _measure(row: Row, args: argparse.Namespace) -> float:
     """The median of the first tokens' delays, in seconds.
 
     Args:
-        row: the way to ask.
         args: the command's. ``clients`` connections begin to ask ``apart`` ms after each other,
             and wait ``pause`` ms between an answer and the next request. As all streams take the
             same time, connections stay as far apart as they began: with 0 all ask at once.
@@ -184,7 +181,6 @@ def run(args: argparse.Namespace) -> str:
 
 
 def main() -> int:
-    """Run the command; return its exit status."""
     parser = argparse.ArgumentParser("benchmarks.response_stream", description=__doc__)
     parser.add_argument("--seconds", type=float, default=3.0, help="of each row in a round")
     parser.add_argument("--repeat", type=int, default=5, help="rounds")

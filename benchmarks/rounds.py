@@ -29,9 +29,7 @@ class Row:
     """One line of the table.
 
     Attributes:
-        name: the way that is measured.
         peer: its process, or None where it is not installed.
-        load: module of the load, and its arguments.
         measured: whether the process is a relay whose CPU counts.
     """
 
@@ -47,7 +45,6 @@ class Row:
 def websocket_row(
     name: str, peer: Peer | None, path: str, subprotocol: str = RAW, *, measured: bool = True
 ) -> Row:
-    """Make a row whose load speaks WebSocket."""
     url = f"ws://{peer.address}{path}" if peer is not None else ""
     return Row(name, peer, ["benchmarks.load", url, "--subprotocol", subprotocol], measured)
 
@@ -92,8 +89,6 @@ def command(
 
     Args:
         module: as it is called with ``python -m``.
-        description: for ``--help``.
-        run: makes the table.
         idle: whether it measures the memory of idle streams.
     """
     parser = argparse.ArgumentParser(prog=f"python -m {module}", description=description)
@@ -109,7 +104,6 @@ def command(
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of the load and the run."""
     parser.add_argument("--seconds", type=float, default=5.0, help="of each load (5)")
     parser.add_argument("--repeat", type=int, default=5, help="rounds over all rows (5)")
     parser.add_argument("--streams", type=int, default=20, help="open at once (20)")

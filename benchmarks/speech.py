@@ -202,7 +202,6 @@ def run(args: argparse.Namespace) -> str:
 
 
 def main() -> int:
-    """Run the command; return its exit status."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.speech")
     parser.add_argument("--utterances", type=int, default=50, help="in each noise (50)")
     parser.add_argument("--seed", type=int, default=3, help="of all that is random (3)")

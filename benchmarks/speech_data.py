@@ -141,11 +141,7 @@ def _resampled(samples: Signal, rate: int) -> Signal:
 
 
 class Noises:
-    """Noises of any length, the same for the same seed; their power is about 1.
-
-    Args:
-        seed: of the random parts.
-    """
+    """Noises of any length, the same for the same seed; their power is about 1."""
 
     names = ("white", "babble", "street")
 

@@ -44,9 +44,7 @@ class Score:
     Attributes:
         onsets: for each found true segment, the detected begin less the true one.
         offsets: likewise the detected end less the true one.
-        missed: true segments that were not found.
         false_alarms: detected segments without a true one.
-        spoken: the number of true segments.
         silence: seconds that are not speech.
     """
 

@@ -114,7 +114,6 @@ class Neighbour:
 
 
 def connected(address: str) -> socket.socket:
-    """Connect to the gateway."""
     host, _, port = address.rpartition(":")
     made = socket.create_connection((host, int(port)), _PATIENCE)
     made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -122,7 +121,6 @@ def connected(address: str) -> socket.socket:
 
 
 def upgraded(address: str) -> socket.socket:
-    """Open a stream."""
     made = connected(address)
     made.sendall(_UPGRADE.format(path=_STREAM, token=_TOKEN).encode())
     head = b""
@@ -310,7 +308,7 @@ HEADS = """\
 
 
 class AttackError(Exception):
-    """The measurement failed."""
+    pass
 
 
 def measure(name: str, container: Peer, seconds: float = 5.0) -> Suffered:
@@ -345,13 +343,11 @@ def measure(name: str, container: Peer, seconds: float = 5.0) -> Suffered:
 
 
 def row(name: str, found: Suffered) -> str:
-    """Make a line of the table."""
     cells = [name, f"{found.asked:,}", f"{found.slowest * 1e3:.0f}", f"{found.behind * 1e3:.0f}"]
     return f"| {' | '.join([*cells, f'{found.share:.2f}'])} |"
 
 
 def main() -> None:
-    """Be the attacker."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.strangers", description=__doc__)
     parser.add_argument("attack", choices=ATTACKS)
     parser.add_argument("address")

@@ -23,7 +23,7 @@ class Stream(WSListener):
     """One request and its reply.
 
     Attributes:
-        over: the reply is there, or an error is.
+        over: done once the reply or an error is there.
     """
 
     def __init__(self) -> None:
@@ -39,7 +39,6 @@ class Stream(WSListener):
         self._transport.send(WSMsgType.TEXT, request)
 
     def reply(self) -> Reply:
-        """Return the received reply."""
         return Reply(self._sent, self._at, self._text.decode())
 
     def on_ws_connected(self, transport: WSTransport) -> None:
@@ -63,7 +62,7 @@ class Stream(WSListener):
         """Do nothing: one request never fills a socket."""
 
     def resume_writing(self) -> None:
-        """See :meth:`pause_writing`."""
+        pass
 
     def _fail(self, what: str) -> None:
         if not self.over.done():
@@ -92,7 +91,6 @@ async def ask(url: str, count: int, tokens: int, seconds: float) -> list[Reply]:
 
 
 def main() -> None:
-    """Ask once on every stream, and print the replies."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.text_client", description=__doc__)
     parser.add_argument("url", help="ws://… of the stream")
     parser.add_argument("--streams", type=int, required=True)

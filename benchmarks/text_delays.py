@@ -35,7 +35,6 @@ class Delays:
     """First parts for one number of streams; seconds, as median and 99th percentile.
 
     Attributes:
-        streams: how many.
         path: the way of the client's streams.
         written: from the token's delivery by the engine until its part had been written.
         arrived: from the delivery until the client on the same machine had the part.

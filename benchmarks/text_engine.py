@@ -33,7 +33,6 @@ class BareEngine:
     """The engine's process, seen from outside.
 
     Args:
-        pipe: to the process.
         seconds: for each answer.
     """
 
@@ -102,7 +101,6 @@ class _Engine:
         self.batching.start()
 
     def replies(self, prompts: Sequence[str], tokens: int) -> list[Reply]:
-        """Generate one reply to each prompt."""
         encoded = [self.loaded.tokenizer(prompt)["input_ids"] for prompt in prompts]
         names = [f"{time.monotonic_ns()}-{n}" for n in range(len(prompts))]
         self._at = {name: [] for name in names}

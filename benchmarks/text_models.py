@@ -45,7 +45,6 @@ class Made:
     """A model in a directory.
 
     Attributes:
-        path: the directory.
         parameters: how many.
         step_bytes: weights that one step reads: all but the table of input embeddings.
     """

@@ -23,9 +23,7 @@ class Reply:
     """One reply, as the client has seen it; times are ``time.perf_counter``'s.
 
     Attributes:
-        sent: when its request was sent.
         at: when each part of it came.
-        text: the whole reply.
     """
 
     sent: float
@@ -74,12 +72,10 @@ class Figures:
 
     @property
     def rate(self) -> float:
-        """Tokens a second, the median of the rounds."""
         return statistics.median(self.rates)
 
     @classmethod
     def of(cls, rounds: Sequence[Sequence[Reply]]) -> Self:
-        """Compute the figures of some rounds."""
         replies = [reply for replies in rounds for reply in replies]
         gaps = np.concatenate([np.diff(reply.at) for reply in replies])
         parts = sum(len(reply.at) for reply in replies)
@@ -92,7 +88,6 @@ class Figures:
 
 
 def spread(values: Sequence[float] | np.ndarray[Any, Any]) -> tuple[float, float]:
-    """The median and the 99th percentile."""
     median, p99 = np.percentile(values, [50, 99])
     return float(median), float(p99)
 

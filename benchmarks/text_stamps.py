@@ -38,7 +38,6 @@ class Stamps:
         self.left: dict[str, float] = {}
 
     def delivered(self, outputs: list[GenerationOutput]) -> None:
-        """Note the tokens of one step."""
         now = time.perf_counter()
         self.steps.append((now, len(outputs)))
         for output in outputs:

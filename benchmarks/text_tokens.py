@@ -103,7 +103,6 @@ def _cells(found: Found, streams: int, way: str) -> list[str]:
 
 
 def _share(found: Found, streams: int, way: str) -> float:
-    """The share of the bare engine's tokens a second."""
     pairs = zip(found[streams, way].rates, found[streams, _BARE].rates, strict=True)
     return statistics.median(ours / theirs for ours, theirs in pairs)
 

@@ -40,9 +40,7 @@ class Setup:
 
     Attributes:
         name: of the device, for the tables.
-        made: the model.
         settings: of every engine of the run.
-        streams: the numbers of streams.
         tokens: of each reply.
         exact: whether a reply is the same whatever is computed beside it.
     """

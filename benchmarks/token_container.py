@@ -54,7 +54,6 @@ class Tokens(asyncio.Protocol):
 
 
 async def main() -> None:
-    """Serve until the process is ended."""
     server = await asyncio.get_running_loop().create_server(Tokens, "127.0.0.1", 0)
     host, port = server.sockets[0].getsockname()
     print(f"listening on http://{host}:{port}", flush=True)

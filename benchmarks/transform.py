@@ -67,7 +67,6 @@ def _container() -> Iterator[str]:
 
 
 def _run(words: Sequence[str]) -> tuple[str, float, float]:
-    """Run a command; return its output, its CPU seconds, and its peak of resident bytes."""
     with tempfile.TemporaryFile() as output:
         process = subprocess.Popen(words, stdout=output, stderr=subprocess.DEVNULL, cwd=_ROOT)
         _, status, used = os.wait4(process.pid, 0)
@@ -191,7 +190,6 @@ def _splitting() -> None:
 
 
 def main() -> None:
-    """Run all measurements."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--records", type=int, default=20_000)
     parser.add_argument("--concurrency", type=int, default=16)

@@ -16,7 +16,6 @@ import uvloop
 
 
 async def _asked(url: str, lines: Sequence[bytes], concurrent: int) -> list[bytes]:
-    """Ask for the answer to each line."""
     answers = [b""] * len(lines)
     left = iter(enumerate(lines))
     headers = {"Content-Type": "text/csv"}

@@ -19,7 +19,6 @@ from sagemaker.local.local_session import LocalSagemakerRuntimeClient
 
 
 def main(url: str, source: Path, target: Path) -> None:
-    """Ask for all lines of a file."""
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "in").mkdir()
         shutil.copy(source, Path(folder) / "in")
