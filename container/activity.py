@@ -28,8 +28,7 @@ _OTHER_SITES: Final = frozenset({"cross-site", "same-site"})
 class Closable(Protocol):
     """A stream that can be told to end."""
 
-    def close(self, code: int, reason: str) -> None:
-        """End the stream with a Close of this code and reason."""
+    def close(self, code: int, reason: str) -> None: ...
 
 
 class Activity:
@@ -56,7 +55,6 @@ class Activity:
 
     @property
     def idle(self) -> bool:
-        """Whether no stream and no request is under way."""
         return not self._running
 
     @property
@@ -163,9 +161,6 @@ def is_from_a_page(headers: Iterable[tuple[str, str]]) -> bool:
     A browser sends ``Origin`` with each upgrade and each POST of a page. It sends such a POST
     without asking if the body's type is a plain one. ``Sec-Fetch-Site`` marks a GET for another
     site's page.
-
-    Args:
-        headers: the request's, by their names.
     """
     for name, value in headers:  # a plain loop, for speed: every request is checked
         lower = name.lower()

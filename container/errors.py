@@ -31,7 +31,6 @@ class ModelError(Exception):
     """An error whose reason is meant for the client. Of other exceptions it only sees the type.
 
     Args:
-        reason: the text for the client.
         code: the Close code, once the stream is open: 1011, or 4000–4999 for codes of your own.
         status: the HTTP status, before the stream is open and on ``/invocations``.
 
@@ -64,12 +63,7 @@ def _revived(kind: type[ModelError], args: tuple[object, ...], state: dict[str, 
 
 
 class BodyError(Exception):
-    """A request's body is refused, by the client's fault.
-
-    Attributes:
-        status: the HTTP status to answer.
-        reason: the fault.
-    """
+    """A request's body is refused, by the client's fault."""
 
     def __init__(self, status: int, reason: str) -> None:
         super().__init__(reason)

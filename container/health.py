@@ -48,7 +48,6 @@ class Health:
 
     @property
     def loaded(self) -> bool:
-        """Whether the model has been loaded."""
         return self._loading_since is None
 
     def set_loaded(self) -> None:

@@ -17,7 +17,7 @@ _UTF8 = DataType.UTF8
 
 
 def _nothing() -> None:
-    """Do nothing: the default callback of an inbox."""
+    pass
 
 
 class Inbox:
@@ -74,7 +74,6 @@ class Inbox:
         return len(self._parts)
 
     def put(self, part: PayloadPart) -> None:
-        """Add a received part."""
         size = len(part.payload)
         self.parts_in += 1
         self.bytes_in += size
@@ -91,7 +90,6 @@ class Inbox:
         self._wake()
 
     def drop(self) -> None:
-        """End, and drop the waiting parts."""
         self._parts.clear()
         self.held_bytes = 0
         self.begun = None
@@ -146,8 +144,6 @@ class Inbox:
 
 
 class Fragments(AsyncIterator[PayloadPart]):
-    """The parts of an inbox."""
-
     __slots__ = ("_inbox",)
 
     def __init__(self, inbox: Inbox) -> None:

@@ -74,7 +74,6 @@ class Reply:
         content_type: the body's type; by default ``text/plain; charset=utf-8`` for text, and
             ``application/octet-stream`` for bytes.
         headers: further headers of the response; the runtime sets ``Date`` and ``Server``.
-        status: the response's status; 200 by default.
         length: the length in bytes of a body made of items, if it is known; the body is then not
             chunked.
     """
@@ -198,7 +197,6 @@ class StreamRoute:
     Attributes:
         path: the path, without its first slash.
         query: the parameters that the handler accepts; None for any.
-        required: the required parameters.
     """
 
     path: str = DEFAULT_PATH

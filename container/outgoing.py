@@ -47,7 +47,6 @@ class Outbox:
         self.bytes_out = 0
 
     async def send(self, message: str | bytes) -> None:
-        """Send a whole message in one frame."""
         if isinstance(message, str):
             frame = _new(Frame, (_TEXT, message.encode(), True))
         elif isinstance(message, bytes | bytearray | memoryview):
@@ -90,13 +89,11 @@ class Outbox:
         self._torn = None
 
     def write(self, frame: Frame) -> None:
-        """Count a frame and write it."""
         self.parts_out += 1
         self.bytes_out += len(frame.payload)
         self._write(frame)
 
     async def writable(self) -> None:
-        """Wait until a frame may be written."""
         if not self._clear():
             await self._writable()
 
@@ -106,7 +103,6 @@ class Outbox:
         return between and self._clear()
 
     async def _my_turn(self) -> None:
-        """Wait until a message may begin."""
         while True:
             await self._writable()
             if self._open is None:
@@ -173,7 +169,6 @@ class OutgoingMessage:
         self._held = payload
 
     def release(self, *, fin: bool) -> None:
-        """Write the held fragment, if there is one."""
         if self._held is not None:
             payload, self._held = self._held, None
             self._outbox.write(Frame(self._opcode, payload, fin))

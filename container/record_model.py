@@ -84,7 +84,6 @@ class RecordModel(Model, ABC):
         return Reply(answer, media_type)
 
     async def admit(self, opening: Opening) -> None:
-        """Check that the formats of a stream are supported."""
         self._asked(opening.query)
 
     async def stream(self, stream: Stream) -> None:

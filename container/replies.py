@@ -62,7 +62,6 @@ async def _send_items(
     items: AsyncIterator[bytes | str],
     on_first: Callable[[], None],
 ) -> None:
-    """Send the items of a body as they come."""
     try:
         if _is_event_stream(reply):
             first = await _first_event(exchange, reply, items)

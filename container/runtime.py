@@ -87,8 +87,6 @@ class Runtime:
     """Serves one model. ``http.protocol`` is the factory for :meth:`loop.create_server`.
 
     Args:
-        model: the model that answers.
-        health: the model's health.
         head_timeout: seconds for a whole request head, and for an idle connection.
         max_body: largest body of a request.
         body_timeout: seconds spent waiting for a body in all.
@@ -338,7 +336,6 @@ class _Said(NamedTuple):
     Attributes:
         by_page: whether a web page made a browser send it.
         upgrade: whether it asks for any other protocol.
-        content_type: the body's type.
         coding: the body's content coding; empty for none.
     """
 
@@ -387,7 +384,6 @@ def _takes_invocations(model: Model) -> bool:
 
 
 def _is_cancelled() -> bool:
-    """Whether the current task has been cancelled."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 

@@ -34,10 +34,7 @@ class ModelServer:
     """A model on a TCP port, by section 1.1, from :meth:`start` to :meth:`stopped`.
 
     Args:
-        model: the model that answers.
-        host: the address to listen on.
         port: the TCP port; 0 takes a free one.
-        model_dir: the folder that the model loads from.
         times: the time limits of the shutdown's parts.
         finish_timeout: seconds of silence allowed to a stream's handler after its input has ended.
         show_errors: whether clients are shown the model's exceptions; for development.

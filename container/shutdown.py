@@ -46,7 +46,6 @@ class Shutdown:
 
     Args:
         activity: the streams and requests to end; the shutdown sets its ``on_idle``.
-        times: the time limits of the rules.
     """
 
     def __init__(self, activity: Activity, times: ShutdownTimes) -> None:

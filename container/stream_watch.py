@@ -32,7 +32,6 @@ class ProgressWatch:
     """Checks progress from time to time, and reports for how long there was none.
 
     Args:
-        loop: the loop with the clock and timers to use.
         measure: returns a value that changes with each progress.
         looked: called at each check with the seconds since the last check with progress, or since
             the beginning; 0.0 after progress.
@@ -63,7 +62,6 @@ class ProgressWatch:
         self._look_later()
 
     def stop(self) -> None:
-        """Stop the checks, if they run."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

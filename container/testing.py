@@ -31,9 +31,7 @@ class Answered:
     """An answer from ``/invocations``.
 
     Attributes:
-        status: the response's status.
         content_type: the body's type, unchanged.
-        body: the whole body.
     """
 
     status: int

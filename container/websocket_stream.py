@@ -49,7 +49,6 @@ class WebSocketStream:
     """A stream on a connection whose 101 has been written.
 
     Args:
-        opening: the client's request.
         high_water: received bytes, not taken by the handler, at which the client is no longer read.
         low_water: the level at which the client is read again.
         scheduler: wakes the handler when its input has come.

@@ -25,7 +25,6 @@ examples:
 
 
 def add_to(commands: Commands) -> None:
-    """Add the command's flags."""
     parser = commands.add_parser(
         "convert",
         help=COMMANDS["convert"],

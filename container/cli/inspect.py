@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
 
 def add_to(commands: Commands) -> None:
-    """Add the command's flags."""
     parser = commands.add_parser(
         "inspect",
         help=COMMANDS["inspect"],

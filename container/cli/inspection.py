@@ -16,13 +16,10 @@ class Findings:
     """Statistics of the records.
 
     Attributes:
-        records: number of records.
         sparse: number of records in sparse batches.
         width: number of features per record.
         given: numbers stored in the sparse records.
-        not_finite: numbers that are NaN or infinite.
         labels: number of labels per record.
-        dtypes: types of the numbers.
         beside: number of records with each of the members beside the numbers.
     """
 
@@ -36,7 +33,6 @@ class Findings:
     beside: dict[str, int] = field(default_factory=dict)
 
     def add(self, batch: Batch) -> None:
-        """Count a batch's records."""
         self.records += len(batch)
         self.width = max(self.width, batch.width)
         features = batch.features
@@ -84,9 +80,6 @@ class Findings:
 
 def inspect(options: argparse.Namespace) -> tuple[list[tuple[str, str]], bool]:
     """Read a file to its end, or to its first fault.
-
-    Args:
-        options: the command's options.
 
     Returns:
         The findings, as pairs of name and text, and whether the file has no fault.

@@ -26,7 +26,6 @@ FILES = (
 
 
 def add_to(commands: Commands) -> None:
-    """Add the command's flags."""
     parser = commands.add_parser(
         "new",
         help=COMMANDS["new"],

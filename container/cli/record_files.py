@@ -31,11 +31,9 @@ class RecordFile:
     """A file that is read once from its beginning, or again after :meth:`begin_again`.
 
     Args:
-        file: the open file.
         options: the options of :func:`~partway.container.cli.record_flags.add_reading`.
 
     Attributes:
-        name: the file's name, for messages.
         content_type: the file's media type, as given or as guessed.
 
     Raises:
@@ -57,11 +55,7 @@ class RecordFile:
             yield chunk
 
     def begin_again(self, width: int) -> None:
-        """Go back to the beginning of a file that can be read again.
-
-        Args:
-            width: the width of the records that was found.
-        """
+        """Go back to the beginning of a file that can be read again."""
         assert self._start is not None, "it can be read again"
         self._file.seek(self._start)
         self._beginning = self._read(LOOKED_AT)

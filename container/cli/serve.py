@@ -107,7 +107,6 @@ class ServingOptions:
     """Options for serving a model.
 
     Attributes:
-        model_dir: the folder that the model loads from.
         finish_timeout: seconds of silence allowed to a stream's handler after its input has ended.
         show_errors: whether clients are shown the model's exceptions.
         method: the method to call on a scikit-learn model; None if not given.
@@ -120,7 +119,6 @@ class ServingOptions:
 
 
 def add_to(commands: Commands) -> None:
-    """Add the command's flags."""
     parser = commands.add_parser(
         "serve",  # the platform appends this word to the image's entry point (clause 1.1-1)
         help=COMMANDS["serve"],

@@ -33,7 +33,6 @@ class ModelTarget:
 
     Attributes:
         kind: one of ``KINDS``.
-        name: the name as it was given.
         source: the flag or variable that gave it; errors name it.
     """
 

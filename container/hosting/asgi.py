@@ -39,7 +39,6 @@ class AppServer:
 
     Args:
         app: ``module:attribute``; imported by :meth:`load`.
-        host: the address to listen on.
         port: the TCP port; 0 takes a free one.
         times: the time limits of the shutdown's parts.
 

@@ -200,7 +200,6 @@ class Guard:
             log_failure(_log, PING, error)
 
     def _speak_of(self, trouble: str | None) -> None:
-        """Log the answer of /ping when it changes."""
         if trouble != self._trouble:
             self._trouble = trouble
             if trouble is None:

@@ -20,9 +20,6 @@ class Lifespan:
     """Runs an app's lifespan, in a task of its own.
 
     After :meth:`startup` the owner must call :meth:`shutdown`, even if the startup failed.
-
-    Attributes:
-        state: the app's state for its requests.
     """
 
     def __init__(self, app: App) -> None:

@@ -17,7 +17,6 @@ class BoundedBody:
     """A request's body, as read by the app. A body out of bounds ends as if the client had left.
 
     Args:
-        receive: uvicorn's ``receive``.
         max_body: largest body, in bytes.
         patience: seconds spent waiting for the body in all.
 
@@ -76,12 +75,10 @@ class PassedAnswer:
     """An app's answer, passed on as it comes unless another answer replaces it.
 
     Args:
-        send: uvicorn's ``send``.
         replaces: says by the status whether the answer is replaced.
 
     Attributes:
         begun: whether some of the app's answer has been sent.
-        replaced: whether the app's answer is replaced, and so not sent.
     """
 
     def __init__(self, send: Send, replaces: Callable[[int], bool]) -> None:
@@ -102,9 +99,7 @@ class HeldAnswer:
     """An app's answer, held until it is complete.
 
     Attributes:
-        messages: the answer's messages so far.
         whole: done once the answer is complete, or cut because it is too long.
-        too_long: whether the answer was cut.
     """
 
     def __init__(self) -> None:

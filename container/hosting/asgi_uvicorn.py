@@ -202,7 +202,6 @@ class WebServer(uvicorn.Server):
             connection.transport.abort()
 
     async def aclose(self) -> None:
-        """End the server at once."""
         if self._serving is not None:
             # uvicorn's own shutdown() only checks every tenth of a second.
             self._serving.cancel()

@@ -235,6 +235,5 @@ async def _whole(receive: Receive) -> deque[Message] | None:
 
 
 async def _disconnected(receive: Receive, unwanted: threading.Event) -> None:
-    """Wait until the client leaves."""
     await receive()
     unwanted.set()

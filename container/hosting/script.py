@@ -117,11 +117,6 @@ class Script(Model):
     def transform(self, body: bytes, content_type: str, accept: str) -> tuple[bytes, str]:
         """Run a request through the script's functions.
 
-        Args:
-            body: the request's body.
-            content_type: the type of the body.
-            accept: the types that the client accepts.
-
         Returns:
             The answer's body and type.
         """

@@ -82,7 +82,6 @@ def encode(
 
 
 def media_type_of(content_type: str) -> str:
-    """Strip a content type's parameters."""
     return content_type.partition(";")[0].strip().lower()
 
 

@@ -36,7 +36,6 @@ class SklearnModel(RecordModel):
     Args:
         path: the file. A relative path that does not exist in the current folder is looked up in
             the model's folder.
-        method: the method to call.
     """
 
     answer_types = PREDICTION_TYPES

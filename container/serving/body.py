@@ -145,7 +145,6 @@ class IncomingBody(AsyncIterator[bytes]):
             self._left -= clock() - asked
 
     def _check(self) -> None:
-        """Refuse a caller that must not take the body now."""
         if self._over:
             raise RuntimeError(_ANSWERED)
         if self._awaited:

@@ -26,13 +26,7 @@ _NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 class RuntimeExchange:
     """One request of a connection, and its answer.
 
-    Args:
-        connection: the request's connection.
-        request: the parsed request.
-
     Attributes:
-        connection: the request's connection.
-        method: the request's method.
         path: the target, unchanged, up to the question mark.
         query: the target after the question mark, unchanged.
         version: of HTTP, ``1.0`` or ``1.1``.
@@ -231,11 +225,7 @@ class RuntimeExchange:
         return self.connection.room()
 
     def switch(self, headers: Mapping[str, str]) -> None:
-        """Send the 101, after which the connection belongs to another protocol.
-
-        Args:
-            headers: the headers of the upgrade.
-        """
+        """Send the 101, after which the connection belongs to another protocol."""
         self.connection.write(self._head(101, headers, ""))
         self.begun = self.closes = True
 

@@ -29,7 +29,6 @@ class ExchangeServer(RequestServer):
     When a client leaves, its request's task is cancelled.
 
     Args:
-        handle: answers an exchange.
         head_timeout: seconds for a whole request head, and for an idle connection.
         taken_within: seconds in which a client must take some of the unsent bytes, over and over.
     """
@@ -45,7 +44,6 @@ class ExchangeServer(RequestServer):
         self._handle = handle
 
     def protocol(self) -> asyncio.Protocol:
-        """Make a protocol for one connection."""
         return RequestConnection(self, self, new_request=ChunkedRequest)
 
     # --- Requests (RequestHandler) ---------------------------------------------------------------

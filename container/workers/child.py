@@ -42,11 +42,8 @@ class Origin:
     """The data that a worker process is created from.
 
     Attributes:
-        module: the name of the module that the model's class is in.
         name: the class's name there, with dots where the class is inside another one.
-        model_dir: the folder that the model loads from.
         log_level: the log's level in the process that starts the worker.
-        log_format: the format of its log lines.
     """
 
     module: str

@@ -65,8 +65,6 @@ class ChildProcess:
 
     Args:
         name: for the process and its thread.
-        origin: the data that the process is created from.
-        owner: is told of the process's events.
 
     Attributes:
         ended: set when the process is gone and its thread has finished.
@@ -110,12 +108,10 @@ class ChildProcess:
         self._send(lambda pipe: self._send_job(pipe, job))
 
     def grant(self, items: int) -> None:
-        """Let ``items`` more items of the job come."""
         message = GRANT + str(items).encode()
         self._send(lambda pipe: pipe.send_bytes(message))
 
     def give_up(self) -> None:
-        """Tell the process that its job is no longer wanted."""
         self._send(lambda pipe: pipe.send_bytes(GIVE_UP))
 
     def kill(self) -> None:

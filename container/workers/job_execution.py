@@ -27,17 +27,14 @@ class Gate:
 
     @property
     def closed(self) -> bool:
-        """Whether the job is no longer wanted."""
         return self._closed
 
     def grant(self, items: int) -> None:
-        """Let ``items`` more items come."""
         with self._changed:
             self._items += items
             self._changed.notify()
 
     def close(self) -> None:
-        """Let no more items come."""
         with self._changed:
             self._closed = True
             self._changed.notify()
@@ -60,7 +57,6 @@ class Outcome:
 
     Attributes:
         value: the return value of the job's method; None for a generator.
-        error: the method's exception; None if there was none.
     """
 
     value: Any = None

@@ -18,8 +18,7 @@ _T = TypeVar("_T")
 class Worker(Protocol):
     """A worker, as used by the loop; it does one job at a time."""
 
-    def begin(self, job: Job) -> None:
-        """Do a job."""
+    def begin(self, job: Job) -> None: ...
 
     def grant(self, items: int) -> None:
         """Let ``items`` more items of the job come."""
@@ -34,7 +33,6 @@ class Job(ABC):
     Attributes:
         method: the method to call, with ``args`` and ``kwargs``.
         worker: the worker that does the job now; None if there is none.
-        timer: the timer of the deadline.
         over: whether the client has its result, or has left; a worker may still do the job.
     """
 
@@ -56,16 +54,11 @@ class Job(ABC):
         return self.method(*self.args, **self.kwargs)
 
     @abstractmethod
-    def settle(self, outcome: Outcome) -> None:
-        """Give the client the outcome of the job."""
+    def settle(self, outcome: Outcome) -> None: ...
 
 
 class Call(Job, Generic[_T]):
-    """A job with one result.
-
-    Attributes:
-        result: the future that its client awaits.
-    """
+    """A job with one result."""
 
     def __init__(
         self, method: Callable[..., _T], args: Sequence[Any], kwargs: Mapping[str, Any]

@@ -24,10 +24,6 @@ class Pool:
         3. A job has ``deadline`` seconds from its submission, waiting included.
         4. A job that is over leaves the queue at once, and its worker is told. That worker is free
            only when it says so.
-
-    Args:
-        queue: number of jobs that may wait.
-        deadline: seconds from submission until a job must be done.
     """
 
     def __init__(self, queue: int, deadline: float) -> None:

@@ -33,9 +33,6 @@ class ProcessWorker:
         3. If the first process does not come up, it is not replaced: the model cannot be loaded.
 
     Args:
-        name: name of the processes and their threads.
-        origin: the data that the processes are created from.
-        pool: the source of their jobs.
         grace: seconds for a job that is no longer wanted; then the process is killed.
         restart_delay: seconds before a process is replaced, the first time.
 
@@ -171,8 +168,6 @@ class ProcessCrew:
 
     Args:
         model: a model of the class that each process creates; this object is not loaded itself.
-        count: number of processes.
-        pool: the source of their jobs.
         grace: seconds for a job that is no longer wanted; then its process is killed.
         restart_delay: seconds before a process is replaced, the first time.
 
@@ -228,7 +223,6 @@ class ProcessCrew:
         return None
 
     def end(self) -> None:
-        """Kill the processes."""
         self._going += [ended for worker in self._workers if (ended := worker.end()) is not None]
         self._workers = []
 

@@ -66,5 +66,4 @@ class Loadable(Protocol):
 
     runs_on: ClassVar[Threads | Processes | None]
 
-    def load(self, model_dir: Path) -> None:
-        """See :meth:`partway.container.model.Model.load`."""
+    def load(self, model_dir: Path) -> None: ...

@@ -83,8 +83,6 @@ class ThreadCrew:
 
     Args:
         model: the model, which is loaded on the first thread and used on all.
-        count: number of threads.
-        pool: the source of their jobs.
         hung_after: seconds after which a thread with an unwanted job counts as hung.
     """
 

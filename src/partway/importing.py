@@ -14,9 +14,6 @@ def import_to_stay(name: str) -> ModuleType:
     An import makes up to a hundred thousand objects, none of which is garbage. The collector would
     look at them again and again meanwhile, for a tenth of the time, and once more at its first turn
     afterwards.
-
-    Args:
-        name: the module's, from its root on.
     """
     if name in sys.modules or not gc.isenabled():
         return importlib.import_module(name)

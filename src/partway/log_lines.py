@@ -106,13 +106,9 @@ class TextFormatter(_Formatter):
     """Lines for people: time, level, logger, event, fields. A traceback is indented below its line.
 
     So are the further lines of a field that is :class:`TextLines`.
-
-    Args:
-        process: whether lines have the process's number, where several share a log.
     """
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return a record as one line, or as lines of which all but the first are indented."""
         process = f" [{record.process}]" if self._process else ""
         line = record.msg if isinstance(record.msg, LogLine) else None
         said = record.getMessage() if line is None else line.head()
@@ -124,14 +120,9 @@ class TextFormatter(_Formatter):
 
 
 class JsonFormatter(_Formatter):
-    """Lines for programs: each is one JSON object in ASCII, a traceback its ``exception``.
-
-    Args:
-        process: as for :class:`TextFormatter`.
-    """
+    """Lines for programs: each is one JSON object in ASCII, a traceback its ``exception``."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return a record as one line."""
         line = record.msg if isinstance(record.msg, LogLine) else LogLine(record.getMessage())
         said: dict[str, object] = {
             "time": _time(record),

@@ -30,5 +30,4 @@ class KMeans(TabularModel):
         self.takes = Tabular(width=self._nearest.width, sparse=True)
 
     def predict(self, batch: Batch) -> tuple[Numbers, Numbers]:
-        """Return the nearest centroid of each record, and its distance."""
         return self._nearest.find(batch)

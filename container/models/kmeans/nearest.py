@@ -53,8 +53,6 @@ class Backend(Protocol):
 
 
 class OnCpu:
-    """Computes with numpy, on the CPU."""
-
     at_once = NUMBERS_AT_ONCE
 
     def place(self, array: NDArray[np.float64]) -> Any:
@@ -140,7 +138,6 @@ class Nearest:
 
     @property
     def width(self) -> int:
-        """Number of features of a centroid."""
         width: int = self._centroids.shape[1]
         return width
 
@@ -207,7 +204,6 @@ class _Candidates:
 
     Args:
         centroids: the centroids, centred.
-        backend: computes the products.
     """
 
     def __init__(self, centroids: NDArray[np.float64], backend: Backend) -> None:

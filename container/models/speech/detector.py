@@ -116,7 +116,6 @@ class Detector:
 
     @property
     def bytes_fed(self) -> int:
-        """Number of bytes fed so far."""
         return self._bytes
 
     def feed(self, pcm: bytes | memoryview) -> list[Turn]:
@@ -209,7 +208,6 @@ class Detector:
         return ((frames - 1) * _HOP + _FRAME) / RATE
 
     def _learn(self, mean: _Floats, scores: list[float]) -> None:
-        """Update the floors and the noise scores with a block."""
         floor = self._floor
         assert floor is not None, "a block comes first"
         self._dips[self._blocks % _DIPS] = mean

@@ -90,7 +90,6 @@ class _Listener:
         return messages
 
     def end(self) -> list[str]:
-        """Return the last messages."""
         return [_turn(turn) for turn in self._detector.end()]
 
     def control(self, fragment: bytes, *, last: bool) -> None:

@@ -88,7 +88,6 @@ class Batching:
     """One run of the engine's thread, from :meth:`start` to :meth:`stop` or to its failure.
 
     Args:
-        loaded: the model.
         settings: the sizes of the cache and of a step.
         deliver: called on the engine's thread with the results of a step.
     """
@@ -133,7 +132,6 @@ class Batching:
 
     @property
     def running(self) -> bool:
-        """Whether the engine's thread is running."""
         status = self._manager.background_thread_status
         return bool(self._manager.is_running() and status.local_status == status.DONT_STOP)
 

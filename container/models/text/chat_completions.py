@@ -123,7 +123,6 @@ class Completion:
 
     Args:
         id: the completion's unique id, ``chatcmpl-…``.
-        model: the model's name.
         created: when the completion began, as Unix time in seconds.
         include_usage: whether events count tokens; then each has the member ``usage``.
     """
@@ -161,11 +160,9 @@ class Completion:
         return self._chunk({"role": "assistant", "content": ""})
 
     def chunk(self, text: str) -> bytes:
-        """Return the event with the next piece of text."""
         return self._chunk({"content": text})
 
     def last_chunk(self, finish_reason: FinishReason) -> bytes:
-        """Return the event with the reason for the end."""
         return self._chunk({}, finish_reason)
 
     def usage_chunk(self, usage: Usage) -> bytes:
@@ -182,12 +179,7 @@ class Completion:
 
 
 def error_body(reason: str, status: int) -> bytes:
-    """Return the body of a refusal.
-
-    Args:
-        reason: the text for the client.
-        status: the response's status.
-    """
+    """Return the body of a refusal."""
     kind = "invalid_request_error" if status < 500 else "server_error"
     return _json({"error": {"message": reason, "type": kind, "param": None, "code": None}})
 

@@ -23,7 +23,6 @@ class _Request:
     """A request, from its arrival to its answer.
 
     Attributes:
-        ask: the parsed request.
         interrupted: whether a later request has come, which cuts the answer.
         reply: the answer while it is generated; None before and after.
     """
@@ -56,7 +55,6 @@ class ConversationStream:
 
     Args:
         begin: begins a reply, on which the caller must call ``close()``.
-        stream: the client's stream.
         queued: most requests that wait for their turn.
     """
 

@@ -38,9 +38,6 @@ class Detokenizer:
 
     A token costs little more than one call of ``decode`` with a dozen tokens: a window of recent
     ones, most of whose text has been shown. A token that does not change the text costs two calls.
-
-    Args:
-        decode: returns the text of some tokens.
     """
 
     def __init__(self, decode: Callable[[list[int]], str]) -> None:

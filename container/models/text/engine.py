@@ -92,11 +92,9 @@ class Engine:
 
     @property
     def running(self) -> int:
-        """Number of replies under way."""
         return len(self._live)
 
     def held_blocks(self) -> int:
-        """Number of cache blocks that replies hold."""
         return self._batching.held_blocks()
 
     def generate(self, prompt: Sequence[int], most: int, sample: Sample) -> Generation:

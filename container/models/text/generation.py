@@ -22,9 +22,7 @@ class Generation(AsyncIterator[list[int]]):
 
     Args:
         forget: called when the reply is cancelled, so that its engine stops computing it.
-        prompt: the prompt's tokens.
         most: most tokens of the reply.
-        sample: the sampling of tokens.
 
     Attributes:
         prompt: as given; so are ``most`` and ``sample``.
@@ -54,7 +52,6 @@ class Generation(AsyncIterator[list[int]]):
 
     @property
     def over(self) -> bool:
-        """Whether no more tokens will come."""
         return self.finish is not None or self._error is not None
 
     def cancel(self) -> None:
@@ -97,7 +94,6 @@ class Generation(AsyncIterator[list[int]]):
     # --- For the engine --------------------------------------------------------------------------
 
     def extend(self, tokens: Sequence[int], finish: Finish | None) -> None:
-        """Add new tokens."""
         self.tokens += tokens
         self.finish = finish
         self.moved_at = time.monotonic()

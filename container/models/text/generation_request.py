@@ -100,8 +100,6 @@ class Refused(ModelError):
 
 @dataclass(frozen=True, slots=True)
 class ChatTurn:
-    """One message of a conversation."""
-
     role: Role
     content: str
 
@@ -214,11 +212,6 @@ def members_of(message: str | bytes) -> Members | None:
 
 def known_members(members: Members, known: Collection[str], hints: Mapping[str, str]) -> Members:
     """Return the members that are not null: null means absent.
-
-    Args:
-        members: the request's members.
-        known: the known names.
-        hints: hints for other names.
 
     Raises:
         Refused: a member has an unknown name, or is one of :data:`IMPOSSIBLE` with an effective

@@ -90,7 +90,6 @@ class Text(Model):
         self._name = model_dir.name
 
     def unload(self) -> None:
-        """End the engine."""
         if self._engine is not None:
             self._engine.close()
 
@@ -168,10 +167,6 @@ class _Body(AsyncIterator[str | bytes]):
     """A reply as a response's body; closing the body cancels the reply.
 
     The generator alone would not do: if it is closed before it has begun, it closes nothing.
-
-    Args:
-        reply: the reply in the body.
-        items: the body, piece by piece.
     """
 
     def __init__(self, reply: TextReply, items: AsyncGenerator[str | bytes]) -> None:
@@ -182,7 +177,6 @@ class _Body(AsyncIterator[str | bytes]):
         return await anext(self._items)
 
     async def aclose(self) -> None:
-        """Cancel the reply."""
         self._reply.close()
         await self._items.aclose()
 

@@ -51,7 +51,6 @@ class Prompt(NamedTuple):
     """The text that a model continues.
 
     Attributes:
-        tokens: the prompt's tokens.
         turns: its turns: all of them, or the last ones of a long conversation.
     """
 

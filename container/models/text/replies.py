@@ -15,8 +15,6 @@ class TextReply:
 
     Args:
         generation: the reply's tokens; no other reader may take them.
-        decode: returns the text of some tokens.
-        stop: strings that end the reply.
 
     Its owner must call :meth:`close`.
 
