@@ -28,7 +28,7 @@ PAGE = Path(__file__).with_name("browser.html")
 async def timed(
     request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
 ) -> web.StreamResponse:
-    """Say how long each whole answer took; a stream has sent its head long before."""
+    """Add a Server-Timing header, except to streams: their head is sent before their end."""
     began = time.monotonic()
     response = await handler(request)
     if not response.prepared:
@@ -50,7 +50,7 @@ def application(config: str) -> web.Application:
 
 
 def tls() -> ssl.SSLContext | None:
-    """The context of the application's TLS, if it has a certificate."""
+    """Return the application's TLS settings; None without a certificate."""
     if "TLS_CERT" not in os.environ:
         return None
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)

@@ -1,12 +1,12 @@
-"""An endpoint's life, told by boto3: made, asked, changed under load, scaled, deleted.
+"""An endpoint's life through boto3: created, invoked, updated under load, scaled, deleted.
 
-Run it beside ``partway serve``; its first argument is where that listens::
+Run it beside ``partway serve``. The first argument is the gateway's address::
 
     python boto3_lifecycle.py http://127.0.0.1:8090 /srv/answers
 
-With a second one, a folder below ``local_results`` of the gateway's settings, it asks for an answer
-that comes later too, and reads it there.
-``endpoint_url`` is all that differs from a script for AWS. docs/how-to/boto3.md says more.
+The second argument is optional: a folder below ``local_results`` of the gateway's settings. With it
+the script also invokes asynchronously, and reads the answer there. Only ``endpoint_url`` differs
+from a script for AWS. docs/how-to/boto3.md explains more.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ import boto3
 from botocore.config import Config
 
 NAME = "lifecycle"
-ROLE = "arn:aws:iam::000000000000:role/any"  # AWS asks for one; nothing here assumes it
+ROLE = "arn:aws:iam::000000000000:role/any"  # AWS needs a role; the gateway uses none
 
 URL = sys.argv[1] if len(sys.argv) > 1 else "http://127.0.0.1:8090"
 ANSWERS = sys.argv[2] if len(sys.argv) > 2 else ""
-#: Four threads ask at once, and a request that fails is not tried again: it would be hidden.
+#: Four threads send requests at once. A retry would hide a failed request, so there is none.
 CONFIG = Config(max_pool_connections=4, retries={"total_max_attempts": 1})
 REGION = "us-east-1"
 
@@ -37,7 +37,7 @@ runtime = boto3.client("sagemaker-runtime", endpoint_url=URL, region_name=REGION
 
 
 def main() -> None:
-    """Live the life, and say so."""
+    """Run each step, and print its result."""
     create_config("one", instances=1)
     sagemaker.create_endpoint(EndpointName=NAME, EndpointConfigName=f"{NAME}-one")
     wait_until_in_service()
@@ -98,13 +98,13 @@ def create_config(version: str, instances: int) -> None:
 
 
 def wait_until_in_service() -> None:
-    """Wait as scripts do; boto3 asks each 30 seconds unless it is told."""
+    """Wait with a waiter, as scripts do; by default boto3 polls every 30 seconds."""
     waiter = sagemaker.get_waiter("endpoint_in_service")
     waiter.wait(EndpointName=NAME, WaiterConfig={"Delay": 1, "MaxAttempts": 120})
 
 
 def awaited(file: Path) -> bytes:
-    """Return what is in a file, once it is there; an answer is there whole, or not at all."""
+    """Return a file's content once it exists; an answer appears whole."""
     for _ in range(600):
         if file.exists():
             return file.read_bytes()
@@ -113,7 +113,7 @@ def awaited(file: Path) -> bytes:
 
 
 def scale(instances: int) -> None:
-    """Have so many instances, and wait until they serve."""
+    """Change the number of instances, and wait until they serve."""
     desired = {"VariantName": "AllTraffic", "DesiredInstanceCount": instances}
     sagemaker.update_endpoint_weights_and_capacities(
         EndpointName=NAME, DesiredWeightsAndCapacities=[desired]
@@ -123,7 +123,7 @@ def scale(instances: int) -> None:
 
 
 def show(what: str) -> None:
-    """Print how the endpoint is."""
+    """Print the state of the endpoint."""
     described = sagemaker.describe_endpoint(EndpointName=NAME)
     (variant,) = described["ProductionVariants"]
     print(f"{what}: {described['EndpointStatus']}, {variant['CurrentInstanceCount']} in service")
