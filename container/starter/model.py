@@ -9,7 +9,7 @@ from partway import Model, ModelError, Reply, Request, Stream
 
 
 class Chat(Model):
-    """Says back what it was told, and counts the words."""
+    """Repeats each prompt, and counts its words."""
 
     def load(self, model_dir: Path) -> None:
         self.opening = "You said:"  # weights are read here; it may take minutes
@@ -18,7 +18,7 @@ class Chat(Model):
         return True  # False has the container replaced
 
     def words(self, prompt: str) -> Iterator[str]:
-        """Computes the answer: plain code, on a worker thread."""
+        """Compute the answer; plain code, on a worker thread."""
         told = prompt.split()
         if not told:
             raise ModelError("say something", code=4400, status=400)
