@@ -11,8 +11,8 @@ from partway.container.limits import HEALTH_AGE, HEALTH_TIMEOUT
 from partway.container.threads import in_thread
 from partway.log_lines import LogLine
 
-#: The last answer is valid for this many ages while a new one is fetched, to spare ``/ping`` a wait
-#: on a busy loop.
+#: The last answer is valid for this many ages while a new one is fetched. So ``/ping`` need not
+#: wait on a busy loop.
 _FRESH = 2
 
 _log = logging.getLogger("partway.container.health")

@@ -9,8 +9,8 @@ from typing import Final
 
 from partway.protocol.limits import KIB, MAX_PART_BYTES, MIB
 
-#: Received bytes that a handler has not taken: at the first level its client is no longer read, and
-#: at the second it is read again. The same levels apply to unsent bytes: 256 KiB is 50 ms of a 40
+#: Received bytes that a handler has not taken. Reading from its client stops at the first level,
+#: and goes on at the second. The same levels apply to unsent bytes: 256 KiB is 50 ms of a 40
 #: Mbit/s stream. Bound per stream: high-water mark + one frame + one socket read.
 RECEIVE_HIGH_WATER: Final = 256 * KIB
 RECEIVE_LOW_WATER: Final = 64 * KIB
@@ -58,7 +58,7 @@ HEAD_JOINED_UP_TO: Final = 64 * KIB
 BODY_TIMEOUT: Final = 60.0
 
 #: Connections the kernel holds until they are accepted. A connection is accepted within 250 ms
-#: (clause 1.1-2); with asyncio's default of 100, a client that finds the queue full retries after a
+#: (clause 1.1-2). asyncio's default is 100, and a client that finds the queue full retries after a
 #: second.
 ACCEPT_BACKLOG: Final = 1024
 

@@ -70,9 +70,9 @@ class Stream(Protocol):
     def client_gone(self) -> bool:
         """Whether the client has left and takes no answer; its handler is cancelled.
 
-        A client has left if its Close said so, or reported a failure (1001 to 1014; clause 1.5-9),
-        or if the connection is lost. A client that has only ended its input, by a Close 1000, still
-        waits for the answer.
+        A client has left if its Close said so or reported a failure (1001 to 1014; clause 1.5-9).
+        It has also left if the connection is lost. A client that has only ended its input, by a
+        Close 1000, still waits for the answer.
         """
 
     def messages(self) -> AsyncIterator[str | bytes]:

@@ -61,7 +61,8 @@ class TabularModel(RecordModel, ABC):
     """A model whose requests are rows of numbers; only :meth:`predict` must be written.
 
     It answers ``/invocations`` in each of :data:`~partway.protocol.formats.RECORD_TYPES`, by
-    ``Accept``, and streams, where each message is a body. :meth:`predict` only gets valid requests.
+    ``Accept``. It also answers streams, where each message is a body. :meth:`predict` only gets
+    valid requests.
     Others are refused: a body of another type (415), an ``Accept`` that allows no answer (406), a
     broken body or records of the wrong form (400).
 

@@ -49,11 +49,11 @@ class WebSocketStream:
     """A stream on a connection whose 101 has been written.
 
     Args:
-        high_water: received bytes, not taken by the handler, at which the client is no longer read.
-        low_water: the level at which the client is read again.
+        high_water: received bytes, not taken by the handler, at which reading stops.
+        low_water: the level at which reading goes on.
         scheduler: wakes the handler when its input has come.
-        stall_timeout: seconds without progress after which a waiting ``send`` gives the client up,
-            or a client that is not read is told that its model is stuck.
+        stall_timeout: seconds without progress after which a waiting ``send`` gives the client up.
+            A client whose input waits for so long gets a Close: its model is stuck.
         finish_timeout: seconds without any input or output after which a handler is cancelled, once
             its input has ended.
         handler_grace: seconds from the stream's end until the handler is cancelled.

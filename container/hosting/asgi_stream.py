@@ -27,7 +27,7 @@ class HostedStream:
     Rules of the end:
         1. The first Close ends the stream. A Close of the app after ours is dropped, and any other
            message of the app raises.
-        2. An app that returns without a Close gets 1000, one that raises gets 1011 and a reason;
+        2. An app that returns without a Close gets 1000, one that raises gets 1011 and a reason.
            uvicorn would drop the connection in both cases.
         3. Before the stream is accepted, an HTTP answer takes the place of a Close.
     """

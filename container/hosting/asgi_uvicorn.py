@@ -100,7 +100,7 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
 
 
 class _Connections(set[Any]):
-    """uvicorn's open connections; ``none`` is set while there is none open."""
+    """uvicorn's open connections; the event ``none`` is set while no connection is open."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -2,7 +2,7 @@
 
 A handler asks :class:`Workers` to run a method. That makes a job, which waits in the
 :class:`~partway.container.workers.pool.Pool` until a worker is free. A worker is a thread of this
-process, and shares the model with other threads; or it is a process that has loaded its own model.
+process that shares the model with other threads, or a process that has loaded its own model.
 
 ============================ =====================================================================
 ``settings``                 an author's settings, ``Threads`` and ``Processes``; ``Loadable``

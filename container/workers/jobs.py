@@ -32,7 +32,7 @@ class Job(ABC):
 
     Attributes:
         method: the method to call, with ``args`` and ``kwargs``.
-        worker: the worker that does the job now; None if there is none.
+        worker: the worker that does the job now; None before and after.
         over: whether the client has its result, or has left; a worker may still do the job.
     """
 

@@ -50,8 +50,8 @@ class Threads(WorkerSettings):
 class Processes(WorkerSettings):
     """Worker processes. Each creates the model, by calling its class, and loads it.
 
-    For code that computes in Python, that crashes, or that must be stopped when its client leaves:
-    a process that goes on computing an unwanted job is killed and replaced.
+    For code that computes in Python, that crashes, or that must be stopped when its client leaves.
+    A process that goes on computing an unwanted job is killed and replaced.
     """
 
     __slots__ = ()

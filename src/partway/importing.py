@@ -11,9 +11,8 @@ from types import ModuleType
 def import_to_stay(name: str) -> ModuleType:
     """Import a module, and all that it imports, out of the garbage collector's sight.
 
-    An import makes up to a hundred thousand objects, none of which is garbage. The collector would
-    look at them again and again meanwhile, for a tenth of the time, and once more at its first turn
-    afterwards.
+    An import makes up to a hundred thousand objects, and none is garbage. The collector would scan
+    them repeatedly, for a tenth of the time, and once more after the import.
     """
     if name in sys.modules or not gc.isenabled():
         return importlib.import_module(name)

@@ -1,6 +1,6 @@
 """Log lines of gateway and container: an event and its fields, as text or as JSON.
 
-Both log through Python's own ``logging``, and give it a value in place of a text::
+Both log through Python's ``logging``. They pass a :class:`LogLine` instead of a text::
 
     log.info(LogLine("stream ended", endpoint="echo", parts_in=40))
 
@@ -11,10 +11,10 @@ Both log through Python's own ``logging``, and give it a value in place of a tex
     {"time": "2026-11-22T16:31:15.123Z", "level": "INFO", "logger": "partway.stream",
     "event": "stream ended", "endpoint": "echo", "parts_in": 40}        (in one line)
 
-A record of other code, such as a model or aiohttp, has its text for an event and no fields.
+The text of a record from other code, such as a model or aiohttp, is the event; it has no fields.
 
-structlog wants every caller to use its own loggers, and python-json-logger knows JSON alone.
-Neither makes text safe for an operator's terminal.
+structlog needs its own loggers at every caller, and python-json-logger writes only JSON. Neither
+makes text safe for an operator's terminal.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ LOG_FORMATS: Final[tuple[LogFormat, ...]] = ("text", "json")
 #: The value of a field. None stands for a missing one: ``-`` in text, null in JSON.
 Value = str | int | float | None
 
-#: The members that each line in JSON has of its own.
+#: The members of every line in JSON.
 _OWN: Final = frozenset({"time", "level", "logger", "process", "event", "exception"})
 
 #: Begins each further line of one record, so that foreign text cannot pass for a record.
@@ -48,8 +48,8 @@ _log = logging.getLogger("partway")
 class TextLines(str):
     """A field's value of several lines, such as the last lines that a container has printed.
 
-    In text the first line stands in the record's own line, and the others are indented below it, so
-    that a traceback can be read. In JSON it is a string like any other.
+    In text the first line is part of the record's line, and the others are indented below it. In
+    JSON it is an ordinary string.
     """
 
     __slots__ = ()
@@ -60,7 +60,7 @@ class LogLine:
 
     Args:
         event: fixed words, the same for each event of a kind.
-        fields: the particular values, by name; they may have any characters, and be foreign.
+        fields: the particular values, by name; they may contain any characters.
     """
 
     __slots__ = ("event", "fields")
@@ -146,7 +146,7 @@ def start_logging_as_asked(words: Sequence[str], environment: Mapping[str, str])
 
     Args:
         words: the command line, without the program's name.
-        environment: ``os.environ``, as a rule.
+        environment: usually ``os.environ``.
     """
     if (_format_flag(words) or environment.get("PARTWAY_LOG_FORMAT")) == "json":
         start_logging("info", "json")
@@ -195,7 +195,7 @@ def format_of_log() -> LogFormat:
 
 
 def say_failure(command: str, what: str) -> None:
-    """Say on standard error why a command cannot go on, in the form of its log.
+    """Report on standard error, in the form of the log, why a command failed.
 
     Args:
         command: the command's name.
@@ -209,7 +209,7 @@ def say_failure(command: str, what: str) -> None:
 
 
 def say_listening(url: str, authority: str = "") -> None:
-    """Say on standard output that the process serves, in the form of its log.
+    """Report on standard output, in the form of the log, that the process serves.
 
     Args:
         url: the address that the process listens on.
@@ -251,7 +251,7 @@ def _first_line(value: Value) -> Value:
 
 
 def _text(value: Value) -> str:
-    """A field's value, in quotes where its end would not be seen."""
+    """Return a field's value, in quotes if a reader could not see its end."""
     if value is None:
         return "-"
     text = str(value)

@@ -1,8 +1,8 @@
 """The environment's variables ``PARTWAY_…``: an unknown one is misspelt, and is refused.
 
-Gateway, client and container may share an environment, be it a shell's or a compose file's. So a
-command knows the variables of all of them. The others' are looked up only where a variable is not
-the command's own.
+Gateway, client and container may share the environment of a shell or a compose file. So a command
+knows the variables of all three. It loads those of the others only for a variable that is not its
+own.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _PREFIX: Final = "PARTWAY_"
 #: Variables that stand for flags, and are no settings.
 _OF_FLAGS: Final = frozenset({"PARTWAY_CONFIG", "PARTWAY_TOKEN", "PARTWAY_URL"})
 
-#: Most unknown variables that are named, as of a file's keys.
+#: Most unknown variables that are named.
 _MAX_SHOWN: Final = 10
 
 #: Characters of a name that are shown.
@@ -30,7 +30,7 @@ def unknown_variables(environment: Mapping[str, str], own: Collection[str] = ())
     """Name the variables that are unknown.
 
     Args:
-        environment: ``os.environ``, as a rule.
+        environment: usually ``os.environ``.
         own: the variables that the command itself knows.
 
     Returns:
@@ -54,7 +54,7 @@ def unknown_variables(environment: Mapping[str, str], own: Collection[str] = ())
 
 
 def _of_all() -> Iterator[frozenset[str]]:
-    """The variables of the flags, of the gateway and of containers; each loaded when asked for."""
+    """Yield the variables of flags, gateway and containers; each set is loaded when needed."""
     yield _OF_FLAGS
     from partway.gateway.settings.settings import VARIABLES as OF_THE_GATEWAY
 

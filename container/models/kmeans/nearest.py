@@ -213,7 +213,7 @@ class _Candidates:
         self._norms = backend.place(np.square(centroids).sum(axis=1))
         #: Twice the largest difference between the two computations of a squared distance, as a
         #: share of |x|² + |c|². The sums of n terms are off by n·u, u = eps / 2, of the sum of the
-        #: terms' sizes; |x||c| is at most half of |x|² + |c|²; the other roundings are ten.
+        #: terms' sizes. |x||c| is at most half of |x|² + |c|². The other roundings are ten.
         self._slack = 4 * (width + 4) * float(np.finfo(np.float64).eps)
 
     def of(self, rows: NDArray[np.float64]) -> Pairs:

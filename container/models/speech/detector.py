@@ -1,9 +1,9 @@
 """Speech detection by band energies above an adaptive noise floor.
 
 The audio is split into frames of 20 ms, one every 10 ms. A frame's score is the average over its
-bands of the decibels above the bands' floors. The floors, and with them the average score of noise
-and its spread, are learned while nobody speaks: so speech in babble must be clearer than in a
-steady hiss. Speech
+bands of the decibels above the bands' floors. The floors, the average score of noise and its
+spread are learned while nobody speaks. So speech in babble must be clearer than in a steady hiss.
+Speech
 
 1. begins with ``_CONFIRMED`` frames above the upper threshold. Its true begin lies before them: the
    scores are searched backwards as far as they are above the lower threshold;
@@ -162,7 +162,7 @@ class Detector:
         self._learn(mean, scores)
 
     def _frame(self, score: float, upper: float, lower: float) -> Turn | None:
-        """Return the turn caused by one frame; None if there is none."""
+        """Return the turn caused by one frame; None for a frame without a turn."""
         self._scores.append(score)
         self._frames += 1
         self._smooth += _SMOOTHING * (score - self._smooth)

@@ -36,8 +36,8 @@ class Detokenizer:
 
     The ``decode`` must not clean up spaces, because that changes text already shown.
 
-    A token costs little more than one call of ``decode`` with a dozen tokens: a window of recent
-    ones, most of whose text has been shown. A token that does not change the text costs two calls.
+    A token costs little more than one call of ``decode`` with a dozen recent tokens. Most of their
+    text has been shown. A token that does not change the text costs two calls.
     """
 
     def __init__(self, decode: Callable[[list[int]], str]) -> None:
