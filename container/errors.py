@@ -148,11 +148,7 @@ def log_failure(
 ) -> None:
     """Log the exception of a model's handler, with a traceback unless it was raised on purpose.
 
-    Args:
-        log: the log.
-        what: the failed operation: a stream, an invocation.
-        error: the exception.
-        request_id: the operation's id; None if it has none.
+    ``what`` names the failed operation, such as a stream.
     """
     whose = {"what": what} if request_id is None else {"what": what, "request_id": request_id}
     if isinstance(error, ModelError) and error.foreseen:

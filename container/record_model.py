@@ -51,12 +51,7 @@ class RecordModel(Model, ABC):
 
     @abstractmethod
     def answer_body(self, body: bytes, content_type: str, media_type: str) -> bytes:
-        """Answer a body; on a worker.
-
-        Args:
-            body: the records.
-            content_type: the media type of the body.
-            media_type: the media type of the answer.
+        """Answer a body of records in ``media_type``; called on a worker.
 
         Raises:
             ModelError: the body cannot be read, or the model refuses a record.

@@ -32,11 +32,7 @@ async def send(
 
     The response begins with the first item of a body, so that an earlier failure can still be
     answered. An event stream that is silent for EVENT_COMMENT_INTERVAL begins with a comment.
-
-    Args:
-        exchange: the request's exchange.
-        answer: the result of the model's ``invoke``.
-        on_first: called when the first item or the whole body is available.
+    ``on_first`` is called when the first item or the whole body is available.
 
     Raises:
         TypeError: the answer, or an item of its body, is neither text nor bytes.

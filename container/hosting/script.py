@@ -115,11 +115,7 @@ class Script(Model):
         return Reply(content, content_type)
 
     def transform(self, body: bytes, content_type: str, accept: str) -> tuple[bytes, str]:
-        """Run a request through the script's functions.
-
-        Returns:
-            The answer's body and type.
-        """
+        """Run a request through the script's functions; return the answer's body and type."""
         media_type = media_type_of(content_type)
         received = _text(body) if media_type in _TEXT else body
         call = self._functions

@@ -74,10 +74,6 @@ def reading(path: Path, hint: str) -> Iterator[IO[bytes]]:
 def load_archive(path: Path, wanted: Mapping[str, ArrayShape]) -> dict[str, NDArray[np.float64]]:
     """Read arrays of a ``.npz``; other arrays in it are ignored.
 
-    Args:
-        path: the archive.
-        wanted: the required form of each array, by name.
-
     Raises:
         ArraysError: the archive or one of its arrays is missing, or cannot be used.
     """
@@ -111,12 +107,7 @@ def read_member(
 
 
 def read_array(file: IO[bytes], where: str, wanted: ArrayShape) -> NDArray[np.float64]:
-    """Read one array, to the end of its file.
-
-    Args:
-        file: a file in the format ``.npy``.
-        where: the file's name in messages.
-        wanted: the required form of the array.
+    """Read one array in the format ``.npy``, to the end of its file.
 
     Raises:
         ArraysError: the array does not have the required form.

@@ -121,12 +121,7 @@ class RuntimeExchange:
     def respond(
         self, status: int, body: bytes = b"", headers: Mapping[str, str] = _NO_HEADERS
     ) -> None:
-        """Send a whole response.
-
-        Args:
-            status: the response's status.
-            body: the whole body; it is left out in answer to HEAD.
-            headers: headers beside those of every response.
+        """Send a whole response; the body is left out in answer to HEAD.
 
         Raises:
             ValueError: a header has a line break.
@@ -144,33 +139,19 @@ class RuntimeExchange:
             self.connection.write(body)
 
     def refuse(self, status: int, reason: str, headers: Mapping[str, str] = _NO_HEADERS) -> None:
-        """Refuse the request.
-
-        Args:
-            status: the response's status.
-            reason: a line of text, without its end.
-            headers: headers beside those of every refusal.
-        """
+        """Refuse the request; ``reason`` is a line of text without its end."""
         self.respond(status, f"{reason}\n".encode(), {"Content-Type": TEXT, **headers})
 
     def refuse_unread(self, status: int, reason: str) -> None:
-        """Refuse the request, leave its body unread, and end the connection.
-
-        Args:
-            status: the response's status.
-            reason: a line of text, without its end.
-        """
+        """Refuse the request, leave its body unread, and end the connection."""
         self.closes = True
         self.refuse(status, reason)
 
     def begin(self, status: int, headers: Mapping[str, str], length: int | None) -> None:
         """Begin a response whose body comes in pieces; the head is sent with the first piece.
 
-        Args:
-            status: the response's status.
-            headers: headers beside those of every response.
-            length: the body's length. Without one each piece is a chunk; for an HTTP/1.0 client the
-                body ends with the connection (RFC 9112 §6.3).
+        Without a length each piece is a chunk. For an HTTP/1.0 client the body then ends with the
+        connection (RFC 9112 §6.3).
 
         Raises:
             ValueError: a header has a line break.

@@ -49,12 +49,7 @@ class Owner(Protocol):
         """Note that the process has finished a job and can take the next."""
 
     def ended(self, job: Job | None, error: Exception) -> None:
-        """Note that the process is gone.
-
-        Args:
-            job: its job; None if it was idle.
-            error: the reason.
-        """
+        """Note that the process is gone; ``job`` is None if it was idle."""
 
 
 class ChildProcess:

@@ -66,10 +66,7 @@ class Outcome:
 def perform(call: Callable[[], object], gate: Gate, emit: Callable[[Any], None] | None) -> Outcome:
     """Do a job. Its exceptions are caught, so that the worker goes on.
 
-    Args:
-        call: calls the method.
-        gate: the job's gate.
-        emit: takes each item that a generator yields; None for a method that returns.
+    ``emit`` takes each item that a generator yields; it is None for a method that returns.
     """
     try:
         if gate.closed:

@@ -30,12 +30,7 @@ ERROR: Final = b"e"
 
 
 def pack(kind: bytes, value: object, what: str) -> bytes:
-    """Make a message with a value.
-
-    Args:
-        kind: one of the kinds above.
-        value: the value to pickle.
-        what: a name of the value, for the error.
+    """Make a message with a value, which ``what`` names in the error.
 
     Raises:
         TypeError: the value cannot be pickled.

@@ -26,13 +26,7 @@ where each shell looks for its script:
 
 
 def add_to(commands: Commands, whole: Callable[[], argparse.ArgumentParser], *, prog: str) -> None:
-    """Add ``completion SHELL``, which prints a script.
-
-    Args:
-        commands: the result of ``add_subparsers()`` of the command's parser.
-        whole: makes the command's parser with all of its commands and flags.
-        prog: the command's name.
-    """
+    """Add ``completion SHELL``, which prints a script for the parser that ``whole`` makes."""
     parser = commands.add_parser(
         "completion",
         help="print a shell's completion script for this command",

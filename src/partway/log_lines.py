@@ -195,12 +195,7 @@ def format_of_log() -> LogFormat:
 
 
 def say_failure(command: str, what: str) -> None:
-    """Report on standard error, in the form of the log, why a command failed.
-
-    Args:
-        command: the command's name.
-        what: the fault, and the advice.
-    """
+    """Report on standard error, in the form of the log, why a command failed."""
     if format_of_log() == "json":
         _log.critical(LogLine("cannot go on", command=command, reason=what))
         return
@@ -211,9 +206,7 @@ def say_failure(command: str, what: str) -> None:
 def say_listening(url: str, authority: str = "") -> None:
     """Report on standard output, in the form of the log, that the process serves.
 
-    Args:
-        url: the address that the process listens on.
-        authority: the path of the local CA's certificate; empty without one.
+    ``authority`` is the path of the local CA's certificate; it is empty without one.
     """
     if format_of_log() == "json":
         line = LogLine("listening", url=url, **({"ca": authority} if authority else {}))

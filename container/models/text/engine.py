@@ -294,12 +294,8 @@ def _mark_broken(model: Any, tokenizer: Any, ends: frozenset[int]) -> int | None
     """Have a model replace logits that are NaN by one certain token.
 
     Sampling from a row with NaN fails the whole batch, and on a GPU it destroys the device's
-    context. Taking the largest logit of such a row would give an ordinary token.
-
-    Args:
-        model: the model; its output layer gets a hook, which is also part of CUDA graphs.
-        tokenizer: the model's tokenizer.
-        ends: the tokens that end a reply.
+    context. Taking the largest logit of such a row would give an ordinary token. The model's output
+    layer gets a hook, which is also part of CUDA graphs.
 
     Returns:
         The token, which from now on only means broken logits; None if the vocabulary has no spare
