@@ -152,6 +152,6 @@ def log_failure(
     """
     whose = {"what": what} if request_id is None else {"what": what, "request_id": request_id}
     if isinstance(error, ModelError) and error.foreseen:
-        log.info(LogLine("the model gave up", **whose, reason=error.reason))
+        log.info(LogLine("the model reported an error", **whose, reason=error.reason))
     else:
         log.error(LogLine("the model failed", **whose), exc_info=error)

@@ -197,7 +197,7 @@ def format_of_log() -> LogFormat:
 def say_failure(command: str, what: str) -> None:
     """Report on standard error, in the form of the log, why a command failed."""
     if format_of_log() == "json":
-        _log.critical(LogLine("cannot go on", command=command, reason=what))
+        _log.critical(LogLine("the command failed", command=command, reason=what))
         return
     for line in what.splitlines():
         sys.stderr.write(f"{command}: {_printable(line)}\n")

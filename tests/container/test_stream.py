@@ -210,7 +210,7 @@ async def test_a_model_s_own_error_has_its_code_and_reason(
             assert await end_of(client) == (4404, "no such voice: 'x'")
             client.send_close(4404)
             await run
-    line = "the model gave up what=stream request_id=test reason=\"no such voice: 'x'\""
+    line = "the model reported an error what=stream request_id=test reason=\"no such voice: 'x'\""
     assert line in caplog.messages
     assert "code=4404 reason=\"no such voice: 'x'\"" in caplog.text
     assert not [each for each in caplog.records if each.exc_info]
