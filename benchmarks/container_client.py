@@ -52,7 +52,6 @@ def timing(load: Load, first: int) -> dict[str, Any]:
 
 
 async def measure(args: argparse.Namespace) -> dict[str, Any]:
-    """Put the load on a container, and measure its cost."""
     meter = Meter(args.measure)
     load = Load(args.address, args.streams, args.rate, _WARM_UP + args.seconds)
     await load.open(1)  # the first stream's imports are no cost of the others

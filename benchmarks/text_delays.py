@@ -83,7 +83,6 @@ def _delays(
 
 
 def _stamps(runtime: Peer) -> dict[str, Any]:
-    """Fetch the times that the model has noted since the last call."""
     connection = http.client.HTTPConnection(runtime.address, timeout=10)
     try:
         connection.request("POST", "/invocations", b"")

@@ -89,8 +89,6 @@ def bare_engine(
 
 
 class _Engine:
-    """The engine, its tokenizer, and the delivered tokens."""
-
     def __init__(self, model_dir: Path, settings: TextSettings) -> None:
         self.loaded = load(model_dir, settings)
         self._waiting: set[str] = set()

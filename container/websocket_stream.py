@@ -179,7 +179,6 @@ class WebSocketStream:
             self._log_end(self._loop.time() - began)
 
     def abort(self) -> None:
-        """End the connection and the handler at once."""
         self._connection.abort()
         if self._end is None:
             self._ended(Close(ABNORMAL, "aborted"))
@@ -227,7 +226,6 @@ class WebSocketStream:
         self._connection.send(frame, more=bool(self._inbox))
 
     def _clear(self) -> bool:
-        """Whether a frame may be written at once; called before each frame."""
         self._sends += 1
         turn_over = not self._sends % FRAMES_PER_TURN
         return self._writable is None and self._end is None and not turn_over

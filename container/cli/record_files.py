@@ -63,7 +63,6 @@ class RecordFile:
 
     @property
     def grows_wider(self) -> bool:
-        """Whether later records may be wider than earlier ones."""
         return self._wanted.width is None and isinstance(self.decoder(), LibsvmDecoder)
 
     @property

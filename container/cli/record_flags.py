@@ -17,7 +17,6 @@ TYPES: Final = (
 
 
 def add_reading(parser: argparse.ArgumentParser) -> None:
-    """Add the flags that name the file and say how to read it."""
     parser.add_argument("file", metavar="FILE", help="the file of records; - reads standard input")
     parser.add_argument(
         "--from",

@@ -224,8 +224,6 @@ def _headers(scope: Scope) -> Iterator[tuple[str, str]]:
 
 
 class _Unwell(Exception):
-    """A reason for /ping to answer 503."""
-
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
         self.reason = reason

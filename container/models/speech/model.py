@@ -69,8 +69,6 @@ class Speech(Model):
 
 
 class _Listener:
-    """The state of one stream, and its messages."""
-
     __slots__ = ("_control", "_detector", "_meter")
 
     def __init__(self, *, level: bool) -> None:

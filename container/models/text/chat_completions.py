@@ -65,8 +65,6 @@ class ChatAsk:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Token counts of one completion."""
-
     prompt_tokens: int
     completion_tokens: int
 

@@ -38,7 +38,6 @@ class TextReply:
 
     @property
     def text(self) -> str:
-        """All pieces taken so far, as one text."""
         return "".join(self._pieces)
 
     def close(self) -> None:
