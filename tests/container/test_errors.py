@@ -97,7 +97,8 @@ def test_the_log_has_a_traceback_where_one_is_needed(caplog, error, level, trace
         log_failure(logging.getLogger("tests"), "stream", error, request_id="1")
     (record,) = caplog.records
     assert record.levelno == level
-    assert re.match(r"the model (reported an error|failed) what=stream request_id=1\b", record.getMessage())
+    event = r"the model (reported an error|failed) what=stream request_id=1\b"
+    assert re.match(event, record.getMessage())
     assert bool(record.exc_info) is traceback
 
 
