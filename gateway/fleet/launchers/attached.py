@@ -16,7 +16,7 @@ class LetGo:
 
     def __str__(self) -> str:
         """Complete the sentence "the container …"."""
-        return "was let go of, and runs on"
+        return "was released, and keeps running"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +63,8 @@ class AttachLauncher:
         assert isinstance(source, Attached)
         if order.number >= len(source.addresses):
             raise LaunchError(
-                f"{len(source.addresses)} URLs are given for {order.number + 1} instances or more: "
-                "there must be one for each",
+                f"{len(source.addresses)} URLs were given for at least {order.number + 1} "
+                "instances; each instance must have one",
                 passing=False,
             )
         return AttachedContainer(source.addresses[order.number])

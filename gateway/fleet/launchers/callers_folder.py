@@ -28,7 +28,7 @@ async def check_callers_folder(folder: OpenFolder | None, clock: Clock) -> None:
     except PathChanged as error:
         raise LaunchError(f"model data: {error}", passing=True) from None
     except OSError as error:  # a TimeoutError is one
-        why = error.strerror or "no answer"
+        why = error.strerror or "the file system does not answer"
         raise LaunchError(
-            f"model data: {folder.pinned.path} cannot be looked at: {why}", passing=True
+            f"model data: the gateway cannot check {folder.pinned.path}: {why}", passing=True
         ) from None

@@ -59,8 +59,8 @@ _LAST_WORDS: Final = range(400, 500)
 
 #: Other ways to run an image; part of each message about a missing image.
 _OTHERWISE: Final = (
-    f"name one that ships ({', '.join(SHIPPED)}), or map the image's name to a command in the "
-    "table [images]"
+    f"name an image that ships with Partway ({', '.join(SHIPPED)}), or map the image's name to a "
+    "command in the table [images]"
 )
 
 
@@ -146,7 +146,7 @@ class EngineLauncher:
         await self._removals.aclose()
         if self._own:
             left = " ".join(sorted(map(self._name, self._own)))
-            log.warning(LogLine("containers are left to the engine", containers=left))
+            log.warning(LogLine("containers remain in the engine", containers=left))
         if self._engine is not None:
             await self._engine.aclose()
 
@@ -204,7 +204,7 @@ class EngineLauncher:
 
     def _give_up_leftovers(self, is_wanted: Callable[[str, str], bool]) -> None:
         for each in self._leftovers.give_up(is_wanted):
-            assert self._engine is not None, "it has said what is left"
+            assert self._engine is not None, "the engine listed the leftovers"
             self._discard(self._engine, each)
 
     def _discard(self, engine: EngineClient, leftover: Leftover) -> asyncio.Task[None]:
@@ -341,7 +341,7 @@ def _nobody(*_: str) -> bool:
 def _check_published(order: Order, state: EngineState) -> None:
     if state.running and state.port is None:
         raise LaunchError(
-            f"no container of {order.endpoint} can be reached: the engine publishes no port of it",
+            f"no container of {order.endpoint} can be reached: the engine published no port for it",
             passing=False,
         )
 
@@ -357,12 +357,12 @@ async def _pulled(engine: EngineClient, source: Image) -> ImageConfiguration:
     name = source.name
     if source.pull == "never":
         raise LaunchError(
-            f"the engine at {engine.where} has no image {name}, and is never to pull it: build or "
-            f'load it (docker build, docker load), let it be pulled (pull = "missing"), '
+            f'the engine at {engine.where} has no image {name}, and pull = "never" forbids pulling '
+            f'it: build or load it (docker build, docker load), set pull = "missing", '
             f"{_OTHERWISE}",
             passing=False,
         )
-    log.info(LogLine("image is pulled", image=name))
+    log.info(LogLine("pulling an image", image=name))
     try:
         await engine.pull(name)
         found = await engine.image(name)
@@ -375,7 +375,8 @@ async def _pulled(engine: EngineClient, source: Image) -> ImageConfiguration:
         ) from refusal
     if found is None:
         raise LaunchError(
-            f"the engine at {engine.where} says that it has pulled image {name}, and has it not",
+            f"the engine at {engine.where} reported that it pulled image {name}, but does not have "
+            "it",
             passing=True,
         )
     return found

@@ -132,7 +132,7 @@ def _checked(where: str) -> str:
         return where
     raise LaunchError(
         f"DOCKER_HOST is {cut(where, 200)!r}; it must be unix://PATH, or tcp://127.0.0.1:PORT "
-        "without TLS: the engine must run on this machine, whose folders it mounts and on whose "
-        "loopback it publishes ports",
+        "without TLS: the engine must run on this machine, because it mounts folders of this "
+        "machine and publishes ports on its loopback address",
         passing=False,
     )

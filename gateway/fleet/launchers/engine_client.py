@@ -147,7 +147,7 @@ class EngineClient:
                 return await anext(pulling, None) is not None
         except TimeoutError:
             raise EngineAway(
-                f"the engine at {self.where} has said nothing of the image's pull for "
+                f"the engine at {self.where} has reported no progress of the image's pull for "
                 f"{PULL_SILENCE:g} s"
             ) from None
 
@@ -274,7 +274,7 @@ class EngineClient:
             raise self._away(error) from error
         except (ValueError, KeyError, TypeError, AttributeError) as error:  # JSON of another form
             raise EngineAway(
-                f"what answers at {self.where} is no container engine, or answers wrongly: "
+                f"the server at {self.where} is not a container engine, or its answer is invalid: "
                 f"{cut(safe(repr(error)), MAX_SHOWN)}"
             ) from error
 
@@ -282,11 +282,11 @@ class EngineClient:
         number = error.errno if isinstance(error, OSError) else None
         if number in NO_DESCRIPTOR:
             return EngineNotAsked(
-                f"the gateway has no file descriptor left to ask the engine at {self.where} with "
-                f"({os.strerror(number)}); it may have more by a higher limit: ulimit -n, or "
-                "LimitNOFILE= of systemd"
+                f"the gateway has no file descriptor left to connect to the engine at {self.where} "
+                f"({os.strerror(number)}); raise the gateway's limit: ulimit -n, or LimitNOFILE= "
+                "of systemd"
             )
         why = os.strerror(number) if number else type(error).__name__
         if number in (errno.EACCES, errno.EPERM):
-            why += ": the gateway's user must be of the socket's group, or root"
+            why += ": the gateway must run as root, or as a user of the socket's group"
         return EngineAway(f"the engine at {self.where} does not answer: {why}")

@@ -63,12 +63,12 @@ class EngineEnd:
         return f"{words}: {self.reason}" if self.reason else words
 
 
-_NOT_KILLED: Final = EngineEnd(None, "could not be killed: its engine does not tell of its end")
+_NOT_KILLED: Final = EngineEnd(None, "could not be killed: its engine does not report its end")
 
 
 def end_of(state: EngineState) -> EngineEnd:
     """Return the end of a container from an engine's state."""
-    reason = "it had used up its memory" if state.out_of_memory else state.trouble
+    reason = "it used more memory than it may have" if state.out_of_memory else state.trouble
     return EngineEnd(state.status, reason)
 
 
@@ -206,12 +206,18 @@ class EngineContainer:
             else:
                 if not state.running:
                     return end_of(state)
-                trouble = "the engine told of its end, and says that it runs"
+                trouble = "the engine reported its end, but says that it still runs"
             if self._clock.time() - asked > ENGINE_RETRY_LONGEST:  # a new trouble
                 waits, told = growing_waits(), ""
             if trouble != told:
                 told = trouble
-                log.warning(LogLine("engine is asked again", container=self._name, reason=trouble))
+                log.warning(
+                    LogLine(
+                        "asking the engine about a container again",
+                        container=self._name,
+                        reason=trouble,
+                    )
+                )
             await pause(self._clock, next(waits))
 
     async def _kill_when_told(self) -> None:

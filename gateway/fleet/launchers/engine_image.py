@@ -90,12 +90,12 @@ def image_configuration(members: Mapping[str, Any]) -> ImageConfiguration:
 def entrypoint_trouble(image: ImageConfiguration) -> str:
     """Say why the platform cannot start the image (clause 1.1-1); empty if it can."""
     if not image.entrypoint:
-        return "there is no ENTRYPOINT: the platform starts a program `serve` of the image"
+        return "there is no ENTRYPOINT: the platform then starts a program `serve` in the image"
     program = posixpath.basename(image.entrypoint[0])
     if program in _SHELLS and any(re.fullmatch("-[a-z]*c", word) for word in image.entrypoint[1:]):
         return (
-            f"the ENTRYPOINT is a shell's, {image.words}: it loses `serve`, and may keep SIGTERM "
-            "to itself"
+            f"the ENTRYPOINT runs a shell, {image.words}, which drops the argument `serve` and may "
+            "not pass SIGTERM on"
         )
     return ""
 
@@ -123,7 +123,7 @@ def why_vertex_not_started(image: ImageConfiguration) -> str:
     """Say why Vertex AI could not start the image; empty if it could."""
     if image.entrypoint or image.command:
         return ""
-    return f"there is neither ENTRYPOINT nor CMD, by which Vertex AI starts it; {ENTRYPOINT_REMEDY}"
+    return f"there is neither ENTRYPOINT nor CMD for Vertex AI to start; {ENTRYPOINT_REMEDY}"
 
 
 def shown(value: object) -> str:

@@ -85,7 +85,9 @@ class EngineOutput:
             return None
         output, length = _HEAD.unpack_from(self._buffer)
         if output not in _OUTPUTS or any(self._buffer[1:4]):
-            raise EngineOutputError(f"{bytes(self._buffer[:8])!r} stands where an entry must begin")
+            raise EngineOutputError(
+                f"{bytes(self._buffer[:8])!r} was found where an entry must begin"
+            )
         whole = min(length, ENGINE_LOG_ENTRY)
         if len(self._buffer) < _HEAD.size + whole:
             return None

@@ -111,7 +111,12 @@ class EngineRemovals:
                 refusals += 1
                 about = {"container": name, "reason": str(refusal)}
                 if refusals == ENGINE_REMOVAL_TRIES:
-                    log.warning(LogLine("container is left to the next start", **about))
+                    log.warning(
+                        LogLine(
+                            "container was not removed; the next start of the gateway removes it",
+                            **about,
+                        )
+                    )
                     return
                 if refusals == 1:
                     log.warning(LogLine("container is not removed yet", **about))

@@ -86,7 +86,7 @@ class ProcessEnd:
     def __str__(self) -> str:
         """Complete the sentence "the container …"."""
         if self.status is None:
-            return "could not be killed, and is left to itself"
+            return "could not be killed, and still runs"
         if self.status >= 0:
             return f"ended with status {self.status}"
         names = {number.value: number.name for number in signal.Signals}
@@ -176,8 +176,10 @@ class ContainerProcess:
         port = self.address.port
         other = await asyncio.to_thread(other_listener, port, self._child.pid, self._child.mark)
         if other:
-            log.warning(LogLine("a port of a program is another's", port=port, held_by=other))
-            held = f"its port {port} is held by another process; the gateway's log says by which"
+            log.warning(
+                LogLine("another process holds the port of a program", port=port, held_by=other)
+            )
+            held = f"another process holds its port {port}; the gateway's log names that process"
             raise LaunchError(held, passing=True)
 
     async def listening_trouble(self) -> str:
@@ -232,7 +234,9 @@ class ContainerProcess:
                     await self._child.silent.wait()
             if self._child.status is None:
                 log.error(
-                    LogLine("a process does not end by SIGKILL: it is left", pid=self._child.pid)
+                    LogLine(
+                        "a process did not end after SIGKILL, and still runs", pid=self._child.pid
+                    )
                 )
             self._child.release()
             self.ended = ProcessEnd(self._child.status, self._reason)

@@ -49,9 +49,7 @@ def find_program(
             passing=False,
         )
     if cwd is not None and not is_folder(cwd):
-        raise LaunchError(
-            f"{cwd}: the folder in which {name!r} is to run must be there", passing=False
-        )
+        raise LaunchError(f"{cwd}: there is no such folder to run {name!r} in", passing=False)
     if "/" in name:
         path = Path(cwd or "", name)
         if not is_file_or_folder(path):
@@ -66,8 +64,8 @@ def find_program(
     found = shutil.which(name, path=str(beside))
     if found is None:
         raise LaunchError(
-            f"there is no program {name!r}: it was looked for in PATH ({path_list}) and in "
-            f"{beside}; give its path, or change PATH",
+            f"there is no program {name!r} in PATH ({path_list}) or in {beside}; give its path, or "
+            "change PATH",
             passing=False,
         )
     return found
@@ -85,13 +83,13 @@ def launch_error(error: OSError, name: str) -> LaunchError:
         return LaunchError(why, passing=True, waits=error.errno in _WAITED_FOR)
     if error.errno == errno.ENOEXEC:
         return LaunchError(
-            f"{name!r} cannot be started: it must be a program of this machine, or a script that "
-            "begins with #!",
+            f"{name!r} cannot be started: it must be a program built for this machine, or a script "
+            "that begins with #!",
             passing=False,
         )
     if error.errno == errno.ENOENT:  # the program is there
         return LaunchError(
-            f"{name!r} cannot be started: what its first line names after #! must be there",
+            f"{name!r} cannot be started: its first line names an interpreter that does not exist",
             passing=False,
         )
     return LaunchError(

@@ -167,7 +167,7 @@ def test_what_is_not_there_is_named_all_of_it(checked, tmp_path):
         "cert.pem: there is no such file",
         "container_ca: roots.pem: the file holds no certificate in PEM",
         "endpoints.a: nobody: there is no such program",
-        "endpoints.b: nowhere: the folder in which 'true' is to run must be there",
+        "endpoints.b: nowhere: there is no such folder to run 'true' in",
         "endpoints.b.model_data: nothing.tar.gz: there is no such file or folder",
         "endpoints.c.containers#2: nobody: there is no such program",
         "endpoints.c.containers#2.model_data: nothing.tar.gz: there is no such file or folder",

@@ -30,7 +30,7 @@ async def test_each_has_the_address_of_its_number(anyio_backend, no_leaks):
 
 
 async def test_without_an_address_there_is_none(anyio_backend, no_leaks):
-    with pytest.raises(LaunchError, match="2 URLs are given for 3 instances") as caught:
+    with pytest.raises(LaunchError, match="2 URLs were given for at least 3 instances") as caught:
         await AttachLauncher().launch(order(2))
     assert not caught.value.passing
 
@@ -45,5 +45,5 @@ async def test_it_lasts_until_it_is_let_go_of(anyio_backend, no_leaks, end):
         assert await container.stop(30) is True
     else:
         container.kill()
-    assert str(await soon(waiting)) == "was let go of, and runs on"
-    assert str(await soon(container.wait())) == "was let go of, and runs on"
+    assert str(await soon(waiting)) == "was released, and keeps running"
+    assert str(await soon(container.wait())) == "was released, and keeps running"

@@ -146,7 +146,7 @@ async def test_one_that_has_ended_before_its_port_was_read(launcher, fake):
 async def test_one_whose_port_is_not_published(launcher, fake):
     fake.port = None
     error = await refused(launcher, order())
-    assert "the engine publishes no port of it" in str(error)
+    assert "the engine published no port for it" in str(error)
     assert fake.containers == {}
 
 
@@ -205,7 +205,7 @@ async def test_a_pull_that_brings_nothing(launcher, fake):
     fake.pulls["model:1"] = [{"status": "Done"}]
     fake.answers["GET /images"] = forget
     error = await refused(launcher, order(pull="always"))
-    assert "says that it has pulled image model:1" in str(error)
+    assert "reported that it pulled image model:1" in str(error)
 
 
 @pytest.mark.clause("1.1-1", "1.1-4")
@@ -278,7 +278,7 @@ async def test_no_file_descriptor_to_ask_an_engine_with(launcher, fake):
     assert error.passing
     assert error.waits
     said = (
-        f"has no file descriptor left to ask the engine at {fake.where} with (Too many open files"
+        f"has no file descriptor left to connect to the engine at {fake.where} (Too many open files"
     )
     assert said in str(error)
     assert "start the engine" not in str(error)
@@ -292,7 +292,9 @@ async def test_no_engine_at_all(anyio_backend, no_leaks):
     error = await refused(launcher, order())
     assert error.passing
     assert error.failure is StartFailure.NO_ENGINE
-    assert "name one that ships (echo, kmeans, linear, pca, speech, text)" in str(error)
+    assert "name an image that ships with Partway (echo, kmeans, linear, pca, speech, text)" in str(
+        error
+    )
     for words in ("model:1", "DOCKER_HOST is not set", "start the engine", "[images]"):
         assert words in str(error)
     await launcher.aclose()
@@ -386,7 +388,7 @@ async def test_a_closed_launcher_waits_as_long_as_containers_are_removed(fake, c
         turns.release()
         await eventually(lambda: len(fake.containers) == left)  # noqa: B023 (called in its own round only)
     await soon(closing)
-    assert "left to the engine" not in caplog.text
+    assert "remain in the engine" not in caplog.text
 
 
 async def test_what_the_engine_refuses_to_remove_is_told_and_left_to_the_next_start(fake, caplog):
@@ -401,7 +403,7 @@ async def test_what_the_engine_refuses_to_remove_is_told_and_left_to_the_next_st
         for timer in clock.armed[:1]:
             if timer.due - clock.now < ENGINE_TIMEOUT / 2:  # no request is under way
                 clock.advance_to(timer.due)
-        return "container is left to the next start" in caplog.text
+        return "container was not removed; the next start" in caplog.text
 
     await eventually(is_left)
     (name,) = fake.containers
@@ -427,7 +429,7 @@ async def test_a_closed_launcher_waits_seconds_for_an_engine_that_is_away(fake, 
     await eventually(lambda: clock.advance(KILL_TIMEOUT) or waiting.done())
     closing = asyncio.create_task(launcher.aclose())
     await eventually(lambda: clock.advance(KILL_TIMEOUT) or closing.done())
-    assert "containers are left to the engine" in caplog.text
+    assert "containers remain in the engine" in caplog.text
     (name,) = fake.containers
     assert name in caplog.text
 
@@ -711,7 +713,7 @@ async def test_one_that_is_taken_over_keeps_its_own(next_one, fake):
     container = await soon(next_one.launch(asked))
     assert len(fake.containers) == 2
     error = await refused(next_one, order(gpus=1))
-    assert f"with {', '.join(sorted((lost.instance, another.instance)))}" in str(error)
+    assert f"{', '.join(sorted((lost.instance, another.instance)))} have the others" in str(error)
     container.kill()
     await soon(container.wait())
     await soon(launched_in_the_end(next_one, order(gpus=1)))

@@ -71,11 +71,11 @@ async def test_a_refusal_has_the_engines_words(client, fake):
     ("answer", "what"),
     [
         (None, "does not answer: "),
-        (web.Response(text="[", content_type="application/json"), "answers wrongly"),
-        (web.json_response([]), "answers wrongly"),
-        (web.json_response({}), "answers wrongly"),
-        (web.Response(text="hello", content_type="text/html"), "answers wrongly"),
-        (web.Response(status=500, body=b"[", headers=JSON), "answers wrongly"),
+        (web.Response(text="[", content_type="application/json"), "its answer is invalid"),
+        (web.json_response([]), "its answer is invalid"),
+        (web.json_response({}), "its answer is invalid"),
+        (web.Response(text="hello", content_type="text/html"), "its answer is invalid"),
+        (web.Response(status=500, body=b"[", headers=JSON), "its answer is invalid"),
         (
             web.Response(
                 body=b'"' + b"x" * MAX_ENGINE_ANSWER + b'"', content_type="application/json"
@@ -219,7 +219,7 @@ async def test_a_pull_without_a_word_is_not_waited_for(client, fake, clock):
         return pulling.done()
 
     await eventually(silence_is_over)
-    with pytest.raises(EngineAway, match="has said nothing of the image's pull for 300 s"):
+    with pytest.raises(EngineAway, match="has reported no progress of the image's pull for 300 s"):
         await soon(pulling)
 
 

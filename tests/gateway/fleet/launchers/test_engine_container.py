@@ -94,7 +94,7 @@ async def test_it_ends_by_itself_and_is_removed(run, fake, removed):
     fake.containers["one"].end(137)
     assert container.address == Address("127.0.0.1", 40123)
     end = await soon(container.wait())
-    assert str(end) == "was ended by SIGKILL: it had used up its memory"
+    assert str(end) == "was ended by SIGKILL: it used more memory than it may have"
     assert container.ended == end
     assert removed == ["one"]
     assert await soon(container.stop(1)) is True
@@ -149,7 +149,7 @@ async def test_an_engine_that_cannot_kill_it(run, fake, removed):
     await eventually(lambda: len(clock.armed))
     clock.advance(KILL_TIMEOUT)
     end = await soon(container.wait())
-    assert str(end) == "could not be killed: its engine does not tell of its end"
+    assert str(end) == "could not be killed: its engine does not report its end"
     assert removed == ["one"]
 
 
@@ -160,7 +160,7 @@ async def test_an_engine_that_goes_away_is_no_end(run, fake, caplog):
     container = await run()
     for _ in range(3):
         await fake.stop()
-        await eventually(lambda: "is asked again" in caplog.text)
+        await eventually(lambda: "about a container again" in caplog.text)
         caplog.clear()
         fake.asked.clear()
         await fake.start()
@@ -196,7 +196,7 @@ async def test_killed_it_is_over_in_seconds_though_the_engine_is_away(run, fake,
         clock.advance(KILL_TIMEOUT)
     ending = asyncio.create_task(container.wait())
     await eventually(lambda: clock.advance(1) or ending.done())
-    assert str(ending.result()) == "could not be killed: its engine does not tell of its end"
+    assert str(ending.result()) == "could not be killed: its engine does not report its end"
     assert removed == ["one"]
 
 
@@ -209,7 +209,7 @@ async def test_a_container_that_somebody_has_started_anew_has_not_ended(run, fak
 
     fake.answers["GET /containers/one/json"] = start_anew
     one.end(3)
-    await eventually(lambda: "and says that it runs" in caplog.text)
+    await eventually(lambda: "but says that it still runs" in caplog.text)
     fake.answers.clear()
     one.end(4)
     assert str(await soon(container.wait())) == "ended with status 4"

@@ -27,8 +27,8 @@ def test_an_image_that_can_be_started():
     [
         (None, "there is no ENTRYPOINT"),
         ([], "there is no ENTRYPOINT"),
-        (["/bin/sh", "-c", "python app.py"], "is a shell's"),
-        (["bash", "-lc", "python app.py"], "is a shell's"),
+        (["/bin/sh", "-c", "python app.py"], "the ENTRYPOINT runs a shell"),
+        (["bash", "-lc", "python app.py"], "the ENTRYPOINT runs a shell"),
     ],
 )
 def test_an_entry_point_that_would_not_get_serve(entrypoint, what):
@@ -58,7 +58,7 @@ def test_vertex_ai_starts_an_image_by_its_own_words():
     for each in ({"Entrypoint": ["/bin/sh", "-c", "python app.py"]}, {"Cmd": ["python", "app.py"]}):
         assert why_vertex_not_started(image_configuration(each)) == ""
     said = why_vertex_not_started(image_configuration(GOOD | {"Entrypoint": None}))
-    assert said.startswith("there is neither ENTRYPOINT nor CMD, by which Vertex AI starts it; wri")
+    assert said.startswith("there is neither ENTRYPOINT nor CMD for Vertex AI to start; wri")
 
 
 def test_what_is_not_there_is_empty():

@@ -103,5 +103,5 @@ def test_an_entry_of_any_size_is_held_in_bounds():
 
 @pytest.mark.parametrize("data", [b"HTTP/1.1 500", b"\x04\0\0\0\0\0\0\1x", b"\1\0\1\0\0\0\0\1x"])
 def test_what_is_no_such_stream(data):
-    with pytest.raises(EngineOutputError, match="stands where an entry must begin"):
+    with pytest.raises(EngineOutputError, match="was found where an entry must begin"):
         EngineOutput().feed(data)

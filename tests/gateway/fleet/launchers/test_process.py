@@ -121,7 +121,7 @@ async def test_its_port_takes_the_place_of_the_placeholder(anyio_backend, no_lea
         (Command(["/no/such/program"], 1), "/no/such/program: there is no such program"),
         (
             Command(["true"], 1, cwd=Path("/no/such/folder")),
-            "/no/such/folder: the folder in which 'true' is to run must be there",
+            "/no/such/folder: there is no such folder to run 'true' in",
         ),
     ],
 )
@@ -387,8 +387,8 @@ async def test_one_that_cannot_be_killed_is_left(start, clock, output, monkeypat
             clock.advance(seconds)
         assert await soon(stopping) is False
     assert process.ended == ProcessEnd(None)
-    assert str(process.ended) == "could not be killed, and is left to itself"
-    assert caplog.messages == [f"a process does not end by SIGKILL: it is left pid={pid}"]
+    assert str(process.ended) == "could not be killed, and still runs"
+    assert caplog.messages == [f"a process did not end after SIGKILL, and still runs pid={pid}"]
     assert (process.pid, clock.armed) == (None, [])
     process.terminate()  # nothing more is asked of it
     with suppress(ProcessLookupError):  # uvloop kills what it lets go of, and not by os.kill

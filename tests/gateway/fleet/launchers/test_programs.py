@@ -194,7 +194,7 @@ async def test_there_is_no_such_program(launch, monkeypatch):
     error = await refused(launch, "no-such-program")
     assert not error.passing
     assert str(error) == (
-        "there is no program 'no-such-program': it was looked for in PATH (/usr/bin:/bin) and in "
+        "there is no program 'no-such-program' in PATH (/usr/bin:/bin) or in "
         f"{Path(sys.executable).parent}; give its path, or change PATH"
     )
 
@@ -215,7 +215,7 @@ async def test_what_cannot_be_executed(launch, tmp_path):
         f"{tmp_path}/missing": "there is no such program",
         str(tmp_path): "it must be an executable file",
         file("plain", "#!/bin/sh\n", 0o644): "it must be an executable file: chmod +x",
-        file("orphan", "#!/no/such/interpreter\n"): "what its first line names after #!",
+        file("orphan", "#!/no/such/interpreter\n"): "its first line names an interpreter",
     }
     for program, why in cases.items():
         error = await refused(launch, program)
@@ -237,7 +237,7 @@ async def test_what_is_no_program_of_this_machine(launch, tmp_path, output):
     (tmp_path / "strange").chmod(0o755)
     if isinstance(asyncio.get_running_loop(), asyncio.BaseEventLoop):
         error = await refused(launch, str(tmp_path / "strange"))
-        assert "it must be a program of this machine, or a script" in str(error)
+        assert "it must be a program built for this machine, or a script" in str(error)
         assert not error.passing
     else:
         container = await launch(str(tmp_path / "strange"))
@@ -256,7 +256,7 @@ async def test_a_path_is_seen_from_the_folder(launch, tmp_path):
 async def test_there_is_no_such_folder(launch, tmp_path):
     for folder in (tmp_path / "missing", TRIED):
         error = await refused(launch, *IDLE, cwd=folder)
-        assert str(error) == f"{folder}: the folder in which 'sleep' is to run must be there"
+        assert str(error) == f"{folder}: there is no such folder to run 'sleep' in"
         assert not error.passing
 
 
@@ -343,8 +343,8 @@ async def test_the_log_alone_says_who_else_listens_at_its_port(launch, caplog):
         with pytest.raises(LaunchError) as caught:
             await container.verify()
         assert str(caught.value) == (
-            f"its port {container.address.port} is held by another process; the gateway's log "
-            "says by which"
+            f"another process holds its port {container.address.port}; the gateway's log names "
+            "that process"
         )
         (line,) = [each.msg for each in caplog.records]
         assert line.fields == {
@@ -403,7 +403,7 @@ class TestGpus:
     async def test_they_come_back_with_its_end(self, launch, gpus):
         first = await launch(*SEES, gpus=3)
         error = await refused(launch, *SEES, gpus=1)
-        assert "0 of 3 are free: the others are with tried-" in str(error)
+        assert "0 of 3 are free; tried-" in str(error)
         assert error.passing
         first.kill()
         await soon(first.wait())

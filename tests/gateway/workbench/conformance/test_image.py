@@ -211,8 +211,8 @@ def test_what_the_messages_say():
     said = {each.check.id: (each.said, each.remedy) for each in examine(broken, "image").results}
     what, remedy = said["image.entrypoint"]
     assert what == (
-        'the ENTRYPOINT is a shell\'s, ["sh", "-c", "a \\"b\\""]: it loses `serve`, and may keep '
-        "SIGTERM to itself"
+        'the ENTRYPOINT runs a shell, ["sh", "-c", "a \\"b\\""], which drops the argument '
+        "`serve` and may not pass SIGTERM on"
     )
     assert remedy == (
         'write ENTRYPOINT ["program", "argument"] in the Dockerfile: a list, in double quotes'

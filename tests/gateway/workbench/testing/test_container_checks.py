@@ -207,7 +207,7 @@ def test_a_container_that_dies_of_a_check_is_started_again(many, folder):
 
 def test_a_program_that_is_not_there_fails_one_test(many):
     assert many.outcomes("missing") == {"startup.listens": "FAILED", "startup.ready": "SKIPPED"}
-    said = "command: there is no program 'no-such-program': it was looked for in PATH ("
+    said = "command: there is no program 'no-such-program' in PATH ("
     assert many.failure("missing", "startup.listens").startswith(said)
     assert re.search(rf"SKIPPED .*: blocked: {re.escape(said)}", many.output, re.MULTILINE)
 
