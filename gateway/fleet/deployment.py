@@ -213,8 +213,8 @@ class Deployment:
             return ""
         asked, serves = self.endpoint.config, serving.endpoint.config
         if asked == serves:  # a restart, or an endpoint of the settings
-            return "the last change was given up, and what was before serves on"
-        return f"the update to {asked} was given up, and {serves} serves on"
+            return "the last change was given up; the previous version still serves"
+        return f"the update to {asked} was given up; {serves} still serves"
 
     @property
     def instances(self) -> list[Instance]:
@@ -362,7 +362,7 @@ class Deployment:
         if self._serving is None and coming is not None and coming.has_some_of_each:
             self._take_over(coming)
             self.reason = trouble
-            line = "endpoint has fewer instances than it is to have"
+            line = "endpoint has fewer instances than desired"
             log.error(LogLine(line, endpoint=self.endpoint.name, reason=TextLines(trouble)))
             return
         self._give_up_coming()
@@ -370,7 +370,7 @@ class Deployment:
         if self._serving is None:
             self._become(EndpointState.FAILED)
         else:
-            line = "change failed, what was before serves on"
+            line = "change failed, the previous version still serves"
             log.error(LogLine(line, endpoint=self.endpoint.name, reason=TextLines(trouble)))
             self._become(EndpointState.IN_SERVICE)
             self._look_at_service()
@@ -384,7 +384,7 @@ class Deployment:
         """Restore the serving version's instance counts, except in groups that ``but`` has too."""
         serving = self._serving
         for group in _only_in(serving, but):
-            assert serving is not None, "the group is of it"
+            assert serving is not None, "the group belongs to the serving version"
             group.become(serving.variant(group.variant.name))
 
     def _look_at_service(self) -> None:

@@ -117,8 +117,7 @@ class Fleet:
         deployment = self._find(name)
         if deployment.endpoint.is_attached:
             raise InputValidationError(
-                f"the containers of {name!r} are somebody else's: they are not the gateway's to "
-                "restart",
+                f"the gateway did not start the containers of {name!r}, so it cannot restart them",
                 "NotRestartable",
             )
         if not deployment.is_ending:
@@ -182,7 +181,7 @@ class Fleet:
         except KeyError:
             known = ", ".join(sorted(self._deployments)) or "none"
             raise NoSuchEndpoint(
-                f"there is no endpoint {name!r}; there are: {known}", "EndpointNotFound"
+                f"there is no endpoint {name!r}; the endpoints are: {known}", "EndpointNotFound"
             ) from None
 
     # --- Start and stop

@@ -74,19 +74,19 @@ class GpuShares:
             self._holders[instance].add(container)
             return held
         if number > len(self._gpus):
-            seen = f"{len(self._gpus)} of them" if self._gpus else "none"
+            seen = f"only {len(self._gpus)}" if self._gpus else "none"
             raise LaunchError(
-                f"{number} GPUs are asked for, and this gateway sees {seen}: gpus must be "
-                f"{len(self._gpus)} at most (by {VISIBLE} of the gateway, nvidia-smi -L or "
-                f"{_DRIVER})",
+                f"the variant asks for {number} GPUs, but this gateway sees {seen}; gpus must be "
+                f"at most {len(self._gpus)} (as {VISIBLE} of the gateway, nvidia-smi -L or "
+                f"{_DRIVER} says)",
                 passing=False,
             )
         free = [gpu for gpu in self._gpus if gpu not in self._owners]
         if number > len(free):
             owners = ", ".join(sorted(set(self._owners.values())))
             raise LaunchError(
-                f"{number} GPUs are asked for, and {len(free)} of {len(self._gpus)} are free: the "
-                f"others are with {owners}",
+                f"the variant asks for {number} GPUs, but only {len(free)} of {len(self._gpus)} "
+                f"are free; {owners} have the others",
                 passing=True,
                 waits=True,
             )

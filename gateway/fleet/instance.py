@@ -200,8 +200,8 @@ class Instance:
             await self._run()
         except Exception:  # a fault of the gateway ends one instance, not the fleet
             self.state = InstanceState.FAILED
-            self.reason = "the gateway itself has failed; its log says how"
-            log.exception(LogLine("instance failed by a fault of the gateway", instance=self.id))
+            self.reason = "the gateway itself failed; its log has the error"
+            log.exception(LogLine("instance failed by an error of the gateway", instance=self.id))
             self._on_change(self)
         finally:
             self._output.close()

@@ -135,7 +135,9 @@ class LaunchOrders:
                 data = await self._acquire(variant, variant.model_data)
                 if self._closed:
                     data.release()
-                    raise LaunchError("the instance is not wanted any more", passing=False)
+                    raise LaunchError(
+                        "the instance was stopped while its model data were fetched", passing=False
+                    )
                 self._data[hostname] = data
             return data
 
@@ -149,7 +151,7 @@ class LaunchOrders:
             why = f"model data: {error}"
             raise LaunchError(why, passing=error.passing, waits=error.waits) from None
         except TimeoutError:
-            why = f"model data: they are not at hand after {seconds:g} s"
+            why = f"model data: they did not arrive within {seconds:g} s"
             raise LaunchError(why, passing=True) from None
 
 

@@ -83,11 +83,11 @@ class LaunchedProvisions:
         except LaunchError as error:
             reason = str(error)
         except TimeoutError:
-            reason = f"the engine has not removed all of them within {LEFTOVERS_TIMEOUT:g} s"
+            reason = f"the engine did not remove all of them within {LEFTOVERS_TIMEOUT:g} s"
         else:
             reason = ""
         if reason:
-            log.warning(LogLine("leftover containers may run on", reason=reason))
+            log.warning(LogLine("leftover containers may still run", reason=reason))
         elif but is None:
             self._release_leftovers_data()
 
@@ -171,5 +171,7 @@ def _temporary_models() -> tempfile.TemporaryDirectory[str]:
         return tempfile.TemporaryDirectory(prefix="partway-models-", dir=temporary_folder())
     except OSError as error:
         raise ModelDataError(
-            f"no temporary folder for model data: {error.strerror}", passing=True, waits=True
+            f"cannot make a temporary folder for model data: {error.strerror}",
+            passing=True,
+            waits=True,
         ) from None

@@ -58,7 +58,7 @@ class FleetMetrics:
         """Yield the metrics of the fleet, as prometheus_client asks."""
         states = GaugeMetricFamily(
             "partway_instances",
-            "Instances, by where they are in their life",
+            "Instances, by state",
             labels=["endpoint", "variant", "state"],
         )
         restarts = CounterMetricFamily(

@@ -67,7 +67,7 @@ class SignatureTable(Signature):
 
     def __post_init__(self) -> None:
         if not self.inputs:
-            raise TableRefused("there are none; there must be one tensor at least", "inputs")
+            raise TableRefused("it is empty; it must have at least one tensor", "inputs")
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,8 +34,8 @@ class Happening(StrEnum):
 class StartFailure(StrEnum):
     """How a start failed."""
 
-    NOT_LAUNCHED = "no container came to be"
-    NO_ENGINE = "there is nothing that could launch a container"
+    NOT_LAUNCHED = "no container was launched"
+    NO_ENGINE = "there is no engine to launch a container"
     ENDED = "its container ended by itself before it was ready"
     NOT_READY = "its container was not ready in time"
 
@@ -71,4 +71,6 @@ def after(state: InstanceState, happening: Happening) -> InstanceState:
     try:
         return TRANSITIONS[state, happening]
     except KeyError:
-        raise ValueError(f"an instance that is {state} cannot be: {happening}") from None
+        raise ValueError(
+            f"an instance in the state {state} cannot have this event: {happening}"
+        ) from None

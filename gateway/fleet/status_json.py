@@ -36,7 +36,7 @@ def from_json(text: str | bytes) -> tuple[EndpointStatus, ...]:
     try:
         return tuple(map(_endpoint, json.loads(text)["endpoints"]))
     except (KeyError, TypeError, ValueError, RecursionError) as error:
-        raise ValueError(f"this is not what a fleet says of itself: {error!r}") from None
+        raise ValueError(f"this is not the JSON of a fleet's status: {error!r}") from None
 
 
 def _endpoint(said: dict[str, Any]) -> EndpointStatus:

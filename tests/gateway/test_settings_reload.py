@@ -139,7 +139,10 @@ async def test_what_fails_to_come_up_leaves_the_old_one(of, following, caplog):
     following.reload()
     await taken(following)
     assert running(of) == ["a"]
-    assert 'change failed, what was before serves on endpoint=a reason="there is' in caplog.text
+    assert (
+        'change failed, the previous version still serves endpoint=a reason="there is'
+        in caplog.text
+    )
 
 
 async def test_a_gateway_that_stops_takes_none(of, following, caplog):

@@ -185,10 +185,10 @@ async def tell_which_answer(endpoints: Iterable[Endpoint], clock: Clock) -> None
             try:
                 trouble = await ping_place(place, clock)
             except OutOfDescriptors as error:
-                log.warning(LogLine("endpoint was not asked", **whose, reason=str(error)))
+                log.warning(LogLine("endpoint was not pinged", **whose, reason=str(error)))
                 return
             except Exception:  # an unforeseen error must not suppress the other endpoints' lines
-                log.exception(LogLine("endpoint was not asked", **whose))
+                log.exception(LogLine("endpoint was not pinged", **whose))
                 return
         if trouble is None:
             log.info(LogLine("endpoint answers", **whose))

@@ -24,7 +24,7 @@ class NoAnswer(Exception):
 def cut(error: Exception | None) -> NoAnswer:
     """Describe a connection that ended before the answer; None means an orderly end."""
     if error is None:
-        return NoAnswer("the connection was closed before it")
+        return NoAnswer("the connection was closed before the answer")
     number = None if isinstance(error, ssl.SSLError) else getattr(error, "errno", None)
     return NoAnswer(os.strerror(number) if number else str(error))
 
@@ -45,7 +45,7 @@ class PingAnswer:
         """
         self._pieces += 1
         if self._pieces > MAX_PIECES:
-            raise NoAnswer("it comes a few bytes at a time")
+            raise NoAnswer("the answer comes only a few bytes at a time")
         # The limit also ends an endless row of interim answers.
         self._head += data[: MAX_HEAD - self._taken]
         self._taken += len(data)
@@ -55,7 +55,7 @@ class PingAnswer:
                 return None
             found = _STATUS_LINE.match(line)
             if found is None or not is_whole:
-                raise NoAnswer("it does not begin as an answer of HTTP/1.1 does")
+                raise NoAnswer("the answer does not begin with a status line of HTTP/1.1")
             if found[1][:1] != b"1":
                 return int(found[1])
             _, is_whole, rest = self._head.partition(b"\r\n\r\n")

@@ -124,5 +124,7 @@ class Pinging:
         now = self._clock.time()
         if now >= self._quiet_until:
             self._quiet_until = now + UNPINGED_LINE_INTERVAL
-            what = "instances are not pinged, and stay as they are: raise the limit of open files"
-            log.warning(LogLine(what, reason=str(error)))
+            line = (
+                "instances cannot be pinged, and keep their health: raise the limit of open files"
+            )
+            log.warning(LogLine(line, reason=str(error)))

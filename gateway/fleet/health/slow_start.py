@@ -72,7 +72,7 @@ class SlowStart:
             try:
                 trouble = worst(await ping())
             except OutOfDescriptors as error:
-                trouble = f"it could not be asked: {error}"
+                trouble = f"it could not be pinged: {error}"
             self.pinged(trouble)
             return trouble is None
 
@@ -90,7 +90,9 @@ class SlowStart:
             await self.watch(running.listening_trouble)
         except Exception:  # the instance may still become ready
             log.exception(
-                LogLine("the gateway failed to look why an instance is slow", instance=instance)
+                LogLine(
+                    "the gateway failed to find out why an instance is not ready", instance=instance
+                )
             )
 
     def pinged(self, trouble: str | None) -> None:

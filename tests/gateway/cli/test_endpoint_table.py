@@ -208,7 +208,7 @@ def test_why_an_instance_is_not_ready_is_said_once_it_has_been_starting_for_seco
 
 
 def test_which_change_was_given_up_and_what_serves(look):
-    note = "the update to chat-v2 was given up, and chat-v1 serves on"
+    note = "the update to chat-v2 was given up; chat-v1 still serves"
     of = an_endpoint("chat", reason="the container ended with status 1", note=note)
     assert shown(of)[3] == f"chat: {note}: the container ended with status 1"
     (line,) = look(of)

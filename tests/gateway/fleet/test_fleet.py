@@ -173,14 +173,14 @@ class TestStopping:
 async def test_a_name_that_is_none_says_which_there_are(of):
     await of.apply(endpoint("a"))
     await of.apply(endpoint("b"))
-    with pytest.raises(NoSuchEndpoint, match="no endpoint 'c'; there are: a, b"):
+    with pytest.raises(NoSuchEndpoint, match="no endpoint 'c'; the endpoints are: a, b"):
         await of.fleet.restart("c")
 
 
 async def test_what_somebody_else_runs_is_not_restarted(of):
     address = Address("127.0.0.1", 1)
     await of.apply(Endpoint.attached("far", address, StreamPolicy()))
-    with pytest.raises(InputValidationError, match="are somebody else's"):
+    with pytest.raises(InputValidationError, match="the gateway did not start the containers"):
         await of.fleet.restart("far")
 
 
@@ -244,10 +244,10 @@ async def test_which_change_was_given_up_and_what_serves(of):
     of.launcher.lasting("no such program")
     await of.apply(configured("two", A="2"))
     assert of.status().reason == "no such program"
-    assert of.status().note == "the update to two was given up, and one serves on"
+    assert of.status().note == "the update to two was given up; one still serves"
     await of.apply(configured("three", A="3"))
     assert of.status().note == ""
     of.launcher.lasting("no such program")
     with pytest.raises(ServiceUnavailable):
         await of.fleet.restart("echo")
-    assert of.status().note == "the last change was given up, and what was before serves on"
+    assert of.status().note == "the last change was given up; the previous version still serves"

@@ -149,17 +149,17 @@ def test_those_that_others_have_come_back():
     with pytest.raises(LaunchError) as caught:
         shares.take("three", 2)
     assert str(caught.value) == (
-        "2 GPUs are asked for, and 1 of 3 are free: the others are with one, two"
+        "the variant asks for 2 GPUs, but only 1 of 3 are free; one, two have the others"
     )
     assert caught.value.passing
     assert shares.take("three", 1) == ("c",)
 
 
-@pytest.mark.parametrize(("there", "seen"), [([], "none"), (["a"], "1 of them")])
+@pytest.mark.parametrize(("there", "seen"), [([], "none"), (["a"], "only 1")])
 def test_those_that_are_not_there_do_not_come(there, seen):
     with pytest.raises(LaunchError) as caught:
         GpuShares(there).take("one", 2)
-    assert f"2 GPUs are asked for, and this gateway sees {seen}" in str(caught.value)
+    assert f"the variant asks for 2 GPUs, but this gateway sees {seen}" in str(caught.value)
     assert not caught.value.passing
 
 
@@ -198,5 +198,5 @@ def test_one_that_has_some_takes_over_no_others():
     shares.move("old", "new")
     shares.move("nobody", "new")
     assert shares.take("new_pre", 1) == ("a",)
-    with pytest.raises(LaunchError, match="with new, old"):
+    with pytest.raises(LaunchError, match="new, old have the others"):
         shares.take("other", 1)

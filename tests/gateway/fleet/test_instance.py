@@ -46,13 +46,11 @@ async def test_nothing_is_known_of_its_health_until_it_has_answered(of):
 
 
 async def test_what_answers_in_its_place_is_never_served_by(of):
-    of.launcher.impostors.append("its port 1 is held by another process")
+    of.launcher.impostors.append("another process holds its port 1")
     await of.apply(endpoint())
     (status,) = of.status().variants
     assert (of.states(), of.launcher.containers[0].signals) == (["Failed"], ["KILL"])
-    assert status.trouble == (
-        "the container cannot be reached: its port 1 is held by another process"
-    )
+    assert status.trouble == ("the container cannot be reached: another process holds its port 1")
     await of.advance(0.75)
     assert of.states() == ["InService"]
 
@@ -127,7 +125,7 @@ async def test_a_fault_in_the_watch_of_a_slow_start_is_logged_and_ends_no_start(
     container.misplaced = ValueError("a line of /proc/net/tcp with too few words")
     await of.advance(3.5)
     (line,) = [each for each in caplog.records if each.exc_info]
-    assert str(line.msg).startswith("the gateway failed to look why an instance is slow")
+    assert str(line.msg).startswith("the gateway failed to find out why an instance is not ready")
     assert line.exc_info[1] is container.misplaced
     assert of.states() == ["Starting"]
     container.trouble = None
@@ -205,7 +203,7 @@ async def test_one_that_starts_while_nobody_can_be_asked(of):
     (starting,) = of.status().variants[0].instances
     assert (starting.state, starting.reason) == (
         "Starting",
-        "it could not be asked: Too many open files",
+        "it could not be pinged: Too many open files",
     )
     of.launcher.containers[0].trouble = None
     await of.advance(1)

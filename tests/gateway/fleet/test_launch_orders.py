@@ -76,7 +76,7 @@ async def test_what_is_not_at_hand_in_its_time_is_tried_again(of):
     assert of.states() == ["Pending"]
     await of.advance(1)
     trouble = of.status().variants[0].trouble
-    assert trouble == "model data: they are not at hand after 60 s"
+    assert trouble == "model data: they did not arrive within 60 s"
     of.model_data.waits.set()
     await of.advance(1)
     assert of.states() == ["InService"]

@@ -74,7 +74,7 @@ async def test_an_engine_that_is_away_is_a_warning(left, fake, data, caplog):
     await fake.stop()
     provisions = Provisions(LoopClock(), data)
     await soon(provisions.remove_leftovers())
-    assert "leftover containers may run on" in caplog.text
+    assert "leftover containers may still run" in caplog.text
     assert fake.where in caplog.text
     await provisions.aclose()
 
@@ -91,7 +91,7 @@ async def test_an_engine_that_takes_too_long_is_a_warning(left, fake, data, capl
     await soon(asked.wait())
     clock.advance(30)
     await soon(removing)
-    assert "has not removed all of them within 30 s" in caplog.text
+    assert "did not remove all of them within 30 s" in caplog.text
     await provisions.aclose()
 
 

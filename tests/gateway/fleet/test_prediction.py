@@ -67,7 +67,7 @@ def test_an_endpoints_table(tmp_path):
     ("signature", "said"),
     [
         ("{}", "signature.inputs: this key is missing"),
-        ("{ inputs = {} }", "signature.inputs: there are none; there must be one tensor at least"),
+        ("{ inputs = {} }", "signature.inputs: it is empty; it must have at least one tensor"),
         ('{ inputs = { x = { type = "float" } } }', "signature.inputs.x.type: 'float' was given"),
         (
             '{ inputs = { x = { type = "bool", shape = [-2] } } }',

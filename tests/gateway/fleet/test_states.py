@@ -44,5 +44,7 @@ def test_whatever_lives_can_be_told_to_stop(state):
 
 
 def test_what_cannot_happen_is_refused():
-    with pytest.raises(ValueError, match="an instance that is Stopped cannot be: /ping answered"):
+    with pytest.raises(
+        ValueError, match="in the state Stopped cannot have this event: /ping answered"
+    ):
         after(InstanceState.STOPPED, Happening.READY)

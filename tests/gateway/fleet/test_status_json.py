@@ -48,5 +48,5 @@ def test_what_a_newer_gateway_says_besides_is_left_out():
     ids=lambda text: repr(text[:20]),
 )  # fmt: skip
 def test_what_no_fleet_says(text):
-    with pytest.raises(ValueError, match="this is not what a fleet says of itself"):
+    with pytest.raises(ValueError, match="this is not the JSON of a fleet's status"):
         from_json(text)

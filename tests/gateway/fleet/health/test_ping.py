@@ -31,6 +31,7 @@ PATIENCE = 20.0
 
 STATUS = "/ping was answered with status {}"
 NO_HTTP = "/ping was not answered with valid HTTP: {}"
+NO_STATUS_LINE = "the answer does not begin with a status line of HTTP/1.1"
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
 
 
@@ -80,9 +81,15 @@ async def asked(host, port, clock=None, tls=None):
         (b"HTTP/1.0 200 OK\n\n", None),
         (b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n" + OK, None),
         (b"HTTP/1.1 100 Continue\r\n\r\n" + OK.replace(b"200", b"500"), STATUS.format(500)),
-        (b"nonsense\r\n\r\n", NO_HTTP.format("it does not begin as an answer of HTTP/1.1 does")),
-        (b"HTTP/2 200\r\n\r\n", NO_HTTP.format("it does not begin as an answer of HTTP/1.1 does")),
-        (b"a" * 20_000, NO_HTTP.format("it does not begin as an answer of HTTP/1.1 does")),
+        (
+            b"nonsense\r\n\r\n",
+            NO_HTTP.format(NO_STATUS_LINE),
+        ),
+        (
+            b"HTTP/2 200\r\n\r\n",
+            NO_HTTP.format(NO_STATUS_LINE),
+        ),
+        (b"a" * 20_000, NO_HTTP.format(NO_STATUS_LINE)),
     ],
 )
 @pytest.mark.parametrize("host", [HOST, "localhost"])
@@ -124,7 +131,7 @@ async def test_no_descriptor_is_left_to_ask_with(monkeypatch, caplog):
     await soon(tell_which_answer([endpoint("a", 1)], FakeClock()))
     (line,) = caplog.records
     assert line.getMessage() == (
-        f'endpoint was not asked endpoint=a container=http://{HOST}:1 reason="Too many open files"'
+        f'endpoint was not pinged endpoint=a container=http://{HOST}:1 reason="Too many open files"'
     )
     assert line.exc_info is None
 
@@ -251,7 +258,7 @@ async def test_a_fault_of_one_is_told_and_silences_no_other(caplog, monkeypatch)
             await soon(tell_which_answer([spoilt, endpoint("b", well.port)], FakeClock()))
     first, second = caplog.records
     assert first.getMessage() == (
-        f"endpoint was not asked endpoint=a container=https://{HOST}:{well.port}"
+        f"endpoint was not pinged endpoint=a container=https://{HOST}:{well.port}"
     )
     assert first.exc_info[0] is MemoryError
     assert second.getMessage().startswith("endpoint answers endpoint=b ")

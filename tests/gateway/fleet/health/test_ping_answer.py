@@ -30,7 +30,7 @@ def test_it_is_there_with_the_end_of_its_line(whole):
 
 @pytest.mark.parametrize("first", [b"nonsense\r\n", b"HTTP/2 200\r\n", b"HTTP/1.1 020 A\r\n"])
 def test_what_is_no_answer(first):
-    with pytest.raises(NoAnswer, match="does not begin as an answer"):
+    with pytest.raises(NoAnswer, match="does not begin with a status line"):
         PingAnswer().take(first)
 
 
@@ -45,7 +45,7 @@ def test_a_line_without_an_end_is_waited_for_only_so_long(first):
 @pytest.mark.parametrize(
     ("error", "said"),
     [
-        (None, "the connection was closed before it"),
+        (None, "the connection was closed before the answer"),
         (ConnectionResetError(errno.ECONNRESET, "asyncio's own words"), "Connection reset by peer"),
         (ssl.SSLError(1, "a record is wrong"), "('a record is wrong',)"),
         (ConnectionError("no number"), "no number"),

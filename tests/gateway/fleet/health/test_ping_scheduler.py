@@ -102,7 +102,7 @@ async def test_one_line_tells_that_nobody_can_be_asked(monkeypatch, caplog):
         with pytest.raises(OutOfDescriptors):
             await ask(PLACE, 2)
     (line,) = caplog.messages
-    assert line.startswith("instances are not pinged, and stay as they are: ")
+    assert line.startswith("instances cannot be pinged, and keep their health: ")
     assert line.endswith('reason="Too many open files"')
     clock.advance(UNPINGED_LINE_INTERVAL)
     with pytest.raises(OutOfDescriptors):
