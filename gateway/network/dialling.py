@@ -113,7 +113,7 @@ class Untrusted(Unreachable):
     """
 
     def __init__(self, why: str, *, wrong: Literal["name", "time", "root"]) -> None:
-        what = "the server's certificate is not to be trusted"
+        what = "the server's certificate is not trusted"
         super().__init__(f"{what}: {why}", what, passing=False)  # the reason names our host
         self.wrong = wrong
 
@@ -288,9 +288,9 @@ def _given_up(timeout: float, tls_timeout: float | None, *, accepted: bool) -> U
     if not accepted:
         return not_accepted(timeout)
     if tls_timeout is None:
-        why = f"no TLS with the server within {timeout:g} s of dialling it (connect_timeout)"
+        why = f"the TLS handshake did not end within {timeout:g} s of dialling (connect_timeout)"
     else:
-        why = f"no TLS with the server within {tls_timeout:g} s of its accepting the connection"
+        why = f"the TLS handshake did not end within {tls_timeout:g} s of connecting"
     return Unreachable(why)
 
 
@@ -355,15 +355,15 @@ def without_tls(error: ssl.SSLError) -> Unreachable:
     """Make the error for a failed TLS handshake; it says whether a later one may succeed."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return Untrusted(error.verify_message, wrong=_WRONG.get(error.verify_code, "root"))
-    reason = error.reason or "the handshake failed"
+    reason = error.reason or "no reason is given"
     if reason in _CLEARTEXT:
         return Unreachable(
-            f"the server answers TLS in clear ({reason}): the URL must begin with http://, or have "
-            "the port on which it speaks TLS",
+            f"the server does not speak TLS on this port ({reason}): the URL must begin with "
+            "http://, or have the server's TLS port",
             passing=False,
         )
     cut = isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError | ssl.SSLSyscallError)
-    return Unreachable(f"no TLS with the server: {reason}", passing=cut)
+    return Unreachable(f"the TLS handshake with the server failed: {reason}", passing=cut)
 
 
 def _check_descriptors(error: OSError) -> None:
@@ -415,7 +415,7 @@ class _Dialling(asyncio.Protocol):
         if self._outcome.done():
             return
         if self._handshake is None:
-            self._fail(HandshakeBroken("the server spoke before it was asked"))
+            self._fail(HandshakeBroken("the server sent bytes before it got the request"))
             return
         try:
             accepted = self._handshake.receive(data)

@@ -162,7 +162,7 @@ async def test_clear_text_on_the_port_for_tls_hears_that_it_is_one(gateway_for, 
     gateway.clients.append(client)
     client.send(said)
     assert await client.eof() == bytes.fromhex("15 0303 0002 02 0a")
-    assert 'no TLS handshake peer=127.0.0.1 reason="the client speaks in clear"' in caplog.text
+    assert 'no TLS handshake peer=127.0.0.1 reason="the client does not speak TLS"' in caplog.text
     assert (await gateway.request(HEALTHZ)).status == 200
 
 

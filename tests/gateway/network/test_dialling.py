@@ -331,7 +331,7 @@ async def test_what_is_wrong_with_a_certificate(tls_raises, code, wrong):
     assert isinstance(found, Untrusted)
     assert (found.wrong, found.passing) == (wrong, False)
     assert str(found).endswith(": the host is secret.internal")
-    assert found.unnamed == "the server's certificate is not to be trusted"
+    assert found.unnamed == "the server's certificate is not trusted"
 
 
 async def test_what_a_server_answered_is_told_before_an_address_without_one(
@@ -342,7 +342,7 @@ async def test_what_a_server_answered_is_told_before_an_address_without_one(
     refused = ConnectionRefusedError(errno.ECONNREFUSED, "")
     tls_raises(tls_error(ssl.SSLError, "NO_PROTOCOLS_AVAILABLE"), refused)
     found = await failure("localhost", 443, tls=ssl.create_default_context())
-    assert str(found).startswith("no TLS with the server")
+    assert str(found).startswith("the TLS handshake with the server failed")
 
 
 @pytest.mark.clause("4-6")
@@ -369,8 +369,8 @@ async def test_a_full_backlog_is_waited_for_250_ms(tls):
 @pytest.mark.parametrize(
     ("times", "said"),
     [
-        ({"connect_timeout": 0.05, "tls_timeout": 0.1}, "0.1 s of its accepting the connection"),
-        ({"connect_timeout": 0.1}, "0.1 s of dialling it (connect_timeout)"),
+        ({"connect_timeout": 0.05, "tls_timeout": 0.1}, "0.1 s of connecting"),
+        ({"connect_timeout": 0.1}, "0.1 s of dialling (connect_timeout)"),
     ],
     ids=["apart", "together"],
 )
@@ -380,7 +380,7 @@ async def test_tls_that_does_not_come_about_in_time(times, said):
 
     async with server(listen) as port:
         message = await unreachable("127.0.0.1", port, tls=ssl.create_default_context(), **times)
-    assert message == f"no TLS with the server within {said}"
+    assert message == f"the TLS handshake did not end within {said}"
 
 
 @pytest.mark.clause("4-6")
@@ -447,7 +447,7 @@ async def test_who_cannot_be_used_is_hung_up_on(answer):
 async def test_what_comes_before_the_request_is_no_answer_to_it():
     dialling = _Dialling()
     dialling.data_received(switching(b"Sec-WebSocket-Key: x\r\n"))
-    with pytest.raises(HandshakeBroken, match="the server spoke before it was asked"):
+    with pytest.raises(HandshakeBroken, match="the server sent bytes before it got the request"):
         await soon(dialling.upgrade(ClientHandshake("h", "/")))
 
 
@@ -457,7 +457,7 @@ async def test_a_server_that_speaks_first():
 
     async with server(greet) as port:
         message = await unreachable("127.0.0.1", port)
-    assert "spoke before it was asked" in message or "is not HTTP" in message
+    assert "sent bytes before it got the request" in message or "is not HTTP" in message
 
 
 @pytest.mark.clause("4-6")

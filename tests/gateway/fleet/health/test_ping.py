@@ -209,7 +209,7 @@ async def test_over_tls(tmp_path):
         assert await asked(*at, tls=Trust(files.ca).context()) is None
         untrusted = await asked(*at, tls=Trust().context())
     assert untrusted is not None
-    assert untrusted.startswith("the server's certificate is not to be trusted: ")
+    assert untrusted.startswith("the server's certificate is not trusted: ")
     assert "certificate" in untrusted.partition(": ")[2]
 
 
@@ -222,7 +222,7 @@ async def test_tls_at_a_server_without():
         port = server.sockets[0].getsockname()[1]
         trouble = await asked(HOST, port, tls=Trust().context())
     assert trouble is not None
-    assert trouble.startswith("the server answers TLS in clear (")
+    assert trouble.startswith("the server does not speak TLS on this port (")
 
 
 # --- All endpoints -------------------------------------------------------------------------------
