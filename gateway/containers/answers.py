@@ -238,7 +238,7 @@ class AnswerParser:
     def on_message_begin(self) -> None:
         """Begin a head: the answer's, or another one after its end, which is refused."""
         if self.complete:
-            self._refuse("there is another one behind it")
+            self._refuse("another answer follows it")
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Take a header of the head; headers of a trailer are ignored."""
@@ -257,7 +257,7 @@ class AnswerParser:
         headers = CIMultiDict(self._headers)
         self._headers = []
         if status == _SWITCHING_PROTOCOLS:
-            self._refuse("it changes to another protocol, which nobody asked for")
+            self._refuse("it changes to another protocol, but the request did not ask for that")
         if 100 <= status < 200:
             self._interim += 1
             if self._interim > MAX_INTERIM_RESPONSES:
@@ -270,7 +270,9 @@ class AnswerParser:
         if is_chunked:
             codings = [each.lower() for each in headers.getall(_CODING)]
             if codings != ["chunked"] or version != "1.1":
-                self._refuse("its Transfer-Encoding is not chunked alone, of HTTP/1.1")
+                self._refuse(
+                    "its Transfer-Encoding must be chunked alone, and its version HTTP/1.1"
+                )
         headers.popall(_DATE, None)
         stated = headers.pop(_LENGTH, None)
         length = None if stated is None else int(stated)

@@ -98,14 +98,14 @@ class ContainerConnection(asyncio.Protocol):
             ContainerBroke: there are some, or the connection has ended.
         """
         if not self.is_open():
-            raise ContainerBroke("the container ended the connection before it was asked")
+            raise ContainerBroke("the container ended the connection before it got the request")
         if self._encrypted:
             return
         number = self._transport.get_extra_info("socket").fileno()
         (waiting,) = struct.unpack("i", fcntl.ioctl(number, termios.FIONREAD, bytes(4)))
         if waiting:
             self.abort()
-            raise ContainerBroke("the container spoke before it was asked")
+            raise ContainerBroke("the container sent bytes before it got the request")
 
     def abort(self) -> None:
         if self.idle is not None:

@@ -337,8 +337,8 @@ class ContainerAnswer:
     def time_over(self) -> None:
         """Fail the exchange: the container has not sent the awaited bytes in time."""
         self._line = None
-        what = "its answer" if self.parser.head is None else "the rest of its answer"
-        self.fail(ContainerLate(f"the container did not begin {what} within {self._timeout:g} s"))
+        what = "begin its answer" if self.parser.head is None else "continue its answer"
+        self.fail(ContainerLate(f"the container did not {what} within {self._timeout:g} s"))
 
     def _wake(self) -> None:
         if self._news is not None and not self._news.done():
@@ -498,7 +498,7 @@ class ContainerAnswer:
 
 
 def _not_as_stated(length: int) -> InputValidationError:
-    return InputValidationError(f"the body must be of the {length} bytes that its head states")
+    return InputValidationError(f"the body must have {length} bytes, as its head states")
 
 
 def _broken(how: str) -> ContainerError:

@@ -23,9 +23,7 @@ _RETRY_AFTER: Final[Mapping[str, str]] = {"Retry-After": "Retry-After"}
 
 def too_long(seconds: float) -> ContainerLate:
     """Make the error for a request that outlives its endpoint's request_lifetime."""
-    return ContainerLate(
-        f"request and answer were not over within {seconds:g} s (request_lifetime)"
-    )
+    return ContainerLate(f"request and answer took longer than {seconds:g} s (request_lifetime)")
 
 
 async def refusal(answer: ContainerAnswer, head: AnswerHead, name: str) -> ContainerError:

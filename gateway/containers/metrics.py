@@ -75,12 +75,12 @@ class RequestMetrics:
         )
         model = HistogramMetricFamily(
             "partway_invocation_model_seconds",
-            "From the request at the container to the last of its answer",
+            "From the request at the container to the end of its answer",
             labels=("endpoint", "variant"),
         )
         overhead = HistogramMetricFamily(
             "partway_invocation_overhead_seconds",
-            "What a request took beside its container's time",
+            "Time of a request without its container's time",
             labels=("endpoint", "variant"),
         )
         for of, counted in self._of.items():

@@ -46,8 +46,8 @@ def container_streamed(place: Place, hostname: str) -> Place:
     if len(asked) > 1:
         raise InputValidationError(
             f"endpoint {place.endpoint} asks {len(asked)} containers one after the other, which "
-            "takes whole requests; a stream of both directions must have one container, or the "
-            "Mode of the InferenceExecutionConfig be Direct",
+            "works for whole requests only; a stream in both directions needs one container, or "
+            "the Mode Direct in the InferenceExecutionConfig",
             "SerialContainers",
         )
     return asked[0]

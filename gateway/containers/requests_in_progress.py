@@ -113,7 +113,7 @@ class RequestsUnderWay:
             task.cancel()
         await set_or_over(self._idle, self._clock, REQUEST_END_TIMEOUT)
         if self._tasks:
-            line = "requests to containers do not end, though broken off; they are left behind"
+            line = "requests to containers did not end after they were broken off"
             log.error(LogLine(line, requests=len(self._tasks)))
 
 
@@ -132,8 +132,8 @@ def _full(full: QuotaFull) -> ServiceUnavailable:
         )
     return ServiceUnavailable(
         f"{full.owner} has {full.most} requests under way, as many as one principal may have, or "
-        "one address where nobody is asked who they are (max_requests_per_principal); try again "
-        "when one of them has ended"
+        "one address without authentication (max_requests_per_principal); try again when one of "
+        "them has ended"
     )
 
 

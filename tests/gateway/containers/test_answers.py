@@ -155,7 +155,7 @@ def line(*headers):
     return b"HTTP/1.1 200 OK\r\n" + b"".join(each + b"\r\n" for each in headers) + b"\r\n"
 
 
-CODING = "its Transfer-Encoding is not chunked alone, of HTTP/1.1"
+CODING = "its Transfer-Encoding must be chunked alone, and its version HTTP/1.1"
 LATIN = b"HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 

@@ -254,7 +254,9 @@ async def test_a_container_that_speaks_before_its_first_request_is_cut(connectio
             return connection
 
         connections._dialled = dialled_slowly
-        with pytest.raises(ContainerBroke, match="the container spoke before it was asked"):
+        with pytest.raises(
+            ContainerBroke, match="the container sent bytes before it got the request"
+        ):
             await soon(connections.ask(container.destination, asked()))
         assert connections.idle == 0
         await eventually(lambda: all(call.ended.is_set() for call in container.calls))
@@ -276,7 +278,7 @@ async def test_a_container_that_leaves_before_its_first_request(connections):
             return connection
 
         connections._dialled = dialled_slowly
-        with pytest.raises(ContainerBroke, match="ended the connection before it was asked"):
+        with pytest.raises(ContainerBroke, match="ended the connection before it got the request"):
             async with await soon(connections.ask(container.destination, asked())) as answer:
                 await soon(answer.head())
         assert (connections.idle, connections._kept) == (0, {})

@@ -91,7 +91,7 @@ async def test_what_a_container_gets(connections):
 @pytest.mark.parametrize("body", [[b"too", b" long"], [b"short"]])
 async def test_a_body_that_is_not_as_long_as_it_says(connections, body):
     async with ScriptedContainer(silent) as container:
-        with pytest.raises(InputValidationError, match="of the 6 bytes that its head states"):
+        with pytest.raises(InputValidationError, match="must have 6 bytes, as its head states"):
             async with await connections.ask(
                 container.destination, asked(pieces_of(body), length=6)
             ) as answer:
@@ -181,7 +181,7 @@ async def test_silence_in_the_body(connections, clock):
             piece = asyncio.create_task(answer.piece())
             await eventually(lambda: answer._news is not None)
             clock.advance(60)
-            with pytest.raises(ContainerLate, match="the rest of its answer within 60 s"):
+            with pytest.raises(ContainerLate, match="did not continue its answer within 60 s"):
                 await soon(piece)
         await soon(container.calls[0].ended.wait())
 

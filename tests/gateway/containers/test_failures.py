@@ -24,7 +24,7 @@ def test_awss_words(status, whose):
             too_long(2.0),
             (
                 "Your invocation timed out while waiting for a response from container pre: "
-                "request and answer were not over within 2 s (request_lifetime)"
+                "request and answer took longer than 2 s (request_lifetime)"
             ),
         ),
         (stopped(), "the instance was stopped before it had answered"),

@@ -227,7 +227,7 @@ async def test_an_answer_that_dribbles_has_its_end(gateway_for, caplog):
             await soon(reader.readexactly(99999))
         assert b"HTTP/1.1 200 OK" in cut.value.partial
         writer.close()
-        await eventually(lambda: "not over within 0.5 s (request_lifetime)" in caplog.text)
+        await eventually(lambda: "took longer than 0.5 s (request_lifetime)" in caplog.text)
         await eventually(lambda: len(gateway.gateway.service(RequestsService).under_way) == 0)
 
 

@@ -128,7 +128,7 @@ async def test_what_swallows_its_end_is_left_behind(caplog):
     assert not draining.done()
     requests.clock.advance(0.1)
     await soon(draining)
-    assert "do not end, though broken off; they are left behind requests=1" in caplog.text
+    assert "did not end after they were broken off requests=1" in caplog.text
     ends.set()
     await soon(running)
 
