@@ -195,7 +195,9 @@ class EnvelopeClientLeg(WebSocketClientLeg):
             case InputEnd():
                 self._session.input_ended()
             case _:
-                self._fail("errors are the gateway's to send", INVALID_DATA)
+                self._fail(
+                    "the client sent an error event, which only the gateway may send", INVALID_DATA
+                )
 
     def _fail(self, message: str, close_code: int) -> None:
         self._assembler.drop()

@@ -245,7 +245,7 @@ def answer_broken(message: str) -> Ending:
 
 def answer_too_long(seconds: float) -> Ending:
     """A response stream: the answer was incomplete at the end of its time."""
-    message = f"the response was not at its end after {seconds:g} s"
+    message = f"the response had not ended after {seconds:g} s"
     return Ending(Cause.LIFETIME_OVER, ModelStreamError(TIME_EXCEEDED, message))
 
 

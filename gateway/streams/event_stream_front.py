@@ -38,7 +38,8 @@ class EventStreamFront:
             )
         if exchange.version == "1.0":
             raise InputValidationError(
-                "HTTP/1.0 cannot carry both bodies at once: use HTTP/2, or HTTP/1.1 with chunks",
+                "HTTP/1.0 cannot carry both directions at once: use HTTP/2, or HTTP/1.1 with "
+                "chunks",
                 "InvalidHttpVersion",
             )
         check_uncoded(exchange)

@@ -26,7 +26,7 @@ _GONE = frozenset(
 
 #: Not CLIENT_LOST: a client that was cut off, or forgot the event, can still be told.
 _CUT = ClientFault(
-    "the input ended without the signed, empty event that says so: it may have been cut off",
+    "the input ended without its signed, empty last event: it may have been cut off",
     INVALID_SIGNATURE,
 )
 

@@ -46,7 +46,7 @@ class Metrics:
         self._ends = SeriesOfEndpoints(
             Counter(
                 "partway_stream_ends",
-                "Streams ended, by their one cause",
+                "Streams ended, by cause",
                 ["endpoint", "cause"],
                 registry=self.registry,
             )
@@ -77,13 +77,13 @@ class Metrics:
         )
         self._closed_to_new = Counter(
             "partway_connections_closed_to_new_streams",
-            "HTTP/2 connections whose client sent too much of something, by what it was",
+            "HTTP/2 connections closed to new streams for their client's excess, by its kind",
             ["too_much"],
             registry=self.registry,
         )
         self._dropped = Counter(
             "partway_connections_dropped",
-            "Client connections closed to make room, or not taken, by what was short",
+            "Client connections closed to make room, or refused, by the resource that ran short",
             ["short"],
             registry=self.registry,
         )

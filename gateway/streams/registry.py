@@ -26,7 +26,7 @@ stream_log = logging.getLogger("partway.stream")
 
 
 _TAKEN_AWAY = ClientFault(
-    "the key or token that opened the stream, or the leave to, has been taken away",
+    "the key, token or permission that opened the stream has been withdrawn",
     INVALID_SIGNATURE,
 )
 
@@ -156,7 +156,7 @@ class Streams:
         try:
             for session, stands in list(self._stands.items()):
                 if session in self.sessions and not stands():
-                    line = "what opened the stream has been taken away"
+                    line = "the key, token or permission of a stream has been withdrawn"
                     stream_log.info(LogLine(line, request_id=session.request_id))
                     session.client_failed(_TAKEN_AWAY)
         finally:

@@ -153,4 +153,4 @@ def follows(state: SessionState, event: SessionEvent) -> Follows:
     try:
         return TRANSITIONS[state, event]
     except KeyError:
-        raise ValueError(f"a stream that is {state} cannot have this: {event}") from None
+        raise ValueError(f"a stream in the state {state} cannot have this event: {event}") from None

@@ -97,7 +97,8 @@ def _once_each(parameters: list[tuple[str, str]]) -> dict[str, str]:
     for name in _TARGET:
         if names.count(name) > 1:
             raise InputValidationError(
-                f"the query has {name!r} more than once; it must have it once", "RepeatedParameter"
+                f"the query repeats {name!r}; it must have {name!r} once at most",
+                "RepeatedParameter",
             )
     return dict(parameters)
 
@@ -105,6 +106,6 @@ def _once_each(parameters: list[tuple[str, str]]) -> dict[str, str]:
 def _no_upgrade() -> InputValidationError:
     return InputValidationError(
         "a request for this operation must be a POST of an event stream, "
-        "or a WebSocket's: GET over HTTP/1.1 with Upgrade: websocket",
+        "or a WebSocket upgrade: GET over HTTP/1.1 with Upgrade: websocket",
         "UpgradeRequired",
     )

@@ -194,7 +194,7 @@ async def test_the_whole_has_its_time():
     await run.taken(2)
     run.clock.advance(1)
     assert await run.ended is Cause.LIFETIME_OVER
-    message = "the response was not at its end after 480 s"
+    message = "the response had not ended after 480 s"
     assert run.exception == ("ModelStreamError", {"Message": message, "ErrorCode": LATE})
 
 

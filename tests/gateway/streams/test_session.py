@@ -891,7 +891,7 @@ def test_a_session_does_what_the_table_says(state, event):
     legs = (stream.client, stream.container)
     before = [len(leg.calls) for leg in legs]
     if (state, event) not in TRANSITIONS:
-        with pytest.raises(ValueError, match=f"a stream that is {state} cannot have this"):
+        with pytest.raises(ValueError, match=f"in the state {state} cannot have this"):
             EVENTS[event](stream)
         return
     EVENTS[event](stream)

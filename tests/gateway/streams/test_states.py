@@ -63,5 +63,7 @@ def test_what_cannot_happen_is_refused():
         (SessionState.ENDED, SessionEvent.LIFETIME_OVER),
     }
     for state, event in missing:
-        with pytest.raises(ValueError, match=f"a stream that is {state} cannot have this: {event}"):
+        with pytest.raises(
+            ValueError, match=f"in the state {state} cannot have this event: {event}"
+        ):
             follows(state, event)
