@@ -64,7 +64,9 @@ class AskedLeave:
             AssertionError: it has not.
         """
         if self._route.leave is Leave.OF_OPERATION and not self._asked:
-            raise AssertionError(f"{self._route.name} must ask for its sender's leave, and has not")
+            raise AssertionError(
+                f"{self._route.name} must check its sender's permission, and has not"
+            )
 
     def tell(self, exchange: Exchange, error: BaseException | None = None) -> None:
         """Log a change and its outcome.

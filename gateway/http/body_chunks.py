@@ -78,7 +78,7 @@ class AwaitedBodies:
                 await self._until(lambda: not self._blocked)
         except TimeoutError:
             raise ClientLeft(
-                f"the client made no room for more of the response in {self._taken_within:g} s"
+                f"the client took no more of the response for {self._taken_within:g} s"
             ) from None
 
     def stop(self) -> None:

@@ -63,8 +63,8 @@ def _full(full: QuotaFull) -> ServiceUnavailable:
             "(max_gathered_bytes); try again, or on another gateway"
         )
     return ServiceUnavailable(
-        f"the bodies of the requests of {full.owner} hold the {full.most} bytes that one may have, "
-        "half of max_gathered_bytes; try again when one of them has ended"
+        f"the bodies of the requests of {full.owner} hold the {full.most} bytes that one sender "
+        "may have, half of max_gathered_bytes; try again when one of them has ended"
     )
 
 

@@ -175,7 +175,7 @@ class Exchange(ABC):
                     while chunk := await self._read():
                         self._gather(whole, chunk, limit)
             except TimeoutError:
-                raise _late(f"not whole within {within:g} s") from None
+                raise _late(f"was not complete within {within:g} s") from None
         self._gathered = whole.getvalue()
         return self._gathered
 
@@ -266,7 +266,7 @@ class Exchange(ABC):
                 async with asyncio.timeout(pause):
                     chunk = await self._next_chunk()
             except TimeoutError:
-                raise _late(f"silent for {pause:g} s") from None
+                raise _late(f"paused for {pause:g} s") from None
             if not chunk:
                 return
             size += len(chunk)
@@ -467,7 +467,7 @@ def _too_large(limit: int) -> RequestTooLarge:
 
 
 def _late(how: str) -> RequestTimeout:
-    return RequestTimeout(f"the request's body is {how}; send it again, faster")
+    return RequestTimeout(f"the request's body {how}; send it again, faster")
 
 
 _LENGTH: Final = istr("Content-Length")

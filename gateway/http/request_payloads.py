@@ -55,7 +55,7 @@ class PayloadRule(ABC):
             ApiError: as there.
         """
         known = self.hash_at_hand(exchange)
-        assert known is not None, "who waits for a body says how"
+        assert known is not None, "a rule whose body has to come overrides this method"
         return known
 
     async def prepare(self, exchange: Exchange) -> None:  # noqa: B027 most have nothing to do

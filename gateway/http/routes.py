@@ -96,7 +96,7 @@ class Route:
         if "endpoint" not in self.path.groupindex:
             raise ValueError(
                 f"the route of {self.name} must name an endpoint in its path, or have "
-                "Leave.OF_OPERATION: else nobody checks who may call it"
+                "Leave.OF_OPERATION: else nothing checks who may call it"
             )
 
 

@@ -137,7 +137,7 @@ class TlsPort:
                 visitor.account.left(encrypted=False)
                 _refuse_cleartext(accepted)
                 log.info(
-                    LogLine("no TLS handshake", peer=peer, reason="the client speaks in clear")
+                    LogLine("no TLS handshake", peer=peer, reason="the client does not speak TLS")
                 )
                 return False
             begun = True

@@ -263,7 +263,7 @@ class _Address:
         if not someone_waits and not self.allowance.overdrawn_for(now):
             return None
         if not someone_waits and self._mentions.take(now):
-            spent = "an address has spent what it may cost: its connections wait"
+            spent = "an address has used up its CPU budget: its connections wait"
             log.warning(LogLine(spent, peer=self._name))
         place = _Place(self, let_on)
         (self._waiting_again if again else self._waiting)[place] = None

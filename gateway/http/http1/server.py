@@ -47,7 +47,7 @@ class Http1Server(RequestServer):
     async def shutdown(self, timeout: float) -> int:
         left = await super().shutdown(timeout)
         if left:
-            line = "requests do not end, though they are broken off; they are left behind"
+            line = "requests did not end after they were broken off"
             log.error(LogLine(line, requests=left))
         return left
 

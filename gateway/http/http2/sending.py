@@ -346,7 +346,7 @@ class Outlet:
         self.written += len(data)
         self._transport.write(data)
         if self.unsent > limits.WRITE_HIGH_WATER + HTTP2_MAX_UNSENT:
-            log.warning(LogLine("a client takes no answers to its own frames", peer=self.peer))
+            log.warning(LogLine("a client does not read the answers to its frames", peer=self.peer))
             self._transport.abort()
 
     def close(self, *, gently: bool = False) -> None:

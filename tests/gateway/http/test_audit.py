@@ -167,7 +167,7 @@ def test_what_changes_nothing_has_no_line(lines):
 
 
 def test_an_operation_that_was_to_ask_for_leave_and_has_not_has_failed(lines):
-    with pytest.raises(AssertionError, match="CreateModel must ask for its sender's leave"):
+    with pytest.raises(AssertionError, match="CreateModel must check its sender's permission"):
         run(CREATE, SOMEBODY)
     assert [line["outcome"] for line in lines()] == ["InternalServerError"]
     with pytest.raises(AssertionError):

@@ -128,7 +128,7 @@ async def test_over_the_high_water_mark_the_writer_waits(awaited):
 
 async def test_a_client_that_takes_nothing_has_left(awaited):
     made = awaited(window=0, taken_within=0.01)
-    with pytest.raises(ClientLeft, match=r"made no room for more of the response in 0\.01 s"):
+    with pytest.raises(ClientLeft, match=r"took no more of the response for 0\.01 s"):
         await made.bodies.write(bytes(WRITE_HIGH_WATER + 1))
 
 

@@ -31,7 +31,9 @@ def test_each_owner_has_its_share():
     one.also_of("access key K")
     other.also_of("access key K")
     one.draw(3)
-    with pytest.raises(ServiceUnavailable, match="of access key K hold the 5 bytes that one may"):
+    with pytest.raises(
+        ServiceUnavailable, match="of access key K hold the 5 bytes that one sender may"
+    ):
         other.draw(3)
     other.draw(2)
     with pytest.raises(ServiceUnavailable, match="of address a hold"):

@@ -157,7 +157,7 @@ async def test_leave_that_the_operation_asks_for_is_asked_for_nowhere_else():
 async def test_an_operation_that_does_its_work_without_leave_has_failed(caplog):
     exchange = await Steps(leave=Leave.OF_OPERATION).ask()
     assert exchange.responses[0][0] == 500
-    assert "Ask must ask for its sender's leave" in caplog.text
+    assert "Ask must check its sender's permission" in caplog.text
 
 
 async def test_where_anyone_may_ask_nobody_is_asked():

@@ -240,7 +240,7 @@ async def test_a_request_that_does_not_end_is_left_behind_at_the_servers_end(cap
         await asyncio.wait(server.tasks)
         protocol.connection_lost(None)
     assert [each.getMessage() for each in caplog.records] == [
-        "requests do not end, though they are broken off; they are left behind requests=1"
+        "requests did not end after they were broken off requests=1"
     ]
 
 
