@@ -21,11 +21,7 @@ class LetGo:
 
 @dataclass(frozen=True, slots=True)
 class AttachedContainer:
-    """A container that runs outside the gateway; it is released, never stopped.
-
-    Attributes:
-        address: where it listens.
-    """
+    """A container that runs outside the gateway; it is released, never stopped."""
 
     address: Address
     _let_go: asyncio.Event = field(default_factory=asyncio.Event)

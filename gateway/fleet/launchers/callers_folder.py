@@ -13,9 +13,7 @@ from partway.gateway.timing.deadlines import time_limit
 async def check_callers_folder(folder: OpenFolder | None, clock: Clock) -> None:
     """Check that a folder is still at its path, without following links.
 
-    Args:
-        folder: None if no API caller has named it.
-        clock: measures how long the file system takes.
+    ``folder`` is None if no API caller has named it.
 
     Raises:
         LaunchError: a link or another folder is there, or the path cannot be read.

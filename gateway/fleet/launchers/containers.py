@@ -24,7 +24,6 @@ class FirstEnd:
 
     Attributes:
         hostname: the host name of the container that ended first.
-        how: how that container ended.
     """
 
     hostname: str
@@ -53,12 +52,10 @@ class RunningContainers:
 
     @property
     def address(self) -> Address:
-        """Where the first container listens, or will."""
         return next(iter(self._each.values())).address
 
     @property
     def addresses(self) -> Mapping[str, Address]:
-        """Where each container listens, by host name."""
         return {hostname: each.address for hostname, each in self._each.items()}
 
     async def verify(self) -> None:
@@ -113,11 +110,7 @@ class RunningContainers:
 
 
 class ContainersLauncher:
-    """Starts all containers of an instance, each with the launcher of its own source.
-
-    Args:
-        launcher: the launcher of a source.
-    """
+    """Starts all containers of an instance, each with the launcher of its own source."""
 
     def __init__(self, launcher: Callable[[Source], Launcher]) -> None:
         self._launcher = launcher

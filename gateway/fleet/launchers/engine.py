@@ -74,7 +74,6 @@ class EngineLauncher:
         gateway: marks the containers of this gateway; unique to it.
         key: lets the next gateway with the same data recognise what containers are made of.
         gpus: the shares of GPUs; this machine's by default.
-        clock: measures all times; the running loop's by default.
         find: returns where the engine is; called until it succeeds.
     """
 
@@ -138,10 +137,6 @@ class EngineLauncher:
             return found or await _pulled(engine, source)
 
     async def aclose(self) -> None:
-        """Release what the launcher holds, once all its containers have ended.
-
-        Removals under way are waited for as long as one after the other succeeds.
-        """
         self._give_up_leftovers(_nobody)
         await self._removals.aclose()
         if self._own:
@@ -233,7 +228,7 @@ class EngineLauncher:
     async def _taken_over(
         self, engine: EngineClient, order: Order, made: str
     ) -> EngineContainer | None:
-        """Take over a leftover container that matches an order; None if there is none."""
+        """Take over and return a leftover container that matches an order, or return None."""
         leftover, rest = self._leftovers.claim(order, made)
         instance = instance_of(order.instance)
         # Must be immediate: an order for a container beside it may be about to ask for GPUs.

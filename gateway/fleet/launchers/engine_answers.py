@@ -54,12 +54,10 @@ class EngineState:
     """The state of one of an engine's containers.
 
     Attributes:
-        running: whether it runs.
         status: its exit status; valid once it does not run.
         out_of_memory: whether it was killed for using up its memory.
         trouble: anything else that the engine says about its end.
-        port: the port of this machine that leads to the container; None if there is none.
-        container: its id.
+        port: the port of this machine that leads to the container; None without such a port.
         pid: of its first process on the engine's machine; 0 if it does not run.
     """
 
@@ -77,9 +75,6 @@ class ListedContainer:
     """An entry of an engine's list of containers.
 
     Attributes:
-        id: the container's id.
-        labels: by name.
-        running: whether it runs.
         created: when it was made, in epoch seconds.
     """
 

@@ -82,10 +82,6 @@ class EngineClient:
 
     Args:
         where: from :func:`~partway.gateway.fleet.launchers.engine_answers.find_engine`.
-        clock: measures the time of each answer.
-
-    Attributes:
-        where: the same.
     """
 
     def __init__(self, where: str, clock: Clock) -> None:
@@ -160,7 +156,6 @@ class EngineClient:
         await self._asked(self._container(name).start)
 
     async def state(self, name: str) -> EngineState:
-        """Return the state of a container."""
         found = await self._asked(self._container(name).show, nullcontext())
         with self._understood():
             state = found["State"]
@@ -178,7 +173,6 @@ class EngineClient:
             )
 
     async def wait(self, name: str) -> None:
-        """Wait for a container's end, without a time limit."""
         with self._understood():
             await self._container(name).wait()
 
@@ -203,7 +197,6 @@ class EngineClient:
         return True
 
     async def containers_of(self, gateway: str) -> tuple[ListedContainer, ...]:
-        """Return the containers of a gateway, running or not."""
         filters = json.dumps({"label": [f"{GATEWAY_LABEL}={gateway}"]})
         found = await self._asked(lambda: self._docker.containers.list(all=True, filters=filters))
         with self._understood():
@@ -246,9 +239,7 @@ class EngineClient:
     ) -> _T:
         """Send a request when its turn comes, and return the answer.
 
-        Args:
-            ask: sends the request.
-            turns: the queue that the request waits in; by default the one that most requests share.
+        ``turns`` is the queue that the request waits in; most requests share the default one.
         """
         with self._understood():
             try:
@@ -263,7 +254,6 @@ class EngineClient:
 
     @contextmanager
     def _understood(self) -> Iterator[None]:
-        """Translate errors of aiohttp and aiodocker into those of this module."""
         try:
             yield
         except DockerError as error:

@@ -67,7 +67,6 @@ _NOT_KILLED: Final = EngineEnd(None, "could not be killed: its engine does not r
 
 
 def end_of(state: EngineState) -> EngineEnd:
-    """Return the end of a container from an engine's state."""
     reason = "it used more memory than it may have" if state.out_of_memory else state.trouble
     return EngineEnd(state.status, reason)
 
@@ -87,16 +86,10 @@ class EngineContainer:
     end it: once the engine is back, it is asked what became of the container.
 
     Args:
-        engine: the engine that started the container.
-        name: the container's name.
-        state: its state after the start.
-        output: takes its output, as it comes.
         remove: begins to remove it from the engine, once it has ended.
-        clock: measures all times.
         since: the epoch second from which output is taken; 0 for all.
 
     Attributes:
-        state: the same.
         ended: how it has ended; None before its end.
     """
 
@@ -124,7 +117,6 @@ class EngineContainer:
 
     @property
     def address(self) -> Address:
-        """Where it listens, or will."""
         return Address(HOST, self.state.port or 0)  # none once it has ended
 
     async def verify(self) -> None:
@@ -135,7 +127,6 @@ class EngineContainer:
         return ""
 
     async def wait(self) -> EngineEnd:
-        """Wait for its end, without a time limit."""
         return await asyncio.shield(self._life)
 
     async def terminate(self) -> None:
@@ -143,11 +134,6 @@ class EngineContainer:
         await self._signal("SIGTERM")
 
     async def stop(self, grace: float) -> bool:
-        """End it: SIGTERM, and SIGKILL ``grace`` seconds later; return when it has ended.
-
-        Returns:
-            Whether SIGTERM was enough.
-        """
         enough = not self._killed.is_set()
         try:
             async with time_limit(self._clock, grace):
@@ -160,7 +146,6 @@ class EngineContainer:
         return enough
 
     def kill(self) -> None:
-        """Begin to end it at once; :meth:`wait` takes seconds at most from here on."""
         self._killed.set()
 
     # --- Its life --------------------------------------------------------------------------------
@@ -281,5 +266,4 @@ class EngineContainer:
         return found
 
     async def _ended_or(self, wait: float) -> None:
-        """Wait for its end, for at most so many seconds."""
         await set_or_over(self._over, self._clock, wait)

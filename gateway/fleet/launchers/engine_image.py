@@ -38,10 +38,8 @@ class ImageConfiguration:
         entrypoint: the words of its ENTRYPOINT; empty if there is no ENTRYPOINT.
         command: the words of its CMD; empty if there is no CMD.
         user: the user it runs as; empty for root.
-        labels: names and values of its labels.
         ports: the ports it exposes, as ``8080/tcp``.
         stop_signal: its STOPSIGNAL; empty for SIGTERM.
-        directory: the folder in which it starts.
         id: the engine's unique id of the image; empty if no engine was asked.
     """
 
@@ -56,7 +54,6 @@ class ImageConfiguration:
 
     @property
     def words(self) -> str:
-        """The ENTRYPOINT as a message shows it."""
         return cut(json.dumps(self.entrypoint), _MAX_SHOWN)
 
 
@@ -127,5 +124,4 @@ def why_vertex_not_started(image: ImageConfiguration) -> str:
 
 
 def shown(value: object) -> str:
-    """Quote a value of an image for a message."""
     return cut(repr(value), _MAX_SHOWN)

@@ -25,14 +25,10 @@ class Leftover:
     """A container that a killed gateway has left.
 
     Attributes:
-        id: the container's id.
         created: when it was made, in epoch seconds.
         instance: the id of its instance, or the container's own if the instance has several.
-        endpoint: the name of its endpoint.
-        variant: the name of its variant.
         made: a digest from :func:`.engine_request.made_of`; empty if it has none.
         model: its model directory; None without one.
-        gpus: its own GPUs.
     """
 
     id: str
@@ -51,7 +47,6 @@ class Leftover:
 
     @classmethod
     def of(cls, container: ListedContainer) -> Self:
-        """Read a container's labels."""
         labels = container.labels
         model = labels.get(MODEL_LABEL)
         return cls(
@@ -84,19 +79,15 @@ class Leftovers:
 
     @property
     def models(self) -> set[Path]:
-        """The model directories that they use."""
         return {each.model for each in self._left if each.model is not None}
 
     def become(self, found: Iterable[Leftover]) -> None:
-        """Replace all leftovers by these."""
         self._left = sorted(found, key=lambda each: (each.created, each.instance), reverse=True)
 
     def claim(self, order: Order, made: str) -> tuple[Leftover | None, tuple[Leftover, ...]]:
         """Find a container for an order.
 
-        Args:
-            order: the order to answer.
-            made: a digest of what it is made of; empty if unknown.
+        ``made`` is a digest of what the order's container is made of; it is empty if unknown.
 
         Returns:
             The container, if there is one, and those that are given up (rule 2).
@@ -144,7 +135,6 @@ class Leftovers:
         return bound == instance or (bound is None and instance not in self._bound.values())
 
     def give_up(self, is_wanted: Callable[[str, str], bool]) -> tuple[Leftover, ...]:
-        """Drop and return those whose endpoint and variant are not wanted."""
         given_up = [each for each in self._left if not is_wanted(each.endpoint, each.variant)]
         self._left = [each for each in self._left if each not in given_up]
         return tuple(given_up)

@@ -53,7 +53,6 @@ class EngineOutput:
         return int(datetime.fromisoformat((found[1] + found[2]).decode()).timestamp())
 
     def begin(self) -> None:
-        """Prepare for another stream, which begins at :attr:`since`."""
         self._buffer.clear()
         self._rest = 0
         self._dropping = False

@@ -28,11 +28,7 @@ _LOOKS: Final = 8
 
 
 class EngineRemovals:
-    """Removes containers, and retries as long as that may help.
-
-    Args:
-        clock: measures the waits.
-    """
+    """Removes containers, and retries as long as that may help."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

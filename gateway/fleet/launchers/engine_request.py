@@ -89,7 +89,6 @@ def _whose(order: Order) -> dict[str, str]:
 
 
 def _request(order: Order, gpus: Sequence[str]) -> dict[str, Any]:
-    """Return the request without the labels."""
     variant = order.variant
     assert isinstance(variant.source, Image), "nothing else is for an engine"
     environment, port = dict(variant.environment), PORT
@@ -111,7 +110,6 @@ def _request(order: Order, gpus: Sequence[str]) -> dict[str, Any]:
 
 
 def _host(order: Order, variant: Variant, port: str, gpus: Sequence[str]) -> dict[str, Any]:
-    """Return the machine's resources and limits for the container."""
     host: dict[str, Any] = {
         "Init": False,  # clause 1.1-1, whatever the engine's default is
         "RestartPolicy": {"Name": "no"},  # the fleet starts new instances

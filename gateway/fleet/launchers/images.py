@@ -21,7 +21,6 @@ _IMAGE: Final = re.compile(r"(?!.*(?://|\.\.|/\.))[A-Za-z0-9][A-Za-z0-9._:/@-]{0
 
 
 def is_image(uri: str) -> bool:
-    """Say whether a text can name an image."""
     return _IMAGE.fullmatch(uri.removeprefix(ENGINE_SCHEME)) is not None
 
 

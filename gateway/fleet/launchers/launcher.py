@@ -19,11 +19,8 @@ class Order:
 
     Attributes:
         instance: its unique id, of letters, digits and hyphens.
-        endpoint: the name of its endpoint.
-        variant: the variant it belongs to.
         number: its number within the variant, from 0; attached instances each have an address.
         model_dir: the read-only folder with the model's artifacts; None for none.
-        output: takes its output, as it comes.
         containers: an order for each container, if it has several; ``instance`` of such an order is
             the container's id.
         opened: the open folder ``model_dir``, if an API caller has named it.
@@ -49,11 +46,10 @@ class LaunchError(Exception):
     """An instance cannot be launched; the message says why, and what to do.
 
     Attributes:
-        passing: whether a later attempt may succeed. An engine that is away comes back, but no
-            program appears where there is none.
+        passing: whether a later attempt may succeed. An engine that is away comes back, but a
+            missing program does not appear.
         waits: whether it waits for something that this gateway will have again: GPUs of instances,
             file descriptors of streams, or room on the disk.
-        failure: how the start failed.
     """
 
     def __init__(
@@ -90,9 +86,8 @@ class RunningContainer(Protocol):
         """Say that nothing listens at its address, and where its program listens instead.
 
         Returns:
-            Words such as "nothing listens on 26933; this process listens on 18999"; empty if
-                something
-            listens there, or if that cannot be known.
+            Words such as "nothing listens on 26933; this process listens on 18999". Empty if
+            something listens there, or if that cannot be known.
         """
 
     async def wait(self) -> object:
@@ -114,8 +109,6 @@ class RunningContainer(Protocol):
 
 
 class Launcher(Protocol):
-    """Launches containers of one kind."""
-
     async def launch(self, order: Order) -> RunningContainer:
         """Return a container as soon as it has an address, whether or not it is ready.
 

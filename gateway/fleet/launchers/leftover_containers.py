@@ -22,8 +22,6 @@ class PendingEndpoints(Protocol):
 
 
 class NoPendingEndpoints:
-    """No pending endpoints."""
-
     async def pending_names(self) -> Collection[str]:
         return ()
 
@@ -32,12 +30,7 @@ class NoPendingEndpoints:
 
 
 class LeftoverContainers:
-    """Lets endpoints take over leftover containers, and removes the rest.
-
-    Args:
-        fleet: the existing endpoints.
-        provisions: access to the engine.
-    """
+    """Lets endpoints take over leftover containers, and removes the rest."""
 
     def __init__(self, fleet: Fleet, provisions: Provisions) -> None:
         self._fleet = fleet
@@ -55,7 +48,6 @@ class LeftoverContainers:
         )
 
     async def aclose(self) -> None:
-        """Cancel the removal."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait((self._task,))

@@ -101,7 +101,6 @@ class ContainerProcess:
     it changed its environment, it cannot be reached and survives the container.
 
     Attributes:
-        address: where it was told to listen.
         ready: set once it is ready for streams, if a readiness check was given.
         ended: how it has ended; None before its end.
     """
@@ -150,11 +149,9 @@ class ContainerProcess:
         return self._child.status
 
     async def wait(self) -> ProcessEnd:
-        """Wait for its end, without a time limit."""
         return await asyncio.shield(self._life)
 
     async def ends_within(self, seconds: float) -> bool:
-        """Wait so many seconds for its end; return whether it came."""
         try:
             async with time_limit(self._clock, seconds):
                 await self.wait()
@@ -194,11 +191,6 @@ class ContainerProcess:
             self._child.terminate()
 
     async def stop(self, grace: float = STOP_GRACE) -> bool:
-        """End it: SIGTERM, and SIGKILL ``grace`` seconds later; return when it has ended.
-
-        Returns:
-            Whether SIGTERM was enough.
-        """
         self.terminate()
         if await self.ends_within(grace):
             return True

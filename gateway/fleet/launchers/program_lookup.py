@@ -31,11 +31,8 @@ def find_program(
     """Find a program as the system would, and then beside the Python that runs the gateway.
 
     ``partway-container`` of a virtual environment that is not activated is not in the ``PATH``.
-
-    Args:
-        command: the program and its arguments.
-        environment: variables beside those of this process; its ``PATH`` goes before this one's.
-        cwd: the working directory; None for that of this process.
+    ``environment`` is added to this process's variables, and its ``PATH`` goes first. ``cwd`` is
+    None for this process's working directory.
 
     Raises:
         LaunchError: the program or folder is missing, cannot be executed, or has a NUL in its
@@ -72,12 +69,7 @@ def find_program(
 
 
 def launch_error(error: OSError, name: str) -> LaunchError:
-    """Return the reason why the system does not start a program that exists.
-
-    Args:
-        error: the system's error.
-        name: the program, as its command names it.
-    """
+    """Return the reason why the system does not start a program that exists."""
     if error.errno in _PASSING:
         why = f"{name!r} cannot be started now: {os.strerror(error.errno or 0)}"
         return LaunchError(why, passing=True, waits=error.errno in _WAITED_FOR)

@@ -42,7 +42,6 @@ class ProgramLauncher:
 
     Args:
         gpus: the shares of GPUs; this machine's by default.
-        clock: measures all times; the running loop's by default.
     """
 
     def __init__(self, gpus: GpuShares | None = None, clock: Clock | None = None) -> None:
@@ -53,7 +52,6 @@ class ProgramLauncher:
         self._ports: set[int] = set()
 
     async def launch(self, order: Order) -> ContainerProcess:
-        """Start an instance's process; see :class:`~.launcher.Launcher`."""
         source = order.variant.source
         assert isinstance(source, Program)
         environment = dict(order.variant.environment)
