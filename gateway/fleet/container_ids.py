@@ -15,16 +15,12 @@ _BETWEEN: Final = "_"
 def container_id(instance: str, hostname: str) -> str:
     """Return the id that names a container's output, its GPUs and the container at an engine.
 
-    Args:
-        instance: the id of its instance.
-        hostname: its host name; empty for the instance's only container, whose id is the
-            instance's.
+    ``hostname`` is empty for an instance's only container, whose id is the instance's.
     """
     return f"{instance}{_BETWEEN}{hostname}" if hostname else instance
 
 
 def instance_of(container: str) -> str:
-    """Return the id of a container's instance."""
     return container.partition(_BETWEEN)[0]
 
 

@@ -27,7 +27,6 @@ class _Version:
 
     Attributes:
         number: counted from 1.
-        endpoint: the endpoint as this version has it.
         groups: by variant name. Two versions share the group of a variant that the change leaves as
             it is.
     """
@@ -67,7 +66,6 @@ class _Version:
 
     @property
     def takes_streams(self) -> bool:
-        """Whether any instance is in service."""
         return any(each.in_rotation for each in self.groups.values())
 
     def variant(self, name: str) -> Variant:
@@ -97,17 +95,12 @@ class Deployment:
        start.
 
     Args:
-        endpoint: the endpoint to deploy.
-        maker: returns the factory for the instances of an endpoint.
-        clock: measures waits.
         wall_clock: returns epoch seconds, for people.
-        on_change: called when anything here has changed.
         awaited: whether a caller has just asked for the endpoint and waits for the outcome; false
             when the gateway's start brings the endpoint back. Later changes are always awaited.
 
     Attributes:
         endpoint: the endpoint as it was last asked for.
-        state: the endpoint's state.
         reason: why the endpoint, or its last change, has failed; empty otherwise.
         is_ending: whether the endpoint is being deleted, or stops with the gateway.
     """
@@ -149,7 +142,6 @@ class Deployment:
         return self.state not in {EndpointState.CREATING, EndpointState.UPDATING}
 
     def routed(self) -> tuple[RoutedVariant, ...]:
-        """Return the variants as the router sees them."""
         version = self._serving or self._coming
         if version is None or self.is_ending:
             return tuple(
@@ -218,7 +210,6 @@ class Deployment:
 
     @property
     def instances(self) -> list[Instance]:
-        """The instances of all versions."""
         return [instance for group in self._groups() for instance in group.instances]
 
     @property
@@ -242,9 +233,7 @@ class Deployment:
     def change(self, endpoint: Endpoint, *, anew: bool = False) -> None:
         """Change the endpoint (rules 1 and 4).
 
-        Args:
-            endpoint: the endpoint to deploy.
-            anew: whether to replace instances that already match.
+        With ``anew``, instances that already match are replaced too.
         """
         # A change that failed is tried again.
         if endpoint == self.endpoint and not self.reason and not anew:
@@ -280,11 +269,9 @@ class Deployment:
             group.hasten()
 
     async def gone(self) -> None:
-        """Wait until no instance is left."""
         await asyncio.gather(*(each.over.wait() for each in self.instances))
 
     async def settled(self) -> None:
-        """Wait until :attr:`is_settled`."""
         while not self.is_settled:
             self._news.clear()
             await self._news.wait()
@@ -433,7 +420,7 @@ class Deployment:
 
 
 def _alike(known: Mapping[str, Group], variant: Variant) -> Group | None:
-    """Return the group that can be kept for a variant; None if there is none."""
+    """Return the group that can be kept for a variant, or None."""
     group = known.get(variant.name)
     if group is None or group.given_up or not _runs_alike(group.variant, variant):
         return None

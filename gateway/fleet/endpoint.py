@@ -41,7 +41,6 @@ class Attached:
     """Containers that run outside the gateway, one for each instance.
 
     Attributes:
-        addresses: where they listen.
         tls: which certificates to accept; None without TLS.
     """
 
@@ -68,7 +67,6 @@ class Image:
 
     Attributes:
         name: the image's name at the engine, such as ``registry.example/echo:1``.
-        pull: when the engine pulls the image.
     """
 
     name: str
@@ -85,16 +83,10 @@ Execution: TypeAlias = Literal["serial", "direct"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OneContainer:
-    """One container of an instance that has several.
+    """One container of an instance that has several; its other attributes are a :class:`Variant`'s.
 
     Attributes:
         hostname: its name among those of an instance; where an engine runs it, its DNS name too.
-        source: what runs the container.
-        model_data: as in :class:`Variant`.
-        model_maker: as in :class:`Variant`.
-        pinned: as in :class:`Variant`.
-        environment: as in :class:`Variant`.
-        vertex: as in :class:`Variant`.
     """
 
     hostname: str
@@ -112,7 +104,6 @@ class Containers:
 
     Attributes:
         each: in the order in which they are called; host names are unique.
-        execution: how they are called.
     """
 
     each: tuple[OneContainer, ...]
@@ -160,7 +151,6 @@ class Variant:
     """A production variant: a number of identical instances.
 
     Attributes:
-        source: what runs the instances.
         name: reported as ``x-amzn-invoked-production-variant``, and what ``TargetVariant`` names.
         instances: how many to keep running; for attached containers, the number of addresses.
         weight: the variant's share of the endpoint's traffic is its weight divided by the sum of
@@ -176,7 +166,6 @@ class Variant:
         memory: of each instance, in bytes; None for no limit.
         container_hostname: the instance's own DNS name (clause 1.1-7); None for the engine's
             choice.
-        times: the time limits of an instance.
         vertex: settings of a container written for Vertex AI; None for one written for SageMaker.
     """
 
@@ -202,14 +191,12 @@ class Variant:
 
     @property
     def sources(self) -> tuple[OneSource, ...]:
-        """The source of each container of an instance."""
         if isinstance(self.source, Containers):
             return tuple(each.source for each in self.source.each)
         return (self.source,)
 
     @property
     def launched(self) -> int:
-        """How many containers are launched for one instance."""
         return sum(not isinstance(each, Attached) for each in self.sources)
 
     def of(self, container: OneContainer) -> Variant:
@@ -226,7 +213,6 @@ class Variant:
         )
 
     def surface(self, endpoint: str) -> Surface:
-        """Return the paths at which the variant's containers answer."""
         return SAGEMAKER if self.vertex is None else self.vertex.surface(endpoint, self.name)
 
 
@@ -236,9 +222,7 @@ class Endpoint:
 
     Attributes:
         name: the name by which clients call the endpoint (clause 4-7).
-        policy: what the endpoint's streams may do.
         variants: at least one; names are unique.
-        prediction: how predictions are requested from its containers.
         config: the name of the endpoint configuration; empty for an endpoint of the settings.
     """
 
@@ -255,7 +239,6 @@ class Endpoint:
 
     @property
     def launched(self) -> int:
-        """How many containers are launched for all instances together."""
         return sum(each.instances * each.launched for each in self.variants)
 
     @classmethod
@@ -279,18 +262,10 @@ class Place:
     """An instance of an endpoint as the target of a stream or request.
 
     Attributes:
-        endpoint: the endpoint's name.
-        container: where the instance listens.
-        policy: what the endpoint's streams may do.
-        variant: the name of the instance's variant.
-        tls: which certificates to accept from the instance; None without TLS.
         has_log: whether the gateway keeps the instance's output.
         hostname: the container's host name within its instance; empty for an only container.
         containers: the place of each container of an instance that has several; the place itself is
             then the first one's.
-        execution: how several containers are called.
-        surface: the paths at which the container answers.
-        url: where the instance is, for the operator to read.
     """
 
     endpoint: str
@@ -315,11 +290,8 @@ class Place:
     def of(cls, endpoint: Endpoint, variant: Variant, address: Address, hostname: str = "") -> Self:
         """Make the place of one container.
 
-        Args:
-            endpoint: the endpoint of the container's instance.
-            variant: describes the container as if it were its instance's only one.
-            address: where it listens.
-            hostname: its host name within its instance; empty for an only container.
+        ``variant`` describes the container as if it were its instance's only one. ``hostname`` is
+        empty for an only container.
         """
         source = variant.source
         return cls(
@@ -331,7 +303,6 @@ class Place:
         )
 
     def with_policy(self, policy: StreamPolicy) -> Place:
-        """Return the same place with another stream policy."""
         containers = tuple(replace(each, policy=policy) for each in self.containers)
         return replace(self, policy=policy, containers=containers)
 
@@ -361,7 +332,6 @@ def check_name(name: str) -> None:
 
 
 def is_tls(url: str) -> bool:
-    """Say whether a container's URL asks for TLS."""
     return urlsplit(url).scheme in ("https", "wss")
 
 
@@ -373,9 +343,7 @@ def container_url(address: Address, tls: Trust | None) -> str:
 def container_address(url: str, *, tls: bool = False) -> Address:
     """Read a container's URL.
 
-    Args:
-        url: the URL to read.
-        tls: whether ``https://HOST[:PORT]`` is allowed too.
+    ``tls`` allows ``https://HOST[:PORT]`` too.
 
     Raises:
         ValueError: the URL is not ``http://HOST:PORT``; the message says what is wrong.

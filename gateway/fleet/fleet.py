@@ -27,18 +27,13 @@ class NoSuchEndpoint(InputValidationError):
 
 
 class FleetStopping(ServiceUnavailable):
-    """The fleet is being stopped and takes no changes."""
+    pass
 
 
 class Fleet:
     """All endpoints of a gateway.
 
-    Args:
-        router: learns which instances take streams and requests.
-        means: what instances are made with.
-
     Attributes:
-        router: chooses instances.
         on_change: called with an endpoint's name when the endpoint has changed or ended.
         on_end: called with the names of the remaining endpoints when one has ended.
         is_ready: whether each endpoint has come up or failed once, or the wait for them is over.
@@ -135,7 +130,6 @@ class Fleet:
         return tuple(self._deployments[name].status() for name in sorted(self._deployments))
 
     def status(self, name: str) -> EndpointStatus | None:
-        """Return the status of one endpoint; None if there is no endpoint of that name."""
         deployment = self._deployments.get(name)
         return None if deployment is None else deployment.status()
 
@@ -150,12 +144,7 @@ class Fleet:
         return found
 
     def further_containers(self, endpoint: Endpoint, *, anew: bool) -> int:
-        """Return how many more containers :meth:`apply` with the same arguments would add.
-
-        Args:
-            endpoint: as in :meth:`apply`.
-            anew: as in :meth:`apply`.
-        """
+        """Return how many more containers :meth:`apply` with the same arguments would add."""
         known = self._deployments.get(endpoint.name)
         if known is None or known.is_ending:
             return endpoint.launched
@@ -190,9 +179,7 @@ class Fleet:
     def start(self, endpoints: Iterable[Endpoint], awaited: Collection[str] = ()) -> None:
         """Deploy the first endpoints; return at once.
 
-        Args:
-            endpoints: all endpoints at the gateway's start.
-            awaited: the names of endpoints that have never worked and that a caller waits for.
+        ``awaited`` names the endpoints that have never worked and that a caller waits for.
         """
         for endpoint in endpoints:
             self.is_ready = False

@@ -56,15 +56,12 @@ class GpuShares:
 
     @property
     def given(self) -> bool:
-        """Whether any instance has GPUs."""
         return bool(self._owners)
 
     def take(self, container: str, number: int) -> tuple[str, ...]:
         """Give an instance GPUs of its own, until :meth:`give_back`.
 
-        Args:
-            container: the id of one of the instance's containers.
-            number: how many GPUs the instance needs.
+        ``container`` is the id of one of the instance's containers.
 
         Raises:
             LaunchError: the machine has too few GPUs, or other instances have them.
@@ -108,10 +105,6 @@ class GpuShares:
         """Hand one instance's GPUs and containers over to another instance.
 
         An instance that already has GPUs keeps those and takes no others.
-
-        Args:
-            old: the instance that has the GPUs.
-            new: the instance that takes them over.
         """
         if old in self._holders and new not in self._holders:
             self._moved[old] = new
@@ -131,7 +124,6 @@ class GpuShares:
             self._owners = {gpu: owner for gpu, owner in self._owners.items() if owner != instance}
 
     def _instance(self, container: str) -> str:
-        """Return the instance that a container belongs to now."""
         instance = instance_of(container)
         return self._moved.get(instance, instance)
 

@@ -44,15 +44,9 @@ class Instance:
 
     Args:
         id: a unique id, used in logs; no other instance ever has the same.
-        endpoint: the name of its endpoint.
-        variant: the variant it belongs to.
         number: its number within the variant, from 0.
-        making: the parts it is made of.
-        around: what all instances share.
-        on_change: called when its state or health changes, and when its life is over.
 
     Attributes:
-        state: the state of its life.
         reason: why it is draining or has failed; empty otherwise.
         passing: whether the cause of its failure may pass by itself.
         waits: whether its launch failed because other instances hold a resource that they will
@@ -126,7 +120,6 @@ class Instance:
 
     @property
     def in_rotation(self) -> bool:
-        """Whether it takes streams and requests."""
         return (
             self.state is InstanceState.IN_SERVICE
             and not (self._is_ending or self._told.is_set())
@@ -164,11 +157,9 @@ class Instance:
 
     @property
     def open(self) -> int:
-        """How many streams and requests are open."""
         return len(self._load.leases)
 
     def status(self, version: int) -> InstanceStatus:
-        """Return the status as a value."""
         slow_start = "" if self._slow_start is None else self._slow_start.reason
         streams = sum(lease.is_stream for lease in self._load.leases)
         return InstanceStatus(
@@ -238,7 +229,6 @@ class Instance:
     async def _live_with(
         self, running: RunningContainer, ended: asyncio.Task[object], began: float
     ) -> None:
-        """Run its life from the container's start to the container's end."""
         trouble = await self._start(running, ended)
         if trouble and not ended.done() and not self._told.is_set():
             running.kill()

@@ -22,20 +22,13 @@ Pinger = Callable[[Place, float], Awaitable[str | None]]
 
 
 class SaidLast(Protocol):
-    """The last output of an instance."""
+    def last_lines(self) -> tuple[str, ...]: ...
 
-    def last_lines(self) -> tuple[str, ...]:
-        """Return the last lines of output."""
-
-    def close(self) -> None:
-        """Take no more."""
+    def close(self) -> None: ...
 
 
 class CapturedOutput(SaidLast, Protocol):
-    """A receiver of a container's output."""
-
-    def feed(self, data: bytes) -> None:
-        """Take the next bytes."""
+    def feed(self, data: bytes) -> None: ...
 
 
 class _NoOutput:
@@ -55,8 +48,6 @@ class InstanceContext:
     """The services that all instances of a fleet share.
 
     Attributes:
-        ping: asks a container's ``/ping``.
-        clock: measures all times.
         wall_clock: returns epoch seconds, for people.
         launched: called after each start with endpoint, variant and the seconds it took.
     """
@@ -72,12 +63,10 @@ class Means:
     """The services with which a fleet makes its instances.
 
     Attributes:
-        launcher: returns the launcher of a source.
         output: opens the receiver of a container's output, by container id and endpoint name.
         model_data: brings model data onto disk. Arguments: their name, the principal who must be
             allowed to read them, and the pinned path (see :class:`~.endpoint.Variant`). Raises
             ModelDataError.
-        around: what all instances share.
     """
 
     launcher: Callable[[Source], Launcher]
@@ -91,11 +80,7 @@ class Making:
     """The parts of one instance.
 
     Attributes:
-        launcher: starts its container.
         order: makes the order, once everything it needs is there; may raise LaunchError.
-        place_of: makes the instance's place from its running container.
-        output: receives the container's output.
-        load: what is open on the instance.
         start: makes the wait for readiness, from a clock and a function that is called on a slow
             start; None for an attached instance, which is in service at once.
     """

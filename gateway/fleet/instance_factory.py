@@ -17,13 +17,7 @@ if TYPE_CHECKING:
 
 
 class InstanceMaker:
-    """Makes the instances of one version of an endpoint.
-
-    Args:
-        means: what instances are made with.
-        router: knows the load of each instance.
-        endpoint: the endpoint of the instances.
-    """
+    """Makes the instances of one version of an endpoint."""
 
     def __init__(self, means: Means, router: Router, endpoint: Endpoint) -> None:
         self._means = means
@@ -36,10 +30,7 @@ class InstanceMaker:
     ) -> Instance:
         """Make an instance; the caller must begin it.
 
-        Args:
-            variant: the variant it belongs to.
-            number: its number within the variant, from 0.
-            on_change: called when its state or health changes, and when its life is over.
+        ``number`` counts from 0 within the variant.
         """
         name = f"{self._endpoint.name}-{variant.name}-{secrets.token_hex(4)}"
 

@@ -65,19 +65,12 @@ class Group:
        one that has drained longest is cut, so that failures do not pile up.
 
     Args:
-        endpoint: the name of their endpoint.
-        variant: the variant of the instances.
-        version: the version of their endpoint.
-        make: makes an instance.
-        clock: measures the waits.
-        on_change: called when anything here has changed.
         awaited: whether a caller has just asked for the change and waits for the outcome; false
             when the gateway's start brings the endpoint back.
 
     Attributes:
         variant: the variant of the instances, with the number that is desired now.
         instances: those that live, and the last one that failed.
-        given_up: whether no more are started.
         trouble: why the last one failed; empty once another has come into service.
     """
 
@@ -121,7 +114,6 @@ class Group:
 
     @property
     def is_gone(self) -> bool:
-        """Whether no instance is left."""
         return all(each.over.is_set() for each in self.instances)
 
     @property
@@ -138,7 +130,6 @@ class Group:
         return max(wanted, desired) * self.variant.launched
 
     def routed(self, policy: StreamPolicy) -> RoutedVariant:
-        """Return the variant as the router sees it, with a stream policy."""
         instances = tuple(
             RoutedInstance(each.id, each.place.with_policy(policy))
             for each in self.instances
@@ -157,7 +148,6 @@ class Group:
         return RoutedVariant(self.variant.name, self.variant.weight, (), trouble)
 
     def status(self) -> VariantStatus:
-        """Return the status as a value."""
         return VariantStatus(
             self.variant.name,
             self.variant.weight,
@@ -177,7 +167,6 @@ class Group:
         self.tend()
 
     def stop(self) -> None:
-        """Stop all instances, for good."""
         self._stopping = True
         self._stop_waiting()
         for each in self.instances:
@@ -273,7 +262,6 @@ class Group:
             self._waiting = self._clock.call_later(seconds, self._waited)
 
     def _tries(self, failure: StartFailure) -> int:
-        """Return how many starts may fail in this way."""
         return _TRIES[failure] if self._is_new else STARTS_IN_VAIN
 
     def _waited(self) -> None:

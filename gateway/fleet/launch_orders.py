@@ -53,10 +53,6 @@ class LaunchOrders:
 
     The first instance fetches the model data, which stay until :meth:`close`. A replacement
     therefore needs no network and has the same data.
-
-    Args:
-        means: what instances are made with.
-        endpoint: the endpoint of the instances.
     """
 
     def __init__(self, means: Means, endpoint: Endpoint) -> None:
@@ -69,11 +65,7 @@ class LaunchOrders:
     def making(self, name: str, variant: Variant, number: int, load: InstanceLoad) -> Making:
         """Prepare the parts of one instance; its output is open from here on.
 
-        Args:
-            name: the instance's id.
-            variant: the variant it belongs to.
-            number: its number within the variant, from 0.
-            load: what is open on the instance.
+        ``name`` is the instance's id. ``number`` counts from 0 within the variant.
         """
         outputs = {
             hostname: self._means.output(container_id(name, hostname), self._endpoint.name)

@@ -34,14 +34,9 @@ class LaunchedProvisions:
     """The needs of launched containers; made with the first of them, released with the fleet.
 
     Args:
-        clock: measures all times.
         data: as in :class:`~.provisions.Provisions`.
         quota: as in :class:`~.provisions.Provisions`.
         refusal: as in :class:`~.provisions.Provisions`.
-        launcher: the launcher of a source, attached ones included.
-
-    Attributes:
-        output: the folder of the containers' output.
     """
 
     def __init__(
@@ -112,7 +107,7 @@ class LaunchedProvisions:
         return await self._model_data.acquire(source, partial(self._refusal, maker), pinned)
 
     async def aclose(self) -> None:
-        """Release everything; no instance may live any more."""
+        """Release everything; all instances must have ended."""
         async with AsyncExitStack() as held:  # an error of one leaves none of the others open
             held.push_async_callback(self.output.aclose)
             if self._temporary is not None:

@@ -18,12 +18,7 @@ _LAUNCH_BUCKETS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 240, 480)
 
 
 class FleetMetrics:
-    """Metrics of instances. Launches are counted; the rest is read from the fleet on each scrape.
-
-    Args:
-        describe: returns the status of the fleet.
-        registry: the Prometheus registry.
-    """
+    """Metrics of instances: launches are counted, and each scrape reads the rest from the fleet."""
 
     def __init__(
         self, describe: Callable[[], tuple[EndpointStatus, ...]], registry: CollectorRegistry
@@ -43,19 +38,14 @@ class FleetMetrics:
     def launched(self, endpoint: str, variant: str, seconds: float) -> None:
         """Count an instance that has come into service.
 
-        Args:
-            endpoint: the name of its endpoint.
-            variant: the name of its variant.
-            seconds: the time since its launch.
+        ``seconds`` is the time since its launch.
         """
         self._launches.of(endpoint, variant).observe(seconds)
 
     def keep_only(self, endpoints: Collection[str]) -> None:
-        """Drop the counts of all other endpoints, which have been deleted."""
         self._launches.keep_only(endpoints)
 
     def collect(self) -> Iterable[Metric]:
-        """Yield the metrics of the fleet, as prometheus_client asks."""
         states = GaugeMetricFamily(
             "partway_instances",
             "Instances, by state",

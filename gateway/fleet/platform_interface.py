@@ -50,7 +50,6 @@ class Surface:
 
     Attributes:
         health: where it reports its health, by a status of 200.
-        requests: where it takes requests.
     """
 
     health: str = PING
@@ -76,18 +75,14 @@ class VertexContainer:
     port: int = PORT
 
     def surface(self, endpoint: str, variant: str) -> Surface:
-        """Return its paths within a variant of an endpoint."""
         default = f"/v1/endpoints/{endpoint}/deployedModels/{variant}"
         return Surface(self.health_route or default, self.predict_route or f"{default}:predict")
 
     def environment(self, endpoint: str, variant: str, port: int, storage: str) -> dict[str, str]:
         """Return the variables it gets.
 
-        Args:
-            endpoint: the name of its endpoint.
-            variant: the name of its variant.
-            port: where it must listen.
-            storage: the folder with the model's artifacts, as it sees it; empty for none.
+        ``storage`` is the folder with the model's artifacts, as the container sees it; it is empty
+        for none.
         """
         surface = self.surface(endpoint, variant)
         return {

@@ -23,7 +23,6 @@ _ROUTE: Final = re.compile(r"(?:/[A-Za-z0-9._~:@!$&'()*+,;=-]+)+")
 
 
 def is_route(path: str) -> bool:
-    """Say whether a text is a path at which a container can take requests."""
     dotted = any(segment in (".", "..") for segment in path.split("/"))
     return len(path) <= _MAX_ROUTE and not dotted and _ROUTE.fullmatch(path) is not None
 

@@ -30,16 +30,12 @@ class Provisions:
     """The needs of a fleet's instances; made with a gateway, released after its fleet.
 
     Args:
-        clock: measures all times.
         data: where logs and model data are kept. If None, no logs are kept, and model data lie in a
             temporary folder.
         quota: the limit of model data there, in bytes.
         launched: called after each start with endpoint, variant and the seconds it took.
         refusal: says why a principal may not read a location, by name and location; empty if it
             may. By default every principal is refused.
-
-    Attributes:
-        means: what the fleet makes its instances with.
     """
 
     def __init__(
@@ -72,7 +68,7 @@ class Provisions:
             await self._launched().remove_leftovers(but)
 
     async def aclose(self) -> None:
-        """Release everything; no instance may live any more."""
+        """Release everything; all instances must have ended."""
         async with AsyncExitStack() as held:  # an error of one leaves none of the others open
             if self._of_launched is not None:
                 held.push_async_callback(self._of_launched.aclose)

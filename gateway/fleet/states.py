@@ -9,8 +9,6 @@ from typing import Final
 
 
 class InstanceState(StrEnum):
-    """The state of an instance."""
-
     PENDING = "Pending"
     STARTING = "Starting"
     IN_SERVICE = "InService"
@@ -20,8 +18,6 @@ class InstanceState(StrEnum):
 
 
 class Happening(StrEnum):
-    """An event that changes an instance's state."""
-
     LAUNCHED = "launched"
     READY = "/ping answered with 200"
     NOT_STARTED = "could not be started, or not in time"
@@ -32,8 +28,6 @@ class Happening(StrEnum):
 
 
 class StartFailure(StrEnum):
-    """How a start failed."""
-
     NOT_LAUNCHED = "no container was launched"
     NO_ENGINE = "there is no engine to launch a container"
     ENDED = "its container ended by itself before it was ready"

@@ -42,13 +42,10 @@ class InstanceStatus:
     Attributes:
         id: the id used in logs.
         version: of its endpoint, counted from 1; two exist while an endpoint changes.
-        state: the state of its life.
         health: the result of its last pings.
         reason: why it is not ready yet, is unhealthy, drains or has failed; empty otherwise.
         since: when it came into its state, in epoch seconds.
         container: its URL; empty as long as it has none.
-        streams: open streams.
-        requests: requests under way.
         served: streams and requests that it has taken in all.
         containers: the URL of each container by host name, if it has several; empty as
             ``container``.
@@ -77,14 +74,13 @@ class VariantStatus:
     """The status of one variant.
 
     Attributes:
-        name: the variant's name.
         weight: the desired weight.
         desired: the desired number of instances in the version that serves; while none serves, in
             the one that is coming up.
         serving: how many instances of that version take requests.
         restarts: how many instances have replaced one that failed.
         trouble: why its instances do not start; empty if they do.
-        instances: its instances; if there are none, the last one that failed.
+        instances: its instances; without any, the last one that failed.
     """
 
     name: str
@@ -113,11 +109,8 @@ class EndpointStatus:
     """The status of one endpoint.
 
     Attributes:
-        name: the endpoint's name.
-        state: the endpoint's state.
         reason: why it has failed, or why its last change has; empty otherwise.
         since: when it came into its state, in epoch seconds.
-        variants: its variants.
         is_latest: whether the serving version is the one that was asked for last.
         note: which change was given up, and what serves on; empty if none was.
     """

@@ -20,9 +20,7 @@ from partway.gateway.fleet.status import (
 def to_json(endpoints: Iterable[EndpointStatus], indent: int | None = None) -> str:
     """Return endpoints as JSON: ``{"endpoints": […]}``, in ASCII, members as the values' fields.
 
-    Args:
-        endpoints: the endpoints to write.
-        indent: spaces of each level; None for one line.
+    ``indent`` is the number of spaces of each level; None makes one line.
     """
     return json.dumps({"endpoints": [asdict(each) for each in endpoints]}, indent=indent)
 

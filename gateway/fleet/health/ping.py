@@ -80,11 +80,6 @@ async def ping(
 async def ping_place(place: Place, clock: Clock, timeout: float = PING_TIMEOUT) -> str | None:
     """Ask the container of an instance for ``/ping``, with TLS where its place has it.
 
-    Args:
-        place: where the instance is, and the time limit of a connection.
-        clock: measures the time.
-        timeout: seconds for the answer, as for :func:`ping`.
-
     Returns:
         None if the answer's status was 200, else what was wrong.
 
@@ -172,10 +167,6 @@ async def tell_which_answer(endpoints: Iterable[Endpoint], clock: Clock) -> None
     """Log once for each endpoint whether its container answers, and what was wrong if not.
 
     A container may come later, so the log line is for the operator and nothing depends on it.
-
-    Args:
-        endpoints: the endpoints to ask.
-        clock: measures the time of each ping.
     """
     turns = asyncio.Semaphore(PINGS_AT_ONCE)
 

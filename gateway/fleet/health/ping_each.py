@@ -15,11 +15,7 @@ async def ping_each(
 ) -> Mapping[str, str | None]:
     """Ask each container of an instance, all at once.
 
-    Args:
-        ping: asks one container.
-        place: where the instance is.
-        seconds: for each answer.
-        but: the host names of containers to leave out.
+    ``seconds`` limit each answer. ``but`` has the host names of containers to leave out.
 
     Returns:
         For each host name in order, what was wrong; None for an answer with 200. An only container

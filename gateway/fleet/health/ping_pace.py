@@ -30,7 +30,6 @@ class PingPace:
        So a client that makes connections fail cannot cause pings at will.
 
     Args:
-        clock: measures the waits, and says which moments there are.
         interval: seconds between two pings.
     """
 

@@ -85,11 +85,7 @@ class PingRoom(Quota):
 
 
 class Pinging:
-    """Pings containers; a :data:`~.instance_context.Pinger`.
-
-    Args:
-        clock: measures the time of each ping, and that between two log lines.
-    """
+    """Pings containers; a :data:`~.instance_context.Pinger`."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -100,9 +96,7 @@ class Pinging:
     async def __call__(self, place: Place, seconds: float) -> str | None:
         """Ping one container when its turn comes.
 
-        Args:
-            place: where the instance is.
-            seconds: for the answer, counted from the ping's turn.
+        ``seconds`` limit the answer, counted from the ping's turn.
 
         Returns:
             None if the answer's status was 200, else what was wrong.

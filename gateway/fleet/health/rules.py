@@ -20,8 +20,6 @@ class PingRules:
         answered: whether it has answered with 200 before, as an instance in service must have.
 
     Attributes:
-        health: the health so far.
-        missed: misses in a row.
         trouble: what was wrong with the last ping; empty if nothing was.
     """
 
@@ -66,8 +64,6 @@ class InstanceRules:
 
     Args:
         missed_allowed: the number of misses in a row that is one too many.
-        attached: the containers that run outside the gateway.
-        launched: whether the gateway has launched any.
         kept: launched containers that are never restarted for their health (rule 3).
     """
 
@@ -85,7 +81,6 @@ class InstanceRules:
 
     @property
     def health(self) -> InstanceHealth:
-        """The instance's health."""
         found = [each.health for each in self._kept.values()]
         if InstanceHealth.UNHEALTHY in found:
             return InstanceHealth.UNHEALTHY
@@ -95,17 +90,15 @@ class InstanceRules:
 
     @property
     def is_lost(self) -> bool:
-        """Whether the instance must be replaced."""
         return self._launched is not None and self._launched.health is InstanceHealth.UNHEALTHY
 
     @property
     def missed(self) -> int:
-        """Misses in a row of the launched containers."""
         return 0 if self._launched is None else self._launched.missed
 
     @property
     def trouble(self) -> str:
-        """What was wrong with the last ping; empty if nothing was."""
+        """The fault of the last ping; empty for a good answer."""
         rules = [*([] if self._launched is None else [self._launched]), *self._kept.values()]
         return next((each.trouble for each in rules if each.trouble), "")
 
@@ -128,7 +121,7 @@ class InstanceRules:
 
 
 def worst(troubles: Mapping[str, str | None]) -> str | None:
-    """Return the first trouble, after its container's host name; None if there is none."""
+    """Return the first trouble, after its container's host name; None without trouble."""
     for hostname, trouble in troubles.items():
         if trouble is not None:
             return f"{hostname}: {trouble}" if hostname else trouble

@@ -31,7 +31,6 @@ class SlowStart:
     """The reason why one starting instance is not ready yet.
 
     Args:
-        clock: measures the times.
         warn: called at each warning with the seconds since the start and the reason.
     """
 
@@ -59,10 +58,7 @@ class SlowStart:
     ) -> None:
         """Wait until all launched containers answer with 200 (clauses 1.1-2, 1.1-3).
 
-        Args:
-            running: what was launched.
-            ping: asks each container once; returns what was wrong by host name, None for 200.
-            instance: the instance's id, for the log.
+        ``ping`` asks each container once. It returns what was wrong by host name, None for 200.
 
         Raises:
             LaunchError: another program answers at its address.

@@ -20,10 +20,6 @@ async def ask_until_ready(is_ready: Callable[[], Awaitable[bool]], clock: Clock)
     """Ask a container until it is ready (clauses 1.1-2, 1.1-3), less often the longer it takes.
 
     There is no time limit here; the caller sets one.
-
-    Args:
-        is_ready: asks the container once.
-        clock: measures the time since the first question, and that between two.
     """
     began = clock.time()
     while not await is_ready():
@@ -34,10 +30,7 @@ async def ask_until_ready(is_ready: Callable[[], Awaitable[bool]], clock: Clock)
 async def pinged(address: Address, clock: Clock, route: str = PING) -> None:
     """Wait until a server at an address answers ``/ping`` with 200, without a time limit.
 
-    Args:
-        address: where it listens, now or later.
-        clock: measures the time between pings, and that of each.
-        route: the path to ask for.
+    The server may begin to listen later.
     """
 
     async def is_ready() -> bool:

@@ -112,7 +112,6 @@ class OutputFolder:
 
     Args:
         path: the folder, made if its parent exists; None to write nothing.
-        clock: measures the time between writes; the running loop's by default.
         wall_clock: returns epoch seconds.
     """
 
@@ -133,15 +132,12 @@ class OutputFolder:
 
     @property
     def writes(self) -> bool:
-        """Whether output is written to files."""
         return self._writer is not None and not self._closed
 
     def open(self, instance: str, endpoint: str = "") -> InstanceOutput:
         """Open the output of one instance.
 
-        Args:
-            instance: its id, of letters, digits and hyphens.
-            endpoint: the name of its endpoint.
+        ``instance`` consists of letters, digits and hyphens.
         """
         self._open.add(instance)
         return InstanceOutput(instance, endpoint, self)
@@ -232,7 +228,7 @@ class _Writer:
         done = asyncio.Event()
 
         def tell() -> None:
-            with suppress(RuntimeError):  # the loop has ended, and nothing waits any more
+            with suppress(RuntimeError):  # the loop has ended, and nothing waits
                 loop.call_soon_threadsafe(done.set)
 
         if self._thread is None:

@@ -39,7 +39,6 @@ class PrintedHead:
     """The head of a file of times.
 
     Attributes:
-        endpoint: the name of the instance's endpoint.
         inode: of the log.
         begin: the position of the log's first byte.
     """
@@ -49,7 +48,6 @@ class PrintedHead:
     begin: int
 
     def written(self) -> bytes:
-        """Return the head as bytes of the file."""
         return json.dumps(asdict(self)).encode().ljust(HEAD_BYTES - 1) + b"\n"
 
     @classmethod
@@ -66,43 +64,23 @@ class PrintedHead:
 
 
 def log_files(folder: Path, instance: str) -> tuple[Path, Path]:
-    """Return the paths of an instance's current and older output.
-
-    Args:
-        folder: of the logs.
-        instance: its id.
-    """
+    """Return the paths of an instance's current and older output."""
     return folder / f"{instance}.log", folder / f"{instance}.log.1"
 
 
 def times_files(folder: Path, instance: str) -> tuple[Path, Path]:
-    """Return the paths of the times of an instance's current and older output.
-
-    Args:
-        folder: of the logs.
-        instance: its id.
-    """
+    """Return the paths of the times of an instance's current and older output."""
     return folder / f"{instance}.times", folder / f"{instance}.times.1"
 
 
 def instance_of(name: str) -> str | None:
-    """Return the instance that a file in the logs' folder belongs to; None for another file.
-
-    Args:
-        name: the file's name.
-    """
+    """Return the instance that a file in the logs' folder belongs to; None for another file."""
     instance, _, kind = name.partition(".")
     return instance if kind in ("log", "log.1", "times", "times.1") else None
 
 
 class PrintedFiles:
-    """Writes the output of one instance, with its times.
-
-    Args:
-        folder: of the logs.
-        instance: its id.
-        endpoint: the name of its endpoint.
-    """
+    """Writes the output of one instance, with its times."""
 
     def __init__(self, folder: Path, instance: str, endpoint: str) -> None:
         self._logs = log_files(folder, instance)
@@ -113,9 +91,7 @@ class PrintedFiles:
     def append(self, data: bytes, milliseconds: int) -> None:
         """Write to the log, or to a new one if that one is full.
 
-        Args:
-            data: the output.
-            milliseconds: the time, since the epoch.
+        ``milliseconds`` is the time since the epoch.
 
         Raises:
             OSError: it cannot be written, or only in part.
@@ -167,7 +143,7 @@ class PrintedFiles:
                 os.close(descriptor)
 
     def _end_of_older(self) -> int:
-        """Return the position after the older log; 0 if there is none."""
+        """Return the position after the older log; 0 without an older log."""
         try:
             descriptor = os.open(self._times[1], os.O_RDONLY | _NO_OTHER)
         except OSError:

@@ -57,10 +57,7 @@ def container_of(stream: str) -> str:
 def log_arn(arns: Arns, group: str = "", stream: str = "") -> str:
     """Return the ARN of a log stream, as policies and refusals show it.
 
-    Args:
-        arns: makes ARNs.
-        group: the name of its log group; empty for none in particular.
-        stream: its name; empty for the group as a whole.
+    An empty ``group`` names none in particular, an empty ``stream`` the whole group.
     """
     return arns.of(f"log-group:{group}:log-stream:{stream}", service="logs")
 
@@ -70,11 +67,7 @@ def name_its_log(
 ) -> None:
     """Add to an instance's error where its log is, if this gateway keeps it (clause 4-3).
 
-    Args:
-        error: the error of the instance.
-        arns: makes ARNs.
-        lease: the lease of the instance.
-        place: of the container at fault; None for the instance's only one.
+    ``place`` belongs to the container at fault; it is None for the instance's only one.
     """
     place = place or lease.place
     if place.has_log:

@@ -24,8 +24,6 @@ class LogTail:
     Every method may be called from any thread. All but :meth:`close` may wait for a read under way.
 
     Args:
-        folder: of the logs.
-        instance: its id.
         lines: how many of the existing lines to begin with; None for all.
     """
 
@@ -53,7 +51,7 @@ class LogTail:
                 self.close()
 
     def rest(self) -> bytes:
-        """Return an unfinished last line, with a line end; empty if there is none.
+        """Return an unfinished last line, with a line end; empty after a finished one.
 
         Must be called when nothing more will come.
         """
@@ -101,7 +99,6 @@ class LogTail:
         return whole + end
 
     def _start(self) -> None:
-        """Open the files, and go to the first of the wanted lines."""
         self._started = True
         self._files = _opened(self._older, self._path)
         if self._lines is None:
@@ -111,7 +108,6 @@ class LogTail:
             wanted -= _back(file, wanted)
 
     def _newer(self) -> bool:
-        """Look for files that have begun since, and append them."""
         found = _opened(self._older, self._path)
         known = {_identity(file) for file in self._files}
         # Files before the known one are old: the known one may be the older file by now.
@@ -126,7 +122,6 @@ class LogTail:
 
 
 def _opened(*paths: Path) -> list[BinaryIO]:
-    """Open those that exist, none twice."""
     files: list[BinaryIO] = []
     for path in paths:
         try:

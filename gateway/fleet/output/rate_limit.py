@@ -12,11 +12,9 @@ from partway.protocol.token_buckets import Allowance
 class PausableSource(Protocol):
     """A source of bytes that can be left unread for a while."""
 
-    def pause_reading(self) -> None:
-        """Stop reading for now."""
+    def pause_reading(self) -> None: ...
 
-    def resume_reading(self) -> None:
-        """Read on."""
+    def resume_reading(self) -> None: ...
 
 
 class OutputPace:
@@ -24,9 +22,6 @@ class OutputPace:
 
     The container's write blocks meanwhile, each time for a short while, as with any busy reader. It
     never waits for a disk.
-
-    Args:
-        clock: measures the time.
     """
 
     def __init__(self, clock: Clock) -> None:

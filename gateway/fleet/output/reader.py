@@ -50,8 +50,6 @@ class _Entries(Sequence[tuple[int, int]]):
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """One log with its times."""
-
     log: int
     entries: _Entries
     begin: int
@@ -64,7 +62,6 @@ class Printed:
     A context that closes the files at its end; made by :meth:`opened`.
 
     Attributes:
-        endpoint: the name of the instance's endpoint.
         begin: the first position that is still there.
         end: the position after the last one.
     """
@@ -79,12 +76,7 @@ class Printed:
 
     @classmethod
     def opened(cls, folder: Path, instance: str) -> Self | None:
-        """Open an instance's output; None if there is none. Links are not followed.
-
-        Args:
-            folder: of the logs.
-            instance: its id.
-        """
+        """Open an instance's output; None without output. Links are not followed."""
         descriptors: list[int] = []
         try:
             # Newer files first: a rename meanwhile then hides none of them. Logs before times: an
@@ -206,9 +198,6 @@ def _open_all(paths: Sequence[Path], descriptors: list[int]) -> list[int]:
 def printed_instances(folder: Path) -> dict[str, str]:
     """Return the instances with output on disk, and the endpoint of each.
 
-    Args:
-        folder: of the logs.
-
     Returns:
         The names of the endpoints, by the instances' ids.
     """
@@ -232,10 +221,6 @@ def printed_instances(folder: Path) -> dict[str, str]:
 
 def last_printed(folder: Path, endpoint: str) -> tuple[str, ...]:
     """Return the container ids of the endpoint's instance that printed last.
-
-    Args:
-        folder: of the logs.
-        endpoint: the endpoint's name.
 
     Returns:
         Nothing if no instance of the endpoint has output on disk.

@@ -24,7 +24,6 @@ class Child(asyncio.SubprocessProtocol):
     (:class:`OutputPipe`), so it can open ``/dev/stdout`` and ``/dev/stderr``.
 
     Args:
-        on_output: takes its output, as it comes.
         leash: holds the group from the start until :meth:`release`.
         pace: limits the rate of its output; None for no limit.
         on_errors: takes its standard error from a second pipe; None if ``on_output`` takes both, in
@@ -33,8 +32,7 @@ class Child(asyncio.SubprocessProtocol):
     Attributes:
         mark: lets the leash recognise its descendants.
         exited: set when the process has ended; its descendants may run on.
-        silent: set when no process holds its output any more: the group has ended, or has closed
-            it.
+        silent: set when the last process that held its output has ended or closed it.
         status: its exit status, negative for a signal's number; None before the end.
     """
 
@@ -66,10 +64,7 @@ class Child(asyncio.SubprocessProtocol):
     ) -> None:
         """Start it, once.
 
-        Args:
-            command: program and arguments.
-            environment: further variables; Python's output is unbuffered too.
-            cwd: the working directory.
+        ``environment`` has further variables. Python's output is unbuffered too.
 
         Raises:
             OSError: the program cannot be started.

@@ -46,7 +46,7 @@ def check_words(words: Sequence[str]) -> None:
     """Refuse words that no system can start.
 
     Raises:
-        ValueError: there are none, the first is empty, or one has a zero byte.
+        ValueError: there are no words, the first is empty, or a word has a zero byte.
     """
     if not words or not words[0]:
         raise ValueError("there is no program in it")
@@ -57,10 +57,8 @@ def check_words(words: Sequence[str]) -> None:
 def program_of(words: Sequence[str], folder: Path | None = None) -> Program:
     """Return the program that a command starts.
 
-    Args:
-        words: program and arguments.
-        folder: the working directory, and the base of a program's relative path with a slash; None
-            for the gateway's own.
+    ``folder`` is the working directory, and the base of a program's relative path with a slash;
+    None stands for the gateway's own.
     """
     program, *arguments = words
     if "/" in program and folder is not None:
@@ -93,7 +91,6 @@ def unexpanded_variables(words: Sequence[str]) -> Iterator[str]:
 
 
 def warn_of_variables(endpoint: str, variant: Variant) -> None:
-    """Log each unexpanded variable in the commands of a variant."""
     sources: list[Source] = [each.source for each in variant.containers]
     for source in sources or [variant.source]:
         if isinstance(source, Program):

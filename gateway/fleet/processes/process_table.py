@@ -42,8 +42,6 @@ class _Listener:
     """A listening socket.
 
     Attributes:
-        host: its address, as text.
-        port: its port.
         inode: the system's id of the socket.
     """
 
@@ -59,7 +57,6 @@ class _Listener:
 
 
 def of_group(group: int) -> list[int]:
-    """Return the processes of a group."""
     return [pid for pid in _all() if _group_of(pid) == group]
 
 
@@ -98,10 +95,7 @@ def kill_marked(marks: Collection[str]) -> None:
 def other_listener(port: int, pid: int, mark: str) -> str:
     """Find out whether another program receives a container's traffic.
 
-    Args:
-        port: of 127.0.0.1, on which the container must listen.
-        pid: the container's process, which leads its group.
-        mark: its leash's mark.
+    ``port`` belongs to 127.0.0.1, and ``pid`` leads the container's group.
 
     Returns:
         The listener, in words; empty if only the container listens, or nothing, or if the system
@@ -131,9 +125,8 @@ def listening_elsewhere(port: int, pid: int) -> str:
         pid: the program's process, which leads its group.
 
     Returns:
-        Words such as "nothing listens on 26933; this process listens on 18999"; empty if any
-            process
-        listens on the port. The second half is missing on a system without such tables.
+        Words such as "nothing listens on 26933; this process listens on 18999". Empty if any
+        process listens on the port. The second half is missing on a system without such tables.
     """
     listeners = _listeners()
     if listeners is None:
@@ -153,7 +146,6 @@ def _accepts(port: int) -> bool:
 
 
 def _descendants(pid: int) -> Iterator[int]:
-    """Yield a process and its descendants."""
     found = [pid]
     for each in found:
         yield each

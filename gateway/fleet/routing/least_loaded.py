@@ -45,11 +45,7 @@ class LeastLoaded(Generic[_T]):
             self._find_least()
 
     def choose(self, but: _T | None = None) -> _T | None:
-        """Return a member with the least count, at random; None if there is none.
-
-        Args:
-            but: the member to leave out.
-        """
+        """Return a member with the least count, at random; None if no member is left."""
         if len(self._where) <= 1:
             return None if but in self._where else next(iter(self._where), None)
         same = self._by_count[self._least]

@@ -20,12 +20,7 @@ from partway.protocol.errors import InputValidationError, ServiceUnavailable, Un
 
 @dataclass(frozen=True, slots=True)
 class RoutedInstance:
-    """An instance that takes streams and requests.
-
-    Attributes:
-        id: the instance's id.
-        place: where it is.
-    """
+    """An instance that takes streams and requests."""
 
     id: str
     place: Place
@@ -36,7 +31,6 @@ class RoutedVariant:
     """A variant, with its instances that take streams and requests.
 
     Attributes:
-        name: the variant's name.
         weight: the variant's share of the sum of all weights.
         instances: may be empty.
         trouble: why there are no instances, for clients; empty while there are some.
@@ -55,11 +49,7 @@ RoutingTable: TypeAlias = Mapping[str, tuple[RoutedVariant, ...]]
 class InstanceLoad:
     """The open work of one instance.
 
-    Args:
-        instance: the instance's id.
-
     Attributes:
-        leases: its open leases.
         served: how many leases it has had in all.
         among: the loads that it is compared with; None while it is in no table.
         on_idle: called when the last lease is given back.
@@ -105,9 +95,6 @@ class Lease:
     A context that gives the place back at its end.
 
     Attributes:
-        instance: the instance.
-        place: where it is.
-        variant: the name of the instance's variant.
         is_stream: whether a stream or a request has it.
     """
 
@@ -191,9 +178,7 @@ class Lease:
     def sticks(self, session: StickySession, until: float = math.inf) -> None:
         """Route a session to this instance.
 
-        Args:
-            session: the session.
-            until: when the session expires, in epoch seconds.
+        ``until`` is when the session expires, in epoch seconds.
         """
         self._router._remember(self, session, until)  # noqa: SLF001
 
@@ -234,7 +219,7 @@ class _Route:
     """One endpoint, prepared for choices."""
 
     variants: tuple[RoutedVariant, ...]
-    #: The only possible choice; None if there are several, or none.
+    #: The only possible choice; None for several choices, and for no choice.
     only: _Chosen | None = None
     names: list[str] = field(default_factory=list)  # of variants with instances and a weight
     marks: list[float] = field(default_factory=list)  # sums of their weights
@@ -275,11 +260,8 @@ class Router:
     def update(self, endpoint: str, variants: tuple[RoutedVariant, ...] | None) -> None:
         """Replace an endpoint's variants; existing leases stay where they are.
 
-        The cost does not depend on the number of other endpoints.
-
-        Args:
-            endpoint: its name.
-            variants: the new variants; None if the endpoint is gone.
+        The cost does not depend on the number of other endpoints. ``variants`` is None if the
+        endpoint is gone.
         """
         before = self._routes.get(endpoint)
         if before is not None:
@@ -305,7 +287,6 @@ class Router:
         return found
 
     def forget(self, instance: str) -> None:
-        """Drop the load of an instance that has ended."""
         self._loads.pop(instance, None)
 
     def check(self, endpoint: str) -> None:

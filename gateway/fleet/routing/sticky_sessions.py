@@ -33,9 +33,6 @@ class StickySessions:
 
     An owner with too many loses its own. If all together are too many, the owner with most loses
     one.
-
-    Args:
-        most: how many are remembered.
     """
 
     def __init__(self, most: int = STICKY_SESSIONS) -> None:
