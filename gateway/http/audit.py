@@ -34,11 +34,7 @@ class ChangeGoesOn(asyncio.CancelledError):
 
 
 class AskedLeave:
-    """The permissions that one request needed.
-
-    Args:
-        route: the request's.
-    """
+    """The permissions that one request needed."""
 
     def __init__(self, route: Route) -> None:
         self._route = route
@@ -72,11 +68,8 @@ class AskedLeave:
         """Log a change and its outcome.
 
         Requests of unknown senders are not logged here, since these could fill the log. The
-        dispatcher logs their refusals, within bounds.
-
-        Args:
-            exchange: the request.
-            error: the error that ended its operation; None if the operation succeeded.
+        dispatcher logs their refusals, within bounds. ``error`` is the one that ended the
+        operation; it is None for success.
         """
         if self._sender is None or not self._route.changes:
             return
@@ -121,10 +114,6 @@ class audited:  # noqa: N801 a context, read as a verb
 
     There is one line, at the end of the change; that may be after the request if its client leaves.
     The block gets the object that notes permissions.
-
-    Args:
-        route: the request's.
-        exchange: the request.
     """
 
     __slots__ = ("_asked", "_exchange", "_route")

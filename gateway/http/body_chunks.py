@@ -18,7 +18,6 @@ class AwaitedBodies:
     credit of the request is held.
 
     Args:
-        duplex: the two bodies of the exchange.
         on_left: called when the client leaves while the operation does not wait here.
         taken_within: seconds in which a client must make room for more of the response.
     """
@@ -113,11 +112,9 @@ class AwaitedBodies:
         """Ignore a pong: no pings are sent here."""
 
     def writing_paused(self) -> None:
-        """Block the operation: unsent bytes are over the high-water mark."""
         self._blocked = True
 
     def writing_resumed(self) -> None:
-        """Let the operation go on: unsent bytes are below the low-water mark again."""
         self._blocked = False
         self._changed.set()
 

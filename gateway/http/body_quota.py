@@ -14,9 +14,6 @@ class HeldBytes:
     Args:
         quota: of all requests; None for no limit.
         owners: of the request, each of whom has a share; none for a trusted proxy's.
-
-    Attributes:
-        size: how many bytes it holds.
     """
 
     __slots__ = ("_owners", "_quota", "size")

@@ -79,7 +79,6 @@ class Visitor:
             self.among.begun(self)
 
     def ended(self) -> None:
-        """Note that a request has ended."""
         self._under_way = under_way = self._under_way - 1
         if not under_way and self.among is not None:
             self.among.ended(self)
@@ -122,7 +121,6 @@ class _Peer:
     """The connections of one peer.
 
     Args:
-        name: the peer's name.
         fullest: all peers by their number of idle connections.
         bound: called when the idle ones hold more than PEER_BYTES, so that some are dropped.
 
@@ -143,14 +141,12 @@ class _Peer:
         self.held = 0
 
     def begun(self, visitor: Visitor) -> None:
-        """Note that a connection is not idle now."""
         idle = self.idle
         del idle[visitor]
         self.held -= visitor.held
         self._fullest.has(self._name, len(idle))
 
     def ended(self, visitor: Visitor) -> None:
-        """Note that a connection is idle."""
         idle = self.idle
         idle[visitor] = None
         self.held = held = self.held + visitor.held
@@ -182,7 +178,6 @@ class Crowd:
     Args:
         most: connections at once, without the reserve.
         share: of one peer.
-        trusted: addresses of trusted proxies.
         clock: tells the time in seconds, for the log.
         on_drop: called with the reason when a connection is dropped or not taken.
         account_from: opens the account of a connection; by default nothing is charged.
@@ -222,7 +217,7 @@ class Crowd:
 
         Returns:
             The visitor; None if the connection must be closed, because even the reserve has no
-                room.
+            room.
         """
         visitor = Visitor(self, peer_of(address), drop, self._account_from(address))
         visitor.trusted = address in self._trusted
@@ -238,7 +233,6 @@ class Crowd:
     # --- For visitors ----------------------------------------------------------------------------
 
     def admit(self, visitor: Visitor) -> None:
-        """See :meth:`Visitor.admit`."""
         del self._reserve[visitor]
         if not self._take_place(visitor):
             self._reserve[visitor] = None

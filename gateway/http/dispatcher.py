@@ -63,8 +63,6 @@ class Dispatcher:
 
     Args:
         routes: the first one that matches a request's method and path answers.
-        authenticator: finds out who sends a request.
-        arns: makes the ARNs of resources.
         allow_origins: origins of allowed web pages, besides those of this host.
         on_refused: called with the name of each error that answers a request.
         proxies: addresses of proxies, which carry other clients.
@@ -146,14 +144,12 @@ class Dispatcher:
                 exchange.visit.cost(time.thread_time() - began if measured else 0.0)
 
     def in_reserve(self, method: str, path: str) -> bool:
-        """Say whether the reserve answers a request."""
         return any(
             route.reserved and method in route.methods and route.path.fullmatch(path)
             for route in self._routes
         )
 
     def _route_of(self, exchange: Exchange) -> _Found:
-        """Find the route of a request by its method, its path and its X-Amz-Target."""
         path, target = exchange.path, exchange.headers.get(_TARGET, "")
         is_short = len(path) + len(target) <= _LONGEST_REMEMBERED
         find_route = self._find if is_short else self._find_anew
@@ -173,7 +169,6 @@ class Dispatcher:
         return route, named, Deed(action, resource, route.service)
 
     def _authenticated(self, asked: AskedRequest, route: Route) -> Awaitable[Identity]:
-        """Authenticate a request's sender, and refuse one who may not make it."""
         return self._authenticator.authenticate(asked, route.access)
 
     def _check_origin(self, exchange: Exchange, route: Route, identity: Identity) -> None:
@@ -196,7 +191,7 @@ class Dispatcher:
     ) -> None:
         """Answer with an API error, and log one line; a fault of ours is logged with its traceback.
 
-        The line has the status that the client gets; there is none if a response has begun.
+        The line has the status that the client gets, unless a response has begun.
         """
         self._on_refused(error.name)
         answer = None if exchange.answered else errors(error)
@@ -214,8 +209,6 @@ class Dispatcher:
 
 
 class _AskedRequest(AskedRequest):
-    """An exchange's request, with the payload rule of its route."""
-
     __slots__ = ("_exchange", "_rule")
 
     def __init__(self, exchange: Exchange, rule: PayloadRule, deed: Deed) -> None:
@@ -259,6 +252,5 @@ def _statuses(answer: ErrorResponse | None) -> dict[str, int | None]:
 
 
 def _line(event: str, exchange: Exchange, **fields: str | int | None) -> LogLine:
-    """Return a log line about an exchange, with the notes of its operation."""
     whose = {"request_id": exchange.request_id, "peer": exchange.peer}
     return LogLine(event, **whose, **exchange.noted, **fields)

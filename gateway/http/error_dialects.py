@@ -16,9 +16,6 @@ class ErrorResponse(NamedTuple):
     """An error as one whole response.
 
     Attributes:
-        status: of the response.
-        headers: of the response.
-        body: of the response.
         id_header: the name of a header that repeats the request's id; empty for none.
     """
 
@@ -58,7 +55,8 @@ _OF_THE_RUNTIME: Mapping[str, tuple[str, int]] = {
 def aws_runtime(error: ApiError) -> ErrorResponse:
     """Write an error with the names of boto3's ``sagemaker-runtime`` (clause 4-5).
 
-    The protocol is that of :func:`aws_rest_json`. The service model's errors have no ``ErrorCode``.
+    The protocol is the same as in :func:`aws_rest_json`. The service model's errors have no
+    ``ErrorCode``.
     """
     name, status = _OF_THE_RUNTIME.get(error.name, (error.name, error.status))
     members = {key: value for key, value in error.members.items() if key != "ErrorCode"}

@@ -41,7 +41,6 @@ class Exchange(ABC):
     :meth:`end` raises :class:`ClientLeft`. An operation that waits for something else is cancelled.
 
     Attributes:
-        method: the request's method.
         path: the raw path, still percent-encoded, without the query.
         query: the raw query, without the question mark.
         version: HTTP's version: ``1.0``, ``1.1`` or ``2``.
@@ -131,14 +130,12 @@ class Exchange(ABC):
 
     @property
     def visit(self) -> Visit:
-        """The cost of the request until its sender is known."""
         visit = self._visit
         if visit is None:
             visit = self._visit = self.visitor.account.asked()
         return visit
 
     def recognised(self) -> None:
-        """Note that the sender is known, and may make the request."""
         visit, account = self._visit, self.visitor.account
         if visit is not None:
             visit.recognised()
@@ -209,7 +206,6 @@ class Exchange(ABC):
 
     @property
     def gathered(self) -> bool:
-        """Whether the whole body of the request has been gathered."""
         return self._gathered is not None
 
     async def chunks(
@@ -239,7 +235,6 @@ class Exchange(ABC):
             yield self._gathered
 
     def _check_length(self, limit: int) -> None:
-        """Refuse a body whose head states too large a length."""
         if (stated := self.stated_length) is not None and stated > limit:
             raise _too_large(limit)
 
@@ -418,7 +413,6 @@ class Exchange(ABC):
             self.abort()
 
     def let_go_of_body(self) -> None:
-        """Release the gathered body, which is not needed again."""
         self._undrawn = None
         if self._gathered:
             self._gathered = b""

@@ -25,8 +25,7 @@ class HttpServer(Protocol):
         """Return a protocol for one connection, not yet connected."""
 
     @property
-    def open_connections(self) -> int:
-        """The number of this server's open connections."""
+    def open_connections(self) -> int: ...
 
 
 class Listener:
@@ -34,11 +33,6 @@ class Listener:
 
     A client that negotiated h2 by ALPN is never served HTTP/1.1. ALPN decides nothing else: older
     clients open with HTTP/2's preface without ALPN.
-
-    Args:
-        http1: serves connections that speak HTTP/1.1.
-        http2: serves connections that open with HTTP/2's preface.
-        crowd: admission control for these ports.
     """
 
     def __init__(self, http1: HttpServer, http2: HttpServer, crowd: Crowd) -> None:
@@ -92,7 +86,6 @@ class _Opening(asyncio.Protocol):
     The client has ``OPENING_TIMEOUT`` for them; the HTTP server's own deadline begins after that.
 
     Args:
-        listener: the connection's listener.
         visitor: the connection, if it was admitted before its TLS handshake.
     """
 

@@ -35,8 +35,6 @@ class _Seen:
     """The lines of one kind within its period.
 
     Attributes:
-        until: the end of the period.
-        lines: how many there were.
         level: the highest level among those that were not written.
         timer: writes their number; None while all were written.
     """
@@ -48,11 +46,7 @@ class _Seen:
 
 
 class RepeatedLines(logging.Filter):
-    """Lets few lines of a kind through, from :meth:`open` until :meth:`close`.
-
-    Args:
-        clock: measures the periods.
-    """
+    """Lets few lines of a kind through, from :meth:`open` until :meth:`close`."""
 
     def __init__(self, clock: Clock) -> None:
         super().__init__()
@@ -64,7 +58,6 @@ class RepeatedLines(logging.Filter):
             logging.getLogger(name).addFilter(self)
 
     def close(self) -> None:
-        """Write the pending numbers, and look at no more lines."""
         for kind, seen in list(self._seen.items()):
             if seen.timer is not None:
                 seen.timer.cancel()
@@ -73,7 +66,6 @@ class RepeatedLines(logging.Filter):
             logging.getLogger(name).removeFilter(self)
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Say whether a line is written."""
         line = record.msg
         if not isinstance(line, LogLine) or line.event == _MORE:
             return True

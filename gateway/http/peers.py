@@ -30,8 +30,7 @@ def peer_of(address: str) -> str:
         address: as a socket shows it, with a zone (``fe80::1%eth0``) or without.
 
     Returns:
-        An IPv4 address, or an IPv6 network such as ``2001:db8::/64``. Any other text is returned as
-            it
+        An IPv4 address, or an IPv6 network such as ``2001:db8::/64``. Any other text stays as it
         is, since a Unix socket has no address.
     """
     found = _parsed(address)

@@ -26,7 +26,7 @@ Operation = Callable[[Exchange, Identity, Mapping[str, str]], Awaitable[None]]
 
 
 class Leave(Enum):
-    """Who checks the permission of a request's sender."""
+    """The place where the permission of a request's sender is checked."""
 
     #: The dispatcher, for the endpoint in the path, before the operation runs.
     OF_ENDPOINT = "of endpoint"
@@ -41,13 +41,8 @@ class Route:
     Attributes:
         name: the operation's name, AWS's if it has one. With the service's name before it, it is
             IAM's name of the action.
-        methods: HTTP methods that the route answers.
         path: matched against the raw path; named groups are percent-decoded and handed over. The
             group ``endpoint`` is the endpoint's name.
-        operation: answers the exchange.
-        access: how a request proves its sender.
-        payload: how the operation takes a request's body.
-        errors: the error dialect of the operation's clients.
         target: the required ``X-Amz-Target``, if several operations share a path; a prefix if it
             ends in ``*``; empty for any.
         reserved: whether the reserve answers it too, when all connections or streams are in use.
@@ -105,11 +100,8 @@ def find(
 ) -> tuple[Route, Mapping[str, str]]:
     """Return the route of a request, with the values from its path.
 
-    Args:
-        routes: the first that matches is returned.
-        method: the request's method.
-        path: the request's raw path.
-        target: the request's ``X-Amz-Target``; empty without that header.
+    The first of the routes that matches is returned. ``target`` is the request's ``X-Amz-Target``;
+    it is empty without that header.
 
     Raises:
         NotFound: no operation answers on this path, or not to this method.

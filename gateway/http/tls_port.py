@@ -45,7 +45,6 @@ class TlsPort:
     would not count.
 
     Args:
-        context: the server's side of TLS.
         factory: makes the protocol of a connection after its handshake.
         enter: admits a connection, given its client's address and a function that ends it; returns
             None if it must be closed.
@@ -92,7 +91,6 @@ class TlsPort:
         return name[0], name[1]
 
     def stop(self) -> None:
-        """Accept nothing more, and give up unfinished handshakes."""
         for task in (*self._tasks, *self._handshakes):
             task.cancel()
 

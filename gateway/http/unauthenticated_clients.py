@@ -47,7 +47,6 @@ class Strangers:
         connections.
 
     Args:
-        clock: tells the time, and calls back after a time.
         shared: whether an address stands for many clients.
         addresses: how many addresses are remembered.
     """
@@ -65,7 +64,6 @@ class Strangers:
         self._mentions = TokenBucket(1, 1.0, clock.time())
 
     def account(self, address: str) -> Account:
-        """Open the account of a connection from an address."""
         own = Allowance(STRANGER_BURST, STRANGER_SHARE, self._clock.time(), STRANGER_DEBT)
         return Account(own, self._clock, None if self._shared(address) else self._address(address))
 
@@ -85,7 +83,6 @@ class Account:
 
     Args:
         allowance: the connection's own budget; None if nothing is counted.
-        clock: tells the time; None if nothing is counted.
         address: the connection's address; None if it stands for many clients, or nothing is
             counted.
 
@@ -123,7 +120,6 @@ class Account:
         self._spent = False
 
     def asked(self) -> Visit:
-        """Note that a request's head has come."""
         return Visit(self)
 
     def recognised(self) -> None:
@@ -163,7 +159,6 @@ class Account:
         return self._address.place(let_on, again=self._had_its_turn)
 
     async def turn(self) -> None:
-        """Wait until the connection may be read (rule 2)."""
         may_go_on = asyncio.Event()
         waits = self.has_to_wait(may_go_on.set)
         if waits is not None:
@@ -173,11 +168,7 @@ class Account:
                 waits.cancel()
 
     def left(self, *, encrypted: bool) -> None:
-        """Note that the connection has ended, or that its TLS handshake has failed.
-
-        Args:
-            encrypted: whether it had TLS.
-        """
+        """Note that the connection has ended, or that its TLS handshake has failed."""
         if not self.known:
             self.draw(STRANGER_CONNECTION + (STRANGER_TLS if encrypted else 0.0))
             self.known = True  # it is counted once
@@ -196,11 +187,8 @@ class Account:
 class Visit:
     """The cost of one request, until its sender is known.
 
-    On a connection without a known sender, part of it is drawn at once: a read may bring several
-    requests, and many connections are read before the first request is refused.
-
-    Args:
-        account: that of the request's connection.
+    On a connection without a known sender, part of the cost is drawn at once. A read may bring
+    several requests, and many connections are read before the first request is refused.
     """
 
     __slots__ = ("_account", "_drawn")
@@ -216,7 +204,6 @@ class Visit:
         self._account.known = False
 
     def recognised(self) -> None:
-        """Note that the sender is known, and may make the request."""
         self._account.recognised()
         drawn, self._drawn = self._drawn, 0.0
         if drawn:
@@ -240,8 +227,6 @@ def uncharged() -> Account:
 
 
 class _Address:
-    """One address: its budget, and its waiting connections, in order."""
-
     def __init__(self, clock: Clock, address: str, mentions: TokenBucket) -> None:
         self.allowance = Allowance(STRANGER_BURST, STRANGER_SHARE, clock.time(), STRANGER_DEBT)
         self._clock = clock
@@ -254,9 +239,7 @@ class _Address:
     def place(self, let_on: Callable[[], None], *, again: bool) -> _Place | None:
         """Give a connection its place in the line, or None if it need not wait.
 
-        Args:
-            let_on: called when it is its turn.
-            again: whether it has been let on before.
+        ``again`` says whether the connection has been let on before.
         """
         now = self._clock.time()
         someone_waits = self._waiting or self._waiting_again
@@ -294,8 +277,6 @@ class _Address:
 
 
 class _Place:
-    """A connection's place in the line."""
-
     __slots__ = ("_address", "let_on")
 
     def __init__(self, address: _Address, let_on: Callable[[], None]) -> None:

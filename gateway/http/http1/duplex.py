@@ -16,8 +16,6 @@ _LAST_CHUNK = b"0\r\n\r\n"
 
 
 class BodyProgress(Protocol):
-    """The progress of a request's body."""
-
     @property
     def complete(self) -> bool:
         """Whether all of it has come."""
@@ -35,9 +33,7 @@ class Http1Duplex(Duplex):
     also handles the transport's end, and then sets :attr:`closed`.
 
     Args:
-        body: the request's.
         read: waits for more of it, as :meth:`RequestReader.read` does.
-        transport: the connection's transport.
     """
 
     pingable = False
@@ -131,7 +127,6 @@ class Http1Duplex(Duplex):
     # --- For the connection (OpenBothWays) -------------------------------------------------------
 
     def writing_paused(self) -> None:
-        """Tell the owner that the transport's buffer is over its high-water mark."""
         if self._handler is not None:
             self._handler.writing_paused()
 

@@ -30,11 +30,6 @@ _Whole: TypeAlias = tuple[int, bytes, Mapping[str, str]]
 class Http1Exchange(UpgradableExchange):
     """An exchange on a request of HTTP/1.1.
 
-    Args:
-        connection: the request's.
-        request: as it was read.
-        visitor: the connection in admission control.
-
     Attributes:
         closes: whether the connection ends with this response.
     """
@@ -179,7 +174,6 @@ class Http1Exchange(UpgradableExchange):
             asyncio.get_running_loop().call_soon(self._send_head)
 
     def _send_head(self) -> None:
-        """Write a head that is not written yet."""
         head, self._unsent_head = self._unsent_head, b""
         if head:
             self._connection.write(head)

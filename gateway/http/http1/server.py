@@ -28,7 +28,6 @@ class Http1Server(RequestServer):
     """Makes a protocol for each connection; the listener feeds it.
 
     Args:
-        dispatch: answers an exchange.
         taken_within: seconds in which a client must take some of the bytes sent to it, repeatedly.
     """
 
@@ -53,12 +52,7 @@ class Http1Server(RequestServer):
 
 
 class Http1Handler:
-    """A connection's handler: it dispatches requests, and reports memory to admission control.
-
-    Args:
-        dispatch: answers an exchange.
-        visitor: the connection in admission control.
-    """
+    """A connection's handler: it dispatches requests, and reports memory to admission control."""
 
     __slots__ = ("_dispatch", "_held", "_stalls", "_visitor")
 

@@ -64,12 +64,6 @@ class Http2FrameReader:
         3. The connection's credit goes back on receipt of DATA, whichever stream it is for (clause
         2.6-2).
 
-    Args:
-        gate: judges the frames.
-        library: the connection's h2.
-        streams: the connection's streams.
-        out: the connection's transport.
-
     Attributes:
         oversized: whether a frame was announced that is too large: later bytes cannot be
             understood.
@@ -95,7 +89,6 @@ class Http2FrameReader:
 
     @property
     def held(self) -> int:
-        """Bytes of incomplete frames and of an incomplete header block."""
         return len(self._buffer) + self._gate.held
 
     @property
@@ -110,7 +103,6 @@ class Http2FrameReader:
         return size >= HEAD_BYTES + length or length > limits.HTTP2_MAX_FRAME
 
     def drop(self) -> None:
-        """Release everything held: the connection is gone."""
         self._buffer = b""
 
     def take_turn(self, now: float) -> None:
@@ -199,10 +191,6 @@ class Http2Connection(asyncio.Protocol):
 
     It makes the other objects of the connection. :class:`Http2Streams` has the streams,
     :class:`Http2Sender` sends, and :class:`Http2Lifetime` decides when the connection closes.
-
-    Args:
-        siblings: the connections of its server.
-        visitor: the connection in admission control.
     """
 
     def __init__(self, siblings: Connections, visitor: Visitor | None = None) -> None:
@@ -374,7 +362,6 @@ class Http2Connection(asyncio.Protocol):
             self._transport.resume_reading()
 
     def _yield_turn(self) -> None:
-        """Let other connections run until this one's turn comes."""
         self._pause_reading()
         self._turn = rounds.soon(self._take_turn)
 
@@ -392,6 +379,5 @@ class Http2Connection(asyncio.Protocol):
         self._lifetime.close_if_done()
 
     def _give_up(self) -> None:
-        """Close the connection after a fault of the client's."""
         self._out.close()
         self._streams.lose_all()

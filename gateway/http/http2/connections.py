@@ -18,8 +18,6 @@ InReserve = Callable[[str, str], bool]
 
 
 class Open(Protocol):
-    """An HTTP/2 connection, as its server sees it."""
-
     def announce_end(self) -> None:
         """Send GOAWAY; new streams are still answered."""
 
@@ -43,17 +41,14 @@ class Connections:
     """The connections of one server, and the state that they share.
 
     Args:
-        dispatch: answers an exchange.
         on_closed_to_new: called with the kind of excess when a connection takes no more streams.
         max_streams: streams that one connection may have open at once.
         in_reserve: whether a request is one that the reserve of streams is for.
 
     Attributes:
-        open: the open connections.
         streams: how many streams are open on all connections together.
         late: how many more streams have ended here but not yet on the client's side.
         unended: the connections that have such streams, by their number.
-        closed: set when a connection closes.
     """
 
     def __init__(
@@ -77,9 +72,7 @@ class Connections:
     def full(self, visitor: Visitor, *, reserved: bool) -> bool:
         """Say whether a connection may open no stream, because all places or its peer's are taken.
 
-        Args:
-            visitor: the connection.
-            reserved: whether the stream's request is one that the reserve is for.
+        ``reserved`` says whether the stream's request is one that the reserve is for.
         """
         most = HTTP2_MAX_STREAMS_IN_ALL
         share = most if visitor.trusted else most // SHARE_OF_ONE
@@ -87,12 +80,10 @@ class Connections:
         return self.streams >= most + more or self._streams_of.get(visitor.peer, 0) >= share + more
 
     def stream_began(self, visitor: Visitor) -> None:
-        """Count a stream that opens."""
         self.streams += 1
         self._streams_of[visitor.peer] = self._streams_of.get(visitor.peer, 0) + 1
 
     def stream_over(self, visitor: Visitor) -> None:
-        """Count a stream that ends."""
         self.streams -= 1
         left = self._streams_of.pop(visitor.peer) - 1
         if left:

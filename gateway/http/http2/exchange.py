@@ -16,8 +16,6 @@ from partway.protocol.http_date import http_date
 
 
 class Http2Exchange(TrailingExchange):
-    """An exchange on an HTTP/2 stream."""
-
     def __init__(
         self,
         stream: Http2Stream,

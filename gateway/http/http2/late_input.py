@@ -48,8 +48,6 @@ class LateInput:
         owner ends the transport if that takes too long.
 
     Args:
-        siblings: the connections of its server.
-        clock: tells the time, and calls back after a time.
         give_credit: lets the client send more on a stream: its id, and how many bytes.
         tell: resets a stream with NO_ERROR; :meth:`ended` has been called by then.
     """
@@ -79,10 +77,8 @@ class LateInput:
     def begin(self, stream_id: int, owed: int, *, unbegun: bool) -> None:
         """Note that a stream is late: it waits for the client's end.
 
-        Args:
-            stream_id: the stream's id.
-            owed: bytes that have come on it so far and are not credited.
-            unbegun: whether the client was answered in whole before it sent any of its body.
+        ``owed`` counts bytes that have come on the stream and are not credited. ``unbegun`` says
+        whether the client was answered in whole before it sent any of its body.
         """
         quiet = HTTP2_LATE_QUIET_UNBEGUN if unbegun else HTTP2_LATE_QUIET
         stream = self._streams[stream_id] = _LateStream(self._clock.time(), owed, quiet)
@@ -171,7 +167,6 @@ class _LateStream:
         received: bytes that have come on it since its response was over.
         owed: bytes that are not credited yet.
         quiet: seconds without DATA after which it is reset.
-        timer: calls back when its time may be over.
     """
 
     __slots__ = ("began_at", "heard_at", "owed", "quiet", "received", "timer")

@@ -51,17 +51,10 @@ class Http2Lifetime:
         5. A later GOAWAY does not raise the last stream of an earlier one (RFC 9113 §6.8).
 
     Args:
-        gate: the connection's gate.
-        out: the connection's transport.
-        siblings: the connections of its server.
         flush: writes the HTTP/2 library's pending bytes.
-        on_closing: called when it is closed to new streams.
-        call_later: calls back after a time, as the event loop does.
-        visitor: the connection in admission control.
 
     Attributes:
         closing: whether it takes no new stream, and closes with its last one.
-        visitor: the connection in admission control.
     """
 
     def __init__(
@@ -98,13 +91,11 @@ class Http2Lifetime:
             self._out.write(goaway(_EVERY_STREAM, ErrorCodes.NO_ERROR))
 
     def close_when_idle(self) -> None:
-        """Take no new stream; close now, or once the last one is over."""
         if not self.closing:
             self._close_to_new(ErrorCodes.NO_ERROR)
         self.close_if_done()
 
     def abort(self) -> None:
-        """End the transport at once."""
         self._out.abort()
 
     def drop(self) -> None:
@@ -137,7 +128,6 @@ class Http2Lifetime:
         return self._open + self._unended
 
     def stream_began(self) -> None:
-        """Note that a stream opens."""
         self._open += 1
         self._siblings.stream_began(self.visitor)
         self._cancel_idle()
@@ -172,7 +162,6 @@ class Http2Lifetime:
         self._unended += 1
 
     def client_ended(self) -> None:
-        """Note that such a stream has been ended or reset."""
         self._unended -= 1
 
     # --- For the connection ----------------------------------------------------------------------

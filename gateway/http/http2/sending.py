@@ -71,12 +71,6 @@ class Http2Sender:
         4. HTTP2_HELD_BACK bytes of a stream's window stay free for a last event, if the client's
         window is HTTP2_HOLD_BACK_FROM bytes or more (clause 2.3-6).
 
-    Args:
-        out: the connection's transport.
-        library: the connection's h2.
-        open_streams: the connection's open streams.
-        on_flushed: called after each flush.
-
     Attributes:
         uncut: an event of up to this size is not cut at the end of the window (clause 2.3-6).
     """
@@ -116,7 +110,6 @@ class Http2Sender:
             batch.append(self)
 
     def flush(self) -> None:
-        """Send now: let streams take turns, and write."""
         self._due = True  # bytes that streams cause while they send are sent below
         try:
             while not self._out.gone:
@@ -162,7 +155,6 @@ class Http2Sender:
             self.soon()
 
     def send_data(self, stream_id: int, data: bytes, *, end: bool) -> None:
-        """Send one DATA frame, within the window."""
         with suppress(ProtocolError):  # as above
             if end:
                 self._h2.send_data(stream_id, data, end_stream=True)
@@ -185,7 +177,6 @@ class Http2Sender:
         return self._out.written
 
     def flushed(self, position: int) -> bool:
-        """Say whether the socket has taken everything up to ``position``."""
         return self._out.written - self._out.unsent >= position
 
     # --- Windows ---------------------------------------------------------------------------------
@@ -239,9 +230,6 @@ class FairScheduler:
     Streams that wait for their own window are kept apart from those that wait for the connection's.
     A byte more of the connection's window then costs a few turns, not one for each of a thousand
     streams.
-
-    Args:
-        windows: the connection's and its streams' windows.
     """
 
     def __init__(self, windows: Windows) -> None:
@@ -305,16 +293,8 @@ class FairScheduler:
 class Outlet:
     """A transport's writing side. Its owner tells it when the transport is gone.
 
-    Args:
-        transport: the connection's transport.
-        peer: the client's address, for logs.
-        call_later: calls back after a time, as the event loop does.
-
     Attributes:
         written: bytes written since the beginning.
-        peer: the client's address.
-        gone: whether the transport is gone.
-        encrypted: whether the transport has TLS.
     """
 
     def __init__(
@@ -336,7 +316,6 @@ class Outlet:
 
     @property
     def unsent(self) -> int:
-        """Bytes that the socket has not taken."""
         return 0 if self.gone else self._transport.get_write_buffer_size()
 
     def write(self, data: bytes) -> None:

@@ -14,7 +14,6 @@ class Http2Server:
     """Makes a protocol for each connection; the listener feeds it.
 
     Args:
-        dispatch: answers an exchange.
         on_closed_to_new: called with the kind of excess when a connection takes no more streams.
         max_streams: streams that one connection may have open at once.
         in_reserve: whether the reserve answers a request, given its method and path.

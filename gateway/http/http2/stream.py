@@ -45,11 +45,6 @@ class Http2Stream(Duplex):
     Only the credit of the stream is withheld while reading is paused; the connection gives its own
     back on receipt (clause 2.6-2). While reading goes on every byte is credited, so an event may be
     larger than a window (clause 2.6-3).
-
-    Args:
-        sender: sends heads and DATA.
-        table: the streams of the connection.
-        stream_id: the stream's id.
     """
 
     pingable = True
@@ -244,12 +239,10 @@ class Http2Stream(Duplex):
 
     @property
     def wants_to_send(self) -> bool:
-        """Whether :meth:`send_frame` has something to do."""
         return not self._over and bool(self._queue or self._last is not None)
 
     @property
     def uses_whole_window(self) -> bool:
-        """Whether the next bytes may use those held back for a last event."""
         return not self._queue or (self._last == b"" and not self._otherwise)
 
     # --- Internals -------------------------------------------------------------------------------

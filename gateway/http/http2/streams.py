@@ -49,16 +49,6 @@ class Http2Streams:
 
     Reading is never paused here: back-pressure is each stream's own (clause 2.6-2).
 
-    Args:
-        library: the connection's h2.
-        gate: the connection's gate.
-        out: the connection's transport.
-        sender: sends pending bytes of streams and h2.
-        lifetime: decides which streams the connection takes, and learns of their ends.
-        siblings: the connections of its server.
-        open_streams: the open streams, by their ids.
-        clock: tells the time, and calls back after a time.
-
     Attributes:
         open: streams that are not over, by their ids.
         late: streams that wait only for the client's end.
@@ -107,7 +97,6 @@ class Http2Streams:
         gate.overdoing.clear()
 
     def lose_all(self) -> None:
-        """End every stream: nothing more can be sent on the connection."""
         for stream in list(self.open.values()):
             stream.lost()
 
@@ -202,7 +191,6 @@ class Http2Streams:
         self._sender.soon()
 
     def await_end(self, stream_id: int, owed: int, *, unbegun: bool) -> None:
-        """Wait for the client's end of a stream, and reset it if that does not come."""
         self._lifetime.stream_unended()
         self.late.begin(stream_id, owed, unbegun=unbegun)
 
@@ -239,7 +227,6 @@ class Http2Streams:
         self._lifetime.stream_over()
 
     def ping(self, payload: bytes) -> int:
-        """Send PING; return its position in the connection's output."""
         if not self._out.closed:
             self._gate.ping_sent()
         return self._sender.ping(payload)
