@@ -46,11 +46,7 @@ class BidirectionalStream:
     """The operation InvokeEndpointWithBidirectionalStream.
 
     Args:
-        router: chooses the instance that answers.
-        streams: where a stream is admitted and kept.
         wall_clock: returns epoch seconds, for the signatures of events.
-        dialler: opens the connections to containers.
-        arns: makes the names of logs.
     """
 
     def __init__(

@@ -59,9 +59,6 @@ class WebSocketClientLeg(WebSocketLeg, ClientLeg):
     """The common part of the three subprotocols' legs.
 
     Args:
-        takeover: gives the connection its transport.
-        policy: settings of the endpoint's streams.
-        clock: the stream's clock.
         max_payload: most bytes of a client's frame.
     """
 

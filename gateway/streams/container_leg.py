@@ -184,10 +184,7 @@ class Dialler(Protocol):
     async def __call__(self, place: Place, target: str, request_id: str) -> Upgraded:
         """Connect to the container, and upgrade the connection to a WebSocket.
 
-        Args:
-            place: where the container is.
-            target: path and query to request.
-            request_id: the stream's id, which the container gets.
+        ``target`` is the path and query to request.
 
         Raises:
             ContainerError: the container refused the stream, or there is no connection to it.

@@ -21,7 +21,6 @@ class SilenceWatch:
     limit, so the report is at most a tenth of the limit late.
 
     Args:
-        clock: the stream's clock.
         taken: how many bytes the container's socket has taken so far.
         unsent: how many bytes it has still to take.
         on_silent: called once for each :meth:`begin`.

@@ -65,7 +65,6 @@ class Ending:
     """How a stream ends.
 
     Attributes:
-        cause: the one named cause.
         error: the client's last event; None for a clean end.
         container_close: the Close to send to the container; None if it has had its Close, or cannot
             get one.
@@ -164,9 +163,7 @@ def client_stalled(seconds: float) -> Ending:
 def close_timeout(setting: str, seconds: float) -> Ending:
     """Row 1.5-12: the gateway's Close(1000) stays unanswered, and the container is silent.
 
-    Args:
-        setting: the name of the setting that limits the container's silence.
-        seconds: its value.
+    ``setting`` names the setting that limits the container's silence.
     """
     return _failed(
         Cause.CONTAINER_CLOSE_TIMEOUT,

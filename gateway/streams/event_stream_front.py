@@ -21,7 +21,6 @@ class EventStreamFront:
     """One client's POST of an event stream.
 
     Args:
-        exchange: the request.
         check: says whether a signed event is genuine; None if the client does not sign.
 
     Raises:
@@ -49,7 +48,6 @@ class EventStreamFront:
 
     @property
     def target(self) -> InvocationTarget:
-        """The target of the stream in the endpoint."""
         return InvocationTarget.of_headers(self._exchange.headers)
 
     async def open(self, headers: Mapping[str, str]) -> None:

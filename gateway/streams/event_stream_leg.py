@@ -44,8 +44,6 @@ class EventStreamClientLeg(ClientLeg):
     Args:
         duplex: the bodies; the response's head is on its way.
         check: says whether a signed event is genuine; None if the client does not sign.
-        policy: settings of the endpoint's streams.
-        clock: the stream's clock.
         must_say_end: whether an input without an end event counts as cut.
     """
 

@@ -51,8 +51,6 @@ class LegOwner(Protocol):
 
 
 class Leg(ABC):
-    """One side of a stream."""
-
     @abstractmethod
     def start(self, session: LegOwner) -> None:
         """Take the transport over; deliver to ``session`` once :meth:`resume_reading` is called."""
@@ -87,8 +85,6 @@ class ClientLeg(Leg):
 
 
 class ContainerLeg(Leg):
-    """The container's side of a stream."""
-
     @property
     @abstractmethod
     def mid_message(self) -> bool:

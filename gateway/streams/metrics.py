@@ -109,7 +109,6 @@ class Metrics:
             series.keep_only(endpoints)
 
     def refused(self, error: str) -> None:
-        """Count a request that got an API error."""
         self._refused.labels(error).inc()
 
     def closed_to_new(self, too_much: str) -> None:
@@ -121,7 +120,6 @@ class Metrics:
         self._dropped.labels(short).inc()
 
     def collect(self) -> Iterable[Metric]:
-        """Yield the metrics that are computed on each scrape, as prometheus_client asks."""
         parts = self._parts.copy()
         sizes = self._bytes.copy()
         streams: defaultdict[str, int] = defaultdict(int)

@@ -20,12 +20,10 @@ class OpenStream(Protocol):
     """A stream as its registry and its metrics see it."""
 
     @property
-    def endpoint(self) -> str:
-        """The endpoint's name."""
+    def endpoint(self) -> str: ...
 
     @property
-    def request_id(self) -> str:
-        """The stream's id."""
+    def request_id(self) -> str: ...
 
     @property
     def from_client(self) -> Counts:

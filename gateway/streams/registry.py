@@ -36,14 +36,10 @@ class Streams:
 
     Args:
         max_streams: streams open at once, those included that are being opened.
-        clock: the clock of the drain; the running loop's unless it is given.
         per_principal: streams of one principal open at once; by default the limit of all.
 
     Attributes:
-        sessions: the open streams.
-        draining: whether new streams are refused.
         ending: whether open streams are being ended, and those being opened refused.
-        metrics: the metrics of all streams.
         timers: the clock, for timers that are mostly cancelled early.
     """
 
@@ -70,7 +66,6 @@ class Streams:
 
     @property
     def idle(self) -> bool:
-        """Whether no stream is open or being opened."""
         return not self._opening and not self.sessions
 
     def opening(self, principal: str | None = None) -> StreamOpening:
@@ -81,10 +76,8 @@ class Streams:
 
         Returns:
             The block. It raises ServiceUnavailable at its beginning if the gateway is full or
-                draining
-            (clause 4-6), or the principal has its share. It raises the same if the gateway's end
-                cancels
-            it before the stream is open.
+            draining (clause 4-6), or the principal has its share. It raises the same if the
+            gateway's end cancels it before the stream is open.
         """
         return StreamOpening(self, principal)
 
@@ -114,10 +107,8 @@ class Streams:
     ) -> None:
         """Keep a stream that is about to run.
 
-        Args:
-            session: the stream.
-            principal: its sender; None without authentication.
-            stands: whether it may still go on; called every STANDING_CHECK_INTERVAL.
+        ``principal`` is None without authentication. ``stands`` says whether the stream may still
+        go on; it is called every STANDING_CHECK_INTERVAL.
         """
         self._quota.count(1, principal or NOBODY)
         self._keep(session, principal, stands)

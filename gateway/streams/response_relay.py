@@ -29,15 +29,13 @@ class Answer(Protocol):
         """Wait for the next piece; None after the end."""
 
     @property
-    def buffered_bytes(self) -> int:
-        """Bytes that have come and wait to be taken."""
+    def buffered_bytes(self) -> int: ...
 
 
 class AnswerForm(Protocol):
     """The form of a relayed answer for its client."""
 
-    def chunk(self, data: bytes) -> bytes:
-        """Return the client's form of one chunk."""
+    def chunk(self, data: bytes) -> bytes: ...
 
     async def end(self, exchange: Exchange, error: StreamError | None) -> None:
         """End the response; a response without an orderly end is broken off.
@@ -88,12 +86,8 @@ class ResponseRelay:
     :class:`~partway.gateway.streams.open_stream.OpenStream`.
 
     Args:
-        endpoint: the endpoint's name, for logs and metrics.
-        answer: the container's.
         exchange: the client's; its response has begun.
-        timers: measure the times.
         longest: seconds that the stream may take.
-        form: the form for the client.
         first: bytes of the first chunk, if that has gone with the head; else 0.
     """
 
@@ -130,7 +124,6 @@ class ResponseRelay:
 
     @property
     def buffered_bytes(self) -> int:
-        """Bytes held of the answer, on both sides."""
         return self._answer.buffered_bytes + self._exchange.unsent_bytes
 
     async def run(self) -> None:

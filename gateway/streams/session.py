@@ -53,12 +53,6 @@ class Session:
     """One stream between a client and a container.
 
     Args:
-        endpoint: the endpoint's name, for logs and metrics.
-        request_id: the stream's id.
-        client: the leg toward the client.
-        container: the leg toward the container.
-        policy: settings of the endpoint's streams.
-        clock: the stream's clock.
         on_end: called once, with the cause named and the counts final.
 
     Attributes:
@@ -262,7 +256,6 @@ class Session:
         self._ended_by(SessionEvent.GATEWAY_FAILED, ends.gateway_fault())
 
     def leg_closed(self) -> None:
-        """Note that one leg's transport is gone, after the end."""
         self._legs_open -= 1
         if not self._legs_open and self._closed is not None and not self._closed.done():
             self._closed.set_result(None)
@@ -338,12 +331,10 @@ class Session:
     # --- The table, and the one end --------------------------------------------------------------
 
     def _happens(self, event: SessionEvent) -> SessionAction:
-        """Go to the next state, and return the action of the table."""
         self.state, action = follows(self.state, event)
         return action
 
     def _ended_by(self, event: SessionEvent, ending: Ending) -> None:
-        """Handle an event that ends every open stream."""
         if self._happens(event) is SessionAction.END:
             self._end(ending)
 

@@ -9,8 +9,6 @@ from typing import Final
 
 
 class SessionState(StrEnum):
-    """The state of a stream."""
-
     #: Both directions are open.
     RELAYING = "Relaying"
     #: The client's input has ended; the container does not know it, and may still answer.
@@ -48,8 +46,6 @@ class SessionEvent(StrEnum):
 
 
 class SessionAction(Enum):
-    """A session's action on an event."""
-
     NOTHING = auto()
     #: Pass the part to the other leg.
     RELAY = auto()

@@ -11,7 +11,6 @@ class StepwiseWork:
     """One piece of work at a time, done in steps.
 
     Args:
-        clock: schedules the turns.
         on_fault: called inside the ``except`` for an error of a step; the work is over then.
     """
 
@@ -23,7 +22,6 @@ class StepwiseWork:
 
     @property
     def under_way(self) -> bool:
-        """Whether there is unfinished work."""
         return self._work is not None
 
     def begin(self, work: Iterator[None]) -> None:

@@ -27,9 +27,6 @@ _TARGET = ("path", "query", "variant", "container")
 class WebSocketFront:
     """One client's upgrade request.
 
-    Args:
-        exchange: the request.
-
     Raises:
         ApiError: the request is invalid.
     """

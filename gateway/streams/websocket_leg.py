@@ -17,8 +17,6 @@ class WebSocketLeg(FrameHandler, Leg):
 
     Args:
         side: which side of the connection the gateway is.
-        policy: settings of the endpoint's streams.
-        clock: the stream's clock.
         max_payload: most bytes of a frame's payload.
     """
 
