@@ -106,9 +106,7 @@ class AnswerParser:
 
     Attributes:
         head: the answer's, once it is complete; interim ones are skipped (RFC 9110 §15.2).
-        pieces: of the body, that have not been taken yet.
-        held: the memory that these take, in bytes.
-        complete: whether the answer has come to its end.
+        held: the memory that the pieces take, in bytes.
         trailing: whether bytes came after the end, so that the connection cannot be trusted.
     """
 
@@ -208,7 +206,6 @@ class AnswerParser:
         self.complete = True
 
     def take(self) -> AnswerPiece | None:
-        """Return the next piece; None if there is none yet."""
         if not self.pieces:
             return None
         piece = self.pieces.popleft()
@@ -250,7 +247,6 @@ class AnswerParser:
         headers.append((name.decode("ascii"), value.decode("latin-1").strip(" \t")))
 
     def on_headers_complete(self) -> None:
-        """Complete the head."""
         self._in_vain = 0
         parser = self._parser
         status = parser.get_status_code()
@@ -283,7 +279,6 @@ class AnswerParser:
         self.head = AnswerHead(status, headers, length, is_chunked, keeps)
 
     def on_body(self, data: bytes) -> None:
-        """Take some of the body."""
         self._in_vain = 0
         assert self.head is not None, "a body follows its head"
         if not self.head.chunked:
@@ -302,7 +297,6 @@ class AnswerParser:
             self._hand_over_chunk(ends_chunk=True)
 
     def on_message_complete(self) -> None:
-        """End the answer, or an interim one."""
         if self.head is not None:
             self.complete = True
         else:

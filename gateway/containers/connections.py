@@ -33,7 +33,6 @@ class _Kept:
     """The kept connections of one container, which wait for their next request.
 
     Attributes:
-        destination: where the container is.
         waiting: the connections, the most recently used one at the end.
         asked: how many exchanges are under way.
     """
@@ -49,14 +48,7 @@ class _Kept:
 class ContainerConnection(asyncio.Protocol):
     """One connection to a container; it has one exchange at a time, or waits for the next.
 
-    Args:
-        connections: the pool that it waits in.
-        kept: the kept connections of its container.
-
     Attributes:
-        answer: its current exchange.
-        kept: the kept connections of its container.
-        loop: the running one.
         idle_until: when its wait is over, by the pool's clock.
         idle: a timer that checks this, then or earlier.
     """
@@ -283,7 +275,7 @@ class ContainerConnections:
             self._forget_unused(kept)
 
     def _usable(self, kept: _Kept) -> ContainerConnection | None:
-        """Return the most recently used connection that is usable; None if there is none."""
+        """Return the most recently used connection that is usable, or None."""
         waiting = kept.waiting
         while waiting:
             connection = waiting.pop()
@@ -296,9 +288,7 @@ class ContainerConnections:
     def over(self, connection: ContainerConnection, *, good: bool) -> None:
         """Let the connection of an ended exchange wait for the next, if there is room.
 
-        Args:
-            connection: the exchange's.
-            good: whether the exchange has ended in good order; else the connection is broken off.
+        A connection whose exchange has not ended in good order is broken off.
         """
         answer, connection.answer = connection.answer, None
         assert answer is not None, "an exchange is over once"
@@ -318,7 +308,6 @@ class ContainerConnections:
             self._look_after(CONTAINER_IDLE_TIMEOUT, connection)
 
     def _end(self, kept: _Kept) -> None:
-        """Note that an exchange is over whose connection is not kept."""
         kept.asked -= 1
         self._forget_unused(kept)
 
@@ -330,7 +319,6 @@ class ContainerConnections:
         connection.idle = self._clock.call_later(seconds, self._look, connection)
 
     def _look(self, connection: ContainerConnection) -> None:
-        """Close a connection that has waited long enough."""
         connection.idle = None
         if connection.answer is not None:
             return  # it is in use; the next wait has a timer again

@@ -34,11 +34,7 @@ _NO_BYTES: Final = memoryview(b"")
 
 
 class RequestWire(Protocol):
-    """The connection of an exchange, as the exchange sees it.
-
-    Attributes:
-        loop: the running one.
-    """
+    """The connection of an exchange, as the exchange sees it."""
 
     loop: asyncio.AbstractEventLoop
 
@@ -48,11 +44,9 @@ class RequestWire(Protocol):
     async def room(self) -> None:
         """Return when there is room for more bytes."""
 
-    def pause_reading(self) -> None:
-        """Stop reading."""
+    def pause_reading(self) -> None: ...
 
-    def resume_reading(self) -> None:
-        """Read on."""
+    def resume_reading(self) -> None: ...
 
     def abort(self) -> None:
         """Break the connection off: the container's request is cancelled."""
@@ -80,14 +74,10 @@ class ContainerAnswer:
         4. A turn hands over the pieces that are there. Without any it parses more bytes.
 
     Args:
-        wire: the connection of the exchange.
-        timers: measure the times.
-        began_at: as the attribute.
         timeout: seconds from the request's end to the answer's head, and of silence in its body.
         whole_chunk: a chunk of the body of up to so many bytes is one piece.
 
     Attributes:
-        parser: parses the answer.
         began_at: when the request was handed to the connection, by :func:`time.monotonic`.
         sender: sends the body of a request that comes bit by bit; None for another.
         sent: whether the whole request has been handed to the connection.
@@ -159,9 +149,7 @@ class ContainerAnswer:
     def send(self, body: AsyncGenerator[bytes, None], length: int | None) -> None:
         """Send a body as it comes, in a task of this object; the head has been sent.
 
-        Args:
-            body: the request's.
-            length: of the body, if it is known; else the body goes in chunks.
+        A body without a known length goes in chunks.
         """
         work = self._send(body, length)
         self.sender = asyncio.create_task(work, name="body of a request of a container")
@@ -281,9 +269,7 @@ class ContainerAnswer:
     async def so_far(self, most: int, seconds: float) -> bytes:
         """Wait for the answer's body, and return what has come, complete or not.
 
-        Args:
-            most: bytes that are wanted.
-            seconds: the longest wait.
+        At most ``most`` bytes are returned, after ``seconds`` at the latest.
 
         Raises:
             Exception: an error of the request's body.
@@ -347,7 +333,6 @@ class ContainerAnswer:
     # --- Called by the connection ----------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes from the container."""
         if self._error is not None:
             return
         if self._unparsed:
@@ -378,7 +363,6 @@ class ContainerAnswer:
             self._end_with_connection(trouble)
 
     def _end_with_connection(self, trouble: str) -> None:
-        """Note that nothing more comes, after all bytes have been parsed."""
         if trouble:
             self.fail(_broken(f"the connection broke: {trouble}"))
             return
@@ -422,7 +406,6 @@ class ContainerAnswer:
         self._heard_in_time()
 
     def _feed(self, data: bytes | memoryview) -> bool:
-        """Parse some bytes; return whether they are valid."""
         parser = self.parser
         before = len(parser.pieces)
         try:
@@ -490,7 +473,6 @@ class ContainerAnswer:
             self._wire.over(good=good)
 
     def _is_good(self) -> bool:
-        """Say whether request and answer are complete, and nothing came after the answer."""
         parser = self.parser
         is_whole = parser.complete and self._error is None and self.sent
         behind = self._paused or parser.trailing

@@ -27,15 +27,10 @@ class Destination:
     """The target of a request; requests to targets with the same key may share a connection.
 
     Args:
-        container: where the container listens.
         instance: distinguishes it from earlier containers at the same address.
         connect_timeout: seconds for a connection to be accepted.
-        tls: the client's side of TLS; None for cleartext.
 
     Attributes:
-        container: the same.
-        connect_timeout: the same.
-        tls: the same.
         key: container, instance and tls as one text, for quick lookups.
         authority: the value of ``Host``; https's port is left out, as clients do (RFC 9110 §4.2.3).
     """
@@ -65,7 +60,6 @@ class ContainerRequest:
     Attributes:
         target: path and query, which a client can influence only within fixed patterns.
         lines: the headers, from :func:`header_lines`; HTTP's own headers are added.
-        body: the whole body, or its pieces as they come.
         length: of a body in pieces, if it is known; else the body goes in chunks.
         method: HTTP's; a GET has no body. HEAD and CONNECT are not supported: their answers have
             none.
@@ -83,11 +77,6 @@ class ContainerRequest:
         return self.length is None and not isinstance(self.body, bytes)
 
     def head(self, authority: str) -> bytes:
-        """Return the request's head.
-
-        Args:
-            authority: the container's, for ``Host``.
-        """
         if self.method == "GET":
             framing = ""  # RFC 9110 §8.6: no length for a method without a body
         elif isinstance(self.body, bytes):
@@ -102,9 +91,6 @@ class ContainerRequest:
 
 def header_lines(headers: Iterable[tuple[str, str]]) -> str:
     """Write the headers of a container's request as lines, each with its end.
-
-    Args:
-        headers: names and values, in their order.
 
     Raises:
         InputValidationError: a value has characters that no header may have.

@@ -29,10 +29,7 @@ def too_long(seconds: float) -> ContainerLate:
 async def refusal(answer: ContainerAnswer, head: AnswerHead, name: str) -> ContainerError:
     """Make the error for an answer with another status than 2xx.
 
-    Args:
-        answer: the answer, whose beginning is waited for.
-        head: the answer's.
-        name: of the container.
+    The beginning of the answer's body is waited for.
     """
     said = await answer.so_far(REFUSAL_BODY_BYTES, REFUSAL_BODY_TIMEOUT)
     coding = head.headers.get(CONTENT_ENCODING, "")
@@ -94,7 +91,6 @@ def model_error(
 
 
 def answer_too_large(most_bytes: float) -> ContainerError:
-    """Make the error for an answer that is too long for its client."""
     return model_error(0, f"the container's answer is over {most_bytes} bytes", retries=False)
 
 

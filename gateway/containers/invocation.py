@@ -63,15 +63,7 @@ class Invocations:
     """Sends requests to instances.
 
     Args:
-        router: chooses the instance.
-        connections: the connections to containers.
-        under_way: where a request is admitted.
-        metrics: where a request is counted.
         arns: makes the names of logs; its account is in AWS's words.
-        most_bytes: of a request's body.
-
-    Attributes:
-        router: the same, and so are the others.
     """
 
     def __init__(
@@ -168,8 +160,6 @@ class Invocation:
     Args: those of :meth:`.Invocations.answered`, which makes it.
 
     Attributes:
-        lease: the place on the instance.
-        head: of the answer.
         answer: the answer, whose body is taken in the block.
     """
 
@@ -294,7 +284,6 @@ class Invocation:
 
     @property
     def _longest(self) -> float:
-        """The time limit of the whole request, in seconds."""
         policy = self.lease.place.policy
         return policy.request_lifetime if self._within is None else self._within
 
@@ -351,10 +340,7 @@ class Invocation:
     ) -> AsyncGenerator[bytes, None]:
         """Yield an answer's body as it comes: at most what the next container takes is held.
 
-        Args:
-            first: the part that has been read.
-            answer: the answer.
-            place: the container's, which is at fault if the body breaks off.
+        ``place`` is at fault if the body breaks off.
         """
         try:
             while first:
@@ -392,7 +378,6 @@ class Invocation:
         self.head, self.answer = head, answer
 
     def _stop(self) -> None:
-        """Fail the current exchange: the instance stops."""
         if self._answers:  # else they are being ended
             self._answers[-1].fail(stopped())
 
@@ -409,7 +394,6 @@ class Invocation:
         self._end(error)
 
     async def _close(self) -> None:
-        """End the exchanges with containers, the last one first."""
         try:
             await self._answers.pop().close()
         finally:
@@ -450,7 +434,6 @@ class Invocation:
 
     @property
     def _name(self) -> str:
-        """AWS's name in errors for the current container."""
         return (self._place and self._place.hostname) or "primary"
 
 
@@ -469,10 +452,7 @@ def next_headers(
 ) -> Mapping[str, str]:
     """Return the headers for a container that gets the answer of the one before.
 
-    Args:
-        headers: the request's.
-        head: of the answer.
-        is_last: whether its own answer is the client's.
+    ``is_last`` says whether the container's own answer is the client's.
     """
     found = dict(headers if is_last else first_headers(headers))
     for name in (CONTENT_TYPE, CONTENT_ENCODING):  # they describe the first container's body

@@ -40,7 +40,7 @@ INVOCATION_TIMEOUT: Final = istr("X-Amzn-SageMaker-InvocationTimeoutSeconds")
 ACCEPT: Final = istr("X-Amzn-SageMaker-Accept")
 PAYLOAD_TYPE: Final = istr("X-Amzn-SageMaker-Content-Type")
 
-#: The coding of a response stream's chunks. The response's own ``Content-Encoding`` is that of the
+#: The coding of a response stream's chunks. The response's own ``Content-Encoding`` belongs to the
 #: events around them. AWS has no such header.
 PAYLOAD_CODING: Final = istr("X-Amzn-SageMaker-Content-Encoding")
 
@@ -161,7 +161,6 @@ class BegunSession(NamedTuple):
     """A session that a container has begun.
 
     Attributes:
-        id: the session's.
         until: when it expires, in epoch seconds.
     """
 
@@ -174,9 +173,7 @@ def passed_on(
 ) -> dict[str, str]:
     """Return the headers that a container gets, by the names it knows.
 
-    Args:
-        headers: the request's, case-insensitive.
-        rules: those of the operation.
+    ``headers`` must be case-insensitive.
 
     Raises:
         InputValidationError: a value violates its pattern; the message says which.
@@ -195,7 +192,6 @@ def passed_on(
 
 
 def is_session(text: str) -> bool:
-    """Say whether a text may be a session's id."""
     return len(text) <= _MAX_SESSION and _ID.fullmatch(text) is not None
 
 

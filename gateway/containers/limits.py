@@ -35,8 +35,8 @@ REFUSAL_BODY_TIMEOUT: Final = 5.0
 #: servers do (SHUTDOWN_HARD).
 REQUEST_END_TIMEOUT: Final = 5.0
 
-#: How long an idle connection to a container is kept, and how many are kept of one container, and
-#: of all. gunicorn closes it after 2 s, uvicorn and node after 5 s. Each holds a file descriptor.
+#: How long an idle connection to a container is kept, how many of one container, and how many of
+#: all. gunicorn closes it after 2 s, uvicorn and node after 5 s. Each holds a file descriptor.
 CONTAINER_IDLE_TIMEOUT: Final = 1.5
 MAX_IDLE_OF_CONTAINER: Final = 64
 MAX_IDLE_CONNECTIONS: Final = 512

@@ -20,11 +20,7 @@ _BUCKET_NAMES: Final = (*(str(float(bound)) for bound in _BUCKETS), "+Inf")
 
 
 class RequestMetrics:
-    """Counters over all requests that have had an instance.
-
-    Args:
-        registry: the Prometheus registry.
-    """
+    """Counters over all requests that have had an instance."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._of: dict[tuple[str, str], _OfVariant] = {}
@@ -67,7 +63,6 @@ class RequestMetrics:
                 del self._of[endpoint, variant]
 
     def collect(self) -> Iterable[Metric]:
-        """Return the samples for Prometheus."""
         requests = CounterMetricFamily(
             "partway_invocations",
             "Requests that went to an instance, by the status that their clients got",
@@ -96,7 +91,6 @@ class _Count:
     """Requests with one status.
 
     Attributes:
-        number: how many.
         since: when the first of them ended, in epoch seconds.
     """
 
@@ -111,7 +105,6 @@ class _Seconds:
     """Durations, request by request.
 
     Attributes:
-        in_buckets: how many fall into each bucket.
         sum: of all seconds.
     """
 
@@ -123,7 +116,6 @@ class _Seconds:
         self._since = time.time()
 
     def add_to(self, family: HistogramMetricFamily, of: tuple[str, str]) -> None:
-        """Add the counts to a family, with the labels of an endpoint and a variant."""
         up_to = accumulate(self.in_buckets)
         family.add_metric(of, list(zip(_BUCKET_NAMES, up_to, strict=True)), self.sum)
         labels = dict(zip(("endpoint", "variant"), of, strict=True))
@@ -134,7 +126,6 @@ class _OfVariant:
     """The counts of one variant of an endpoint.
 
     Attributes:
-        statuses: of its requests.
         observed: the container's time, and the gateway's time beside it; None before the first.
     """
 

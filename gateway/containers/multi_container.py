@@ -13,9 +13,7 @@ _NO_SUCH: Final = "ContainerNotFound"
 def containers_asked(place: Place, hostname: str) -> tuple[Place, ...]:
     """Return the containers that a request goes to: one, or several in sequence.
 
-    Args:
-        place: where the instance is.
-        hostname: the container that the request names (TargetContainerHostname); empty for none.
+    ``hostname`` is the request's TargetContainerHostname; it is empty for none.
 
     Raises:
         InputValidationError: there is no such container, none is named where one must be, or one is
@@ -34,10 +32,6 @@ def containers_asked(place: Place, hostname: str) -> tuple[Place, ...]:
 
 def container_streamed(place: Place, hostname: str) -> Place:
     """Return the one container that a bidirectional stream goes to.
-
-    Args:
-        place: where the instance is.
-        hostname: the container that the client names; empty for none.
 
     Raises:
         InputValidationError: as for :func:`containers_asked`; or there would be several containers.

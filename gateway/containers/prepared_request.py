@@ -37,7 +37,6 @@ class PreparedRequest:
 
     @property
     def gathered(self) -> bool:
-        """Whether the whole body is in memory."""
         return isinstance(self._body, bytes)
 
     async def body(self, limit: int) -> bytes:
@@ -47,12 +46,10 @@ class PreparedRequest:
             return b"".join([piece async for piece in pieces])
 
     def chunks(self, limit: int) -> AsyncGenerator[bytes, None]:
-        """Yield a body that is not in memory."""
         assert not isinstance(self._body, bytes), "it goes in one piece"
         return self._body()
 
     def let_go_of_body(self) -> None:
-        """Release both bodies."""
         self._body = b""
         if self._exchange is not None:
             self._exchange.let_go_of_body()

@@ -27,7 +27,6 @@ class RequestsUnderWay:
         most: requests under way at once.
         per_principal: requests of one principal under way at once; of one address without
             authentication.
-        clock: the clock of the drain; the running loop's unless it is given.
 
     Attributes:
         draining: whether requests are refused from now on.
@@ -74,10 +73,7 @@ class RequestsUnderWay:
     def ended(self, task: asyncio.Task[object], sender: str, error: BaseException | None) -> None:
         """Note that a request has ended.
 
-        Args:
-            task: the running one, which has answered it.
-            sender: the return value of :meth:`admit`.
-            error: the error that ended it.
+        ``sender`` is the return value of :meth:`admit`.
 
         Raises:
             ServiceUnavailable: the drain alone has broken it off.
