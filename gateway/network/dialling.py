@@ -57,7 +57,6 @@ _CLEARTEXT: Final = frozenset({"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "
 
 
 def is_loopback(host: str) -> bool:
-    """Say whether a host is this machine alone."""
     if host == "localhost":
         return True
     try:
@@ -246,7 +245,6 @@ def not_connected(error: OSError) -> Unreachable:
 
 
 def not_accepted(timeout: float) -> Unreachable:
-    """Make the error for a connection that was not accepted within so many seconds."""
     why = f"no connection was accepted within {timeout * 1000:g} ms (connect_timeout)"
     return Unreachable(why)
 
@@ -391,7 +389,6 @@ class _Dialling(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
 
     async def upgrade(self, handshake: ClientHandshake) -> Accepted:
-        """Send the upgrade request, and wait for the server's answer."""
         if self._transport is not None:
             self._handshake = handshake
             self._transport.write(handshake.request)

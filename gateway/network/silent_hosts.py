@@ -144,9 +144,7 @@ class SilentHosts(threading.local):
     def suspect(self, host: str, port: int) -> None:
         """Ask the peers of all connections to an address, since a dial to it has timed out.
 
-        Args:
-            host: the IP address that was dialled.
-            port: the port.
+        ``host`` is the IP address that was dialled.
         """
         with suppress(ValueError):
             host = str(ipaddress.ip_address(host))  # as the kernel writes it
@@ -180,7 +178,6 @@ class SilentHosts(threading.local):
 
 
 def _some(left: list[_T]) -> Iterator[_T]:
-    """Take as many as one turn of the loop may ask."""
     for _ in range(min(len(left), HOSTS_PROBED_AT_ONCE)):
         yield left.pop()
 
