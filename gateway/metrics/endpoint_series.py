@@ -1,4 +1,4 @@
-"""What Prometheus is told by endpoint, for as long as the endpoint is there."""
+"""Prometheus series by endpoint, which end with their endpoint."""
 
 from __future__ import annotations
 
@@ -13,11 +13,8 @@ _M = TypeVar("_M", Counter, Histogram)
 class SeriesOfEndpoints(Generic[_M]):
     """A metric whose first label is an endpoint's name.
 
-    Endpoints come and go for as long as a gateway runs: what was counted of each would stay for
-    good, in memory and on each page of metrics.
-
-    Args:
-        metric: with its labels.
+    Endpoints come and go while a gateway runs. Without :meth:`keep_only`, the series of each would
+    stay for good, in memory and on each page of metrics.
     """
 
     def __init__(self, metric: _M) -> None:
@@ -25,7 +22,7 @@ class SeriesOfEndpoints(Generic[_M]):
         self._counting: dict[str, dict[tuple[str, ...], _M]] = {}
 
     def of(self, endpoint: str, *further: str) -> _M:
-        """Return what counts one endpoint; ``further`` are the values of the other labels."""
+        """Return an endpoint's own metric; ``further`` are the values of the other labels."""
         of_endpoint = self._counting.setdefault(endpoint, {})
         found = of_endpoint.get(further)
         if found is None:  # prometheus_client finds it under a lock, by labels made anew each time
@@ -35,8 +32,8 @@ class SeriesOfEndpoints(Generic[_M]):
     def keep_only(self, endpoints: Collection[str]) -> None:
         """Remove the series of all other endpoints.
 
-        Those of endpoints that have gone earlier too: what was under way there may have been
-        counted behind their end.
+        Series of endpoints that have gone earlier are removed too. Requests that were under way
+        there may have been counted after the endpoint's end.
         """
         for endpoint in self._counting.keys() - endpoints:
             for further in self._counting.pop(endpoint):

@@ -27,11 +27,10 @@ class ProcessMetrics(Collector):
     """Metrics of one process; those of ``process_*`` have the names of every Prometheus client.
 
     The collector of prometheus_client reads ``/proc/stat``, which a hardened systemd unit hides
-    (``ProcSubset=pid``). This one reads ``/proc/self`` alone; memory and descriptors are left out
-    where there is none.
+    (``ProcSubset=pid``). This one reads ``/proc/self`` alone. A system without it has no metrics of
+    memory and descriptors.
 
     Args:
-        registry: where they are exposed.
         limits: the limits that are set, by the settings' names.
     """
 
@@ -50,7 +49,6 @@ class ProcessMetrics(Collector):
         self._certificate_ends = ends
 
     def collect(self) -> Iterable[Metric]:
-        """Yield all of them, as prometheus_client asks."""
         cpu = "CPU seconds of the process, of user and system"
         yield CounterMetricFamily("process_cpu_seconds", cpu, time.process_time())
         yield _gauge("process_start_time_seconds", "Start of the process", self._started)

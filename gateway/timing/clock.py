@@ -13,8 +13,6 @@ __all__ = ["Clock", "LoopClock", "Timer"]
 
 
 class Clock(Protocol):
-    """A clock and its timers."""
-
     def time(self) -> float:
         """Return monotonic seconds."""
 
@@ -32,5 +30,4 @@ class LoopClock:
         self._loop = asyncio.get_running_loop()
 
     def call_later(self, delay: float, callback: Callable[..., object], *args: Any) -> Timer:
-        """Call ``callback`` with ``args`` after ``delay`` seconds."""
         return self._loop.call_later(delay, callback, *args)

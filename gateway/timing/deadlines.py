@@ -38,10 +38,6 @@ class RunningTask:
 class TimeLimit:
     """A cheaper time limit than :func:`asyncio.timeout`; entered once, by a task.
 
-    Args:
-        seconds: for the block.
-        timers: measure the time.
-
     Raises:
         TimeoutError: the block took longer, and its wait was cancelled.
     """
@@ -71,20 +67,13 @@ class TimeLimit:
         self.end(error)
 
     def begin(self, task: asyncio.Task[Any]) -> None:
-        """Begin the time limit; no limit applies before.
-
-        Args:
-            task: the running one.
-        """
+        """Begin the time limit; no limit applies before."""
         self._task = task
         self._cancelling = task.cancelling()
         self._line = self._timers.stand(self, self._seconds)
 
     def end(self, error: BaseException | None) -> None:
         """End the time limit.
-
-        Args:
-            error: the error that ended the block.
 
         Raises:
             TimeoutError: the block took longer, and was cancelled for that.
@@ -105,7 +94,6 @@ class TimeLimit:
             self.time_over()
 
     def time_over(self) -> None:
-        """Cancel the block's current wait."""
         self.expired = True
         self._task.cancel()
 
@@ -113,10 +101,6 @@ class TimeLimit:
 @asynccontextmanager
 async def time_limit(clock: Clock, seconds: float) -> AsyncIterator[None]:
     """Limit the time of a block like :func:`asyncio.timeout`, by the caller's clock.
-
-    Args:
-        clock: measures the time.
-        seconds: for the block.
 
     Raises:
         TimeoutError: the block took longer, and its wait was cancelled.
@@ -173,9 +157,7 @@ async def set_or_over(event: asyncio.Event, clock: Clock, seconds: float) -> Non
 async def in_turns(many: Iterable[_T], per_turn: int) -> AsyncGenerator[_T, None]:
     """Yield many quickly handled items; other tasks have turns in between.
 
-    Args:
-        many: the items.
-        per_turn: how many to handle in one turn of the loop.
+    One turn of the loop handles ``per_turn`` items.
     """
     for number, each in enumerate(many, 1):
         yield each
@@ -185,10 +167,6 @@ async def in_turns(many: Iterable[_T], per_turn: int) -> AsyncGenerator[_T, None
 
 async def side_by_side(count: int, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
     """Run so many copies of a piece of work at once, such as workers on one queue.
-
-    Args:
-        count: how many there are.
-        work: makes one of them.
 
     Raises:
         BaseException: the first error of one of them. It stops the others, and further errors are
@@ -218,7 +196,6 @@ def _failure(task: asyncio.Task[None]) -> BaseException | None:
 
 
 async def first_of(*events: asyncio.Event) -> None:
-    """Wait until one of the events is set."""
     waits = [asyncio.create_task(event.wait()) for event in events]
     try:
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)

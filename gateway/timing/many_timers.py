@@ -33,9 +33,6 @@ class ManyTimers:
 
     Timers of one length end in the order in which they begin. They form a line, and the underlying
     clock has one timer per line, which checks the first.
-
-    Args:
-        clock: tells the time, and calls back after a time.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -66,10 +63,7 @@ class ManyTimers:
     def call_later(self, delay: float, callback: Callable[..., object], *args: Any) -> Timer:
         """Call ``callback`` with ``args`` after ``delay`` seconds.
 
-        Args:
-            delay: as in :meth:`stand`.
-            callback: is called once, unless the timer is cancelled before.
-            args: the arguments of the call.
+        ``delay`` must be one of few lengths, as in :meth:`stand`.
         """
         place = _Place(callback, args)
         place.line = self.stand(place, delay)
@@ -98,17 +92,6 @@ class ManyTimers:
 
 
 class _Place:
-    """A timer, as an entry in a line.
-
-    Args:
-        callback: is called when its time is over.
-        args: the arguments of the call.
-
-    Attributes:
-        due: when its time is over.
-        line: its line.
-    """
-
     __slots__ = ("_args", "_callback", "due", "line")
 
     def __init__(self, callback: Callable[..., object], args: tuple[Any, ...]) -> None:

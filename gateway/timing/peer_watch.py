@@ -33,11 +33,8 @@ class PingWatch:
     """Pings one peer and reports its loss.
 
     Args:
-        connection: carries the pings.
-        clock: the stream's clock.
         interval: seconds between pings.
         unanswered_limit: pings that may stay unanswered.
-        on_lost: called once the peer is lost.
         stall: learns of pings that wait for the socket, if such waits are watched.
     """
 
@@ -65,7 +62,6 @@ class PingWatch:
         self._arm()
 
     def pong_received(self, payload: bytes) -> None:
-        """Take in the payload of a pong."""
         self._liveness.pong(payload)
 
     def reading_paused(self) -> None:
@@ -133,9 +129,7 @@ class StallWatch:
 
     Args:
         taken: how many bytes the socket has taken so far.
-        clock: the stream's clock.
         timeout: seconds without progress.
-        on_stall: called once.
     """
 
     def __init__(
