@@ -52,7 +52,9 @@ class AnswerColumns:
     def __post_init__(self) -> None:
         lengths = {name: len(each) for name, each in self.columns.items()}
         if len(set(lengths.values())) != 1:
-            raise ValueError(f"columns of {lengths} answers were given; they must be as many")
+            raise ValueError(
+                f"columns of {lengths} answers were given; all must have the same length"
+            )
         for name, each in self.columns.items():
             if each.ndim not in {1, 2} or each.dtype.kind not in "fiu":
                 raise ValueError(

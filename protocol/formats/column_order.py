@@ -47,11 +47,11 @@ class ColumnOrder:
         missing = [name for name in self.names if name not in record]
         if not self._are_the_model_s:
             return (
-                "the columns have other names than those of record 0; all records must have the "
-                "same"
+                "the columns differ from those of record 0; all records must have columns with the "
+                "same names"
             )
         shown = ", ".join(self.names[:_SHOWN]) + (", …" if len(self.names) > _SHOWN else "")
         if missing:
             return f"the column {missing[0]!r} is missing; the columns must be {shown}"
         unknown = len(record) - len(self.names)
-        return f"{unknown} columns have names that the model has not; they must be {shown}"
+        return f"{unknown} columns are unknown to the model; the columns must be {shown}"

@@ -68,9 +68,11 @@ class CsvDecoder(LineDecoder):
             self._check_width(columns - size, record, line)
         if columns - size != self._width:
             must = "more" if self._width is None else f"{self._width + size}"
-            what = "one for each feature" if not size else f"{size} of labels, then features"
+            what = (
+                ", one for each feature" if not size else f": {size} for labels, then the features"
+            )
             raise Malformed(
-                f"the line has {columns} columns; it must have {must}, {what}",
+                f"the line has {columns} columns; it must have {must}{what}",
                 record=record,
                 line=line,
             )
@@ -84,7 +86,8 @@ class CsvDecoder(LineDecoder):
             value = number(text)
             if value is None:
                 raise Malformed(
-                    f"column {column + 1} is not a number; lines must be numbers, without a header",
+                    f"column {column + 1} is not a number; the body must have only numbers, and no "
+                    "header line",
                     record=record,
                     line=line,
                 )

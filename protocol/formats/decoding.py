@@ -38,7 +38,7 @@ class Tabular:
     finite: bool = True
     index_base: int = 0
     max_records: int | None = MAX_RECORDS
-    said_by: str = "as the model takes them"
+    said_by: str = "as the model requires"
     names: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
@@ -51,7 +51,7 @@ class Tabular:
 
     def _check_names(self, names: tuple[str, ...]) -> None:
         if len(set(names)) != len(names):
-            raise ValueError(f"names: {names} was given; each feature must have a name of its own")
+            raise ValueError(f"names: {names} was given; each feature must have a different name")
         if self.width is None:
             object.__setattr__(self, "width", len(names))
         elif self.width != len(names):
@@ -149,7 +149,8 @@ class RecordDecoder(ABC):
             self._filled += len(batch) * features.width
             if self._filled > MAX_DENSE_NUMBERS:
                 raise OverLimit(
-                    f"sparse records fill more than {MAX_DENSE_NUMBERS} numbers: send fewer"
+                    "with their zeros, the sparse records have more than "
+                    f"{MAX_DENSE_NUMBERS} numbers: send fewer records"
                 )
             return replace(batch, features=features.dense())
         return batch

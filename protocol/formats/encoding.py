@@ -107,10 +107,8 @@ def check_labels(batch: Batch, most: int, media_type: str) -> None:
     """
     found = 0 if batch.labels is None else batch.labels.shape[1]
     if found > most:
-        places = f"for {most}" if most else "for none"
-        raise NoPlaceForLabels(
-            f"the records have {found} labels; {media_type} has a place {places}"
-        )
+        places = f"only {most}" if most else "none"
+        raise NoPlaceForLabels(f"the records have {found} labels; {media_type} can hold {places}")
 
 
 def check_beside(batch: Batch, media_type: str) -> None:

@@ -63,7 +63,9 @@ def format_of(content_type: str | MediaType) -> Format:
     asked = media_type(content_type) if isinstance(content_type, str) else content_type
     found = _BY_NAME.get(asked.name)
     if found is None:
-        archive = " (application/x-npz is not read: send x-npy, or sparse records otherwise)"
+        archive = (
+            " (application/x-npz is not read: send x-npy, or sparse records in another format)"
+        )
         hint = archive if asked.name == "application/x-npz" else ""
         given = f"{type_given(asked.name)}; it must be one of {', '.join(RECORD_TYPES)}"
         raise UnsupportedMedia(given + hint)

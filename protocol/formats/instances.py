@@ -170,7 +170,7 @@ def cells_of(value: object, width: int | None, order: ColumnOrder) -> list[Any]:
         if width not in {None, 1}:
             raise ValueError(
                 f"{KINDS[type(value)]} was given; it must be an array of {width} values: "
-                f"[[…]] is one record, and so is a tensor of the shape [1, {width}]"
+                f"send one record as [[…]], or as a tensor of the shape [1, {width}]"
             )
         return [value]
     if not value:
@@ -216,7 +216,7 @@ def _row(features: object, width: int | None) -> TensorRow:
 
 def _members(value: dict[str, Any], *known: str) -> dict[str, Any]:
     if not value.keys() <= set(known):
-        raise ValueError(f"an object has an unknown member; known are {', '.join(known)}")
+        raise ValueError(f"an object has an unknown member; it may have {', '.join(known)}")
     return value
 
 
@@ -241,7 +241,7 @@ def _numbers(value: object, name: str) -> NDArray[np.float64]:
         raise ValueError(f"{name}[{number}] is {KINDS[type(wrong)]}; it must be a number")
     numbers = np.array(value, np.float64)
     if not np.isfinite(numbers).all():
-        raise ValueError(f"{name}[{int(np.isfinite(numbers).argmin())}] is beyond what float64 has")
+        raise ValueError(f"{name}[{int(np.isfinite(numbers).argmin())}] is too large for float64")
     return numbers
 
 

@@ -116,7 +116,7 @@ class JsonDecoder(RecordDecoder):
                 record=self.records if inside and self._value else None,
             )
         if "instances" not in self._seen:
-            raise Malformed(f"the body must be {_BODY}")
+            raise Malformed(f"the body has no instances; it must be {_BODY}")
         self._check_some()
         yield from ()
 
@@ -181,7 +181,7 @@ class JsonDecoder(RecordDecoder):
                 self._become_whole(data[place:end])
                 return end
             if self._key not in _MEMBERS:
-                raise Malformed(f"the body: an object has an unknown member; known are {_KNOWN}")
+                raise Malformed(f"the body: an object has an unknown member; it may have {_KNOWN}")
             if self._key in self._seen:
                 raise Malformed("the body is not JSON: an object has a member twice")
             self._seen.add(self._key)
@@ -242,7 +242,7 @@ class JsonDecoder(RecordDecoder):
             found = self._parsed(data, end)
             if self._key in _CONFIGURES:
                 if self.configuration:
-                    raise Malformed(f"the body: it must have one of {' and '.join(_CONFIGURES)}")
+                    raise Malformed(f"the body: it must not have both {' and '.join(_CONFIGURES)}")
                 self.configuration = _configured({self._key: found})
             self._state = self._after_member
         return end
@@ -425,7 +425,7 @@ def _configured(body: Mapping[str, Any]) -> Mapping[str, Any] | None:
         if not isinstance(value, dict):
             raise Malformed(f"the body: {name} is {KINDS[type(value)]}; it must be an object")
     if len(given) > 1:
-        raise Malformed(f"the body: it must have one of {' and '.join(_CONFIGURES)}")
+        raise Malformed(f"the body: it must not have both {' and '.join(_CONFIGURES)}")
     return next(iter(given.values()), None)
 
 

@@ -152,7 +152,10 @@ class _Reader:
             return [*row.values.tolist()]
         self._filled += row.width
         if self._filled > MAX_DENSE_NUMBERS:
-            raise ValueError(f"sparse records fill more than {MAX_DENSE_NUMBERS} numbers")
+            raise ValueError(
+                f"with their zeros, the sparse records have more than {MAX_DENSE_NUMBERS} numbers: "
+                "send fewer records"
+            )
         dense = np.zeros(row.width)
         dense[row.keys] = row.values
         return [*dense.tolist()]
@@ -180,14 +183,14 @@ class _Reader:
         for column in value.values():
             if not isinstance(column, list):
                 raise NotATable(
-                    f"a column is {KINDS[type(column)]}; it must be an array of one value for each "
-                    "record"
+                    f"a column is {KINDS[type(column)]}; it must be an array with one value for "
+                    "each record"
                 )
         lengths = {len(column) for column in value.values()}
         if len(lengths) > 1:
             raise NotATable(
-                f"columns have {min(lengths)} and {max(lengths)} values; there must be one for "
-                "each record"
+                f"the columns have {min(lengths)} to {max(lengths)} values; each column must have "
+                "one value for each record"
             )
         records = zip(*value.values(), strict=True)
         return self.records([dict(zip(value, each, strict=True)) for each in records])
@@ -199,7 +202,9 @@ class _Reader:
         if not all(isinstance(name, str) for name in columns):
             raise NotATable("columns must be an array of names, which are strings")
         if len(set(columns)) != len(columns):
-            raise NotATable("columns has a name twice; each column must have one of its own")
+            raise NotATable(
+                "columns has the same name twice; each column must have a different name"
+            )
         rows = _array(value.get("data"), "data")
         try:
             places = self.order.values({name: place for place, name in enumerate(columns)})
@@ -220,7 +225,8 @@ def _array(value: object, name: str) -> list[Any]:
 def _check_alone(body: Mapping[str, Any], member: str) -> None:
     if not body.keys() - {member} <= _BESIDE:
         raise NotATable(
-            f"there are unknown members beside {member}; known are {', '.join(sorted(_BESIDE))}"
+            f"there are unknown members beside {member}; only these may be beside it: "
+            f"{', '.join(sorted(_BESIDE))}"
         )
 
 

@@ -49,7 +49,8 @@ class LibsvmDecoder(LineDecoder):
         super().__init__(wanted)
         if wanted.width is None and not wanted.sparse:
             raise UnsupportedMedia(
-                "text/libsvm says no width, nor does the model: records must be in another format"
+                "neither text/libsvm nor the model states the number of features; send the records "
+                "in another format"
             )
         self._has_labels: bool | None = None
         self._most = MAX_WIDTH if wanted.width is None else wanted.width
@@ -135,7 +136,8 @@ class LibsvmDecoder(LineDecoder):
             self._has_labels = label is not None
         if self._has_labels != (label is not None):
             raise ValueError(
-                "either all lines must have a label or none; this one is not as the first"
+                "either all lines must have a label or none; only one of this line and the first "
+                "line has one"
             )
         query = None
         if words and words[0].startswith(_QUERY):
@@ -144,7 +146,8 @@ class LibsvmDecoder(LineDecoder):
         for place, word in enumerate(words):
             if word.startswith(_QUERY):
                 raise ValueError(
-                    f"pair {place + 1} is a query's number (qid); it must be before the pairs, once"
+                    f"pair {place + 1} is a query's number (qid); it must appear once, before all "
+                    "pairs"
                 )
             index, colon, value = word.partition(b":")
             key, found = number(index), number(value)
@@ -169,7 +172,7 @@ class LibsvmDecoder(LineDecoder):
             again = np.ones(len(keys), np.bool_)
             again[places] = False
             raise ValueError(
-                f"pair {int(again.argmax()) + 1}: the index comes twice; it must come once"
+                f"pair {int(again.argmax()) + 1}: the index appears twice; it must appear once"
             )
         return keys
 

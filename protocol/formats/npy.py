@@ -83,13 +83,13 @@ class NpyDecoder(RecordDecoder):
         self._held += rest[whole:]
         if is_over:
             raise Malformed(
-                f"there are bytes after the array; it must end with its {self._rows} rows, as its "
-                "header says"
+                "there are bytes after the array; the body must end after the "
+                f"{self._rows} rows that its header states"
             )
 
     def finish(self) -> Iterator[Batch]:
         if self._dtype is None:
-            raise Malformed("the body is cut in its header, or is no .npy file")
+            raise Malformed("the body ends inside its header, or it is not a .npy file")
         if self._left:
             raise Malformed(
                 f"the array is cut; it must have {self._rows} rows of {self._wide} numbers, as its "
@@ -114,9 +114,7 @@ class NpyDecoder(RecordDecoder):
             return 0
         version = (held[6], held[7])
         if version not in _VERSIONS:
-            raise Malformed(
-                "the array is in a version of .npy that numbers do not need; it must be 1.0 or 2.0"
-            )
+            raise Malformed("the body's version of .npy is not supported; it must be 1.0 or 2.0")
         count = 2 * version[0]
         if len(held) < _PREFIX + count:
             return 0
@@ -133,7 +131,7 @@ class NpyDecoder(RecordDecoder):
     def _judge(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
         if dtype.kind not in "fiub" or dtype.itemsize > 8:
             raise Malformed(
-                "the array must be of numbers: of 8 bytes at most, real, and no objects"
+                "the array must have real numbers of at most 8 bytes each, and no objects"
             )
         if not shape:
             raise Malformed("the array has no dimension; it must have two: records and features")
@@ -148,8 +146,8 @@ class NpyDecoder(RecordDecoder):
         self._unit = max(whole * self._wide * dtype.itemsize, 1)
         if self._unit > MAX_RECORD_BYTES:
             raise OverLimit(
-                f"{'an array by columns' if self._in_columns else 'a record'} must be at most "
-                f"{MAX_RECORD_BYTES} bytes: send a smaller one"
+                f"{'an array in Fortran order' if self._in_columns else 'a record'} must have at "
+                f"most {MAX_RECORD_BYTES} bytes: send a smaller one"
             )
         self._left = self._rows * self._wide * dtype.itemsize
         self._dtype = dtype
@@ -168,7 +166,7 @@ def _header(text: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
         with suppress(TypeError):
             shape = tuple(int(each) for each in found["shape"].split(",") if each.strip())
             return shape, found["order"] == "True", np.dtype(found["descr"])
-    raise Malformed("the header must be as numpy.save writes it, of an array of numbers")
+    raise Malformed("the header must be as numpy.save writes it for an array of numbers")
 
 
 def _native(array: Numbers) -> Numbers:

@@ -100,13 +100,15 @@ class FrameHeads:
         at = offset + place
         if magic != MAGIC:
             raise Malformed(
-                f"a frame must begin at byte {at}, with the bytes 0a 23 d7 ce", record=record
+                f"no frame begins at byte {at}; a frame must begin there, with the bytes "
+                "0a 23 d7 ce",
+                record=record,
             )
         head = FrameHead(word >> _LENGTH_BITS, word & _MAX_LENGTH)
         if head.flag > _LAST or (head.flag in {_MIDDLE, _LAST}) != self._open:
             raise Malformed(
-                f"the frame at byte {at} is out of place: parts of a record must be a first one, "
-                "any number of middle ones, and a last one",
+                f"the frame at byte {at} is out of order; the parts of a record must be a first "
+                "part, any number of middle parts, and a last part",
                 record=record,
             )
         return head

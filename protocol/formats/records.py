@@ -52,10 +52,12 @@ def read_record(payload: bytes, width: int | None) -> RecordRow:
     try:
         record.ParseFromString(payload)
     except DecodeError:
-        raise ValueError("it is no protobuf message; it must be an aialgs.data.Record") from None
+        raise ValueError(
+            "the bytes are not a protobuf message; they must be an aialgs.data.Record"
+        ) from None
     if record.label and not record.features:
         raise ValueError(
-            "it has labels and no features, as a model's answer has; it must have features"
+            "the record has labels and no features, like a model's answer; it must have features"
         )
     labels = _tensor(record.label, "label", None) if record.label else None
     if labels is not None and labels.keys is not None:

@@ -46,12 +46,14 @@ def tensor_row(values: Numbers, keys: Numbers, shape: Numbers, width: int | None
     if not len(keys) and (len(values) or size is None):
         if size is not None and size != len(values):
             raise ValueError(
-                f"there are {len(values)} values; there must be {size}, as shape has it, or keys"
+                f"there are {len(values)} values for a shape of {size} features; there must be "
+                f"{size}, or keys that name their columns"
             )
         return TensorRow(values, None, len(values))
     if len(keys) != len(values):
         raise ValueError(
-            f"there are {len(keys)} keys and {len(values)} values; there must be as many"
+            f"there are {len(keys)} keys and {len(values)} values; there must be one key for each "
+            "value"
         )
     size = width if size is None else size
     if size is None:
@@ -69,7 +71,7 @@ def checked_keys(keys: Numbers, width: int) -> NDArray[np.int64]:
         raise ValueError(f"keys must be whole numbers from 0 to {width - 1}")
     whole = keys.astype(np.int64)
     if len(np.unique(whole)) != len(whole):
-        raise ValueError("a key comes twice; it must come once")
+        raise ValueError("a key appears twice; each key must appear once")
     return whole
 
 
@@ -78,5 +80,5 @@ def _size(shape: Numbers) -> int:
         raise ValueError(f"shape must be whole numbers from 1 to {MAX_WIDTH}")
     size = math.prod(map(int, shape))
     if size > MAX_WIDTH:
-        raise ValueError(f"shape must be {MAX_WIDTH} features at most")
+        raise ValueError(f"the shape has too many features; it must have at most {MAX_WIDTH}")
     return size

@@ -303,7 +303,7 @@ async def test_libsvm_needs_a_width() -> None:
     """It names no features but those that are not zero."""
     async with serving(Told(np.zeros(1))) as served:
         answer = await served.invoke("1 0:2", LIBSVM)
-        assert (answer.status, answer.body[:25]) == (415, b"text/libsvm says no width")
+        assert (answer.status, answer.body[:25]) == (415, b"neither text/libsvm nor t")
 
 
 async def test_an_answer_that_is_too_large(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -81,7 +81,8 @@ def test_an_answer_is_said_to_be_one(tmp_path: Path, capsys: pytest.CaptureFixtu
     status, said = shown(encode_answers(AnswerColumns(columns), RECORDIO), tmp_path, capsys)
     assert status == 1
     assert said["broken"] == (
-        "record 0: it has labels and no features, as a model's answer has; it must have features"
+        "record 0: the record has labels and no features, like a model's answer; it must have "
+        "features"
     )
 
 

@@ -368,8 +368,8 @@ async def test_predictions_of_a_script_that_reads_instances_itself(script: Scrip
     [
         ("[[1], [1, 2]]", "record 1: the record has 2 values; it must have 1, as record 0 has"),
         ('{"instances": 7}', "instances: a number was given; it must be an array"),
-        ('{"instances": [[1]], "also": 1}', "there are unknown members beside instances; known "),
-        ('{"inputs": {"a": [1], "b": [1, 2]}}', "columns have 1 and 2 values; there must be one"),
+        ('{"instances": [[1]], "also": 1}', "there are unknown members beside instances; only "),
+        ('{"inputs": {"a": [1], "b": [1, 2]}}', "the columns have 1 to 2 values; each column"),
         ('{"inputs": [{"name": "x", "shape": [3], "datatype": "FP32", "data": [1]}]}', "inputs: "),
     ],
 )

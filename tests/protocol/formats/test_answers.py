@@ -95,7 +95,7 @@ def test_many():
 def test_what_is_the_model_s_fault():
     for columns, why in [
         ({}, "columns"),
-        ({"a": np.ones(2), "b": np.ones(3)}, "must be as many"),
+        ({"a": np.ones(2), "b": np.ones(3)}, "must have the same length"),
         ({"a": np.ones((1, 1, 1))}, "3 dimensions"),
         ({"a": np.array(["x"])}, "of numbers"),
         ({"a": np.array([np.inf])}, "NaN or infinite"),

@@ -69,12 +69,13 @@ def test_how_many_columns_there_must_be():
     reason = refused(b"1,2\n", CSV, Tabular(width=3))
     assert reason == f"{begin} 3, one for each feature"
     reason = refused(b"1,2\n", "text/csv; label_size=2")
-    assert reason == f"{begin} more, 2 of labels, then features"
+    assert reason == f"{begin} more: 2 for labels, then the features"
 
 
 def test_a_header_is_told_by_its_column():
     assert refused(b"1,b\n1,2", CSV) == (
-        "record 0 (line 1): column 2 is not a number; lines must be numbers, without a header"
+        "record 0 (line 1): column 2 is not a number; the body must have only numbers, and no "
+        "header line"
     )
 
 

@@ -239,9 +239,9 @@ def test_nothing_of_a_body_is_quoted(media_type):
 def test_what_a_format_has_no_place_for():
     batch = Batch(np.ones((1, 1)), np.ones((1, 2)))
     for media_type in ("application/json", "application/jsonlines", "application/x-npy"):
-        with pytest.raises(CannotWrite, match=r"2 labels; .* has a place for none"):
+        with pytest.raises(CannotWrite, match=r"2 labels; .* can hold none"):
             encode(batch, media_type)
-    with pytest.raises(CannotWrite, match="has a place for 1"):
+    with pytest.raises(CannotWrite, match="can hold only 1"):
         encode(batch, "text/libsvm")
     for media_type in TEXT:
         with pytest.raises(CannotWrite, match=r"record 0: feature 0 is NaN .* must be finite"):
@@ -327,7 +327,7 @@ def test_a_width_that_the_model_has_said():
     assert refused(b"1,2", "text/csv", Tabular(width=1)).endswith("1, one for each feature")
     body = b'{"features": [1, 2]}'
     assert refused(body, "application/jsonlines", Tabular(width=1)) == (
-        "record 0 (line 1): the record has 2 features; it must have 1, as the model takes them"
+        "record 0 (line 1): the record has 2 features; it must have 1, as the model requires"
     )
 
 

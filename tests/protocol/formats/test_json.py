@@ -14,7 +14,7 @@ from tests.protocol.formats.cases import SPARSE, read, refused
 JSON = "application/json"
 MUST_BE = '[…], {"COLUMN": …, …}, {"features": […]} or {"data": {"features": {"values": […]}}}'
 BODY = f'{{"instances": [{MUST_BE}, …]}}'
-KNOWN = "known are instances, configuration, parameters, signature_name"
+KNOWN = "it may have instances, configuration, parameters, signature_name"
 NO = "the body is not JSON:"
 FIRST = [1.5, 16.0, 14.0, 23.0]
 
@@ -104,7 +104,7 @@ def test_many_records_come_a_piece_at_a_time(body):
         ("[1, 2", f"{NO} it ends too early, at byte 5"),
         ("[[1, 2]] x", f"{NO} expected the end at byte 9"),
         ("7", f"{NO} expected {{ or [ at byte 0"),
-        ("{}", f"the body must be {BODY}"),
+        ("{}", f"the body has no instances; it must be {BODY}"),
         ('{"instances": []}', "the body has no record"),
         ('{"instances": {}}', f"the body: instances must be an array: {BODY}"),
         ('{"instances": [{"features": [1]}]} x', f"{NO} expected the end at byte 35"),
@@ -120,14 +120,14 @@ def test_many_records_come_a_piece_at_a_time(body):
         ('{"instances": [{"features": [1]}], "configuration": 3}',
          "the body: configuration is a number; it must be an object"),
         ('{"instances": [{"features": [1]}], "configuration": {"k": 1}, "parameters": {"k": 1}}',
-         "the body: it must have one of configuration and parameters"),
+         "the body: it must not have both configuration and parameters"),
         ('{"instances": [{"features": [1]}, {"features": [2}]}]}',
          "record 1: the record is not JSON: Expecting ',' delimiter at byte 49"),
         ('{"instances": [null]}', f"record 0: null was given; it must be {MUST_BE}"),
         ('{"instances": ["a"]}', f"record 0: a string was given; it must be {MUST_BE}"),
         ('{"instances": [x]}', f"{NO} expected a record at byte 15"),
         ('{"instances": [{"features": [1]}, {"features": [1], "id": 1}]}',
-         ("record 1: an object has an unknown member; known are features, data, configuration, "
+         ("record 1: an object has an unknown member; it may have features, data, configuration, "
           "uid, metadata")),
         ('{"instances": [{"features": ' + "[" * 100 + "]}",
          f"the body is not read: it is nested deeper than {MAX_JSON_DEPTH} levels"),
@@ -144,7 +144,7 @@ def test_faults(text, reason):
         ('{"features": [3]}', "the record has 1 features; it must have 2, as record 0 has"),
         ('{"features": [3, 4], "features": [3, 4]}',
          "the record is not JSON: an object has a member twice"),
-        ('{"features": [3, 1e999]}', "features[1] is beyond what float64 has"),
+        ('{"features": [3, 1e999]}', "features[1] is too large for float64"),
         ('{"features": [3, "4"]}', "features[1] is a string; it must be a number"),
         ('{"features": {}}', f"features must have values: {MUST_BE}"),
     ],
@@ -218,8 +218,8 @@ def test_one_value_an_instance():
         assert read(b'{"instances": [1, -2]}', JSON, size=size).features.tolist() == [[1], [-2]]
     for body in (b'{"instances": [1, 2]}', b'{"inputs": [1, 2]}'):
         assert refused(body, JSON, Tabular(width=2)) == (
-            "record 0: a number was given; it must be an array of 2 values: [[…]] is one record, "
-            "and so is a tensor of the shape [1, 2]"
+            "record 0: a number was given; it must be an array of 2 values: send one record as "
+            "[[…]], or as a tensor of the shape [1, 2]"
         )
 
 
@@ -246,16 +246,16 @@ def test_the_model_s_own_names_are_its_order(body):
         ('[{"a": 1}]',
          "record 0: the column 'features' is missing; the columns must be a, features"),
         ('[{"a": 1, "features": 2, "c": 3}]',
-         "record 0: 1 columns have names that the model has not; they must be a, features"),
+         "record 0: 1 columns are unknown to the model; the columns must be a, features"),
         ('{"columns": ["a", "b"], "data": [[1, 2]]}',
          "the column 'features' is missing; the columns must be a, features"),
         ('[{"a": 1, "features": "x"}]', "record 0: features[1] is a string; it must be a number"),
         ('{"columns": ["a", "features"], "data": [[1, 2], [3]]}',
          "record 1: it must be an array of 2 values"),
         ('{"columns": ["a", "a"], "data": [[1, 2]]}',
-         "columns has a name twice; each column must have one of its own"),
+         "columns has the same name twice; each column must have a different name"),
         ('{"inputs": {"a": [1, 2], "features": [3]}}',
-         "columns have 1 and 2 values; there must be one for each record"),
+         "the columns have 1 to 2 values; each column must have one value for each record"),
         ('{"inputs": 7}', "inputs: a number was given; it must be an array"),
         ('{"inputs": []}', "the body has no record"),
         (f'{{"inputs": [{TENSOR}"shape": [1, 2], "data": [1, 2, 3]}}]}}', "inputs: "),
@@ -271,8 +271,8 @@ def test_columns_that_do_not_fit(body, reason):
 def test_columns_without_a_model_s_names_keep_to_the_first_record():
     assert read(b'[{"b": 2, "a": 1}, {"a": 3, "b": 4}]', JSON).features.tolist() == [[2, 1], [4, 3]]
     assert refused(b'[{"a": 1, "b": 2}, {"a": 1, "c": 2}]', JSON) == (
-        "record 1: the columns have other names than those of record 0; all records must have the "
-        "same"
+        "record 1: the columns differ from those of record 0; all records must have columns with "
+        "the same names"
     )
 
 

@@ -59,7 +59,7 @@ def test_what_else_a_record_has():
         (b'{"features": ["1"]}', "record 0 (line 1): features[0] is a string; it must be a number"),
         (b'{"features": [NaN]}', ("record 0 (line 1): the line is not JSON: NaN is not a number in "
                                  "JSON (RFC 8259 §6)")),
-        (b'{"features": [1e400]}', "record 0 (line 1): features[0] is beyond what float64 has"),
+        (b'{"features": [1e400]}', "record 0 (line 1): features[0] is too large for float64"),
         (b'{"features": [1], "features": [1]}', "record 0 (line 1): the line is not JSON: an obj"),
         (b'{"features": []}', ("record 0 (line 1): the record has 0 features; it must have 1 to "
                               "2147483647")),
@@ -67,7 +67,7 @@ def test_what_else_a_record_has():
         (b"{}", f"record 0 (line 1): an object without members was given; it must be {MUST_BE}"),
         (b"{\"data\": {}}", f"record 0 (line 1): data has 0 tensors; it must have one: {MUST_BE}"),
         (b'{"a": 1, "b": 2}\n{"a": 1}',
-         "record 1 (line 2): the columns have other names than those of record 0"),
+         "record 1 (line 2): the columns differ from those of record 0"),
         (b'{"data": {"a": [1], "b": [2]}}',
          f"record 0 (line 1): data has 2 tensors; it must have one: {MUST_BE}"),
         (b'{"features": [1], "uid": 7}', "record 0 (line 1): uid is a number; it must be a string"),

@@ -86,7 +86,7 @@ def test_indices_from_1():
         (b"1 4:1", "record 0 (line 1): pair 1: the index must be a whole number from 0 to 3"),
         (b"1 0.5:1", "record 0 (line 1): pair 1: the index must be a whole number from 0 to 3"),
         (b"1 1e300:1", "record 0 (line 1): pair 1: the index must be a whole number from 0 to 3"),
-        (b"1 2:1 2:1", "record 0 (line 1): pair 2: the index comes twice; it must come once"),
+        (b"1 2:1 2:1", "record 0 (line 1): pair 2: the index appears twice; it must appear once"),
         (b"# a\n1 0:1 # b\n #\n1 9:1", "record 1 (line 4): pair 1: the index must be"),
         (b"1 0:\t1\n", "record 0 (line 1): pair 1 is not <index>:<value>, two numbers"),
         (b"1 0:\r1\n", "record 0 (line 1): pair 1 is not <index>:<value>, two numbers"),
@@ -98,8 +98,8 @@ def test_indices_from_1():
         (b"1 qid:x 0:1", "record 0 (line 1): the query's number (qid) must be a whole number"),
         (b"1 qid: 0:1", "record 0 (line 1): the query's number (qid) must be a whole number"),
         (b"1 qid:1234567890123456789 0:1", "record 0 (line 1): the query's number (qid) must be"),
-        (b"1 0:1 qid:7", "record 0 (line 1): pair 2 is a query's number (qid); it must be before"),
-        (b"1 qid:7 qid:8 0:1", "record 0 (line 1): pair 1 is a query's number (qid); it must be"),
+        (b"1 0:1 qid:7", "record 0 (line 1): pair 2 is a query's number (qid); it must appear"),
+        (b"1 qid:7 qid:8 0:1", "record 0 (line 1): pair 1 is a query's number (qid); it must"),
         (b"1 0:1\n\n1 0:1", "record 1 (line 2): the line is empty; it must be a record"),
     ],
 )  # fmt: skip
@@ -117,7 +117,7 @@ def test_a_fault_says_how_indices_are_counted():
 
 
 def test_dense_records_need_a_width():
-    with pytest.raises(UnsupportedMedia, match="says no width, nor does the model"):
+    with pytest.raises(UnsupportedMedia, match="neither text/libsvm nor the model states"):
         decoder_for(LIBSVM, Tabular())
 
 

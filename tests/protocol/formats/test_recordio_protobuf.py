@@ -132,7 +132,7 @@ def test_everything_survives_a_round():
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
-        (framed(b"\xff\xff"), "record 0: it is no protobuf message; it must be an "),
+        (framed(b"\xff\xff"), "record 0: the bytes are not a protobuf message; they must be an "),
         (record(), "record 0: features has 0 tensors; it must have one"),
         (record(float32=[1]) + record(float32=[1, 2]), "record 1: the record has 2 features; it "),
         (record(float32=[1], label=[1]) + record(float32=[1]), "record 1: the record has 0 labels"),
@@ -141,11 +141,14 @@ def test_everything_survives_a_round():
             record(float32=[1], keys=[4], shape=[4]),
             "record 0: keys must be whole numbers from 0 to ",
         ),
-        (record(float32=[1, 2], keys=[1, 1], shape=[4]), "record 0: a key comes twice"),
-        (record(float32=[1, 2], shape=[4]), "record 0: there are 2 values; there must be 4"),
+        (record(float32=[1, 2], keys=[1, 1], shape=[4]), "record 0: a key appears twice"),
+        (
+            record(float32=[1, 2], shape=[4]),
+            "record 0: there are 2 values for a shape of 4 features",
+        ),
         (record(float32=[1]) * 3 + record(float32=[np.nan]), "record 3: feature 0 is NaN or "),
         (b"", "the body has no record"),
-        (b"\x0a", "record 0: it is no protobuf message"),
+        (b"\x0a", "record 0: the bytes are not a protobuf message"),
         (record(float32=[1])[:-1], "record 0: the frame at byte 0 is cut"),
     ],
 )
@@ -163,7 +166,9 @@ def test_features_of_bytes_are_refused():
 
 def test_sparse_records_are_filled_up_in_bounds():
     body = record(float32=[1], keys=[0], shape=[1 << 20]) * 33
-    with pytest.raises(Exception, match="fill more than 33554432 numbers") as caught:
+    with pytest.raises(
+        Exception, match="the sparse records have more than 33554432 numbers"
+    ) as caught:
         read(body, RECORDIO, Tabular(width=1 << 20))
     assert not isinstance(caught.value, Malformed)
     assert len(read(body, RECORDIO)) == 33

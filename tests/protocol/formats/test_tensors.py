@@ -31,13 +31,13 @@ def test_rows(values, keys, shape, width, expected):
 @pytest.mark.parametrize(
     ("values", "keys", "shape", "why"),
     [
-        ([1, 2], [], [3], "there must be 3, as shape has it, or keys"),
+        ([1, 2], [], [3], "there must be 3, or keys"),
         ([1], [1, 2], [3], "2 keys and 1 values"),
         ([1], [3], [3], "from 0 to 2"),
         ([1], [-1], [3], "from 0 to 2"),
         ([1], [0.5], [3], "from 0 to 2"),
         ([1], [np.nan], [3], "from 0 to 2"),
-        ([1, 2], [1, 1], [3], "a key comes twice"),
+        ([1, 2], [1, 1], [3], "a key appears twice"),
         ([1], [1], [], "keys without a shape"),
         ([1], [1], [0], "shape must be whole numbers"),
         ([1], [1], [2.5], "shape must be whole numbers"),

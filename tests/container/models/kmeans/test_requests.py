@@ -260,10 +260,10 @@ JSON_FAULTS = {
     _SECOND_IS.format('{"features": [1, 2, true, 4]}'): "record 1: features[2] is a boolean",
     _SECOND_IS.format('{"features": [null, 2, 3, 4]}'): "record 1: features[0] is null",
     _SECOND_IS.format('{"features": [[1, 2, 3, 4]]}'): "record 1: features[0] is an array",
-    _SECOND_IS.format('{"features": [1e999, 2, 3, 4]}'): "record 1: features[0] is beyond",
+    _SECOND_IS.format('{"features": [1e999, 2, 3, 4]}'): "record 1: features[0] is too large",
     _SECOND_IS.format(
         '{"features": [-1%s, 2, 3, 4]}' % ("0" * 5000)
-    ): "record 1: features[0] is beyond",
+    ): "record 1: features[0] is too large",
     _SECOND_IS.format('{"data": 1}'): "record 1: a number was given; it must be an object",
     _SECOND_IS.format('{"data": {}}'): "record 1: data has 0 tensors; it must have one",
     _SECOND_IS.format('{"data": {"values": [1]}}'): "record 1: the record has 1 features; it must",
@@ -272,7 +272,7 @@ JSON_FAULTS = {
     tensor(keys=[4], values=[1]): "record 0: keys must be whole numbers from 0 to 3",
     tensor(keys=[-1], values=[1]): "record 0: keys must be whole numbers",
     tensor(keys=[0.5], values=[1]): "record 0: keys must be whole numbers",
-    tensor(keys=[1, 1], values=[1, 2]): "record 0: a key comes twice",
+    tensor(keys=[1, 1], values=[1, 2]): "record 0: a key appears twice",
     tensor(keys=[0], values=[1], shape=[5]): "record 0: the record has 5 features; it must have 4",
     tensor(keys=[0], values=[1], shape=[2, 3]): "record 0: the record has 6 features",
     tensor(keys=["0"], values=[1]): "record 0: keys[0] is a string",
@@ -281,7 +281,7 @@ JSON_FAULTS = {
 CSV_FAULTS = {
     "": "the body has no record",
     "\r\n\n": "the body has no record",
-    "a,b,c,d\n1,2,3,4": "record 0 (line 1): column 1 is not a number; lines must be numbers",
+    "a,b,c,d\n1,2,3,4": "record 0 (line 1): column 1 is not a number; the body must have only",
     "1,2,3,4\n1,2,3": "record 1 (line 2): the line has 3 columns; it must have 4",
     "1,2,3,4\n\n1,2,3,4": "record 1 (line 2): the line is empty; it must be a record",
     "1,2,3,4,": "record 0 (line 1): the line has 5 columns",
