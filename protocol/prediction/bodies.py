@@ -273,7 +273,7 @@ def _check_count(predictions: int, instances: int) -> None:
     if predictions != instances:
         raise PredictionFault(
             f"there are {predictions} predictions for {instances} instances; there must be one for "
-            "each"
+            "each instance"
         )
 
 
@@ -284,7 +284,7 @@ def _check_signature_name(given: object, signature: Signature) -> None:
     if given not in (None, "", signature.name):
         found = f"{given[:_MAX_NAME]!r}" if isinstance(given, str) else kind_of(given)
         raise PredictionFault(
-            f"signature_name: {found}; it must be {signature.name!r}, the only one that there is"
+            f"signature_name: {found}; it must be {signature.name!r}, the model's only signature"
         )
 
 

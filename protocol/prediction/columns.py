@@ -46,7 +46,7 @@ def as_instances(
     """
     if "instances" in members:
         raise SignatureFault(
-            "instances and inputs are both there; there must be exactly one of the two"
+            "the body has both instances and inputs; it must have only one of them"
         )
     inputs, texts = members["inputs"], members_of(text)
     if isinstance(inputs, dict) and inputs and inputs.keys() != {"b64"}:
@@ -106,8 +106,8 @@ def check_names_fit(names: Iterable[str], instances: int, size: int) -> None:
     written = instances * sum(len(string_of(name)) for name in names)
     if written > most:
         raise SignatureFault(
-            f"the inputs' names have {written} bytes together where each of {instances} instances "
-            f"has them; they must have at most {most}: shorter names, or fewer instances at a time"
+            f"the inputs' names, written in each of {instances} instances, have {written} bytes; "
+            f"they must have at most {most}: use shorter names, or send fewer instances at a time"
         )
 
 

@@ -124,7 +124,7 @@ def _fault(spec: TensorSpec, value: Any) -> str:
     while level and any(type(each) is list for each in level):
         lengths = sorted({len(each) if type(each) is list else -1 for each in level})
         if len(lengths) > 1:
-            return f"it is ragged, {_ragged(shape, lengths)}; it must be {spec}"
+            return f"it is ragged: it has {_ragged(shape, lengths)}; it must be {spec}"
         shape.append(lengths[0])
         level = list(chain.from_iterable(level))
     fits = len(shape) == len(spec.shape) and all(
@@ -134,21 +134,21 @@ def _fault(spec: TensorSpec, value: Any) -> str:
         found = f"its shape is {_cut(str(shape))}" if shape else "it is a single value"
         return f"{found}; it must be {spec}"
     wrong = next(each for each in level if not _are_elements(spec.type, (each,)))
-    return f"it has {_named(wrong)}; it must be {_element(spec.type)}"
+    return f"a value is {_named(wrong)}; it must be {_element(spec.type)}"
 
 
 def _ragged(shape: list[int], lengths: list[int]) -> str:
-    within = f" within {_cut(str(shape))}" if shape else ""
+    within = f", within the shape {_cut(str(shape))}" if shape else ""
     if lengths[0] < 0:
-        return f"lists and single values beside one another{within}"
-    return f"lists of {lengths[0]} and of {lengths[-1]} values beside one another{within}"
+        return f"lists and single values side by side{within}"
+    return f"lists of {lengths[0]} and of {lengths[-1]} values side by side{within}"
 
 
 def _element(kind: str) -> str:
     if bounds := WHOLE_RANGES.get(kind):
         return f"{kind}, a whole number from {bounds[0]} to {bounds[1]}"
     if kind in LARGEST_FLOATS:
-        return f"{kind}, a number of at most {LARGEST_FLOATS[kind]:.8g} either way"
+        return f"{kind}, a number from -{LARGEST_FLOATS[kind]:.8g} to {LARGEST_FLOATS[kind]:.8g}"
     return {"bool": "bool, true or false", "string": 'string, "…" or {"b64": "…"}'}[kind]
 
 
@@ -157,7 +157,7 @@ def _named(value: Any) -> str:
         case bool():
             return "true" if value else "false"
         case float() if math.isinf(value):
-            return "a number that is larger than any type has"
+            return "a number that is too large for any type"
         case int() | float():
             return f"the number {_cut(repr(value))}"
         case str():
@@ -170,13 +170,13 @@ def _named(value: Any) -> str:
 
 
 def _members_fault(specs: Mapping[str, TensorSpec], row: Any, where: str) -> str:
-    must = f"it must be an object of {', '.join(specs)}"
+    must = f"it must be an object with the members {', '.join(specs)}"
     if type(row) is not dict:
         return f"{where}: it is {_named(row)}; {must}"
     if lacking := [alias for alias in specs if alias not in row]:
         return f"{where}: {lacking[0]} is missing; {must}"
     unknown = next(alias for alias in row if alias not in specs)
-    return f"{where}: {_cut(repr(unknown))} is no tensor of the signature's; {must}"
+    return f"{where}: {_cut(repr(unknown))} is not a tensor of the signature; {must}"
 
 
 def _cut(text: str) -> str:

@@ -89,7 +89,7 @@ async def test_columns_are_answered_by_columns(asking):
     client.told.says = answer(b'{"predictions": [1, 2]}')
     assert (await client.ask(MODEL, b'{"inputs": [5, 6]}'))[2] == b'{"outputs": [1, 2]}'
     status, said = await client.json(MODEL, b'{"inputs": [1], "instances": [1]}')
-    assert (status, said["error"][:38]) == (400, "instances and inputs are both there; t")
+    assert (status, said["error"][:38]) == (400, "the body has both instances and inputs")
     assert (await client.json(f"{OF_ENDPOINT}:predict", b'{"inputs": [1]}'))[0] == 400
 
 
@@ -142,17 +142,23 @@ async def test_what_a_signature_declares_is_held_to(asking):
     assert (status, said["error"]["message"]) == (
         502,
         (
-            "the container's answer: predictions[0].label: it has the number 5; it must be string, "
-            '"…" or {"b64": "…"}'
+            "the container's answer: predictions[0].label: a value is the number 5; it must be "
+            'string, "…" or {"b64": "…"}'
         ),
     )
     asked = len(client.told.bodies)
     for wrong, why in (
-        (b"[[1, 2, 3], [1]]", "instances[0].image: it is ragged, lists of 1 and of 3 values besi"),
+        (b"[[1, 2, 3], [1]]", "instances[0].image: it is ragged: it has lists of 1 and of 3 valu"),
         (b"[[1, 2]]", "instances[0].image: its shape is [1, 2]; it must be uint8 of the shape ["),
-        (b"[[1, 2, 256]]", "instances[0].image: it has the number 256; it must be uint8, a whole"),
-        (b"[[1, 2, %b]]" % (b"9" * 5000), "instances[0].image: it has a number that is larger th"),
-        (b"[[1, 2, 3.0]]", "instances[0].image: it has the number 3.0; it must be uint8, a whole"),
+        (
+            b"[[1, 2, 256]]",
+            "instances[0].image: a value is the number 256; it must be uint8, a whole",
+        ),
+        (b"[[1, 2, %b]]" % (b"9" * 5000), "instances[0].image: a value is a number that is too l"),
+        (
+            b"[[1, 2, 3.0]]",
+            "instances[0].image: a value is the number 3.0; it must be uint8, a whole",
+        ),
     ):
         status, said = await client.json(
             MODEL, b'{"instances": [{"tag": "a", "image": %b}]}' % wrong
@@ -162,7 +168,7 @@ async def test_what_a_signature_declares_is_held_to(asking):
     status, said = await client.json(MODEL, named % b"other")
     assert (status, said["error"]) == (
         400,
-        "signature_name: 'other'; it must be 'serving_default', the only one that there is",
+        "signature_name: 'other'; it must be 'serving_default', the model's only signature",
     )
     assert len(client.told.bodies) == asked
     client.told.says = answer(b'{"predictions": [{"label": "a", "thumbnail_bytes": ""}]}')
