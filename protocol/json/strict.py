@@ -105,7 +105,7 @@ def check_unicode(text: bytes, value: object) -> None:
         try:
             json.dumps(value, ensure_ascii=False, default=str).encode()
         except UnicodeEncodeError:
-            raise NotJson("a string has half of a surrogate pair, which is no Unicode") from None
+            raise NotJson("a string has half of a surrogate pair, which is not Unicode") from None
 
 
 def _refused(constant: str) -> NoReturn:
