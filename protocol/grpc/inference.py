@@ -194,7 +194,10 @@ def _input(tensor: Any, raw: bytes | None) -> Tensor:
         _parameters(f"tensor {shown(name)}", tensor.parameters)
     if raw is not None:
         if tensor.HasField("contents"):
-            raise InferFault(f"tensor {shown(name)}: it has contents, and raw_input_contents too")
+            raise InferFault(
+                f"tensor {shown(name)}: it has both contents and raw_input_contents; it must have "
+                "only one of them"
+            )
         return from_binary(name, datatype, shape, raw)
     if datatype in BINARY_ONLY:
         raise InferFault(f"tensor {shown(name)}: {datatype} must come in raw_input_contents")
@@ -212,7 +215,7 @@ def _outputs(found: Any, *, binary: bool) -> Iterator[RequestedOutput]:
 def _check_names(what: str, found: Any) -> None:
     names = [each.name for each in found]
     if "" in names or len(set(names)) != len(names):
-        raise InferFault(f"{what}: each must have a name, which no other has")
+        raise InferFault(f"{what}: each must have a name that no other has")
 
 
 def _parameters(what: str, found: Any) -> dict[str, Any]:

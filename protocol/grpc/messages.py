@@ -97,16 +97,20 @@ def check_encoding(encoding: str) -> None:
 def _inflated(message: bytes, encoding: str, most_bytes: int) -> bytes:
     window = _WINDOWS.get(encoding)
     if window is None:
-        raise _malformed("a message is said to be compressed; grpc-encoding must say by what")
+        raise _malformed(
+            "a message is marked as compressed; grpc-encoding must name its compression"
+        )
     inflating = zlib.decompressobj(window)
     try:
         whole = inflating.decompress(message, most_bytes + 1)
     except zlib.error:
-        raise _malformed(f"a message is not {encoding}, as grpc-encoding says") from None
+        raise _malformed(
+            f"a compressed message must be {encoding}, as grpc-encoding says"
+        ) from None
     if len(whole) > most_bytes:
         raise _too_large(most_bytes)
     if not inflating.eof or inflating.unused_data:
-        raise _malformed(f"a compressed message must be exactly one piece of {encoding}")
+        raise _malformed(f"a compressed message must be exactly one complete {encoding} stream")
     return whole
 
 
@@ -119,4 +123,6 @@ def _cardinality(words: str) -> InputValidationError:
 
 
 def _too_large(most_bytes: int) -> RequestTooLarge:
-    return RequestTooLarge(f"a message is over {most_bytes} bytes; it must have at most that")
+    return RequestTooLarge(
+        f"a message is over {most_bytes} bytes; it must have at most {most_bytes}"
+    )

@@ -164,7 +164,7 @@ def parsed(message: bytes, kind: Callable[[], Any], read: Callable[[Any], _T]) -
     except DecodeError:
         name = found.DESCRIPTOR.full_name
         raise InputValidationError(
-            f"the message cannot be read: it must be a {name} of protobuf", "MalformedMessage"
+            f"the message cannot be read; it must be a protobuf {name}", "MalformedMessage"
         ) from None
     return read(found)
 
@@ -205,12 +205,12 @@ def _check_call(exchange: Exchange) -> None:
     if not is_grpc(media):
         given = quoted(media) if media else "nothing"
         raise UnsupportedMediaType(
-            f"content-type: {given} was given; calls of gRPC must have application/grpc"
+            f"content-type: {given} was given; gRPC calls must have application/grpc"
         )
     if not isinstance(exchange, TrailingExchange):
         raise UnsupportedHttpVersion(
-            "the request came over HTTP/1.1; gRPC must come over HTTP/2, with TLS by ALPN (h2) or "
-            "without by prior knowledge"
+            "the request came over HTTP/1.1; gRPC must come over HTTP/2: with TLS, negotiate h2 "
+            "by ALPN; without TLS, use prior knowledge"
         )
 
 

@@ -133,7 +133,7 @@ class Predict:
         if endpoint not in endpoints:
             raise UnknownEndpoint(
                 "the request names no endpoint: the first label of its host must be an endpoint's "
-                "name, as in http://NAME.example/v1/model:predict; or ask /v1/models/NAME:predict"
+                "name, as in http://NAME.example/v1/model:predict; or call /v1/models/NAME:predict"
             )
         found = await self._predicted(exchange, identity, endpoint)
         exchange.respond(200, _body(found, _deployed(found)), {**JSON, **NO_PAGE})
@@ -159,8 +159,8 @@ class Predict:
     ) -> None:
         """Refuse other operations of TF Serving and KServe by name."""
         raise NotFound(
-            f"models are not asked to {named['verb']} here; it must be :predict, which takes "
-            "instances of any form"
+            f":{named['verb']} is not supported; it must be :predict, which takes instances of any "
+            "form"
         )
 
     # --- To the container, and back --------------------------------------------------------------
@@ -276,7 +276,7 @@ def checked_label(named: Mapping[str, str], variants: Iterable[RoutedVariant]) -
     labels = [each.name for each in variants]
     if label and label not in labels:
         raise UnknownEndpoint(
-            f"the model has no version of the label {label!r}; it must be a variant's name: "
+            f"the model has no version with the label {label!r}; it must be a variant's name: "
             f"{' or '.join(labels)}"
         )
     return label

@@ -133,8 +133,8 @@ class PredictionResources:
         signature = self._policy_of(name).signature
         if signature is None:
             raise NotFound(
-                f"the model {name} has no metadata: nothing is declared of its tensors; its "
-                "settings must have a signature"
+                f"the model {name} has no metadata: its tensors are unknown; its settings must "
+                "have a signature"
             )
         exchange.respond(200, orjson.dumps(metadata(name, VERSION, signature)), JSON)
 

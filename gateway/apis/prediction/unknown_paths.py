@@ -23,7 +23,7 @@ _V2: Final = re.compile(r"/v2(?:/.*)?")
 
 _GOOGLES_KNOWN: Final = (
     "/v1/projects/PROJECT/locations/LOCATION/endpoints/NAME, with :predict, :rawPredict or "
-    ":streamRawPredict behind it"
+    ":streamRawPredict at its end"
 )
 _MODELS_KNOWN: Final = "/v1/models/NAME:predict and /v2/models/NAME/infer"
 

@@ -116,7 +116,7 @@ def test_outputs_and_parameters():
     [
         (ModelInferRequest(), "inputs: it must have one tensor at least"),
         (a_request(raw=[b"", b""]), "2 elements for 1 inputs"),
-        (a_request(raw=[bytes(4)], contents=("fp32_contents", [1])), "contents, and raw_input"),
+        (a_request(raw=[bytes(4)], contents=("fp32_contents", [1])), "both contents and raw_input"),
         (a_request(raw=[bytes(3)]), "3 bytes of data"),
         (a_request(), "0 elements"),
         (a_request(contents=("fp64_contents", [1])), "0 elements"),

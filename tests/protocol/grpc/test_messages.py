@@ -62,7 +62,7 @@ def test_compressed_messages(encoding, compress):
         (b"\0\0", "MalformedMessage", "ends after 2 bytes"),
         (prefixed(b"ab", size=3), "MalformedMessage", "ends after 7 bytes"),
         (prefixed(b"a", flag=2), "MalformedMessage", "first byte is 2"),
-        (prefixed(b"a", flag=1), "MalformedMessage", "grpc-encoding must say"),
+        (prefixed(b"a", flag=1), "MalformedMessage", "grpc-encoding must name"),
         (prefixed(b"", size=MOST + 1), None, "over 100 bytes"),
         (prefixed(b"", size=2**32 - 1), None, "over 100 bytes"),
     ],

@@ -84,7 +84,7 @@ async def test_a_message_may_be_compressed(calling):
         (prefixed(MESSAGE)[:-1], {}, "13", "in the middle of its message"),
         (b"\0\0", {}, "13", "in the middle of its message"),
         (prefixed(MESSAGE, 2), {}, "13", "first byte is 2"),
-        (prefixed(MESSAGE, 1), {}, "13", "grpc-encoding must say"),
+        (prefixed(MESSAGE, 1), {}, "13", "grpc-encoding must name"),
         (prefixed(MESSAGE), {"grpc-encoding": "snappy"}, "12", "'snappy' was given"),
         (
             prefixed(gzip.compress(bytes(2001), mtime=0), 1),

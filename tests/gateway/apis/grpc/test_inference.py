@@ -118,7 +118,7 @@ async def test_a_container_that_speaks_the_protocol_is_asked_by_it(calling, raw)
             "inputs: 4097 tensors were given; there must be at",
         ),
         (request(*[field(6, b"")] * 4097), "3", "outputs: 4097 tensors were given; there must be"),
-        (b"\xff", "13", "must be a inference.ModelInferRequest"),
+        (b"\xff", "13", "must be a protobuf inference.ModelInferRequest"),
     ],
 )
 async def test_what_is_no_request_is_refused(calling, message, code, said):

@@ -100,7 +100,7 @@ async def test_a_label_names_the_variant_that_is_asked(asking):
     status, said = await client.json(path.format("canary"))
     assert (status, said["error"]) == (
         404,
-        "the model has no version of the label 'canary'; it must be a variant's name: AllTraffic",
+        "the model has no version with the label 'canary'; it must be a variant's name: AllTraffic",
     )
     assert (await client.json("/v1/models/unknown/labels/canary:predict"))[0] == 404
 
@@ -111,10 +111,7 @@ async def test_what_else_tf_serving_and_kserve_do_is_refused_by_its_name(asking)
         status, said = await client.json(f"/v1/models/{ENDPOINT}/versions/1:{verb}")
         assert (status, said["error"]) == (
             404,
-            (
-                f"models are not asked to {verb} here; it must be :predict, which takes instances "
-                "of any form"
-            ),
+            (f":{verb} is not supported; it must be :predict, which takes instances of any form"),
         )
 
 

@@ -70,7 +70,7 @@ async def test_a_label_is_a_variants_name(asking):
     client = await asking()
     for path in ("", "/metadata"):
         status, said = await client.json(f"/v1/models/{ENDPOINT}/labels/stable{path}", method="GET")
-        assert (status, said["error"][:44]) == (404, "the model has no version of the label 'stabl")
+        assert (status, said["error"][:44]) == (404, "the model has no version with the label 'sta")
     status, said = await client.json(f"/v1/models/{ENDPOINT}/labels/AllTraffic", method="GET")
     assert (status, said["ready"]) == (200, True)
 
@@ -81,7 +81,7 @@ async def test_metadata_are_the_signature_that_is_declared(asking):
     assert (status, said["error"]) == (
         404,
         (
-            f"the model {ENDPOINT} has no metadata: nothing is declared of its tensors; its "
+            f"the model {ENDPOINT} has no metadata: its tensors are unknown; its "
             "settings must have a signature"
         ),
     )
