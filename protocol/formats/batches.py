@@ -39,7 +39,6 @@ class SparseRows:
         keys: the column of each number, from 0; each column appears once per row, in any order.
         starts: the place of each row in ``values`` and ``keys``, and the end of the last row: rows
             + 1 numbers.
-        width: number of columns.
     """
 
     values: Numbers
@@ -52,7 +51,6 @@ class SparseRows:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """The type of the numbers."""
         return self.values.dtype
 
     def dense(self, start: int = 0, stop: int | None = None) -> Numbers:
@@ -63,7 +61,6 @@ class SparseRows:
         return array
 
     def rows(self, start: int = 0, stop: int | None = None) -> SparseRows:
-        """Return some rows, still sparse."""
         start, stop, _ = slice(start, stop).indices(len(self))
         first, last = int(self.starts[start]), int(self.starts[max(start, stop)])
         starts = self.starts[start : max(start, stop) + 1] - first
@@ -115,14 +112,12 @@ class Batch:
 
     @property
     def width(self) -> int:
-        """Number of features of a record."""
         if isinstance(self.features, SparseRows):
             return self.features.width
         width: int = self.features.shape[1]
         return width
 
     def dense(self, start: int = 0, stop: int | None = None) -> Numbers:
-        """Return the features of some records, by default of all, as a dense array."""
         if isinstance(self.features, SparseRows):
             return self.features.dense(start, stop)
         return self.features[start:stop]
@@ -198,7 +193,6 @@ class BatchBuilder:
     """Builds a batch record by record, for records that differ in kind.
 
     Attributes:
-        values: the numbers of each record.
         keys: the columns of these numbers; None for a dense record.
     """
 

@@ -39,7 +39,6 @@ class ColumnOrder:
         return [record[name] for name in self.names]
 
     def knows(self, name: str) -> bool:
-        """Whether the model has a column of that name."""
         return self._are_the_model_s and self.names is not None and name in self.names
 
     def _fault(self, record: Mapping[str, Any]) -> str:

@@ -25,7 +25,6 @@ class CsvDecoder(LineDecoder):
     """Reads lines of numbers between commas, quoted or not (RFC 4180 §2).
 
     Args:
-        wanted: the required form of the records.
         label_size: number of label columns before the features.
     """
 

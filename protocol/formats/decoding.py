@@ -67,11 +67,7 @@ class RecordDecoder(ABC):
     decoder holds only the fed bytes, one record and one batch. After a fault it must not be used
     again.
 
-    Args:
-        wanted: the required form of the records.
-
     Attributes:
-        records: number of records so far.
         configuration: the configuration beside the records, once it has been read.
     """
 
@@ -102,10 +98,7 @@ class RecordDecoder(ABC):
     def _check_width(self, found: int, record: int, line: int | None = None) -> None:
         """Check a record's width; the first record sets it if nothing else does.
 
-        Args:
-            found: number of the record's features.
-            record: its number in the body.
-            line: its line, from 1, in formats that have lines.
+        ``line`` counts from 1, in formats that have lines.
         """
         if self._width is None:
             if not 1 <= found <= MAX_WIDTH:
@@ -124,7 +117,6 @@ class RecordDecoder(ABC):
 
     @property
     def whose_width(self) -> str:
-        """The source of the required width, for messages."""
         return "as record 0 has" if self.wanted.width is None else self.wanted.said_by
 
     def _built(self, builder: BatchBuilder) -> Iterator[Batch]:
@@ -164,7 +156,6 @@ class RecordDecoder(ABC):
         *,
         labels: Numbers | None,
     ) -> None:
-        """Check that the numbers of a single record are finite, if they must be."""
         if not self.wanted.finite:
             return
         if not is_finite(values):

@@ -25,11 +25,7 @@ class CannotWrite(ValueError):
     """Records that a format cannot express.
 
     Args:
-        reason: the part of the records that cannot be written.
         record: the number of the record at fault, from 0; None if all are.
-
-    Attributes:
-        record: as given.
     """
 
     def __init__(self, reason: str, *, record: int | None = None) -> None:

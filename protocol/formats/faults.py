@@ -29,12 +29,8 @@ class Malformed(MediaFault):
     """A body that does not have its declared type, or whose records have the wrong form.
 
     Args:
-        reason: what was found and what is required.
         record: the record's number in the body, from 0; None if no record is at fault.
         line: the number of its line, from 1, in formats that have lines.
-
-    Attributes:
-        line: as given.
     """
 
     status = 400

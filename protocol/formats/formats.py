@@ -28,8 +28,6 @@ class Format:
     Attributes:
         name: the media type, in lower case.
         decoder: reads its records; without labels, if it is CSV.
-        encoder: writes records in it.
-        aliases: other names of the type.
     """
 
     name: str
@@ -75,9 +73,7 @@ def format_of(content_type: str | MediaType) -> Format:
 def decoder_for(content_type: str, wanted: Tabular) -> RecordDecoder:
     """Make a decoder for one body.
 
-    Args:
-        content_type: the header's value; ``label_size`` is the number of label columns in CSV.
-        wanted: the required form of the records.
+    In ``content_type``, ``label_size`` is the number of label columns in CSV.
 
     Raises:
         UnsupportedMedia: the format is not supported for records.
@@ -91,11 +87,6 @@ def decoder_for(content_type: str, wanted: Tabular) -> RecordDecoder:
 
 def decode(body: bytes, content_type: str, wanted: Tabular) -> Batch:
     """Decode all records of a body.
-
-    Args:
-        body: the whole body.
-        content_type: the header's value.
-        wanted: the required form of the records.
 
     Raises:
         UnsupportedMedia: the format is not supported for records.

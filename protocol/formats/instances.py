@@ -40,10 +40,7 @@ class JsonRecord:
     """One record of JSON.
 
     Attributes:
-        row: its numbers.
         configuration: its configuration, unchanged; None if it has none.
-        uid: the record's identifier; None if it has none.
-        metadata: the record's metadata; None if it has none.
     """
 
     row: TensorRow
@@ -60,10 +57,8 @@ def plain_rows(records: list[Any], text: bytes, order: ColumnOrder) -> NDArray[n
 
     Programs usually write such records. :func:`read_instance` reads all others, and reports faults.
 
-    Args:
-        records: the parsed text; at least one record.
-        text: the records, with only commas, line ends and spaces between them.
-        order: the order of named columns.
+    ``records`` is the parsed ``text``; it has at least one record. Only commas, line ends and
+    spaces stand between the records of ``text``.
 
     Returns:
         (records, width); None if any record has another form.
@@ -123,11 +118,6 @@ def _count(text: bytes, sign: bytes) -> int:
 
 def read_instance(text: bytes, width: int | None, order: ColumnOrder) -> JsonRecord:
     """Read one record.
-
-    Args:
-        text: the record alone.
-        width: the required width, if it is known.
-        order: the order of named columns.
 
     Raises:
         NotJson: the text is not JSON.

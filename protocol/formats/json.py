@@ -66,9 +66,6 @@ class JsonDecoder(RecordDecoder):
     A state is a method that takes the bytes it understands and sets the next state.
     :class:`JsonScanner` finds the end of longer values. A form without an array of records is one
     such value: tensors, columns, a DataFrame.
-
-    Args:
-        wanted: the required form of the records.
     """
 
     def __init__(self, wanted: Tabular) -> None:

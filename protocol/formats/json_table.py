@@ -97,7 +97,6 @@ class _Reader:
     """Reads one body.
 
     Attributes:
-        order: the order of its columns.
         scalars: whether all records so far are single values.
     """
 

@@ -23,12 +23,6 @@ from partway.protocol.json.strict import NotJson
 
 
 class JsonLinesDecoder(LineDecoder):
-    """Reads one record per line.
-
-    Args:
-        wanted: the required form of the records.
-    """
-
     def __init__(self, wanted: Tabular) -> None:
         super().__init__(wanted)
         self._order = ColumnOrder(wanted.names)
@@ -76,8 +70,6 @@ class JsonLinesDecoder(LineDecoder):
 
 
 class JsonLinesEncoder(RecordEncoder):
-    """Writes one object per line."""
-
     def pieces(self, batch: Batch) -> Iterator[bytes]:
         check_labels(batch, 0, "application/jsonlines")
         check_queries(batch, "application/jsonlines")

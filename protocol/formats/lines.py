@@ -20,9 +20,6 @@ class LineDecoder(RecordDecoder):
 
     A piece is so small that reading it in C holds the interpreter for a millisecond or two. Empty
     lines are only allowed at the end of a body.
-
-    Args:
-        wanted: the required form of the records.
     """
 
     def __init__(self, wanted: Tabular) -> None:

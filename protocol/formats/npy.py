@@ -42,9 +42,6 @@ class NpyDecoder(RecordDecoder):
 
     An array of one dimension is one record. With more than two dimensions, a row has the numbers of
     all but the first.
-
-    Args:
-        wanted: the required form of the records.
     """
 
     def __init__(self, wanted: Tabular) -> None:

@@ -43,7 +43,6 @@ def head_of(length: int) -> bytes:
 
 
 def framed(payload: bytes) -> bytes:
-    """Frame a payload."""
     return head_of(len(payload)) + payload + bytes(-len(payload) % 4)
 
 
@@ -85,11 +84,8 @@ class FrameHeads:
     ) -> FrameHead | None:
         """Return the head at a place of the held bytes; None if it is incomplete.
 
-        Args:
-            held: bytes of a body.
-            place: the place of the head in ``held``.
-            offset: the place of ``held`` in the body, for messages.
-            record: the number of the record, for messages.
+        ``place`` is the head's place in ``held``; ``offset`` is the place of ``held`` in the body,
+        for messages.
 
         Raises:
             Malformed: no frame begins there, or it is out of sequence.
@@ -231,7 +227,6 @@ class RecordIOReader:
 
 
 def _row(payload: bytes) -> NDArray[np.uint8]:
-    """Return one payload as the only row of an array."""
     import numpy as np  # imported here: cutting records does not need it
 
     return np.frombuffer(payload, np.uint8)[None]

@@ -26,9 +26,6 @@ class RecordIODecoder(RecordDecoder):
     """Reads frames; a body that does not begin with a frame's magic is one bare record.
 
     Records that differ only in their numbers are read all at once.
-
-    Args:
-        wanted: the required form of the records.
     """
 
     def __init__(self, wanted: Tabular) -> None:

@@ -24,10 +24,6 @@ class RecordRow:
     """One record.
 
     Attributes:
-        row: its features.
-        labels: the numbers of its label; None if it has none.
-        uid: the record's identifier; None if it has none.
-        metadata: the record's metadata; None if it has none.
         configuration: its configuration, as text; None if it has none.
     """
 
@@ -40,10 +36,6 @@ class RecordRow:
 
 def read_record(payload: bytes, width: int | None) -> RecordRow:
     """Read one record.
-
-    Args:
-        payload: the record alone.
-        width: the required width, if it is known.
 
     Raises:
         ValueError: the bytes are not a record of numbers.
@@ -97,8 +89,6 @@ class RecordLayout:
         template: a record with this layout; its numbers do not matter.
         features: the place of the features in the record.
         labels: the place of the labels; an empty slice if there are none.
-        dtype: the type of the features.
-        label_dtype: the type of the labels.
     """
 
     template: NDArray[np.uint8]
@@ -119,7 +109,6 @@ class RecordLayout:
         return len(alike) if alike.all() else int(alike.argmin())
 
     def numbers(self, payloads: NDArray[np.uint8]) -> tuple[Numbers, Numbers | None]:
-        """Return the features of such records, and their labels if they have any."""
         labels = None
         if self.labels.stop:
             labels = _numbers(payloads, self.labels, self.label_dtype)

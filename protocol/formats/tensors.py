@@ -19,7 +19,6 @@ class TensorRow:
     Attributes:
         values: the features; for a sparse record, its stored numbers.
         keys: the column of each number, from 0, each once; None for a dense record.
-        width: number of features.
     """
 
     values: Numbers
@@ -33,11 +32,7 @@ def tensor_row(values: Numbers, keys: Numbers, shape: Numbers, width: int | None
     Without keys the record is dense, or all zero if it has a shape and no values. With several
     dimensions, features are counted in row-major order.
 
-    Args:
-        values: numbers of any type.
-        keys: whole numbers, as integers or floats.
-        shape: likewise.
-        width: the required width, if it is known.
+    Values may have any type. Keys and shape are whole numbers, as integers or floats.
 
     Raises:
         ValueError: the members contradict each other.
