@@ -32,7 +32,6 @@ def members_of(text: Text) -> Mapping[str, Text]:
 
 
 def elements_of(text: Text) -> Sequence[Text]:
-    """Return the texts of an array's elements."""
     found: list[Text] | None = _found(text, "elements")
     return list(_elements(bytes(text).decode())) if found is None else found
 
@@ -59,7 +58,6 @@ def rows_of(seams: Sequence[bytes], columns: Sequence[Sequence[Text]]) -> Iterat
 
 
 def kind_of(value: object) -> str:
-    """Describe the kind of a value, for a message."""
     if isinstance(value, list):
         return "an array was given" if value else "an empty array was given"
     return f"{_KINDS.get(type(value), 'a number')} was given"

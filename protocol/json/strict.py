@@ -39,7 +39,6 @@ class NotJson(ValueError):
     """A text that is not JSON.
 
     Attributes:
-        why: the fault.
         at: number of characters before the fault; None if unknown.
     """
 
@@ -94,9 +93,7 @@ def string_of(text: str) -> bytes:
 def check_unicode(text: bytes, value: object) -> None:
     """Refuse strings with half of a surrogate pair: they could not be encoded again.
 
-    Args:
-        text: JSON.
-        value: the parsed text; values of other types than JSON's are ignored.
+    Values of other types than JSON's are ignored.
 
     Raises:
         NotJson: there is such a string.

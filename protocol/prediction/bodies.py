@@ -238,10 +238,7 @@ def read_numbers(body: bytes, effort: float = inf) -> PredictRequest | None:
 def read_answer(body: bytes, instances: int, signature: Signature | None = None) -> bytes:
     """Read a container's answer.
 
-    Args:
-        body: JSON in UTF-8.
-        instances: number of instances in the request.
-        signature: the required form of the predictions; None for any.
+    ``body`` is JSON in UTF-8. Without a signature, predictions of any form are valid.
 
     Returns:
         The predictions, one for each instance in order: the text of an array, unchanged. Only
@@ -384,10 +381,7 @@ def _finder(name: str) -> TensorFinder:
 def _members(text: bytes, wanted: str, looks: _Looks | None = None) -> dict[str, Any]:
     """Parse the members of a body; its numbers are only approximate.
 
-    Args:
-        text: the body.
-        wanted: the required form, in words.
-        looks: the features of the body, if they are known.
+    ``wanted`` is the required form, in words.
 
     Raises:
         PredictionFault: the body is not JSON, or not an object.
@@ -433,10 +427,7 @@ def _count_members(value: object, brackets: int) -> int:
     The search ends once as many arrays and objects were found as there are brackets: the values
     below cannot hold any.
 
-    Args:
-        value: the parsed body.
-        brackets: number of characters of the body that begin an array or an object, if not in a
-            string.
+    ``brackets`` is the number of characters that begin an array or an object, if not in a string.
 
     Raises:
         PredictionFault: the values are nested too deeply.

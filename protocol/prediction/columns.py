@@ -94,10 +94,7 @@ def as_outputs(predictions: bytes) -> bytes:
 def check_names_fit(names: Iterable[str], instances: int, size: int) -> None:
     """Refuse names that would outweigh a body once each instance repeats them.
 
-    Args:
-        names: of the tensors.
-        instances: number of instances.
-        size: bytes of the request.
+    ``size`` is the number of bytes of the request.
 
     Raises:
         SignatureFault: the names would take more than :data:`NAMES_PER_BYTE` times ``size``.

@@ -15,7 +15,6 @@ class HttpBody(NamedTuple):
 
     Attributes:
         content_type: its media type; empty for none.
-        data: its bytes.
     """
 
     content_type: str

@@ -55,7 +55,6 @@ class TensorSpec:
     shape: Sequence[int] = ()
 
     def __str__(self) -> str:
-        """Type and shape, for a message."""
         return f"{self.type} of the shape {list(self.shape)}" if self.shape else f"one {self.type}"
 
 
@@ -66,7 +65,6 @@ class Signature:
     Attributes:
         inputs: the input tensors; at least one.
         outputs: the output tensors; empty if they are not declared.
-        name: the signature's name.
     """
 
     inputs: Mapping[str, TensorSpec]

@@ -57,8 +57,6 @@ class NumberTensor(NamedTuple):
     """The place of a tensor of numbers in the text of an object.
 
     Attributes:
-        begin: where it begins.
-        end: where it ends.
         length: number of elements in its first dimension.
     """
 

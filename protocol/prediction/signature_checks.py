@@ -53,10 +53,7 @@ def check_columns(
 ) -> None:
     """Check instances in columns against the declared tensors.
 
-    Args:
-        specs: by alias; one at least.
-        columns: the values, by name; each column has one value per instance, and at least one.
-        what: ``instances``.
+    There is at least one spec. Each column has one value per instance, and at least one.
 
     Raises:
         SignatureFault: as in :func:`check_tensors`.

@@ -56,11 +56,7 @@ def numbers_cost(text: bytes) -> int:
 
 
 def shape_cost(shape: Sequence[int]) -> int:
-    """Return the cost of converting a tensor to instances, or predictions to a tensor.
-
-    Args:
-        shape: its length in each dimension.
-    """
+    """Return the cost of converting a tensor to instances, or predictions to a tensor."""
     cost, within = _TENSOR, 1
     for size in shape:
         within *= size  # arrays; in the last dimension, elements
