@@ -133,8 +133,7 @@ _CONTENTS: Final = {
 def infer_request(message: Any) -> InferRequest:
     """Read a client's request.
 
-    Args:
-        message: a ModelInferRequest.
+    ``message`` is a ModelInferRequest.
 
     Raises:
         InferFault: the message is not a valid request.
@@ -169,11 +168,7 @@ def infer_response(
 ) -> bytes:
     """Encode an answer.
 
-    Args:
-        request: the request to answer.
-        outputs: the requested outputs, in the request's order.
-        model: the model's name.
-        version: the model's version.
+    ``outputs`` are the requested ones, in the request's order.
     """
     message = ModelInferResponse(model_name=model, model_version=version, id=request.id or "")
     raw = request.binary_output or any(each.datatype in BINARY_ONLY for each in outputs)

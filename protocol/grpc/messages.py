@@ -26,10 +26,8 @@ def framed(message: bytes) -> bytes:
 def only_message(body: bytes, encoding: str, most_bytes: int) -> bytes:
     """Return the message of a body that must have exactly one.
 
-    Args:
-        body: the whole body.
-        encoding: the compression of a compressed message, as in ``grpc-encoding``.
-        most_bytes: most bytes of the decompressed message.
+    ``encoding`` is the compression of a compressed message, as in ``grpc-encoding``; ``most_bytes``
+    counts the decompressed message.
 
     Raises:
         InputValidationError: the body has no message, more than one, or a malformed one.
@@ -54,10 +52,8 @@ def first_message(
 ) -> tuple[bytes, int] | None:
     """Return the first message of a body.
 
-    Args:
-        body: the beginning of the body, as far as it has come.
-        encoding: the compression of a compressed message, as in ``grpc-encoding``.
-        most_bytes: most bytes of the decompressed message.
+    ``body`` is the beginning of the body, as far as it has come; the rest is as for
+    :func:`only_message`.
 
     Returns:
         The message, and the place of the next one; None if the message is incomplete.

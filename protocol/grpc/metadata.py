@@ -73,9 +73,7 @@ def timeout_of(text: str) -> float | None:
 def status(code: Code, message: str = "") -> dict[str, str]:
     """Make the trailers that end a call.
 
-    Args:
-        code: the result of the call.
-        message: the message for the client, cut at GRPC_STATUS_BYTES.
+    The message is for the client, and is cut at GRPC_STATUS_BYTES.
     """
     found = {"grpc-status": str(code.value)}
     if message:

@@ -215,10 +215,7 @@ def _number(number: float) -> float:
 def _fields(tag: bytes, found: list[Any], levels: int) -> list[bytes]:
     """Encode JSON values as fields of a message, each a ``google.protobuf.Value``.
 
-    Args:
-        tag: the field's tag.
-        found: the values as Python objects.
-        levels: how deep arrays and objects may be nested.
+    ``levels`` is how deep arrays and objects may be nested.
     """
     checkpoint()
 
@@ -282,9 +279,8 @@ def _heads_and_numbers_of(count: int) -> struct.Struct:
 def _with_heads(tags: tuple[bytes, ...], texts: list[bytes]) -> list[bytes]:
     """Encode texts as fields of a message.
 
-    Args:
-        tags: the field's tag; for a field within a field, the outer tag and the inner.
-        texts: the contents of the innermost field.
+    ``tags`` is the field's tag or, for a field within a field, the outer tag and the inner;
+    ``texts`` are the contents of the innermost field.
     """
     heads = _short_heads(tags)
     return [

@@ -96,10 +96,8 @@ def outputs_of(
 ) -> list[Tensor]:
     """Convert predictions to tensors: the requested ones in their order, or all.
 
-    Args:
-        predictions: a valid JSON array with at least one element.
-        requested: the outputs named by the request.
-        declared: the signature's outputs by name; the predictions have been checked against them.
+    ``predictions`` is a valid JSON array with at least one element. It has been checked against
+    ``declared``, the signature's outputs by name.
 
     Raises:
         PredictionFault: the predictions do not form tensors.
@@ -185,7 +183,6 @@ def _tensor(name: str, values: list[Any], spec: TensorSpec | None) -> Tensor:
 
 
 def _flattened(name: str, values: list[Any]) -> tuple[list[int], list[Any]]:
-    """Return the shape of nested arrays, and their elements."""
     shape, level = [len(values)], values
     while level and list in (kinds := set(map(type, level))):
         checkpoint()

@@ -64,9 +64,8 @@ def write_request(request: InferRequest) -> WrittenRequest:
 def read_response(body: bytes, header_length: int | None) -> list[Tensor]:
     """Read a container's answer.
 
-    Args:
-        body: the JSON in UTF-8, followed by the outputs' binary data in order.
-        header_length: the length of the JSON in ``body``; None if there is no binary data.
+    ``body`` is JSON in UTF-8, then the outputs' binary data in order; ``header_length`` is the
+    length of the JSON, or None without binary data.
 
     Raises:
         PredictionFault: the body is not a valid response.
