@@ -30,13 +30,7 @@ from partway.gateway.apis.grpc.predictions import (
 def grpc_routes(
     predictions: PredictionService, inference: InferenceService, is_ready: Callable[[], bool]
 ) -> tuple[Route, ...]:
-    """Return the routes of all services, followed by the route of all unknown calls.
-
-    Args:
-        predictions: Google's services.
-        inference: the Open Inference Protocol's service.
-        is_ready: whether the gateway accepts requests.
-    """
+    """Return the routes of all services, followed by the route of all unknown calls."""
     services = (PREDICTION_SERVICE, ENDPOINT_SERVICE, INFERENCE_SERVICE)
     return (
         *predictions.routes,
@@ -71,10 +65,8 @@ class GrpcApi(Service):
 
     @property
     def routes(self) -> tuple[Route, ...]:
-        """The routes of all calls."""
         return self._routes
 
 
 def install(gateway: Gateway) -> None:
-    """Add the API to a gateway."""
     gateway.service(GrpcApi)

@@ -38,7 +38,6 @@ class CallAnswer(NamedTuple):
     """The answer to a call.
 
     Attributes:
-        message: the bytes of the message.
         metadata: further headers.
     """
 
@@ -66,15 +65,9 @@ def unary(
 ) -> Route:
     """Return the route of a method that answers one message with one message.
 
-    Args:
-        service: the full name of the service.
-        method: the name of the method.
-        answer: the operation.
-        most_bytes: the limit of the call's message in bytes.
-        access: how a call authenticates.
-        granted_with: the operation that the caller needs permission for.
-        reserved: whether calls are answered in the reserve too, when all else is in use.
-        workers: unpack messages; None if messages are short.
+    ``most_bytes`` limits the call's message. ``granted_with`` is the operation that the caller
+    needs permission for. With ``reserved``, calls are answered in the reserve too, when all else is
+    in use. ``workers`` unpack messages; None if messages are short.
     """
 
     async def called(exchange: Exchange, identity: Identity, _named: Mapping[str, str]) -> None:
@@ -128,18 +121,13 @@ def every_other_call() -> Route:
 
 
 class LoadedLater:
-    """A module that is imported at the first call that needs it: protobuf and numpy take time.
-
-    Args:
-        load: imports the module.
-    """
+    """A module that is imported at the first call that needs it: protobuf and numpy take time."""
 
     def __init__(self, load: Callable[[], ModuleType]) -> None:
         self._load = load
         self._found: Any = None
 
     async def get(self) -> Any:
-        """Return the module."""
         if self._found is None:
             self._found = await asyncio.to_thread(self._load)
         return self._found
@@ -148,10 +136,7 @@ class LoadedLater:
 def parsed(message: bytes, kind: Callable[[], Any], read: Callable[[Any], _T]) -> _T:
     """Parse a message.
 
-    Args:
-        message: the bytes of the message.
-        kind: the message's class.
-        read: converts the parsed message to the result.
+    ``kind`` is the message's class; ``read`` converts the parsed message to the result.
 
     Raises:
         InputValidationError: the bytes are no such message.

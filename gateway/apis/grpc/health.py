@@ -28,7 +28,6 @@ class HealthService:
     """The call Check.
 
     Args:
-        is_ready: whether the gateway accepts requests.
         services: the full names of the gateway's services; all are as ready as the gateway.
     """
 
@@ -44,7 +43,6 @@ class HealthService:
         return (unary(SERVICE, "Check", self.check, _MOST_BYTES, access=access, reserved=True),)
 
     async def check(self, _call: TrailingExchange, _: Identity, message: bytes) -> CallAnswer:
-        """Answer whether a service serves."""
         schema = await self._schema.get()
         service = parsed(message, schema.HealthCheckRequest, lambda asked: asked.service)
         if service not in self._services:

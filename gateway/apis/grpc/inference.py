@@ -47,11 +47,6 @@ class InferenceService:
     """The calls of the protocol.
 
     Args:
-        invocations: calls instances.
-        policy_of: returns the policy for calls to an endpoint's containers.
-        resources: describes the server and the models.
-        arns: makes the ARNs that permissions name.
-        workers: parse and serialise long messages.
         most_bytes: the limit of a call's message, and of a container's answer, in bytes.
     """
 
@@ -76,7 +71,6 @@ class InferenceService:
 
     @property
     def routes(self) -> tuple[Route, ...]:
-        """The routes of all calls."""
         service, most, anyone = INFERENCE_SERVICE, _NAME_BYTES, Access.ANYONE
         return (
             unary(service, "ServerLive", self.live, most, access=anyone, reserved=True),
@@ -92,7 +86,6 @@ class InferenceService:
         )
 
     async def live(self, *_: object) -> CallAnswer:
-        """Answer that the gateway runs."""
         schema = await self._schema.get()
         return CallAnswer(schema.ServerLiveResponse(live=True).SerializeToString())
 
@@ -103,14 +96,12 @@ class InferenceService:
         return CallAnswer(found.SerializeToString())
 
     async def server(self, *_: object) -> CallAnswer:
-        """Answer with the gateway's name and version."""
         schema = await self._schema.get()
         return CallAnswer(schema.ServerMetadataResponse(**SERVER).SerializeToString())
 
     async def model_ready(
         self, _call: TrailingExchange, identity: Identity, message: bytes
     ) -> CallAnswer:
-        """Answer whether an endpoint has an instance in service."""
         schema = await self._schema.get()
         asked = parsed(message, schema.ModelReadyRequest, _itself)
         name = self._model(identity, asked.name, asked.version)
@@ -120,7 +111,6 @@ class InferenceService:
     async def model(
         self, _call: TrailingExchange, identity: Identity, message: bytes
     ) -> CallAnswer:
-        """Answer with an endpoint as a model."""
         schema = await self._schema.get()
         asked = parsed(message, schema.ModelMetadataRequest, _itself)
         name = self._model(identity, asked.name, asked.version)
@@ -128,7 +118,6 @@ class InferenceService:
         return CallAnswer(schema.ModelMetadataResponse(**found).SerializeToString())
 
     async def infer(self, call: TrailingExchange, identity: Identity, message: bytes) -> CallAnswer:
-        """Call a model with tensors."""
         schema = await self._schema.get()
         cost = message_cost(len(message))
         asked = await self._workers.share_of(call, identity).run(

@@ -23,8 +23,6 @@ class ModelInfer:
     """Calls containers with the tensors of a message.
 
     Args:
-        invocations: calls instances.
-        workers: parse and serialise long bodies.
         most_bytes: the limit of a container's answer in bytes.
     """
 
@@ -45,12 +43,7 @@ class ModelInfer:
     ) -> CallAnswer:
         """Answer a call.
 
-        Args:
-            call: the client's call.
-            identity: the caller, whose permission has been checked.
-            endpoint: the name of the endpoint.
-            policy: the policy for calls to the containers.
-            message: a ModelInferRequest.
+        The identity's permission has been checked. ``message`` is a ModelInferRequest.
 
         Raises:
             InputValidationError: the message is not a valid request.

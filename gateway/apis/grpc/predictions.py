@@ -62,8 +62,6 @@ def _messages() -> ModuleType:
 
 
 class _Named(NamedTuple):
-    """An endpoint as a message names it."""
-
     parent: str
     endpoint: str
 
@@ -72,11 +70,6 @@ class PredictionService:
     """The calls Predict, RawPredict, StreamRawPredict and GetEndpoint.
 
     Args:
-        predict: makes predictions.
-        raw_predict: makes raw predictions.
-        resources: describes endpoints.
-        arns: makes the ARNs that permissions name.
-        workers: parse and serialise long messages.
         most_bytes: the limit of a call's message in bytes.
     """
 
@@ -99,7 +92,6 @@ class PredictionService:
 
     @property
     def routes(self) -> tuple[Route, ...]:
-        """The routes of the four calls."""
         most, workers = self._most_bytes, self._workers
         stream = self.stream_raw_predict
         return (
@@ -130,7 +122,6 @@ class PredictionService:
     async def predict(
         self, call: TrailingExchange, identity: Identity, message: bytes
     ) -> CallAnswer:
-        """Answer with one prediction for each instance."""
         schema = await self._schema.get()
         name, body = await self._parsed(
             call,
@@ -262,13 +253,11 @@ class BodyMessages:
         )
 
     async def end(self, exchange: Exchange, error: StreamError | None) -> None:
-        """End the call, with its status."""
         assert isinstance(exchange, TrailingExchange), "its route has checked that"
         await exchange.end_with_trailers(_ended(error))
 
 
 def _ended(error: StreamError | None) -> dict[str, str]:
-    """Return the status of an ended stream."""
     match error:
         case None:
             return status(Code.OK)

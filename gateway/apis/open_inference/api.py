@@ -17,11 +17,7 @@ if TYPE_CHECKING:
 
 
 class OpenInferenceApi(Service):
-    """The operations of the Open Inference Protocol.
-
-    Attributes:
-        models: describes the server and the models.
-    """
+    """The operations of the Open Inference Protocol."""
 
     def __init__(self, gateway: Gateway) -> None:
         policy_of = gateway.fleet.prediction
@@ -43,5 +39,4 @@ class OpenInferenceApi(Service):
 
 
 def install(gateway: Gateway) -> None:
-    """Add the API to a gateway."""
     gateway.service(OpenInferenceApi)

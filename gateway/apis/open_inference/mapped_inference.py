@@ -31,8 +31,6 @@ class MappedInference:
     """Answers tensor requests with containers that take instances.
 
     Args:
-        invocations: calls instances.
-        workers: parse and serialise long bodies.
         most_bytes: the limit of a request's body, coded or not, and of a container's answer, in
             bytes.
     """
@@ -72,12 +70,7 @@ class MappedInference:
     ) -> Sequence[Tensor]:
         """Call a container with tensors, in whatever form they came.
 
-        Args:
-            exchange: the client's exchange.
-            identity: the caller, whose permission has been checked.
-            endpoint: the name of the endpoint.
-            policy: the policy for calls to its containers.
-            request: the request.
+        The identity's permission has been checked.
 
         Raises:
             InputValidationError: the tensors cannot become instances, or there is no such output.
@@ -98,7 +91,6 @@ class MappedInference:
 
 
 def invalid(fault: ValueError) -> InputValidationError:
-    """Return the error for a request that is not valid."""
     return InputValidationError(str(fault), "InvalidInferRequest")
 
 

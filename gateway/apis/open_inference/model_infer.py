@@ -41,9 +41,6 @@ class OpenInference:
     """The operation ModelInfer.
 
     Args:
-        invocations: calls instances.
-        policy_of: returns the policy for calls to an endpoint's containers.
-        workers: parse and serialise long bodies.
         most_bytes: the limit of a request's body, coded or not, and of a container's answer, in
             bytes.
     """

@@ -28,8 +28,6 @@ class OnwardInference:
     """Calls containers with tensors, as a client of the protocol would.
 
     Args:
-        invocations: calls instances.
-        workers: parse and serialise long bodies.
         most_bytes: the limit of a container's answer in bytes.
     """
 
@@ -50,12 +48,8 @@ class OnwardInference:
     ) -> Sequence[Tensor]:
         """Call a container with tensors, in whatever form they came.
 
-        Args:
-            exchange: the client's exchange.
-            identity: the caller, whose permission has been checked.
-            endpoint: the name of the endpoint.
-            route: the path for calls to the container.
-            request: the request.
+        The identity's permission has been checked. ``route`` is the path for calls to the
+        container.
 
         Raises:
             InputValidationError: a tensor has no form in JSON, and did not come as bytes.

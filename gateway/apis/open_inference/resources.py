@@ -41,10 +41,6 @@ SERVER: Final = {
 class OpenInferenceResources:
     """The protocol's operations other than inference.
 
-    Args:
-        router: knows the endpoints.
-        is_ready: whether the gateway accepts requests and its endpoints have started.
-
     Attributes:
         is_ready: whether the gateway accepts requests and its endpoints have started.
     """
@@ -61,7 +57,6 @@ class OpenInferenceResources:
 
     @property
     def routes(self) -> tuple[Route, ...]:
-        """The routes of these operations, by the protocol's names in gRPC."""
         anyone, errors = Access.ANYONE, prediction_text
         known = Access.SIGNED_OR_BEARER
         return (
@@ -85,22 +80,18 @@ class OpenInferenceResources:
         )
 
     async def live(self, exchange: Exchange, *_: object) -> None:
-        """Answer that the gateway runs."""
         exchange.respond(200, orjson.dumps({"live": True}), JSON)
 
     async def ready(self, exchange: Exchange, *_: object) -> None:
-        """Answer whether the gateway accepts requests and its endpoints have started."""
         ready = self.is_ready()
         exchange.respond(200 if ready else 503, orjson.dumps({"ready": ready}), JSON)
 
     async def server(self, exchange: Exchange, *_: object) -> None:
-        """Answer with the gateway's name and version."""
         exchange.respond(200, orjson.dumps(SERVER), JSON)
 
     async def model(
         self, exchange: Exchange, _identity: Identity, named: Mapping[str, str]
     ) -> None:
-        """Answer with an endpoint as a model."""
         check_version(named)
         exchange.respond(200, orjson.dumps(self.described(named["endpoint"])), JSON)
 
@@ -123,7 +114,6 @@ class OpenInferenceResources:
     async def model_ready(
         self, exchange: Exchange, _identity: Identity, named: Mapping[str, str]
     ) -> None:
-        """Answer whether an endpoint has an instance in service."""
         name = named["endpoint"]
         check_version(named)
         ready = self.is_model_ready(name)

@@ -18,14 +18,6 @@ if TYPE_CHECKING:
 
 
 class PredictionApi(Service):
-    """The operations of online prediction.
-
-    Attributes:
-        predict: the operation predict.
-        raw_predict: the operations rawPredict and streamRawPredict.
-        resources: describes endpoints and models.
-    """
-
     def __init__(self, gateway: Gateway) -> None:
         invocations = gateway.service(RequestsService).invocations
         workers = gateway.service(prediction_workers)
@@ -45,5 +37,4 @@ class PredictionApi(Service):
 
 
 def install(gateway: Gateway) -> None:
-    """Add the API to a gateway."""
     gateway.service(PredictionApi)

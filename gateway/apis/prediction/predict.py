@@ -59,11 +59,6 @@ class Predict:
     """The operation predict, at each of its paths.
 
     Args:
-        invocations: calls instances.
-        table: returns the existing endpoints.
-        policy_of: returns the policy for calls to an endpoint's containers.
-        arns: makes the ARNs that permissions name.
-        workers: parse and serialise long bodies.
         most_bytes: the limit of a request's body, and of an answer's, in bytes.
     """
 
@@ -85,7 +80,6 @@ class Predict:
 
     @property
     def routes(self) -> tuple[Route, ...]:
-        """The routes of predict."""
         payload, access = GatheredPayload(self._most_bytes), Access.SIGNED_OR_BEARER
         return (
             Route(
@@ -175,12 +169,8 @@ class Predict:
     ) -> Predicted[_T]:
         """Call an endpoint with a body, by the endpoint's policy.
 
-        Args:
-            exchange: the client's exchange.
-            identity: the caller, whose permission has been checked.
-            endpoint: the name of the endpoint.
-            body: ``{"instances": […]}``.
-            made: converts the predictions, the text of an array, to the result.
+        The identity's permission has been checked. ``made`` converts the predictions, the text of
+        an array, to the result.
 
         Raises:
             InputValidationError: the body is not valid.
@@ -263,10 +253,6 @@ def check_version(named: Mapping[str, str]) -> None:
 
 def checked_label(named: Mapping[str, str], variants: Iterable[RoutedVariant]) -> str:
     """Return the variant that a path names as a version's label; empty if it names none.
-
-    Args:
-        named: the path's parameters.
-        variants: the variants of the endpoint.
 
     Raises:
         UnknownEndpoint: the model has no such version or label.

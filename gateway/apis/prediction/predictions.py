@@ -32,7 +32,6 @@ class Predicted(NamedTuple, Generic[_T]):
 
     Attributes:
         predictions: the predictions, as they were parsed.
-        invoked: the invocation.
     """
 
     predictions: _T
@@ -43,8 +42,6 @@ class Predictions:
     """Calls containers for predictions.
 
     Args:
-        invocations: calls instances.
-        workers: parse long answers.
         most_bytes: the limit of a container's answer in bytes.
     """
 
@@ -68,16 +65,10 @@ class Predictions:
     ) -> Predicted[_T]:
         """Call a container with all instances, and parse the answer.
 
-        Args:
-            exchange: the client's exchange.
-            identity: the caller.
-            endpoint: the name of the endpoint.
-            request: the request for the container.
-            route: the path for the call; None for the container's own.
-            read: parses an answer, given the number of instances; raises PredictionFault if it is
-                not valid.
-            cost: estimates the cost of parsing an answer, in elements.
-            variant: the only allowed variant; empty for any.
+        ``route`` is the path for the call; None for the container's own. ``read`` parses an answer,
+        given the number of instances; it raises PredictionFault if the answer is not valid.
+        ``cost`` estimates the cost of parsing an answer, in elements. ``variant`` is the only
+        allowed variant; empty for any.
 
         Raises:
             ContainerError: the container failed, or its answer is not valid.
@@ -104,11 +95,7 @@ async def whole_answer(
 
     The answer's bytes count in the memory of the request.
 
-    Args:
-        exchange: the client's exchange.
-        invoked: the invocation.
-        most_bytes: the limit of the answer in bytes, both coded and decoded.
-        share: undoes the coding.
+    ``most_bytes`` limits the answer both coded and decoded; ``share`` undoes the coding.
 
     Raises:
         ContainerError: the answer does not come, or not whole; it has more bytes, or an unknown

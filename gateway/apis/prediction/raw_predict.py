@@ -55,8 +55,6 @@ class RawAsked(NamedTuple):
     """A raw request.
 
     Attributes:
-        request: holds the body for the container.
-        headers: the headers for the container.
         is_wrapped: whether bodies are wrapped in JSON, both ways.
     """
 
@@ -69,10 +67,7 @@ class RawPredict:
     """The operations rawPredict and streamRawPredict.
 
     Args:
-        invocations: calls instances.
         streams: admits and holds streamed responses, as all streams.
-        policy_of: returns the policy for calls to an endpoint's containers.
-        workers: parse long bodies.
         most_bytes: the limit of a request's body, and of an answer that is not streamed, in bytes.
     """
 
@@ -92,7 +87,6 @@ class RawPredict:
 
     @property
     def routes(self) -> tuple[Route, ...]:
-        """The routes of both operations."""
         payload = StreamedPayload(self._most_bytes)
         return tuple(
             Route(
@@ -209,18 +203,13 @@ def check_chunks_uncoded(invoked: Invocation) -> None:
 
 
 class WrappedChunks:
-    """A container's chunks as a JSON array, which is how Google's clients read a stream.
-
-    Args:
-        content_type: the type of the answer.
-    """
+    """A container's chunks as a JSON array, which is how Google's clients read a stream."""
 
     def __init__(self, content_type: str) -> None:
         self._content_type = content_type
         self._before = b"["
 
     def chunk(self, data: bytes) -> bytes:
-        """Return an element of the array."""
         before, self._before = self._before, b",\n"
         return before + write_http_body(HttpBody(self._content_type, data))
 

@@ -38,10 +38,8 @@ class PredictionResources:
     """The endpoint that Google's clients read first, and KServe's and TF Serving's readiness.
 
     Args:
-        router: knows the endpoints.
         created: the start of the gateway in epoch seconds, which clients see as each endpoint's
             creation.
-        policy_of: returns the declared policy of an endpoint's predictions.
     """
 
     def __init__(
@@ -53,7 +51,6 @@ class PredictionResources:
 
     @property
     def routes(self) -> tuple[Route, ...]:
-        """The routes of these operations."""
         access = Access.SIGNED_OR_BEARER
         return (
             Route(
@@ -84,10 +81,7 @@ class PredictionResources:
     def described(self, parent: str, name: str, host: str) -> dict[str, Any]:
         """Return an endpoint in the form of Google's API.
 
-        Args:
-            parent: the project and the location, as the client names them.
-            name: the name of the endpoint.
-            host: the host in the client's request.
+        ``parent`` is the project and the location, as the client names them.
 
         Raises:
             UnknownEndpoint: there is no such endpoint.

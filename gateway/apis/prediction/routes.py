@@ -55,16 +55,13 @@ JSON: Final[Mapping[str, str]] = {"Content-Type": "application/json"}
 
 
 def of_endpoint(verb: str) -> re.Pattern[str]:
-    """Return the path of a platform's operation on an endpoint."""
     return re.compile(rf"{_ENDPOINT}(?::|%3[Aa]){verb}")
 
 
 def endpoint_of_host(host: str, endpoints: Collection[str]) -> str:
     """Return the endpoint of a request whose path names none.
 
-    Args:
-        host: the host of the request, with or without its port.
-        endpoints: the names of the existing endpoints.
+    ``host`` may have a port.
 
     Returns:
         The endpoint whose name is the host's first label, or else the only one. Otherwise the label
@@ -91,7 +88,6 @@ def _first_label(host: str) -> str:
 
 
 def model_name(parent: str, endpoint: str) -> str:
-    """Return the resource name of an endpoint's model."""
     return f"{parent}/models/{endpoint}"
 
 

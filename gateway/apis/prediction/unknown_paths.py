@@ -32,9 +32,6 @@ def unknown_prediction_routes(known: Iterable[Route]) -> tuple[Route, ...]:
     """Return the routes of unknown paths of predictions; they must follow all other routes.
 
     Clients need not authenticate, as with any other unknown path.
-
-    Args:
-        known: the routes of the operations.
     """
     routes = tuple(known)
     return (
@@ -44,11 +41,7 @@ def unknown_prediction_routes(known: Iterable[Route]) -> tuple[Route, ...]:
 
 
 def unknown_v2_route(known: Iterable[Route]) -> Route:
-    """Return the same route for the Open Inference Protocol.
-
-    Args:
-        known: the routes of the protocol's operations.
-    """
+    """Return the same route for the Open Inference Protocol."""
     return _route(_V2, prediction_text, _refusal(tuple(known), _MODELS_KNOWN))
 
 

@@ -49,7 +49,6 @@ class PredictionWorkers(Service):
     Args:
         waiting: the largest number of works that wait for a thread.
         waiting_of_one: the largest number of one owner's waiting works.
-        threads: the number of threads.
     """
 
     def __init__(
@@ -61,30 +60,18 @@ class PredictionWorkers(Service):
 
     @property
     def busy(self) -> int:
-        """The number of busy threads."""
         return self._quota.used
 
     @property
     def waiting(self) -> int:
-        """The number of works that wait for a thread."""
         return self._quota.waiting
 
     def share_of(self, exchange: Exchange, identity: Identity) -> WorkerShare:
-        """Return the share that counts a request's work.
-
-        Args:
-            exchange: the request.
-            identity: the sender of the request.
-        """
+        """Return the share that counts a request's work."""
         return WorkerShare(self, exchange, identity)
 
     async def run(self, owner: str, work: Callable[[], _T]) -> _T:
-        """Run work on a thread; see :meth:`WorkerShare.run`.
-
-        Args:
-            owner: the owner of the share.
-            work: the work.
-        """
+        """Run work on a thread; see :meth:`WorkerShare.run`."""
         await self._turn(owner)
         unwanted = threading.Event()
 
@@ -161,13 +148,7 @@ def _line_full(full: QuotaFull) -> str:
 
 
 class WorkerShare:
-    """One request's access to the workers; made by :meth:`PredictionWorkers.share_of`.
-
-    Args:
-        workers: the threads.
-        exchange: the request.
-        identity: the sender of the request.
-    """
+    """One request's access to the workers; made by :meth:`PredictionWorkers.share_of`."""
 
     __slots__ = ("_exchange", "_identity", "_workers")
 
@@ -181,13 +162,8 @@ class WorkerShare:
     ) -> _T:
         """Run work: cheap work at once, other work on a thread.
 
-        Args:
-            cost: the cost of the work, in elements; see
-                :mod:`partway.protocol.prediction.work_cost`.
-            work: the work, which calls ``checkpoint()`` of
-                :mod:`partway.protocol.prediction.checkpoints` between its blocks.
-            args: the arguments of the work.
-            options: the keyword arguments of the work.
+        The cost is in elements; see :mod:`partway.protocol.prediction.work_cost`. The work calls
+        ``checkpoint()`` of :mod:`partway.protocol.prediction.checkpoints` between its blocks.
 
         Raises:
             ServiceUnavailable: too many works wait, or no thread was free in time.
@@ -212,6 +188,5 @@ class WorkerShare:
 
 
 def prediction_workers(gateway: Gateway) -> PredictionWorkers:
-    """Return the workers for the gateway's settings."""
     settings = gateway.settings
     return PredictionWorkers(settings.max_requests, settings.requests_per_principal)
