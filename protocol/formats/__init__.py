@@ -21,8 +21,8 @@
     file.writelines(encode_pieces(batch, "application/x-npy")) # or as it is written, uncopied
 
 A :class:`MediaFault` is a client's fault. It has a ``status`` (400, 406, 413, 415) and a
-``reason``, a sentence that quotes nothing of a body. :class:`CannotWrite` and ``ValueError`` are
-our own fault: something cannot be written.
+``reason``: a sentence that quotes nothing of a body. :class:`CannotWrite` and ``ValueError`` are
+our own fault. They say that something cannot be written.
 
 ===================== ============================================================================
 ``formats``           media types, with their decoders and encoders

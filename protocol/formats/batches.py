@@ -70,11 +70,7 @@ class SparseRows:
         return np.repeat(np.arange(len(self)), np.diff(self.starts))
 
     def to_scipy(self) -> csr_matrix:
-        """Convert to scipy's CSR matrix.
-
-        Raises:
-            ImportError: scipy is not installed.
-        """
+        """Convert to scipy's CSR matrix; raises ImportError if scipy is not installed."""
         from scipy.sparse import csr_matrix
 
         return csr_matrix((self.values, self.keys, self.starts), shape=(len(self), self.width))
@@ -125,8 +121,7 @@ class Batch:
     def place_of(self, number: int) -> tuple[int, int]:
         """Return the row and the column of a number, counted among the features.
 
-        Args:
-            number: counted row by row; in sparse rows, among the values only.
+        The number is counted row by row; in sparse rows, among the values only.
         """
         if isinstance(self.features, SparseRows):
             rows = self.features
@@ -256,12 +251,7 @@ def _some(values: list[_Kept | None]) -> list[_Kept | None] | None:
 
 
 def is_finite(numbers: Numbers) -> bool:
-    """Whether no number is NaN or infinite; integers and booleans never are.
-
-    Args:
-        numbers: of any shape and type; they are read once, or twice if they are so large that their
-            sum is infinite.
-    """
+    """Whether no number is NaN or infinite; integers and booleans never are."""
     if numbers.dtype.kind != "f":
         return True
     with np.errstate(over="ignore", invalid="ignore"):

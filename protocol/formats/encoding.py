@@ -96,11 +96,7 @@ def put_together(pieces: Iterable[Piece]) -> bytes:
 
 
 def check_labels(batch: Batch, most: int, media_type: str) -> None:
-    """Check that records have no more labels than a format has places for.
-
-    Raises:
-        CannotWrite: they have more labels.
-    """
+    """Raise CannotWrite if records have more labels than the format has places for."""
     found = 0 if batch.labels is None else batch.labels.shape[1]
     if found > most:
         places = f"only {most}" if most else "none"
@@ -108,11 +104,7 @@ def check_labels(batch: Batch, most: int, media_type: str) -> None:
 
 
 def check_beside(batch: Batch, media_type: str) -> None:
-    """Check that records have only numbers, for formats that have no place for other members.
-
-    Raises:
-        CannotWrite: a record has a uid, metadata or a configuration.
-    """
+    """Raise CannotWrite if a record has a uid, metadata or a configuration beside its numbers."""
     beside = {
         "a uid": batch.uid,
         "metadata": batch.metadata,
@@ -128,11 +120,7 @@ def check_beside(batch: Batch, media_type: str) -> None:
 
 
 def check_queries(batch: Batch, media_type: str) -> None:
-    """Check that no record has a query number: only ``text/libsvm`` has a place for it.
-
-    Raises:
-        CannotWrite: a record has one.
-    """
+    """Raise CannotWrite if a record has a query number: only ``text/libsvm`` has a place for it."""
     for row, query in enumerate(batch.queries or ()):
         if query is not None:
             raise NoPlaceBeside(
@@ -142,11 +130,7 @@ def check_queries(batch: Batch, media_type: str) -> None:
 
 
 def check_finite(batch: Batch) -> None:
-    """Check that numbers can be written as text.
-
-    Raises:
-        CannotWrite: a number is NaN or infinite.
-    """
+    """Raise CannotWrite if a number is NaN or infinite: it has no form in text."""
     features = batch.features
     place = _not_finite(features.values if isinstance(features, SparseRows) else features)
     if place is not None:

@@ -37,12 +37,6 @@ KINDS: Final[Mapping[type, str]] = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class JsonRecord:
-    """One record of JSON.
-
-    Attributes:
-        configuration: its configuration, unchanged; None if it has none.
-    """
-
     row: TensorRow
     configuration: Mapping[str, Any] | None
     uid: str | None
@@ -127,11 +121,7 @@ def read_instance(text: bytes, width: int | None, order: ColumnOrder) -> JsonRec
 
 
 def record_of(value: object, width: int | None, order: ColumnOrder) -> JsonRecord:
-    """Read one record from parsed JSON; see :func:`read_instance`.
-
-    Raises:
-        ValueError: the value is not a record.
-    """
+    """Read one record from parsed JSON; raises ValueError as :func:`read_instance` does."""
     if is_of_the_schema(value, order):
         return _of_the_schema(_object(value), width)
     numbers = _numbers(cells_of(value, width, order), "features")

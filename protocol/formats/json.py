@@ -186,11 +186,7 @@ class JsonDecoder(RecordDecoder):
         return end
 
     def _become_whole(self, rest: bytes) -> None:
-        """Read the body from its beginning as one value: it has no array of records.
-
-        Args:
-            rest: the bytes after the kept ones.
-        """
+        """Read the body from its beginning as one value: it has no array of records."""
         assert self._beginning_text is not None, "there are no records yet"
         text = bytes(self._beginning_text + rest)
         self._beginning_text = None
@@ -211,7 +207,6 @@ class JsonDecoder(RecordDecoder):
         return end
 
     def _table(self, body: object) -> None:
-        """Read the records of a form that is one value."""
         from partway.protocol.formats.json_table import NotATable, table_of  # few bodies need it
 
         if isinstance(body, dict):

@@ -64,11 +64,7 @@ def preferred(accept: Iterable[str], offered: Sequence[str]) -> str | None:
 
 
 def accepted(accept: Iterable[str], offered: Sequence[str]) -> str:
-    """Choose the media type of an answer; see :func:`preferred`.
-
-    Raises:
-        NotAcceptable: the client accepts none of the offered types.
-    """
+    """Choose as :func:`preferred` does; raises NotAcceptable if no offered type is accepted."""
     lines = list(accept)
     chosen = preferred(lines, offered)
     if chosen is None:

@@ -26,7 +26,7 @@ from partway.protocol.limits import KIB, MAX_RECORD_BYTES
 
 _VERSIONS: Final = {(1, 0), (2, 0)}
 _PREFIX: Final = npy.MAGIC_LEN
-#: Longest header: numpy pads its own to 64 or 128 bytes, and reads no longer one.
+#: Longest header: numpy pads its own to 64 or 128 bytes, and refuses longer ones.
 _MAX_HEADER: Final = 10 * KIB
 #: The header's Python literal, as written by numpy and others; it is never evaluated.
 _HEADER: Final = re.compile(

@@ -16,13 +16,10 @@ MARK: Final = b",null,"
 
 
 def comma_separated(text: bytes) -> NDArray[np.float64] | None:
-    """Parse numbers between commas, if all are written as in JSON.
+    """Parse numbers between commas; None unless all are written as in JSON.
 
-    Programs write numbers like this. :func:`number` reads numbers written by people. Both round
-    correctly.
-
-    Returns:
-        The numbers, in one dimension; None if one has another form.
+    The result has one dimension. Programs write numbers like this; :func:`number` reads numbers
+    written by people. Both round correctly.
     """
     rows = number_lines(text)
     return None if rows is None or len(rows) != 1 else rows[0]

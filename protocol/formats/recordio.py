@@ -1,9 +1,9 @@
 """RecordIO framing of records, whatever they hold.
 
-A frame is u32 LE magic, u32 LE with a flag in its upper 3 bits and the length in the others, the
-payload, zeros up to a multiple of 4. Frames are written whole. A record in several parts is read in
-both existing forms. The library dmlc-core cuts a payload at each magic at a multiple of 4, and
-leaves the magic out. The reader of ml-io puts nothing between the parts.
+A frame is a u32 LE magic, a u32 LE, the payload, and zeros up to a multiple of 4. The second u32
+has a flag in its upper 3 bits and the length in the others. Frames are written whole. A record in
+several parts is read in both existing forms. The library dmlc-core cuts a payload at each magic at
+a multiple of 4, and leaves the magic out. The reader of ml-io puts nothing between the parts.
 """
 
 from __future__ import annotations
@@ -32,11 +32,7 @@ Run: TypeAlias = "NDArray[np.uint8]"
 
 
 def head_of(length: int) -> bytes:
-    """Return the head of a frame.
-
-    Raises:
-        ValueError: the payload is longer than a frame may be.
-    """
+    """Return the head of a frame; raises ValueError if the payload is too long for one."""
     if length > _MAX_LENGTH:
         raise ValueError(f"a record of {length} bytes was given; it must be {_MAX_LENGTH} at most")
     return _HEAD.pack(MAGIC, length)
@@ -52,7 +48,6 @@ class FrameHead(NamedTuple):
     Attributes:
         flag: says whether the frame is a whole record, or the first, a middle or the last part of
             one.
-        length: bytes of its payload.
     """
 
     flag: int
@@ -197,11 +192,7 @@ class RecordIOReader:
         del held[:place]
 
     def finish(self) -> None:
-        """Note that all bytes have come.
-
-        Raises:
-            Malformed: the last record is incomplete.
-        """
+        """Note that all bytes have come; raises Malformed if the last record is incomplete."""
         if self._held or self._parts:
             raise Malformed(
                 f"the frame at byte {self._offset} is cut; the body must end with a whole one",

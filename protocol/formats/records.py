@@ -21,12 +21,6 @@ VALUES: Final = "values"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RecordRow:
-    """One record.
-
-    Attributes:
-        configuration: its configuration, as text; None if it has none.
-    """
-
     row: TensorRow
     labels: Numbers | None
     uid: str | None
@@ -35,11 +29,7 @@ class RecordRow:
 
 
 def read_record(payload: bytes, width: int | None) -> RecordRow:
-    """Read one record.
-
-    Raises:
-        ValueError: the bytes are not a record of numbers.
-    """
+    """Read one record; raises ValueError if the bytes are not a record of numbers."""
     record = Record()
     try:
         record.ParseFromString(payload)

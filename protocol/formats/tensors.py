@@ -57,11 +57,7 @@ def tensor_row(values: Numbers, keys: Numbers, shape: Numbers, width: int | None
 
 
 def checked_keys(keys: Numbers, width: int) -> NDArray[np.int64]:
-    """Check the keys of one record.
-
-    Raises:
-        ValueError: a key is not a column of the record, or is repeated.
-    """
+    """Check that each key is a column of the record, and appears once; raises ValueError."""
     if not ((keys >= 0) & (keys < width) & (keys == np.floor(keys))).all():
         raise ValueError(f"keys must be whole numbers from 0 to {width - 1}")
     whole = keys.astype(np.int64)

@@ -77,11 +77,7 @@ def first_message(
 
 
 def check_encoding(encoding: str) -> None:
-    """Refuse an unsupported compression.
-
-    Raises:
-        InputValidationError: the compression is unsupported; clients see UNIMPLEMENTED.
-    """
+    """Raise InputValidationError for an unsupported compression; clients see UNIMPLEMENTED."""
     if encoding and encoding not in ENCODINGS:
         known = ", ".join(ENCODINGS)
         raise InputValidationError(

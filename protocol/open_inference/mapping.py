@@ -78,11 +78,7 @@ def instances_of(
 
 
 def check_names(request: InferRequest, signature: Signature) -> None:
-    """Refuse inputs that differ from the signature's.
-
-    Raises:
-        InferFault: the names or datatypes differ.
-    """
+    """Raise InferFault unless inputs have the names and datatypes of the signature."""
     wanted = {alias: DATATYPES[spec.type] for alias, spec in signature.inputs.items()}
     if {each.name: each.datatype for each in request.inputs} != wanted:
         words = ", ".join(f"{shown(name)} of {datatype}" for name, datatype in wanted.items())

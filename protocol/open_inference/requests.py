@@ -215,11 +215,7 @@ def _flag(what: str, parameters: Mapping[str, Any], name: str, *, otherwise: boo
 
 
 def object_of(text: bytes) -> dict[str, Any]:
-    """Parse the members of a body's JSON.
-
-    Raises:
-        InferFault: the text is not JSON, or not an object.
-    """
+    """Parse the members of a body's JSON; raises InferFault if the text is not a JSON object."""
     value = _value(text)
     if not isinstance(value, dict):
         raise InferFault("the body must be a JSON object")

@@ -186,11 +186,7 @@ def from_elements(name: str, datatype: str, shape: Sequence[int], flat: list[Any
 
 
 def check_finite(tensor: Tensor) -> None:
-    """Refuse numbers that JSON lacks.
-
-    Raises:
-        TensorFault: the tensor has NaN or an infinity.
-    """
+    """Raise TensorFault if the tensor has NaN or an infinity, which JSON lacks."""
     if tensor.datatype in _RANGES:
         return
     numbers = tensor.numbers

@@ -456,7 +456,6 @@ def _count_members(value: object, brackets: int) -> int:
 
 
 def _members_in(value: Any) -> Iterable[Any]:
-    """Return the elements of an array, or the values of an object."""
     return value.values() if type(value) is dict else value
 
 

@@ -11,11 +11,7 @@ _check: Final[ContextVar[Callable[[], None] | None]] = ContextVar("checkpoint", 
 
 
 def checkpoint() -> None:
-    """Continue, unless the caller of the work wants it to end.
-
-    Raises:
-        Exception: the exception by which the caller ends the work.
-    """
+    """Continue, or raise the exception by which the caller ends the work."""
     check = _check.get()
     if check is not None:
         check()
@@ -23,11 +19,7 @@ def checkpoint() -> None:
 
 @contextmanager
 def checked_by(check: Callable[[], None]) -> Iterator[None]:
-    """Have the checkpoints in the block call a function.
-
-    Args:
-        check: raises to end the work; called on the thread that works.
-    """
+    """Have the block's checkpoints call ``check`` on their thread; it raises to end the work."""
     token = _check.set(check)
     try:
         yield

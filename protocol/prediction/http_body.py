@@ -22,11 +22,7 @@ class HttpBody(NamedTuple):
 
 
 def read_http_body(text: bytes) -> HttpBody:
-    """Unwrap a request's body, ``{"httpBody": {"contentType": …, "data": …}}``.
-
-    Raises:
-        ValueError: the text has another form.
-    """
+    """Unwrap ``{"httpBody": {"contentType": …, "data": …}}``; raises ValueError for other text."""
     try:
         found = parsed(text)
     except NotJson as error:

@@ -274,11 +274,7 @@ def _ended(error: StreamError | None) -> dict[str, str]:
 
 
 def _body(asked: Any) -> bytes:
-    """Return a request for predictions in REST's form.
-
-    Raises:
-        InputValidationError: a value has no form in JSON.
-    """
+    """Return REST's form; raises InputValidationError if a value has no form in JSON."""
     try:
         body = b'{"instances": %b' % json_of(asked.instances)
         if asked.HasField("parameters"):

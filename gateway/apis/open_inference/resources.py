@@ -96,11 +96,7 @@ class OpenInferenceResources:
         exchange.respond(200, orjson.dumps(self.described(named["endpoint"])), JSON)
 
     def described(self, name: str) -> dict[str, Any]:
-        """Return an endpoint as a model, with its tensors if it has a signature.
-
-        Raises:
-            UnknownEndpoint: there is no such endpoint.
-        """
+        """Return an endpoint as a model, with its signature's tensors; raises UnknownEndpoint."""
         self._router.check(name)
         signature = self._policy_of(name).signature
         return {
@@ -121,11 +117,7 @@ class OpenInferenceResources:
         exchange.respond(200 if ready else 503, orjson.dumps(found), JSON)
 
     def is_model_ready(self, name: str) -> bool:
-        """Whether an endpoint has an instance in service.
-
-        Raises:
-            UnknownEndpoint: there is no such endpoint.
-        """
+        """Whether an endpoint has an instance in service; raises UnknownEndpoint."""
         self._router.check(name)
         return self._router.instances_of(name) > 0
 

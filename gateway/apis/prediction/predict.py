@@ -107,7 +107,7 @@ class Predict:
     async def of_endpoint(
         self, exchange: Exchange, identity: Identity, named: Mapping[str, str]
     ) -> None:
-        """Answer as the platform does, whose name of the endpoint is in the path."""
+        """Answer as the platform does; the path names the endpoint."""
         parent, endpoint = named["parent"], named["endpoint"]
         found = await self._predicted(exchange, identity, endpoint)
         model = orjson.dumps(model_name(parent, endpoint))
@@ -217,11 +217,7 @@ class Predict:
         *,
         columns: bool = False,
     ) -> PredictRequest:
-        """Parse a request's body by its endpoint's policy.
-
-        Raises:
-            InputValidationError: the body is not valid.
-        """
+        """Parse a body by its endpoint's policy; raises InputValidationError if it is not valid."""
         policy = self._policy_of(endpoint)
         wraps, signature = policy.wrap == "data", policy.signature
         if signature is None and not wraps:
@@ -242,11 +238,7 @@ def _as_they_are(predictions: bytes) -> bytes:
 
 
 def check_version(named: Mapping[str, str]) -> None:
-    """Refuse a version in the path, if it is not the only one.
-
-    Raises:
-        UnknownEndpoint: it is another version.
-    """
+    """Raise UnknownEndpoint for a version in the path that is not the only one."""
     if named["version"] not in ("", VERSION):
         raise UnknownEndpoint(f"the model has no version {named['version']}; it has {VERSION}")
 

@@ -144,7 +144,6 @@ class RawPredict:
         )
 
     async def whole(self, exchange: Exchange, identity: Identity, invoked: Invocation) -> HttpBody:
-        """Return a container's whole answer, with its type."""
         content_type = invoked.head.handed_back(_HANDED_BACK).get("Content-Type", "")
         share = self._workers.share_of(exchange, identity)
         return HttpBody(
@@ -187,11 +186,7 @@ def asked_with(exchange: Exchange, body: HttpBody) -> RawAsked:
 
 
 def check_chunks_uncoded(invoked: Invocation) -> None:
-    """Refuse a coded answer whose chunks go into messages without a member for a coding.
-
-    Raises:
-        ContainerError: the container's answer has a coding.
-    """
+    """Raise ContainerError for a coded answer: messages have no member for a coding."""
     coding = invoked.head.headers.get(CONTENT_ENCODING, "")
     if is_coded(coding):
         raise model_error(
