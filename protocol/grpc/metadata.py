@@ -53,11 +53,7 @@ def is_grpc(content_type: str) -> bool:
 
 
 def timeout_of(text: str) -> float | None:
-    """Parse ``grpc-timeout``: seconds that a call may take; None for no limit.
-
-    Raises:
-        InputValidationError: the text is not a valid timeout.
-    """
+    """Parse ``grpc-timeout`` to seconds, None for no limit; raises InputValidationError."""
     if not text:
         return None
     found = _TIMEOUT.fullmatch(text)

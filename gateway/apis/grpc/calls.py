@@ -108,8 +108,6 @@ def streaming(
 
 
 def every_other_call() -> Route:
-    """Return the route of all calls that no other route answers."""
-
     async def called(exchange: Exchange, *_: object) -> None:
         raise NotFound(f"no operation answers {exchange.path[1:]}")
 

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
 
 class OpenInferenceApi(Service):
-    """The operations of the Open Inference Protocol."""
-
     def __init__(self, gateway: Gateway) -> None:
         policy_of = gateway.fleet.prediction
         self._infer = OpenInference(

@@ -28,12 +28,6 @@ NUMBERS_AT_ONCE: Final = 1024 * KIB
 
 
 class Predicted(NamedTuple, Generic[_T]):
-    """A container's answer.
-
-    Attributes:
-        predictions: the predictions, as they were parsed.
-    """
-
     predictions: _T
     invoked: Invocation
 
