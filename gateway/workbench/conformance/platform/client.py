@@ -119,7 +119,7 @@ class Client:
         """
         found = await self._next()
         if isinstance(found, End):
-            raise Broken(f"a part was due at the client, and it got {found}")
+            raise Broken(f"the client must get a part; it got {found}")
         return found
 
     async def parts(self, count: int) -> list[PayloadPart]:

@@ -160,7 +160,7 @@ class ContainerStream:
                         raise self._fault
                     if self.ended:
                         raise Broken(
-                            f"the platform ended the connection, {self.ended}: {what} was due"
+                            f"the platform ended the connection ({self.ended}) before {what} came"
                         )
                     self._news.clear()
                     await self._news.wait()
@@ -226,7 +226,7 @@ class ContainerStream:
         try:
             raw = await self._reader.readuntil(b"\r\n\r\n")
         except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, OSError) as error:
-            raise Broken(f"the platform connected, and sent no request: {error}") from None
+            raise Broken(f"the platform connected, but sent no complete request: {error}") from None
         self.head = read_head(raw)
         self.exchange.note("received", self.head.line, raw)
 
@@ -257,7 +257,7 @@ class ContainerStream:
             raise Broken(f"the platform sent more than {MAX_RECORDED} bytes")
         for seen in self._frames.feed(data, time.monotonic()):
             if self._close_came:
-                self.exchange.note("received", f"behind its Close: {seen}", seen.payload)
+                self.exchange.note("received", f"after its Close: {seen}", seen.payload)
                 self.behind_close.append(str(seen))
                 continue
             self.exchange.note("received", str(seen), seen.payload)
@@ -319,7 +319,7 @@ class InstrumentedContainer:
             async with asyncio.timeout(timeout):
                 return await self._asked.get()
         except TimeoutError:
-            raise Broken(f"no stream was asked for within {timeout:g} s") from None
+            raise Broken(f"the platform asked for no stream within {timeout:g} s") from None
 
     def forget(self) -> None:
         """Drop the streams of earlier checks."""

@@ -71,7 +71,7 @@ class PlatformRun:
     ) -> Result:
         blocking = blocked_by(check, self._results)
         if blocking is not None:
-            return Result(check, Verdict.BLOCKED, said=f"{blocking.check.id} comes first")
+            return Result(check, Verdict.BLOCKED, said=f"{blocking.check.id} did not pass")
         container.forget()
         trial = PlatformTrial(platform, container, self._fast, self._kept)
         began = time.monotonic()

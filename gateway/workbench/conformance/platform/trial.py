@@ -152,10 +152,10 @@ class PlatformTrial:
                     platform.connect(endpoint, path=path, query=query)
                 )
             except StreamRefused as error:
-                raise Broken(f"the platform grants no stream: {error}") from None
+                raise Broken(f"the platform refused the stream: {error}") from None
             except GatewayUnreachable as error:
                 raise Broken(
-                    f"there is no gateway: {error}", "start one, or mend its URL"
+                    f"no gateway answers: {error}", "start the gateway, or correct its URL"
                 ) from None
             seen = await self.container.stream(platform.patience)
             seen.exchange.title = title
@@ -194,7 +194,7 @@ class PlatformTrial:
         except StreamRefused as refusal:
             return refusal
         except PartwayError as error:
-            raise Broken(f"the client is not refused; it gets {error}") from None
+            raise Broken(f"the client gets {error}, not a refusal") from None
 
     async def once(
         self, observe: Callable[[PlatformTrial], Awaitable[ContainerStream]]

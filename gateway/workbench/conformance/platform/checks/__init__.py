@@ -24,14 +24,14 @@ ALL: Final[tuple[Check, ...]] = tuple(check for area in _AREAS for check in area
 
 #: Clauses of the contract's container side that no check here claims, and why.
 UNCLAIMED: Final = {
-    "1.1-1": "how a container is started and stopped is no gateway's to do",
-    "1.1-3": "how long a start may take is no gateway's to say",
-    "1.1-5": "a gateway that serves streams alone asks for no /invocations",
-    "1.1-6": "what is mounted in a container is no gateway's to do",
-    "1.1-7": "where artifacts come from is no gateway's to do",
-    "1.1-8": "the container's: a gateway looks at no text (clause 1.2-5)",
-    "1.4-2": "shown by tests of the gateway: a container cannot see a clock that stands still",
+    "1.1-1": "not a gateway's task: to start and stop containers",
+    "1.1-3": "not a gateway's task: to limit the time of a start",
+    "1.1-5": "a gateway that serves only streams does not use /invocations",
+    "1.1-6": "not a gateway's task: to mount artifacts in a container",
+    "1.1-7": "not a gateway's task: to fetch artifacts",
+    "1.1-8": "the container's task: a gateway does not read texts (clause 1.2-5)",
+    "1.4-2": "the gateway's own tests show it: a container cannot see a clock that stands still",
     "1.4-4": "the client's side",
-    "1.4-5": "takes 30 minutes",
-    "1.5-13": "a Close that cannot be written is seen by nobody",
+    "1.4-5": "a check would take 30 minutes",
+    "1.5-13": "nobody can see a Close that cannot be written",
 }

@@ -22,7 +22,7 @@ _CODES: Final = (1000, 1001, 1003, 1007, 1011, 1014, 3000, 4999)
     "input_end",
     "1.5-11",
     "1.5-12",
-    title="the end of the client's input is Close 1000 to the container",
+    title="the container gets Close 1000 when the client's input ends",
     remedy='send Close(1000) once the client has ended its input (input_end = "close")',
 )
 async def input_end(trial: PlatformTrial) -> None:
@@ -36,12 +36,13 @@ async def input_end(trial: PlatformTrial) -> None:
 @checks.add(
     "tail",
     "1.5-12",
-    title="what the container says behind that Close still reaches the client, then a clean end",
-    remedy="relay the container's frames until its own Close: half of the connection goes on",
+    title="the container's frames after that Close still reach the client, then a clean end",
+    remedy="relay the container's frames until its own Close: its half of the connection stays "
+    "open",
     requires=("closing.input_end", "replies.part"),
 )
 async def tail(trial: PlatformTrial) -> None:
-    async with trial.stream("an answer behind the end of the input") as (client, seen):
+    async with trial.stream("an answer after the end of the input") as (client, seen):
         seen.closes = False
         await client.end_input()
         await seen.control(Opcode.CLOSE, trial.patience)
@@ -60,8 +61,8 @@ async def tail(trial: PlatformTrial) -> None:
 @checks.add(
     "unfinished",
     "1.2-7",
-    title="a message that the client leaves unfinished gets no FIN, but Close 1000",
-    remedy="make no FIN up: send Close(1000) when the input ends inside a message",
+    title="after an unfinished message of the client the container gets Close 1000, and no FIN",
+    remedy="do not invent a FIN: send Close(1000) when the input ends inside a message",
     requires=("parts.fragments", "closing.input_end"),
 )
 async def unfinished(trial: PlatformTrial) -> None:
@@ -71,7 +72,7 @@ async def unfinished(trial: PlatformTrial) -> None:
         close = await seen.control(Opcode.CLOSE, trial.patience)
         frames = [each for each in seen.frames if each.is_data]
     if [(each.payload, each.fin) for each in frames] != [(b"half", False)]:
-        raise Broken(f"of half a message came {[str(each) for each in frames]}")
+        raise Broken(f"half a message reached the container as {[str(each) for each in frames]}")
     if close.close_code != 1000:
         raise Broken(f"the container gets {close}, not Close 1000")
 
@@ -79,7 +80,7 @@ async def unfinished(trial: PlatformTrial) -> None:
 @checks.add(
     "echo",
     "1.5-1",
-    title="a container's Close is answered with the same code",
+    title="the platform answers a container's Close with the same code",
     remedy="answer Close with Close and its code (RFC 6455 §5.5.1)",
 )
 async def echo(trial: PlatformTrial) -> None:
@@ -88,14 +89,14 @@ async def echo(trial: PlatformTrial) -> None:
             seen.send_close(code, "done")
             close = await seen.control(Opcode.CLOSE, trial.patience)
             if close.close_code != code:
-                raise Broken(f"Close {code} is answered by {close}")
+                raise Broken(f"the platform answered Close {code} with {close}")
 
 
 @checks.add(
     "reported",
     "1.5-1",
-    title="a container's Close is the client's ModelStreamError, with code and reason",
-    remedy="report the code in decimal and the reason as it is; without one, the code's name",
+    title="the client gets a container's Close as ModelStreamError, with code and reason",
+    remedy="report the code in decimal and the reason unchanged; without a reason, the code's name",
 )
 async def reported(trial: PlatformTrial) -> None:
     for code, reason, wanted in ((4001, "no quota ✓", "no quota ✓"), (1011, "", "Internal Error")):
@@ -109,8 +110,8 @@ async def reported(trial: PlatformTrial) -> None:
 @checks.add(
     "empty",
     "1.5-2",
-    title="a Close without a code is answered by an empty Close, and reported as 1005",
-    remedy="make no code up toward the container",
+    title="the platform answers a Close without a code with an empty Close, and reports it as 1005",
+    remedy="do not invent a code for the container",
 )
 async def empty(trial: PlatformTrial) -> None:
     async with trial.stream("the container says an empty Close") as (client, seen):
@@ -118,7 +119,9 @@ async def empty(trial: PlatformTrial) -> None:
         close = await seen.control(Opcode.CLOSE, trial.patience)
         end = await client.end()
     if close.payload:
-        raise Broken(f"an empty Close is answered by {close}, payload {shown(close.payload)}")
+        raise Broken(
+            f"the platform answered an empty Close with {close}, payload {shown(close.payload)}"
+        )
     if end.kind == "clean":
         return  # normal_close = "end" allows this
     if (end.kind, end.code) != ("model", "1005"):
@@ -128,8 +131,8 @@ async def empty(trial: PlatformTrial) -> None:
 @checks.add(
     "inside",
     "1.5-7",
-    title="Close in the middle of a container's message is answered, and its code reported",
-    remedy="take Close between two fragments for what it is: legal (RFC 6455 §5.4)",
+    title="the platform answers a Close inside a container's message, and reports its code",
+    remedy="accept a Close between two fragments: it is legal (RFC 6455 §5.4)",
     requires=("closing.echo", "closing.reported", "replies.fragments"),
 )
 async def inside(trial: PlatformTrial) -> None:
@@ -140,7 +143,7 @@ async def inside(trial: PlatformTrial) -> None:
         part = await client.part()
         end = await client.end()
     if close.close_code != 4002:
-        raise Broken(f"Close 4002 inside a message is answered by {close}")
+        raise Broken(f"the platform answered Close 4002 inside a message with {close}")
     if part != PayloadPart(b"half", TEXT, PARTIAL):
         raise Broken(f"the client gets {part}, not half a message that stays PARTIAL")
     if (end.kind, end.code) != ("model", "4002"):
@@ -151,7 +154,7 @@ async def _both_closes(trial: PlatformTrial, client: Client, seen: ContainerStre
     """Say how the platform ends TCP after both Closes and the container's FIN."""
     await client.end_input()  # nothing is unanswered, so that no platform delays its Close
     await seen.control(Opcode.CLOSE, trial.patience)
-    seen.send_raw(_BEHIND, "Pings behind the platform's Close")
+    seen.send_raw(_BEHIND, "Pings after the platform's Close")
     seen.send_close(1000)
     seen.finish()
     return await seen.end(trial.patience)
@@ -164,23 +167,23 @@ _BEHIND: Final = b"\x89\x02no" * 3
 @checks.add(
     "last",
     "1.5-11",
-    title="nothing is sent behind a Close, whatever comes",
+    title="the platform sends nothing after its Close",
     remedy="send no frame after your Close, not even a Pong (RFC 6455 §5.5.1)",
     requires=("closing.input_end",),
 )
 async def last(trial: PlatformTrial) -> None:
-    async with trial.stream("behind the platform's Close") as (client, seen):
+    async with trial.stream("after the platform's Close") as (client, seen):
         seen.closes = False
         await _both_closes(trial, client, seen)
         if seen.behind_close:
-            raise Broken(f"behind its Close the platform sent {'; '.join(seen.behind_close)}")
+            raise Broken(f"after its Close the platform sent {'; '.join(seen.behind_close)}")
 
 
 @checks.add(
     "tcp",
     "1.5-12",
-    title="after both Closes, and the container's end of TCP, the platform ends it in order",
-    remedy="close the socket with nothing unread: a reset may take the last bytes along",
+    title="after both Closes and the container's FIN the platform ends TCP with FIN",
+    remedy="read all bytes before you close the socket: a reset may destroy the last bytes",
     requires=("closing.input_end",),
 )
 async def tcp(trial: PlatformTrial) -> None:
@@ -188,4 +191,4 @@ async def tcp(trial: PlatformTrial) -> None:
         seen.closes = False
         ended = await _both_closes(trial, client, seen)
         if ended != "FIN":
-            raise Broken(f"the platform ends the connection by a {ended}")
+            raise Broken(f"the platform ended the connection with a {ended}, not with FIN")

@@ -28,8 +28,9 @@ async def _told(trial: PlatformTrial, seen: ContainerStream, code: int, what: st
 @checks.add(
     "container_lost",
     "1.5-3",
-    title="a container's end without a Close is ModelStreamError 1006",
-    remedy="tell an end without Close, orderly or not, from an orderly close",
+    title="the client gets ModelStreamError 1006 when the container ends without a Close",
+    remedy="distinguish a connection that ends without a Close, by FIN or reset, from one with a "
+    "Close",
 )
 async def container_lost(trial: PlatformTrial) -> None:
     for cut in (ContainerStream.finish, ContainerStream.abort):
@@ -37,13 +38,16 @@ async def container_lost(trial: PlatformTrial) -> None:
             cut(seen)
             end = await client.end()
             if (end.kind, end.code) != ("model", "1006"):
-                raise Broken(f"the container's connection ended, and the client gets {end}")
+                raise Broken(
+                    f"the container's connection ended, and the client gets {end}, not "
+                    "ModelStreamError 1006"
+                )
 
 
 @checks.add(
     "client_vanished",
     "1.5-9",
-    title="a client that vanishes is Close 1001 to the container",
+    title="the container gets Close 1001 when the client vanishes",
     remedy="tell the container that its client is gone",
 )
 async def client_vanished(trial: PlatformTrial) -> None:
@@ -55,8 +59,9 @@ async def client_vanished(trial: PlatformTrial) -> None:
 @checks.add(
     "client_left",
     "1.5-9",
-    title="a client that leaves before the end is Close 1001 to the container",
-    remedy="tell the container that the stream was cancelled; 1000 is the end of an input",
+    title="the container gets Close 1001 when the client leaves before the end",
+    remedy="tell the container that the stream was cancelled; Close 1000 means the end of the "
+    "input",
 )
 async def client_left(trial: PlatformTrial) -> None:
     async with trial.stream("the client leaves") as (client, seen):
@@ -67,8 +72,8 @@ async def client_left(trial: PlatformTrial) -> None:
 @checks.add(
     "client_fault",
     "1.5-10",
-    title="a client's fault is Close 1008 to the container, and nothing of it is relayed",
-    remedy="refuse an event that cannot be right, and tell the container why the stream ends",
+    title="the container gets Close 1008 after a client's fault, and nothing of the faulty event",
+    remedy="refuse an invalid event, and tell the container why the stream ends",
 )
 async def client_fault(trial: PlatformTrial) -> None:
     async with trial.raw_stream("a part with a wrong DataType") as (client, seen):
@@ -78,13 +83,15 @@ async def client_fault(trial: PlatformTrial) -> None:
         await _told(trial, seen, 1008, "after a part with a wrong DataType")
         found = b"".join(each.payload for each in seen.frames if each.is_data)
     if found != b"good":
-        raise Broken(f"around a part with a wrong DataType the container gets {found!r}")
+        raise Broken(
+            f"around a part with a wrong DataType the container gets {found!r}, not b'good'"
+        )
 
 
 @checks.add(
     "no_close",
     "1.5-12",
-    title="a container that answers no Close is given up after its time",
+    title="the platform gives up a container that does not answer a Close in time",
     remedy="wait 10 seconds for a container's Close, then end with InternalStreamFailure",
     requires=("closing.input_end",),
 )
@@ -97,6 +104,10 @@ async def no_close(trial: PlatformTrial) -> None:
         close = await seen.control(Opcode.CLOSE, trial.patience)
         end, at = await client.end(), client.ended_at
     if end.kind != "platform":
-        raise Broken(f"without the container's Close the client gets {end}")
+        raise Broken(
+            f"without the container's Close the client gets {end}, not InternalStreamFailure"
+        )
     if not limit * 0.9 - _SEEN_LATE <= at - close.at <= limit + _SLACK:
-        raise Broken(f"the container was given up after {at - close.at:.2f} s, not {limit:g} s")
+        raise Broken(
+            f"the platform gave the container up after {at - close.at:.2f} s, not after {limit:g} s"
+        )

@@ -63,18 +63,18 @@ async def masked(trial: PlatformTrial) -> None:
 @checks.add(
     "keys",
     "1.2-1",
-    title="every frame has a masking key of its own, which nobody can foretell",
-    remedy="take four bytes of a strong source of entropy for each frame (RFC 6455 §5.3)",
+    title="every frame has its own masking key, which nobody can predict",
+    remedy="take four bytes from a strong source of entropy for each frame (RFC 6455 §5.3)",
     requires=("frames.masked",),
 )
 async def keys(trial: PlatformTrial) -> None:
     found = [int.from_bytes(each.key, "big") for each in (await trial.once(_sweep)).frames]
     if len(set(found)) < len(found):
         most = max(set(found), key=found.count)
-        raise Broken(f"of {len(found)} frames {found.count(most)} have the key {most:08x}")
+        raise Broken(f"{found.count(most)} of {len(found)} frames have the key {most:08x}")
     steps = {(later - earlier) % (1 << 32) for earlier, later in pairwise(found)}
     if len(steps) == 1:
-        raise Broken(f"each key is the one before it and {steps.pop()}")
+        raise Broken(f"each key is the key before it plus {steps.pop()}")
 
 
 @checks.add(
@@ -93,7 +93,7 @@ async def rsv(trial: PlatformTrial) -> None:
     "opcodes",
     "1.2-3",
     title="no reserved opcode is used",
-    remedy="send text, binary, continuation, Close, Ping and Pong alone (RFC 6455 §5.2)",
+    remedy="send only text, binary, continuation, Close, Ping and Pong (RFC 6455 §5.2)",
 )
 async def opcodes(trial: PlatformTrial) -> None:
     for each in (await trial.once(_sweep)).frames:
@@ -110,13 +110,13 @@ async def opcodes(trial: PlatformTrial) -> None:
 async def shortest(trial: PlatformTrial) -> None:
     for each in (await trial.once(_sweep)).frames:
         if not each.shortest:
-            raise Broken(f"a length is longer than it need be: {each}")
+            raise Broken(f"a length is not in its shortest form: {each}")
 
 
 @checks.add(
     "control",
     "1.3-2",
-    title="control frames are whole, and have 125 bytes at most",
+    title="control frames are not fragmented, and have at most 125 bytes",
     remedy="send each Ping, Pong and Close in one frame of at most 125 bytes (RFC 6455 §5.5)",
 )
 async def control(trial: PlatformTrial) -> None:

@@ -53,7 +53,8 @@ def _same(frames: Sequence[SeenFrame], payloads: Sequence[bytes], what: str) -> 
     for number, (seen, payload) in enumerate(zip(frames, payloads, strict=True), 1):
         if seen.payload != payload:
             raise Broken(
-                f"{what}: frame {number} has {shown(seen.payload)}, its part {shown(payload)}"
+                f"{what}: frame {number} has {shown(seen.payload)}, but its part has "
+                f"{shown(payload)}"
             )
 
 
@@ -69,8 +70,8 @@ def _check_shape(frames: Sequence[SeenFrame], wanted: list[tuple[int, bool]], wh
 @checks.add(
     "one_frame",
     "1.2-1",
-    title="a part of 1 byte to 1 MiB is one frame, byte for byte",
-    remedy="make one data frame of each part; neither merge nor split, and change no byte",
+    title="a part of 1 byte to 1 MiB becomes one frame, with the same bytes",
+    remedy="make one data frame of each part; do not merge or split parts, and change no byte",
 )
 async def one_frame(trial: PlatformTrial) -> None:
     payloads = [bytes(range(256)) * (size // 256) + bytes(size % 256) for size in _SIZES]
@@ -94,7 +95,7 @@ async def order(trial: PlatformTrial) -> None:
 @checks.add(
     "type",
     "1.2-2",
-    title="UTF8 is a text frame, BINARY a binary one",
+    title="a UTF8 part becomes a text frame, a BINARY part a binary frame",
     remedy="take the opcode from the part's DataType: 1 for UTF8, 2 for BINARY",
     requires=("parts.one_frame",),
 )
@@ -107,8 +108,8 @@ async def type_(trial: PlatformTrial) -> None:
 @checks.add(
     "absent",
     "1.2-2",
-    title="members that a part leaves out mean BINARY and COMPLETE, and P means nothing",
-    remedy="take an absent DataType for BINARY, an absent CompletionState for COMPLETE; drop P",
+    title="absent members of a part mean BINARY and COMPLETE, and P is ignored",
+    remedy="read an absent DataType as BINARY, an absent CompletionState as COMPLETE; ignore P",
     requires=("parts.type",),
 )
 async def absent(trial: PlatformTrial) -> None:
@@ -124,7 +125,7 @@ async def absent(trial: PlatformTrial) -> None:
 @checks.add(
     "fragments",
     "1.2-3",
-    title="PARTIAL has no FIN, what follows continues it, COMPLETE has FIN",
+    title="a PARTIAL part has no FIN, the next part continues it, a COMPLETE part has FIN",
     remedy="send a message's first part with its opcode, the others with opcode 0; FIN on COMPLETE",
     requires=("parts.type",),
 )
@@ -148,7 +149,7 @@ async def fragments(trial: PlatformTrial) -> None:
     "type_stands",
     "1.2-4",
     title="inside a message the opcode is 0, whatever the part's DataType says",
-    remedy="keep the type of a message as its first part had it",
+    remedy="keep the type of a message's first part for the whole message",
     requires=("parts.fragments",),
 )
 async def type_stands(trial: PlatformTrial) -> None:
@@ -161,8 +162,8 @@ async def type_stands(trial: PlatformTrial) -> None:
 @checks.add(
     "empty",
     "1.2-4",
-    title="an empty part is an empty frame",
-    remedy="drop no part: an empty COMPLETE ends a message, an empty message is one too",
+    title="an empty part becomes an empty frame",
+    remedy="drop no part: an empty COMPLETE part ends a message, and an empty message is a message",
     requires=("parts.fragments",),
 )
 async def empty(trial: PlatformTrial) -> None:
@@ -179,8 +180,8 @@ async def empty(trial: PlatformTrial) -> None:
 @checks.add(
     "unread",
     "1.2-5",
-    title="text is passed on as it is: split inside a code point, and wrong",
-    remedy="look at no payload: a code point may be split between two parts",
+    title="text is passed on unchanged, even if it is split inside a code point or is not UTF-8",
+    remedy="do not check payloads: a code point may be split between two parts",
     requires=("parts.fragments",),
 )
 async def unread(trial: PlatformTrial) -> None:

@@ -36,7 +36,7 @@ async def _answered(trial: PlatformTrial) -> ContainerStream:
 @checks.add(
     "sent",
     "1.4-1",
-    title="a container is pinged, once in each interval",
+    title="the platform sends the container one Ping in each interval",
     remedy="send a Ping every 60 seconds, or as the endpoint's policy says",
 )
 async def sent(trial: PlatformTrial) -> None:
@@ -52,7 +52,7 @@ async def sent(trial: PlatformTrial) -> None:
     "counter",
     "1.4-1",
     title="a Ping's payload is a counter of eight bytes",
-    remedy="count Pings from 1, so that a Pong says which it answers",
+    remedy="count Pings from 1, so that a Pong tells which Ping it answers",
     requires=("pings.sent",),
 )
 async def counter(trial: PlatformTrial) -> None:
@@ -67,15 +67,23 @@ async def _lost(trial: PlatformTrial, client: Client, seen: ContainerStream, wha
     close = await seen.control(Opcode.CLOSE, times.until_lost * 1.5 + _SLACK)
     count = len(_pings(seen))
     if count != times.pings_unanswered:
-        raise Broken(f"{what}: given up after {count} Pings, not {times.pings_unanswered}")
+        raise Broken(
+            f"{what}: the platform gave the container up after {count} Pings, not after "
+            f"{times.pings_unanswered}"
+        )
     waited = close.at - _pings(seen)[-1].at
     if waited < times.ping_interval * 0.2:  # given up at once; the Ping may have come late
-        raise Broken(f"{what}: given up {waited:.3g} s after the last Ping, not an interval")
+        raise Broken(
+            f"{what}: the platform gave the container up {waited:.3g} s after the last Ping, not "
+            "one interval after it"
+        )
     if close.close_code != 1011:
         raise Broken(f"{what}: the container gets {close}, not Close 1011")
     end = await client.end()
     if end.kind != "platform" or "container" not in end.message:
-        raise Broken(f"{what}: the client gets {end}, not InternalStreamFailure with the container")
+        raise Broken(
+            f"{what}: the client gets {end}, not InternalStreamFailure that names the container"
+        )
 
 
 @checks.add(
@@ -96,7 +104,7 @@ async def unanswered(trial: PlatformTrial) -> None:
     "no_answer",
     "1.4-1",
     title="neither data nor a Pong with another payload answers a Ping",
-    remedy="take only a Pong with the counter of a Ping for an answer",
+    remedy="accept as an answer only a Pong with the counter of a Ping",
     requires=("pings.unanswered", "pings.counter"),
 )
 async def no_answer(trial: PlatformTrial) -> None:

@@ -28,8 +28,8 @@ async def _ponged(trial: PlatformTrial, seen: ContainerStream, payload: bytes, w
 @checks.add(
     "payload",
     "1.4-3",
-    title="a container's Ping is answered by a Pong with its payload",
-    remedy="answer each Ping of a container by a Pong with the same 0 to 125 bytes",
+    title="the platform answers a container's Ping with a Pong that has the same payload",
+    remedy="answer each Ping of a container with a Pong that has the same 0 to 125 bytes",
 )
 async def payload(trial: PlatformTrial) -> None:
     async with trial.stream("pings of a container") as (_, seen):
@@ -40,8 +40,8 @@ async def payload(trial: PlatformTrial) -> None:
 @checks.add(
     "order",
     "1.4-3",
-    title="Pings in a row are answered in their order",
-    remedy="send Pongs in the order of the Pings; only what is unsent may collapse to the latest",
+    title="the platform answers Pings in a row in their order",
+    remedy="send Pongs in the order of the Pings; you may drop unsent Pongs, except for the latest",
     requires=("pongs.payload",),
 )
 async def order(trial: PlatformTrial) -> None:
@@ -68,7 +68,7 @@ def _in_order(found: Sequence[bytes], sent: Sequence[bytes]) -> bool:
     "inside",
     "1.3-2",
     "1.4-3",
-    title="a Ping is answered while messages are unfinished, both ways",
+    title="the platform answers a Ping while messages are unfinished in both directions",
     remedy="answer Pings between the fragments of a message",
     requires=("pongs.payload", "parts.fragments"),
 )
@@ -81,13 +81,13 @@ async def inside(trial: PlatformTrial) -> None:
         await client.send(b"ion", TEXT)
         end = await seen.data(trial.patience)
     if (end.opcode, end.fin, end.payload) != (Opcode.CONTINUATION, True, b"ion"):
-        raise Broken(f"the message that the Pong came into goes on as {end}")
+        raise Broken(f"after the Pong the message goes on as {end}, not with its last fragment")
 
 
 @checks.add(
     "unsolicited",
     "1.4-1",
-    title="a Pong that nobody asked for is ignored",
+    title="the platform ignores a Pong that answers no Ping",
     remedy="ignore Pongs that answer no Ping (RFC 6455 §5.5.3)",
     requires=("parts.one_frame", "replies.part"),
 )
@@ -98,6 +98,6 @@ async def unsolicited(trial: PlatformTrial) -> None:
         seen.send(Opcode.TEXT, b"still here")
         reply = await client.part()
         if reply.payload != b"still here":
-            raise Broken(f"behind unsolicited Pongs the client gets {shown(reply.payload)}")
+            raise Broken(f"after unsolicited Pongs the client gets {shown(reply.payload)}")
         await client.send(b"so am I")
         await seen.data(trial.patience)

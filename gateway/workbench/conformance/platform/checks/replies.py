@@ -48,7 +48,7 @@ def _shown(part: PayloadPart) -> str:
 @checks.add(
     "part",
     "1.3-1",
-    title="a frame is a part with its bytes and its type, complete where it has FIN",
+    title="a frame becomes a part with its bytes and its type, COMPLETE if it has FIN",
     remedy="make one part of each frame: text is UTF8, binary is BINARY",
 )
 async def part(trial: PlatformTrial) -> None:
@@ -60,8 +60,8 @@ async def part(trial: PlatformTrial) -> None:
 @checks.add(
     "fragments",
     "1.3-1",
-    title="FIN=0 is PARTIAL, and a continuation repeats its message's DataType",
-    remedy="hand fragments on as they come, and remember the type of the message",
+    title="a frame without FIN becomes PARTIAL, and a continuation has its message's DataType",
+    remedy="pass fragments on as they come, and remember the type of the message",
     requires=("replies.part",),
 )
 async def fragments(trial: PlatformTrial) -> None:
@@ -85,8 +85,8 @@ async def fragments(trial: PlatformTrial) -> None:
 @checks.add(
     "sizes",
     "1.3-1",
-    title="a frame of 1 byte to 1 MiB is one part",
-    remedy="make one part of each frame; neither merge nor split",
+    title="a frame of 1 byte to 1 MiB becomes one part",
+    remedy="make one part of each frame; do not merge or split frames",
     requires=("replies.part",),
 )
 async def sizes(trial: PlatformTrial) -> None:
@@ -98,8 +98,8 @@ async def sizes(trial: PlatformTrial) -> None:
 @checks.add(
     "largest",
     "1.3-3",
-    title="a frame of 16,777,216 bytes is taken",
-    remedy="refuse only what is larger",
+    title="the platform accepts a frame of 16,777,216 bytes",
+    remedy="refuse only larger frames",
     requires=("replies.sizes",),
 )
 async def largest(trial: PlatformTrial) -> None:
@@ -111,7 +111,7 @@ async def largest(trial: PlatformTrial) -> None:
     "between",
     "1.3-2",
     title="control frames between the fragments of a message do not disturb it",
-    remedy="take control frames by themselves: a message goes on behind them",
+    remedy="handle control frames separately: the message goes on after them",
     requires=("replies.fragments",),
 )
 async def between(trial: PlatformTrial) -> None:
@@ -133,8 +133,8 @@ async def between(trial: PlatformTrial) -> None:
 @checks.add(
     "unread",
     "1.2-5",
-    title="text is handed on as it is: split inside a code point, and wrong",
-    remedy="look at no payload: a code point may be split between two frames",
+    title="text is passed on unchanged, even if it is split inside a code point or is not UTF-8",
+    remedy="do not check payloads: a code point may be split between two frames",
     requires=("replies.fragments",),
 )
 async def unread(trial: PlatformTrial) -> None:

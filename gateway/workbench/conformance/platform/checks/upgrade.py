@@ -47,7 +47,7 @@ async def _head(trial: PlatformTrial, title: str = "a stream") -> UpgradeHead:
 @checks.add(
     "asked",
     "1.1-4",
-    title="a container is asked for a WebSocket as RFC 6455 §4.1 wants it",
+    title="the platform asks for a WebSocket as RFC 6455 §4.1 requires",
     remedy="send GET, HTTP/1.1, Upgrade: websocket, Connection: Upgrade, Sec-WebSocket-Version: 13",
     requires=(),
 )
@@ -68,19 +68,19 @@ async def asked(trial: PlatformTrial) -> None:
 @checks.add(
     "host",
     "1.1-4",
-    title="the request names its host, once",
+    title="the request has exactly one Host header",
     remedy="send one Host header (RFC 9112 §3.2)",
 )
 async def host(trial: PlatformTrial) -> None:
     hosts = (await _head(trial)).all("host")
     if len(hosts) != 1 or not hosts[0]:
-        raise Broken(f"Host is {hosts}")
+        raise Broken(f"Host is {hosts}; it must be one header with a value")
 
 
 @checks.add(
     "key",
     "1.1-4",
-    title="the key is 16 bytes, and another one for each stream",
+    title="the key has 16 bytes, and each stream has another key",
     remedy="make Sec-WebSocket-Key of 16 random bytes, each time (RFC 6455 §4.1)",
 )
 async def key(trial: PlatformTrial) -> None:
@@ -101,7 +101,7 @@ async def key(trial: PlatformTrial) -> None:
 @checks.add(
     "extensions",
     "1.2-6",
-    title="no extension is offered",
+    title="the platform offers no extension",
     remedy="leave Sec-WebSocket-Extensions out: a compressed payload is not the part's bytes",
 )
 async def extensions(trial: PlatformTrial) -> None:
@@ -113,8 +113,9 @@ async def extensions(trial: PlatformTrial) -> None:
 @checks.add(
     "subprotocol",
     "1.6-1",
-    title="no subprotocol is offered",
-    remedy="leave Sec-WebSocket-Protocol out: what a client speaks is nothing to the container",
+    title="the platform offers no subprotocol",
+    remedy="leave Sec-WebSocket-Protocol out: the client's subprotocol does not concern the "
+    "container",
 )
 async def subprotocol(trial: PlatformTrial) -> None:
     offered = (await _head(trial)).all("sec-websocket-protocol")
@@ -126,33 +127,33 @@ async def subprotocol(trial: PlatformTrial) -> None:
     "path",
     "1.1-4",
     "1.6-1",
-    title="a stream comes to the documented path",
-    remedy=f"ask for {DEFAULT_TARGET}, with nothing behind it",
+    title="the platform asks for a stream on the documented path",
+    remedy=f"ask for {DEFAULT_TARGET}, with nothing after it",
 )
 async def path(trial: PlatformTrial) -> None:
     target = (await _head(trial)).target
     if target != DEFAULT_TARGET:
-        raise Broken(f"{target!r} is asked for, not {DEFAULT_TARGET!r}")
+        raise Broken(f"the platform asked for {target!r}, not for {DEFAULT_TARGET!r}")
 
 
 @checks.add(
     "given_path",
     "1.6-1",
-    title="a client's path takes the place of that one",
-    remedy="put / and the model invocation path where the default path is",
+    title="a client's path replaces the documented path",
+    remedy="replace the documented path with / and the model invocation path",
 )
 async def given_path(trial: PlatformTrial) -> None:
     async with trial.stream("with a path", path="v1/audio-2/listen.x_y") as (_, seen):
         target = seen.head.target
     if target != "/v1/audio-2/listen.x_y":
-        raise Broken(f"{target!r} is asked for, not '/v1/audio-2/listen.x_y'")
+        raise Broken(f"the platform asked for {target!r}, not for '/v1/audio-2/listen.x_y'")
 
 
 @checks.add(
     "query",
     "1.6-1",
-    title="a client's query is passed on as it is",
-    remedy="put ? and the model query string behind the path, and change nothing in it",
+    title="the platform passes a client's query on unchanged",
+    remedy="append ? and the model query string to the path, and change nothing in the query",
 )
 async def query(trial: PlatformTrial) -> None:
     sent = "model=nova-2&b=%2Fx%20y&a=1&b=%e2%82%AC~"
@@ -165,8 +166,8 @@ async def query(trial: PlatformTrial) -> None:
 @checks.add(
     "request_id",
     "1.6-1",
-    title="the request id goes along, the client's own, another for each stream",
-    remedy="send one X-Amzn-SageMaker-Request-Id, the id that the client is told",
+    title="the container gets the client's request id, and each stream has another",
+    remedy="send one X-Amzn-SageMaker-Request-Id, with the id that the client gets",
 )
 async def request_id(trial: PlatformTrial) -> None:
     found = []
@@ -176,7 +177,10 @@ async def request_id(trial: PlatformTrial) -> None:
             if len(ids) != 1 or not ids[0]:
                 raise Broken(f"X-Amzn-SageMaker-Request-Id is {ids}")
             if ids[0] != client.request_id:
-                raise Broken(f"the container has {ids[0]!r}, the client {client.request_id!r}")
+                raise Broken(
+                    f"the container got the request id {ids[0]!r}, and the client "
+                    f"{client.request_id!r}"
+                )
             found += ids
     if found[0] == found[1]:
         raise Broken(f"two streams have the request id {found[0]!r}")
@@ -186,20 +190,21 @@ async def request_id(trial: PlatformTrial) -> None:
     "headers",
     "1.6-1",
     severity=Severity.SHOULD,
-    title="nothing else of the client's headers goes along",
-    remedy="send the upgrade's own headers and the request id alone",
+    title="the container gets no other header of the client",
+    remedy="send only the upgrade's own headers and the request id",
 )
 async def headers(trial: PlatformTrial) -> None:
     names = {name for name, _ in (await _head(trial)).fields}
     if names - _KNOWN:
-        raise Broken(f"these go along too: {', '.join(sorted(names - _KNOWN))}")
+        raise Broken(f"the container got these too: {', '.join(sorted(names - _KNOWN))}")
 
 
 @checks.add(
     "waits",
     "1.1-4",
-    title="nothing is sent before the 101, and the client waits for it too",
-    remedy="send no frame, and grant the client nothing, before the container has (RFC 6455 §4.1)",
+    title="before the 101 the platform sends no frame, and grants the client no stream",
+    remedy="wait for the container's 101 before you send a frame or grant the client's stream "
+    "(RFC 6455 §4.1)",
 )
 async def waits(trial: PlatformTrial) -> None:
     trial.container.answer = lambda _: None
@@ -256,8 +261,9 @@ async def refused(trial: PlatformTrial) -> None:
     "wrong_101",
     "1.2-6",
     "4-6",
-    title="a 101 that RFC 6455 does not allow is no stream",
-    remedy="check Sec-WebSocket-Accept, and that nothing comes back that was not offered",
+    title="the platform refuses a stream whose 101 breaks RFC 6455",
+    remedy="check Sec-WebSocket-Accept, and refuse an extension or subprotocol that was not "
+    "offered",
     requires=("upgrade.refused",),
 )
 async def wrong_101(trial: PlatformTrial) -> None:
@@ -278,7 +284,7 @@ async def wrong_101(trial: PlatformTrial) -> None:
     "accept_timeout",
     "1.1-2",
     "4-6",
-    title="a container that accepts no connection is given up after its 250 ms",
+    title="the platform gives up a container that accepts no connection within 250 ms",
     remedy="give a connection 250 ms to be accepted, then answer 424 with OriginalStatusCode 0",
     requires=("upgrade.refused",),
 )
@@ -297,4 +303,6 @@ async def accept_timeout(trial: PlatformTrial) -> None:
     if refusal.original_status != 0 or refusal.status != 424:
         raise Broken(f"the client gets {refusal}, not 424 with OriginalStatusCode 0")
     if not limit * 0.9 <= took <= limit + _SLACK:
-        raise Broken(f"the platform gave it up after {took:.2f} s, not {limit:g} s")
+        raise Broken(
+            f"the platform gave the container up after {took:.2f} s, not after {limit:g} s"
+        )

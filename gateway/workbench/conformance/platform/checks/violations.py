@@ -47,7 +47,11 @@ VIOLATIONS: Final = (
     _Violation("control_opcode", "a frame with the reserved opcode 11", _frame(11)),
     _Violation("long_ping", "a Ping with 126 bytes", _frame(Opcode.PING, bytes(126))),
     _Violation("fragmented_ping", "a Ping without FIN", _frame(Opcode.PING, fin=False)),
-    _Violation("continuation", "a continuation of nothing", _frame(Opcode.CONTINUATION)),
+    _Violation(
+        "continuation",
+        "a continuation frame that continues no message",
+        _frame(Opcode.CONTINUATION),
+    ),
     _Violation("inside", "a message inside another", _frame(_TEXT, fin=False) + _frame(_TEXT)),
     _Violation("long_form", "a length of 1 in 16 bits", b"\x81\x7e\x00\x01x"),
     _Violation("close_byte", "Close with one byte", _frame(Opcode.CLOSE, b"\x03")),
@@ -76,7 +80,10 @@ def _tried(violation: _Violation) -> Callable[[PlatformTrial], Awaitable[None]]:
             close = await seen.control(Opcode.CLOSE, trial.patience)
             end = await client.end()
         if close.close_code != violation.code:
-            raise Broken(f"{violation.what} is answered by {close}, not Close {violation.code}")
+            raise Broken(
+                f"the platform answered {violation.what} with {close}, not with Close "
+                f"{violation.code}"
+            )
         if (end.kind, end.code) != ("model", str(violation.code)):
             raise Broken(f"after {violation.what} the client gets {end}, not {violation.code}")
 
@@ -89,5 +96,6 @@ for _each in VIOLATIONS:
         _each.clause,
         *(("1.3-3",) if _each.name == "too_big" else ()),
         title=f"{_each.what} ends the stream with {_each.code}, on both sides",
-        remedy=f"send Close {_each.code} and ModelStreamError {_each.code}; relay nothing of it",
+        remedy=f"send Close {_each.code} and ModelStreamError {_each.code}; relay nothing of the "
+        "bytes",
     )(_tried(_each))

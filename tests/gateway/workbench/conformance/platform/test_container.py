@@ -145,7 +145,7 @@ async def test_waits_in_vain_say_what_was_due():
         with pytest.raises(Broken, match="a Pong did not come within"):
             await seen.control(Opcode.PONG, 0.01)
         platform.end()
-        with pytest.raises(Broken, match="ended the connection, FIN: a part was due"):
+        with pytest.raises(Broken, match=r"ended the connection \(FIN\) before a part came"):
             await seen.data(PATIENCE)
 
 
@@ -176,7 +176,7 @@ async def test_who_sends_no_request_is_no_stream():
         platform = await RawClient.connect(container.address.port)
         platform.end()
         assert await platform.eof() == b""
-        with pytest.raises(Broken, match="no stream was asked for"):
+        with pytest.raises(Broken, match="the platform asked for no stream"):
             await container.stream(0.01)
         platform.abort()
 

@@ -56,7 +56,7 @@ async def test_each_check_has_its_verdict_and_what_was_said():
     assert [(each.check.id, each.verdict, each.said, each.remedy) for each in told] == [
         ("platform.some.kept", Verdict.PASS, "", ""),
         ("platform.some.broken", Verdict.FAIL, "it is not so", "mend it"),
-        ("platform.some.behind", Verdict.BLOCKED, "platform.some.broken comes first", ""),
+        ("platform.some.behind", Verdict.BLOCKED, "platform.some.broken did not pass", ""),
         ("platform.some.untried", Verdict.SKIP, "not here", ""),
         ("platform.some.noted", Verdict.NOTE, "worth knowing", "r"),
     ]
@@ -81,7 +81,7 @@ async def test_a_check_that_does_not_end_is_ended():
     async with InstrumentedContainer() as container:
         platform = Platform(NOWHERE, "model", times=Times(ping_interval=0.001))
         report = await PlatformRun(checks).run(platform, container)
-    assert report.results[0].said == "the check was not done within 0.01 s"
+    assert report.results[0].said == "the check did not end within 0.01 s"
 
 
 async def test_a_platform_that_is_not_there_is_said_to_be_so():
@@ -95,7 +95,7 @@ async def test_a_platform_that_is_not_there_is_said_to_be_so():
             pass
 
     report = await run(checks)
-    assert report.results[0].said.startswith("there is no gateway: no stream with http://")
+    assert report.results[0].said.startswith("no gateway answers: no stream with http://")
 
 
 async def test_what_takes_minutes_is_left_out_where_it_should_be_fast():
