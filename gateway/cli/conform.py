@@ -246,7 +246,7 @@ async def _try(plan: Plan) -> Report:
     examined = await plan.examined_by_engine() if plan.image_checks else None
     first = None if examined is None else stops_the_start(examined)
     if examined is not None and (first or not plan.checks):
-        said = f"{first} comes first"
+        said = f"{first} did not pass"
         examined.results += [Result(each, Verdict.BLOCKED, said=said) for each in plan.checks]
         return examined
     console = console_for(sys.stderr)

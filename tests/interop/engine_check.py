@@ -236,7 +236,10 @@ def test_the_tutorials_build(engine: Engine, tmp_path: Path) -> None:
         (
             'LABEL com.amazonaws.sagemaker.capabilities.bidirectional-streaming=""',
             1,
-            ("FAIL     must      image.label", "checks (image.label comes first): startup.listens"),
+            (
+                "FAIL     must      image.label",
+                "checks (image.label did not pass): startup.listens",
+            ),
         ),
     ],
 )

@@ -58,7 +58,7 @@ def read_documents(path: Path) -> dict[str, bytes]:
                 GzipReader(file),
                 MAX_INFLATED,
                 f"the archive has more than {MAX_INFLATED >> 30} GiB once it is unpacked: unpack "
-                "it, and give the .tar, of which only what is needed is read",
+                "it, and give the .tar: of a .tar only the small documents are read",
             )
         else:
             beyond = f"the archive has more than {MAX_UNPACKED >> 30} GiB"

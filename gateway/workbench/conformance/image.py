@@ -60,7 +60,7 @@ def read_image(path: Path) -> ImageConfiguration:
         if "index.json" in documents:
             return _configuration(_laid_out(documents))
     except RecursionError:  # showing a value takes more of the stack than reading it
-        raise ArchiveError("the archive has a document that is nested too deep") from None
+        raise ArchiveError("the archive has a document that is nested too deeply") from None
     raise ArchiveError(
         "the archive has neither manifest.json nor index.json: make it with docker save, not "
         "with docker export"
@@ -110,7 +110,7 @@ def _usual(descriptor: Mapping[str, Any]) -> bool:
 def _blob(descriptor: Mapping[str, Any]) -> str:
     digest = _DIGEST.fullmatch(str(descriptor.get("digest")))
     if digest is None:
-        raise ArchiveError(f"{shown(descriptor.get('digest'))} stands where a digest must be")
+        raise ArchiveError(f"{shown(descriptor.get('digest'))} was found; it must be a digest")
     return f"blobs/{digest[1]}/{digest[2]}"
 
 
@@ -189,8 +189,8 @@ def _entrypoint(image: ImageConfiguration) -> None:
 @_rule(
     "image.tini",
     "1.1-1",
-    title="no init stands before the container's own program",
-    remedy="start the program itself: the platform does not take tini as an entry point",
+    title="the ENTRYPOINT starts the container's program, not an init",
+    remedy="start the program itself: the platform does not accept tini as an entry point",
     requires=("image.entrypoint",),
 )
 def _tini(image: ImageConfiguration) -> None:
@@ -202,7 +202,7 @@ def _tini(image: ImageConfiguration) -> None:
     "image.serve",
     "1.1-1",
     severity=Severity.SHOULD,
-    title="`serve` is left to the platform",
+    title="the ENTRYPOINT does not have `serve`, which the platform appends",
     remedy="leave `serve` out of the ENTRYPOINT; CMD may have it",
     requires=("image.entrypoint",),
 )
@@ -214,7 +214,7 @@ def _serve(image: ImageConfiguration) -> None:
 @_rule(
     "image.label",
     "1.1-4",
-    title="the image's label tells of bidirectional streams",
+    title="the image has the label for bidirectional streams",
     remedy=LABEL_REMEDY,
 )
 def _label(image: ImageConfiguration) -> None:
@@ -227,7 +227,7 @@ def _label(image: ImageConfiguration) -> None:
     "1.1-1",
     severity=Severity.SHOULD,
     title="the image runs as root",
-    remedy="leave USER out: what the platform mounts and binds is made for root",
+    remedy="leave USER out: the platform's mounts and ports are made for root",
 )
 def _user(image: ImageConfiguration) -> None:
     if image.user.partition(":")[0] not in {"", "root", "0"}:
@@ -238,8 +238,8 @@ def _user(image: ImageConfiguration) -> None:
     "image.stop",
     "1.1-1",
     severity=Severity.SHOULD,
-    title="the image is stopped by SIGTERM",
-    remedy="leave STOPSIGNAL out, and end on SIGTERM: that is what the platform sends",
+    title="SIGTERM is the image's stop signal",
+    remedy="leave STOPSIGNAL out, and end on SIGTERM: the platform sends no other signal",
 )
 def _stop(image: ImageConfiguration) -> None:
     if image.stop_signal not in {"", "SIGTERM", "TERM", "15"}:
@@ -250,22 +250,23 @@ def _stop(image: ImageConfiguration) -> None:
     "image.code",
     "1.1-6",
     severity=Severity.SHOULD,
-    title=f"nothing of the image lies under {ARTIFACTS}",
-    remedy=f"put the code elsewhere, such as /opt/program: at {ARTIFACTS} the platform mounts the "
-    "artifacts, which hide it",
+    title=f"the image has no program under {ARTIFACTS}",
+    remedy="put the code elsewhere, such as /opt/program: the platform mounts the artifacts at "
+    f"{ARTIFACTS}, and they hide the code",
 )
 def _code(image: ImageConfiguration) -> None:
     for path in (image.directory, *image.entrypoint):
         if f"{posixpath.normpath(path)}/".startswith(f"{ARTIFACTS}/"):
-            raise Broken(f"the image needs {shown(path)}")
+            raise Broken(f"the image uses {shown(path)}")
 
 
 @_rule(
     "image.port",
     "1.1-2",
     severity=Severity.NOTE,
-    title="the image names port 8080",
-    remedy="add EXPOSE 8080 to the Dockerfile; the platform does not need it, people do",
+    title="the image exposes port 8080",
+    remedy="add EXPOSE 8080 to the Dockerfile; the platform ignores it, but it tells people the "
+    "port",
 )
 def _port(image: ImageConfiguration) -> None:
     if not image.ports & {"8080", "8080/tcp"}:
@@ -286,7 +287,7 @@ def examine(image: ImageConfiguration, subject: str, checks: Iterable[Check] = C
     for check in checks:
         blocking = next((each for each in check.requires if each not in passed), None)
         if blocking is not None:
-            result = Result(check, Verdict.BLOCKED, said=f"{blocking} comes first")
+            result = Result(check, Verdict.BLOCKED, said=f"{blocking} did not pass")
         else:
             result = _result(check, image)
         if result.verdict is Verdict.PASS:

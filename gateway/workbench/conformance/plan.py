@@ -196,7 +196,7 @@ def _chosen(
         named = question.only or ()
         strange = {each for each in named for other in others if is_named(other, each)}
         if strange:
-            raise AskedWrongly(f"{only}: {min(strange)} is tried {where}") from error
+            raise AskedWrongly(f"{only}: {min(strange)} can be checked only {where}") from error
         raise AskedWrongly(f"{only}: {error}") from error
 
 
@@ -206,7 +206,10 @@ def _probe(question: Question) -> Probe:
         return BUILT_IN[name]
     path = Path(name)
     if not is_file_or_folder(path):
-        raise AskedWrongly(f"{called} {name}: neither {', '.join(BUILT_IN)} nor a file")
+        raise AskedWrongly(
+            f"{called} {name}: there is no such file; it must be a file or one of "
+            f"{', '.join(BUILT_IN)}"
+        )
     try:
         return load_probe(path)
     except (SettingsError, RecordingError) as error:

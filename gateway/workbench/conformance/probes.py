@@ -222,10 +222,12 @@ def _of_recording(recording: Recording) -> Probe:
     """
     path = recording.path
     if not recording.head.payloads:
-        raise RecordingError(f"{path}: its payloads were left out: there is nothing to say")
+        raise RecordingError(
+            f"{path}: the recording has no payloads, so a probe has nothing to send"
+        )
     said = [_whole(path, each) for each in recording.messages(Sender.GATEWAY) if each.whole]
     if not said:
-        raise RecordingError(f"{path}: its client said no whole message")
+        raise RecordingError(f"{path}: the recorded client sent no complete message")
     replies = [each for each in recording.messages(Sender.CONTAINER) if each.whole]
     return Probe(
         name=path.stem,
@@ -242,4 +244,4 @@ def _whole(path: Path, message: JoinedMessage) -> str | bytes:
     try:
         return message.payload.decode()
     except UnicodeDecodeError:
-        raise RecordingError(f"{path}: a text message, at {message.at:g} s, is not UTF-8") from None
+        raise RecordingError(f"{path}: the text message at {message.at:g} s is not UTF-8") from None

@@ -106,7 +106,7 @@ class Link:
             async with asyncio.timeout(patience):
                 await self.writer.drain()
         except TimeoutError:
-            raise Broken(f"{what}: not taken for {patience:g} s") from None
+            raise Broken(f"{what}: the container did not read it within {patience:g} s") from None
         except OSError as error:
             raise Broken(f"{what}: the connection is gone ({error})") from None
 
@@ -207,7 +207,7 @@ async def ask(
     except h11.RemoteProtocolError as error:
         raise Broken(not_http(f"the answer to {method} {target}", link, error)) from None
     except TimeoutError:
-        raise Broken(f"{method} {target}: no whole answer within {timeout:g} s") from None
+        raise Broken(f"{method} {target}: no complete answer within {timeout:g} s") from None
     body_note = f", {len(answer.body)} bytes in {len(answer.chunks)} pieces" if answer.body else ""
     link.exchange.note("received", f"{answer.status} {answer.reason}{body_note}", answer.body)
     return answer

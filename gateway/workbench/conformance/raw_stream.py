@@ -40,27 +40,30 @@ _BETWEEN_PIECES = 0.1
 #: Most Pongs of a stream; no check sends a hundredth as many Pings.
 MAX_PONGS: Final = 10_000
 
-_ILL_FRAMED = "mend how the container writes frames, or let a WebSocket library write them"
+_ILL_FRAMED = "correct the frames that the container writes, or let a WebSocket library write them"
 #: Remedies for known faults, by words of the decoder's message.
 _FRAMING: Final = {
-    "unknown opcode": "a message has opcode 1 (text) or 2 (binary), what continues it 0, and "
-    "Close, Ping and Pong 8, 9 and 10: write no other",
-    "at most 125 bytes": "send the Ping's payload back as it is, with nothing before or behind it: "
-    "a Pong, a Ping and a Close have 125 bytes at most",
+    "unknown opcode": "use only the opcodes 1 (text), 2 (binary), 0 (continuation), 8 (Close), "
+    "9 (Ping) and 10 (Pong)",
+    "at most 125 bytes": "send the Ping's payload back unchanged, with nothing before or after it: "
+    "a Pong, a Ping and a Close have at most 125 bytes",
     "control frame is fragmented": "set FIN (0x80 in the first byte) on each Ping, Pong and Close",
-    "RSV bit": "compress nothing: no extension was agreed on, and RSV1 to RSV3 are 0 without one",
-    "is masked": "write frames without a mask: the mask bit (0x80 in the second byte) is 0 in what "
-    "a server sends",
-    "close code": "send codes of 1000 to 1003, 1007 to 1014 and 3000 to 4999, or an empty Close; "
-    "send no other back, but answer it by 1002",
-    "UTF-8": "send bytes that are no UTF-8 as a binary message",
+    "RSV bit": "switch compression off: no extension was agreed on, so RSV1 to RSV3 must be 0",
+    "is masked": "write frames without a mask: in a server's frames the mask bit (0x80 in the "
+    "second byte) is 0",
+    "close code": "send the codes 1000 to 1003, 1007 to 1014 and 3000 to 4999, or an empty "
+    "Close; answer any other code with 1002",
+    "UTF-8": "send bytes that are not UTF-8 as a binary message",
 }
-_PONGS: Final = "send a Pong for each Ping, and none unasked"
+_PONGS: Final = "send one Pong for each Ping, and no other Pong"
 _ENDLESS: Final = "end each message: its last frame, or its only one, has FIN=1"
 #: Remedies for a 101 that does not grant a WebSocket.
-_UPGRADE = "answer with Upgrade: websocket and Connection: Upgrade; a proxy between may drop them"
+_UPGRADE = (
+    "answer with Upgrade: websocket and Connection: Upgrade; a proxy in between may drop these "
+    "headers"
+)
 _ACCEPT = (
-    "make Sec-WebSocket-Accept anew for each request: base64 of the SHA-1 of its Sec-WebSocket-Key "
+    "compute Sec-WebSocket-Accept for each request: base64 of the SHA-1 of its Sec-WebSocket-Key "
     "followed by 258EAFA5-E914-47DA-95CA-C5AB0DC85B11 (RFC 6455 §4.2.2)"
 )
 _UNOFFERED: Final = {
@@ -205,7 +208,7 @@ class Peer:
                 self._decoder.feed(data)
         except FrameError as error:
             reason = (
-                "a frame is masked, and only a client's may be"
+                "a frame is masked; only a client may mask its frames"
                 if ("unmasked" in error.reason)
                 else error.reason
             )
@@ -267,7 +270,7 @@ class Peer:
             kind, whole = self._begun
             if len(whole) + len(payload) > MAX_FRAME:
                 raise Broken(
-                    f"a message of the container's has more than {MAX_FRAME} bytes", _ENDLESS
+                    f"a message of the container has more than {MAX_FRAME} bytes", _ENDLESS
                 )
             whole += payload
             if fin:
@@ -378,8 +381,8 @@ async def upgrade(
         while b"\r\n\r\n" not in read:
             data = await link.read(max(0.0, timeout - (time.monotonic() - began)))
             if not data:
-                before = f"; before it {shown(read)}" if read else ""
-                raise Broken(f"the connection ended instead of an answer to the upgrade{before}")
+                before = f"; before that came {shown(read)}" if read else ""
+                raise Broken(f"the connection ended without an answer to the upgrade{before}")
             read += data
             if len(read) > MAX_HEAD:
                 raise Broken("the answer to the upgrade has a head of more than 64 KiB")
@@ -404,7 +407,7 @@ async def _refusal(link: Link, read: bytes, timeout: float) -> HttpAnswer:
     except h11.RemoteProtocolError as error:
         raise Broken(not_http("the answer to the upgrade", link, error)) from None
     except TimeoutError:
-        raise Broken(f"no whole answer to the upgrade within {timeout:g} s") from None
+        raise Broken(f"no complete answer to the upgrade within {timeout:g} s") from None
 
 
 def _check_101(fields: Mapping[str, str], key: str) -> None:

@@ -206,7 +206,7 @@ class Run:
     async def _try(self, check: Check, subject: Subject, *, aside: bool = False) -> Result:
         blocking = blocked_by(check, self._results)
         if blocking is not None:
-            return Result(check, Verdict.BLOCKED, said=f"{blocking.check.id} comes first")
+            return Result(check, Verdict.BLOCKED, said=f"{blocking.check.id} did not pass")
         without = self._without | ({Need.PROCESS} if subject.process is None else set())
         missing = [need.value for need in check.needs & without]
         if missing:
@@ -255,7 +255,7 @@ async def attempted(
     except (Broken, Untried) as raised:
         return raised
     except TimeoutError:
-        return Broken(f"the check was not done within {check.limit:g} s")
+        return Broken(f"the check did not end within {check.limit:g} s")
     return None
 
 
@@ -312,7 +312,9 @@ def chosen(checks: Sequence[Check], only: Collection[str] | None) -> list[Check]
     for name in only:
         found = {check.id for check in checks if is_named(check, name)}
         if not found:
-            raise ValueError(f"there is no check {name!r}; partway conform --matrix names them")
+            raise ValueError(
+                f"there is no check {name!r}; partway conform --matrix lists all checks"
+            )
         wanted |= found
     queue = list(wanted)
     while queue:

@@ -168,9 +168,9 @@ class Started(ABC):
         await self.ended(DEATH_TIMEOUT)
         lines = [line for each in self.output.splitlines() if (line := each.strip())]
         said = " / ".join(cut(line, _LAST_LINE) for line in lines[-_LAST_LINES:])
-        why = f"find out why the program {ProcessEnd(self.status)}; it must run on"
+        why = f"find out why the program {ProcessEnd(self.status)}; it must keep running"
         if not said:
-            return f"{why}. It printed nothing: start the command by itself"
+            return f"{why}. It printed nothing: run the command by itself"
         return f'{why}. Its last lines: "{said}"'
 
     @abstractmethod

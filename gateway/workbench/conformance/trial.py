@@ -38,22 +38,22 @@ _POLL = 0.05
 MATCH_TIMEOUT = 1.0
 
 _SAME_KIND = (
-    "answer text by text and bytes by bytes: a library sends a str as text and bytes as binary "
-    "(aiohttp: send_str, send_bytes)"
+    "answer text with text and bytes with bytes: a library sends a str as text and bytes as "
+    "binary (aiohttp: send_str, send_bytes)"
 )
 _ANSWER_SOON = (
-    "answer GET and POST /ping with 200 once the model is loaded; if that takes longer, leave "
-    "--fast out: it has eight minutes then"
+    "answer GET and POST /ping with 200 once the model is loaded; if the model loads slowly, "
+    "leave --fast out: the container then has eight minutes"
 )
 _FINISH = "end each message: its last frame, or its only one, has FIN=1"
 #: The remedy for a library whose limit is below the size of a part (clause 1.3-3).
 RAISE_LIMIT = (
-    "raise your library's limit of a message, of text too, to 16 MiB (aiohttp: one byte more): "
+    "raise your library's limit for messages, text included, to 16 MiB (aiohttp: one byte more): "
     "max_size, max_msg_size, maxPayload, buffers"
 )
 _WHOLE = (
-    "read a frame up to its length, in as many reads as it takes, and write all of it: no buffer "
-    "of yours may cut a message"
+    "read a frame up to its length, in as many reads as it takes, and write all of it: your "
+    "buffers must not cut a message"
 )
 #: Bytes or characters from which a message may exceed some buffer.
 _LONG = 4096
@@ -91,7 +91,7 @@ class Trial:
         """
         process = self.subject.process
         if process is None:
-            raise Untried("the container was not started here: use --command or --image")
+            raise Untried("Partway did not start this container: use --command or --image")
         return process
 
     def scaled(self, seconds: float, fast: float) -> float:
@@ -149,7 +149,7 @@ class Trial:
             said = await self._asked_until_ready(time.monotonic() + patience, slow)
         if said is not None:
             raise Broken(
-                f"/ping has not said 200 after {patience:g} s, but {said}",
+                f"/ping did not answer with 200 within {patience:g} s; the last result: {said}",
                 _ANSWER_SOON if self.fast and patience < START_TIMEOUT else None,
             )
 
@@ -165,12 +165,12 @@ class Trial:
                     continue
                 if answer.status == 200:
                     return None
-                said = f"{answer}, to {method}"
+                said = f"{answer}, for {method}"
             slow.pinged(f"/ping: {said}")
             process = self.subject.process
             if process is not None and process.pid is None:
                 raise Broken(
-                    f"the process {ProcessEnd(process.status)}; /ping said {said}",
+                    f"the process {ProcessEnd(process.status)}; the last result of /ping: {said}",
                     await process.death_remedy(),
                 )
             self.exchanges.clear()  # only the last attempt is of interest
@@ -194,7 +194,10 @@ class Trial:
             where = target if target is not None else str(self.subject.target)
             found = await upgrade(link, where, headers or {})
             if isinstance(found, NotGranted):
-                raise Broken(f"the upgrade to {where} is answered {found.answer}")
+                raise Broken(
+                    f"the container answered the upgrade to {where} with {found.answer}, not with "
+                    "101"
+                )
             try:
                 yield found
             except Closed as closed:
@@ -231,8 +234,8 @@ class Trial:
                 reply = await peer.message(max(0.0, deadline - time.monotonic()))
             except TimeoutError:
                 raise Broken(
-                    f"{what}: within {probe.timeout:g} s {_came(came, peer, last)}; "
-                    f"the probe wants {probe.replies}"
+                    f"{what}: within {probe.timeout:g} s {_came(came, peer, last)}; the probe "
+                    f"expects {probe.replies}"
                     + (f" and a match of {probe.expect!r}" if not matched else "")
                 ) from None
             except Closed as closed:
@@ -256,7 +259,7 @@ class Trial:
         except Closed as closed:
             too_big = closed.close is not None and closed.close.code == TOO_BIG
             remedy = RAISE_LIMIT if too_big else None
-            raise Broken(f"{what}: instead of an answer: {closed}", remedy) from None
+            raise Broken(f"{what}: no answer came, but {closed}", remedy) from None
         if reply != message:
             cut = len(reply) < len(message) and len(message) >= _LONG
             remedy = _SAME_KIND if type(reply) is not type(message) else _WHOLE if cut else None
@@ -299,9 +302,9 @@ def _matches(pattern: str, reply: str) -> bool:
         return re.search(pattern, reply) is not None
     except TimeoutError:
         raise Broken(
-            f"a match of {pattern!r} was looked for in a reply of {len(reply)} characters for "
+            f"the search for {pattern!r} in a reply of {len(reply)} characters did not end within "
             f"{MATCH_TIMEOUT:g} s",
-            "let the probe expect less: a word, without repetitions of what repeats itself",
+            "simplify the probe's pattern: expect a word, without a repetition inside a repetition",
         ) from None
     finally:
         signal.setitimer(signal.ITIMER_REAL, *left)
@@ -312,22 +315,26 @@ def _came(replies: int, peer: Peer, last: str = "") -> str:
     if not replies:
         size = peer.unfinished
         return f"{size} bytes of a message came, and no frame with FIN" if size else "nothing came"
-    begun = f"; of another {peer.unfinished} bytes came, and no FIN" if peer.unfinished else ""
-    return f"{replies} replies came, {last} the last{begun}"
+    begun = (
+        f"; {peer.unfinished} bytes of another came, and no frame with FIN"
+        if peer.unfinished
+        else ""
+    )
+    return f"{replies} replies came, the last was {last}{begun}"
 
 
 def _difference(reply: str | bytes, message: str | bytes) -> str:
     if type(reply) is type(message) and len(reply) != len(message):
         unit = "characters" if isinstance(reply, str) else "bytes"
         return (
-            f"{_shown(reply)} came back, {len(reply)} {unit}, not the {len(message)} of "
-            f"{_shown(message)}"
+            f"{_shown(reply)} came back ({len(reply)} {unit}), not {_shown(message)} "
+            f"({len(message)} {unit})"
         )
     if type(reply) is type(message) and len(message) > _MOST_SHOWN:
         pairs = enumerate(zip(reply, message, strict=True))
         at = next(place for place, (came, said) in pairs if came != said)
         return (
-            f"{_shown(reply[at:])} came back from place {at} of {len(message)} on, not "
+            f"from place {at} of {len(message)} on {_shown(reply[at:])} came back, not "
             f"{_shown(message[at:])}"
         )
     return f"{_shown(reply)} came back, not {_shown(message)}"

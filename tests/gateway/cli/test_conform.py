@@ -116,11 +116,13 @@ def test_a_container_that_ends_at_once_says_why_and_steers_nothing(tmp_path):
     done = conform("--command", python(HOSTILE), "--fast", "--html", page)
     assert done.returncode == 1
     assert re.search(r"^FAIL     must      startup.listens", done.stdout, re.MULTILINE)
-    blocked = r"^blocked  \d+ checks \(startup.listens comes first\): startup.ready, "
+    blocked = r"^blocked  \d+ checks \(startup.listens did not pass\): startup.ready, "
     assert re.search(blocked, done.stdout, re.MULTILINE)
     assert "| \ufffd]0;mine\ufffd<b> []\n" in done.stdout, "nothing is appended"
-    assert "remedy: find out why the program ended with status 3; it must run on." in done.stdout
-    assert "end the command in `serve`" not in done.stdout
+    assert (
+        "remedy: find out why the program ended with status 3; it must keep running." in done.stdout
+    )
+    assert "append it to the command" not in done.stdout
     assert done.stdout.endswith(": not conformant\n")
     assert "\x1b" not in done.stdout + page.read_text()
     assert "&lt;b&gt;" in page.read_text()
@@ -256,7 +258,7 @@ def test_our_gateway_is_conformant(tmp_path):
     assert re.search(r"^pass +must +platform\.frames\.masked ", done.stdout, re.MULTILINE)
     assert json.loads(report.read_text())["subject"].startswith(url)
     assert other.returncode == 1
-    assert "the platform grants no stream: " in other.stdout
+    assert "the platform refused the stream: " in other.stdout
 
 
 def test_where_a_container_is_expected_somebody_may_listen(capsys):
@@ -324,11 +326,14 @@ def test_flags_that_do_not_fit(capsys, flags, why):
             "--command: docs/README.md: it must be an executable file: chmod +x",
         ),
         ("--command a --model-dir /not", "--model-dir /not: there is no such folder"),
-        ("--command a --probe nope", "--probe nope: neither echo, chat, speech nor a file"),
+        (
+            "--command a --probe nope",
+            "--probe nope: there is no such file; it must be a file or one of echo, chat, speech",
+        ),
         ("--command a --probe LICENSE", "--probe LICENSE: "),
         ("--command a --only nope", "--only: there is no check 'nope'; partway conform --matrix"),
-        ("--command a --only image.label", "--only: image.label is tried with --image"),
-        ("--image a.tar --only ping", "--only: ping is tried with --url or --command"),
+        ("--command a --only image.label", "--only: image.label can be checked only with --image"),
+        ("--image a.tar --only ping", "--only: ping can be checked only with --url or --command"),
         ("--image /not/there", "--image /not/there: No such file or directory"),
         ("--image LICENSE", "--image LICENSE: the file is not a tar archive, or is damaged"),
         ("--image docs", "--image docs: Is a directory"),
@@ -369,7 +374,7 @@ def test_the_matrix_is_printed(capsys):
     status, output, errors = here(capsys, "--matrix")
     assert (status, errors) == (0, "")
     assert re.search(r"^1\.1-4  .*  image\.label ", output, re.MULTILINE)
-    assert re.search(r"^1\.1-7  .*  the platform's: ", output, re.MULTILINE)
+    assert re.search(r"^1\.1-7  .*  the platform's task: ", output, re.MULTILINE)
 
 
 def test_a_log_without_unicode(tmp_path):

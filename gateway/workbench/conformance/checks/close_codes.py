@@ -30,8 +30,8 @@ _LEFT: Final = 1001
 _SENT_BACK: Final = (1001, 1011, 3000, 4999)
 
 _ENDING = (
-    "answer Close 1000 by 1000 whatever the stream has been through: another than 1000, 1001 or "
-    "none is an error to the client"
+    "answer Close 1000 with Close 1000 in every state of the stream: the client gets an error "
+    "unless the code is 1000, 1001 or absent"
 )
 
 
@@ -86,20 +86,20 @@ class _State:
     also: tuple[int, ...] = ()
 
 
-_FRESH: Final = _State("on a fresh stream", _fresh)
-_ANSWERED: Final = _State("behind an answer", _asked)
-_PINGED: Final = _State("behind a Pong", _pinged)
+_FRESH: Final = _State("on a new stream", _fresh)
+_ANSWERED: Final = _State("sent after an answer", _asked)
+_PINGED: Final = _State("sent after a Pong", _pinged)
 #: States for an echo only: other models may treat such messages as they like.
 _ECHOED: Final = (
-    _State("behind an answer in binary", _asked_in_binary),
-    _State("behind the answer to fragments", _asked_in_fragments),
+    _State("sent after a binary answer", _asked_in_binary),
+    _State("sent after the answer to a message in fragments", _asked_in_fragments),
 )
 #: websockets' sans-IO layer answers 1002 to a Close inside a message. The stream has ended well all
 #: the same (clauses 1.5-7 and 1.5-12). A container that takes only text may refuse binary before
 #: the Close comes.
 _INSIDE: Final = tuple(
     _State(
-        f"inside a {kind.name.lower()} message, behind its {'second' if continued else 'first'} "
+        f"inside a {kind.name.lower()} message, after its {'second' if continued else 'first'} "
         "fragment",
         _begun(kind, continued=continued),
         (PROTOCOL_ERROR, UNSUPPORTED_DATA) if kind is Opcode.BINARY else (PROTOCOL_ERROR,),
@@ -126,14 +126,14 @@ def _patience(trial: Trial) -> float:
 
 def _ended_well(code: int, what: str, more: tuple[int, ...] = ()) -> None:
     if code not in (*ENDS_WELL, *more):
-        raise Broken(f"Close 1000 {what} is answered by Close {code}")
+        raise Broken(f"the container answered Close 1000 {what} with Close {code}")
 
 
 @checks.add(
     "closing.code_answered",
     "1.5-11",
     "1.5-12",
-    title="Close 1000 behind an answer ends the stream well",
+    title="Close 1000 after an answer ends the stream without an error",
     remedy=_ENDING,
     requires=("closing.code", "control.pong", "messages.answer", "messages.binary_fragments"),
     limit=90,
@@ -147,8 +147,9 @@ async def code_answered(trial: Trial) -> None:
     "closing.code_inside",
     "1.5-7",
     "1.5-12",
-    title="Close 1000 inside a message ends the stream well",
-    remedy="answer a Close inside a message by its code: a client may leave in the middle of one",
+    title="Close 1000 inside a message ends the stream without an error",
+    remedy="answer a Close inside a message with the same code: a client may leave in the middle "
+    "of a message",
     requires=("closing.code", "closing.mid_message"),
     limit=60,
 )
@@ -161,9 +162,9 @@ async def code_inside(trial: Trial) -> None:
     "closing.code_busy",
     "1.5-11",
     "1.5-12",
-    title="Close 1000 behind messages that are not answered yet ends the stream well",
-    remedy="take a Close while the model has something to do, and answer it by its code: what a "
-    "stream is busy with does not make its end a failure",
+    title="Close 1000 after messages that have no answer yet ends the stream without an error",
+    remedy="read a Close while the model is busy, and answer it with the same code: a busy model "
+    "is no reason for an error code",
     # Under load a reset overtakes the Close.
     requires=("closing.code_answered", "closing.reset", "control.busy", "sizes.binary"),
     limit=180,
@@ -175,7 +176,7 @@ async def code_busy(trial: Trial) -> None:
     if probe.echo:
         loads.append((long_bytes(_LARGE),) * _LARGE_ONES)
     for load in loads:
-        what = f"behind {len(load)} messages that are not answered"
+        what = f"sent after {len(load)} messages that have no answer yet"
         title = f"Close 1000 {what}"
         async with trial.stream(title) as peer, meanwhile(_say_and_close(peer, load)):
             close = await close_of(peer, f"after {title}", _patience(trial))
@@ -192,8 +193,8 @@ async def _say_and_close(peer: Peer, load: tuple[str | bytes, ...]) -> None:
 @checks.add(
     "closing.codes",
     *("1.5-4", "1.5-8", "1.5-9"),
-    title="a Close with any code that the platform sends is answered",
-    remedy="answer each Close by one of yours: the platform ends streams with "
+    title="the container answers every Close code that the platform sends",
+    remedy="answer every Close with a Close: the platform ends streams with the codes "
     + ", ".join(map(str, _PLATFORMS)),
     requires=("closing.mid_message",),
     limit=90,
@@ -210,8 +211,9 @@ async def codes(trial: Trial) -> None:
     "1.5-1",
     "1.5-7",
     severity=Severity.SHOULD,
-    title="the answer to a Close has its code, in each state of a stream",
-    remedy="send the code back that you have received (RFC 6455 §5.5.1), not another or none",
+    title="the container answers a Close with the same code, in every state of a stream",
+    remedy="send back the code that you received (RFC 6455 §5.5.1), not another code and not an "
+    "empty Close",
     requires=(
         *("closing.code_answered", "closing.code_inside", "closing.code_busy"),
         *("closing.codes", "closing.reason"),
@@ -226,4 +228,4 @@ async def same_code(trial: Trial) -> None:
         came = await _closed_in(trial, state, code, reason)
         if came not in (code, 1000, *state.also):
             said = f"Close {came}" if came != NO_STATUS else "a Close without a code"
-            raise Broken(f"Close {code} {state.what} is answered by {said}")
+            raise Broken(f"the container answered Close {code} {state.what} with {said}")

@@ -41,7 +41,7 @@ async def close_of(peer: Peer, what: str, timeout: float = CLOSE_TIMEOUT) -> Clo
     try:
         close = await peer.closed(timeout)
     except TimeoutError:
-        raise Broken(f"{what}: no Close within {timeout:g} s") from None
+        raise Broken(f"{what}: the container sent no Close within {timeout:g} s") from None
     if close is None:
         raise Broken(f"{what}: the connection ended without a Close")
     return close
@@ -51,9 +51,9 @@ async def close_of(peer: Peer, what: str, timeout: float = CLOSE_TIMEOUT) -> Clo
     "closing.answered",
     "1.5-11",
     "1.5-12",
-    title="a Close is answered by a Close",
-    remedy="answer the client's Close by one of yours, then end the connection: without it the "
-    "stream has failed",
+    title="the container answers a Close with a Close",
+    remedy="answer the client's Close with a Close, then end the connection: without that answer "
+    "the stream fails",
     requires=("upgrade.granted",),
 )
 async def answered(trial: Trial) -> None:
@@ -65,30 +65,30 @@ async def answered(trial: Trial) -> None:
     "closing.code",
     "1.5-1",
     "1.5-12",
-    title="Close 1000 is answered by a code that ends the stream well",
-    remedy="send the code back that you have received (RFC 6455 §5.5.1): another than 1000, 1001 "
-    "or none is an error to the client",
+    title="the container answers Close 1000 with a code that is no error",
+    remedy="send back the code that you received (RFC 6455 §5.5.1): the client gets an error "
+    "unless the code is 1000, 1001 or absent",
     requires=("closing.answered",),
 )
 async def code(trial: Trial) -> None:
     async with trial.stream("a close and its code") as peer:
         close = await answer_to(peer, 1000, "", "after Close 1000")
         if code_of(close) not in ENDS_WELL:
-            raise Broken(f"Close 1000 is answered by Close {code_of(close)}")
+            raise Broken(f"the container answered Close 1000 with Close {code_of(close)}")
 
 
 @checks.add(
     "closing.after_answer",
     "1.5-12",
-    title="a container that says it finishes before it answers a Close does so",
-    remedy="answer a Close only once you have said all that was asked for, or leave "
-    f"{CLOSE_HEADER} out of your 101",
+    title="a container that promises to reply before it answers a Close keeps the promise",
+    remedy=f"answer a Close only after you have sent all replies, or leave {CLOSE_HEADER} out of "
+    "your 101",
     requires=("closing.answered", "messages.answer"),
     limit=90,
 )
 async def after_answer(trial: Trial) -> None:
     probe = trial.probe
-    async with trial.stream("a question, and a close right behind it") as peer:
+    async with trial.stream("a question, and a close right after it") as peer:
         if not finishes_before_close(peer.head):
             return
         for message in probe.messages:
@@ -100,18 +100,18 @@ async def after_answer(trial: Trial) -> None:
                 await peer.message(probe.timeout)
             except Closed as closed:
                 raise Broken(
-                    f"its 101 says {CLOSE_HEADER}: {AFTER_ANSWER}, but a question with a Close "
-                    f"right behind it has {came} of {wanted} replies, then: {closed}"
+                    f"the 101 has {CLOSE_HEADER}: {AFTER_ANSWER}, but a question with a Close "
+                    f"right after it got {came} of {wanted} replies, then: {closed}"
                 ) from None
         if await peer.closed(CLOSE_TIMEOUT) is None:
-            raise Broken("behind the answer the connection ended without a Close")
+            raise Broken("after the replies the connection ended without a Close")
 
 
 @checks.add(
     "closing.without_code",
     "1.5-2",
-    title="a Close without a code is answered",
-    remedy="a Close may be empty: answer it by an empty one, or by 1000",
+    title="the container answers a Close without a code",
+    remedy="a Close may be empty: answer it with an empty Close or with Close 1000",
     requires=("closing.answered",),
 )
 async def without_code(trial: Trial) -> None:
@@ -122,9 +122,9 @@ async def without_code(trial: Trial) -> None:
 @checks.add(
     "closing.reason",
     "1.5-1",
-    title="a Close with a code of the client's own and a long reason is answered",
-    remedy="behind the two bytes of a Close's code take a reason of up to 123, and as its code "
-    "1000 to 1003, 1007 to 1014, 3000 to 4999",
+    title="the container accepts a Close with a code of the client's own and a long reason",
+    remedy="accept a reason of up to 123 bytes after the two bytes of the code, and the codes "
+    "1000 to 1003, 1007 to 1014 and 3000 to 4999",
     requires=("closing.answered",),
 )
 async def reason(trial: Trial) -> None:
@@ -134,7 +134,7 @@ async def reason(trial: Trial) -> None:
             close = await answer_to(peer, code, reason, f"after {what}")
             if code_of(close) == PROTOCOL_ERROR:
                 said = f" {close.reason!r}" if close.reason else ""
-                raise Broken(f"{what} is answered by Close 1002{said}")
+                raise Broken(f"the container answered {what} with Close 1002{said}")
 
 
 @checks.add(
@@ -142,7 +142,7 @@ async def reason(trial: Trial) -> None:
     "1.5-12",
     severity=Severity.SHOULD,
     title="after both Closes the container ends the connection",
-    remedy="close TCP when both Closes have been said: the server goes first (RFC 6455 §7.1.1)",
+    remedy="close TCP once both sides have sent a Close: the server closes first (RFC 6455 §7.1.1)",
     requires=("closing.answered",),
 )
 async def connection(trial: Trial) -> None:
@@ -156,8 +156,8 @@ async def connection(trial: Trial) -> None:
             ) from None
         if rest:
             raise Broken(
-                f"behind its Close the container goes on, with {rest} bytes",
-                "send nothing behind your Close (RFC 6455 §5.5.1)",
+                f"the container sent {rest} bytes after its Close",
+                "send nothing after your Close (RFC 6455 §5.5.1)",
             )
 
 
@@ -165,7 +165,7 @@ async def connection(trial: Trial) -> None:
     "closing.mid_message",
     "1.5-7",
     "1.2-7",
-    title="a Close in the middle of a message is answered",
+    title="the container answers a Close in the middle of a message",
     remedy="a client may leave in the middle of a message: answer its Close all the same",
     requires=("closing.answered",),
 )

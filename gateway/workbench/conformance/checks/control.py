@@ -40,18 +40,18 @@ async def _ponged(peer: Peer, payload: bytes, what: str, *, asked: bool = False)
     except TimeoutError:
         if peer.unasked and asked:
             raise Broken(
-                f"{what}: no Pong within {_PONG_TIMEOUT:g} s, in which {peer.unasked} of the "
-                "model's messages came"
+                f"{what}: no Pong came within {_PONG_TIMEOUT:g} s, but {peer.unasked} of the "
+                "model's messages did"
             ) from None
         if peer.unasked:
             raise Broken(
-                f"{what}: no Pong within {_PONG_TIMEOUT:g} s, but a message",
-                "a Pong is a control frame of its own (opcode 10, RFC 6455 §5.5.3), and no message",
+                f"{what}: no Pong came within {_PONG_TIMEOUT:g} s, but a message did",
+                "send a Pong as a control frame (opcode 10, RFC 6455 §5.5.3), not as a message",
             ) from None
-        raise Broken(f"{what}: no Pong within {_PONG_TIMEOUT:g} s") from None
+        raise Broken(f"{what}: no Pong came within {_PONG_TIMEOUT:g} s") from None
     if got != payload:
-        came = f"a Pong with {shown(got)}" if got else "an empty Pong"
-        raise Broken(f"{what}: {came}, not with the Ping's {shown(payload)}")
+        came = f"a Pong with {shown(got)} came" if got else "an empty Pong came"
+        raise Broken(f"{what}: {came}; it must have the Ping's payload, {shown(payload)}")
 
 
 @checks.add(
@@ -59,9 +59,9 @@ async def _ponged(peer: Peer, payload: bytes, what: str, *, asked: bool = False)
     "1.1-4",
     "1.4-1",
     "1.4-3",
-    title="a Ping is answered by a Pong with its payload",
-    remedy="answer each Ping at once by a Pong with its payload; a library does, if it is let: "
-    "leave autoping on, and go on receiving",
+    title="the container answers a Ping with a Pong that has the same payload",
+    remedy="answer each Ping at once with a Pong that has the same payload; a WebSocket library "
+    "does this: leave autoping on, and keep receiving",
     requires=("upgrade.granted",),
 )
 async def pong(trial: Trial) -> None:
@@ -72,8 +72,8 @@ async def pong(trial: Trial) -> None:
 @checks.add(
     "control.pong_sizes",
     "1.4-3",
-    title="Pings of no bytes, of 125 and of numbers between are answered too",
-    remedy="a Ping's payload may have 0 to 125 bytes, and comes back as it is (RFC 6455 §5.5.3)",
+    title="the container answers Pings of 0 to 125 bytes",
+    remedy="send a payload of 0 to 125 bytes back unchanged (RFC 6455 §5.5.3)",
     requires=("control.pong",),
 )
 async def pong_sizes(trial: Trial) -> None:
@@ -86,8 +86,9 @@ async def pong_sizes(trial: Trial) -> None:
 @checks.add(
     "control.pong_bytes",
     "1.4-3",
-    title="a Ping's payload may be any bytes, and comes back as it is",
-    remedy="take a Ping's payload for bytes, not for text or a number: decode, trim, cut nothing",
+    title="the container sends any bytes of a Ping's payload back unchanged",
+    remedy="handle a Ping's payload as bytes, not as text or a number: do not decode, trim or "
+    "cut it",
     requires=("control.pong_sizes",),
 )
 async def pong_bytes(trial: Trial) -> None:
@@ -99,8 +100,9 @@ async def pong_bytes(trial: Trial) -> None:
 @checks.add(
     "control.order",
     "1.4-3",
-    title="Pings in a row are answered in their order",
-    remedy="send Pongs in the order of the Pings; of several only the last may be answered",
+    title="the container answers Pings in a row in their order",
+    remedy="send Pongs in the order of the Pings; if several Pings wait, you may answer only the "
+    "last",
     requires=("control.pong",),
 )
 async def order(trial: Trial) -> None:
@@ -116,7 +118,7 @@ async def order(trial: Trial) -> None:
                 continue
         except TimeoutError:
             raise Broken(
-                f"of {_IN_A_ROW} Pings in a row the last has no Pong; the Pongs that came: "
+                f"the last of {_IN_A_ROW} Pings in a row got no Pong; these Pongs came: "
                 f"{b' '.join(peer.pongs).decode('latin-1')[:80]}"
             ) from None
         peer.pongs.remove(_FENCE)
@@ -129,8 +131,8 @@ async def order(trial: Trial) -> None:
     "control.mid_message",
     "1.3-2",
     "1.4-3",
-    title="a Ping between two fragments is answered before the message has ended",
-    remedy="answer Pings while a message is being received: a long one may take minutes",
+    title="the container answers a Ping between two fragments before the message ends",
+    remedy="answer Pings while you receive a message: a long message may take minutes",
     requires=("control.pong",),
 )
 async def mid_message(trial: Trial) -> None:
@@ -143,9 +145,10 @@ async def mid_message(trial: Trial) -> None:
     "control.gaps",
     "1.3-2",
     "1.4-3",
-    title="each Ping inside a message is answered, of text and of binary, one or more in a gap",
-    remedy="answer each Ping when it comes, whatever message is being received: a library does, if "
-    "it reads frames and not whole messages",
+    title="the container answers every Ping inside a text or binary message, even several in one "
+    "gap",
+    remedy="answer each Ping when it comes, even inside a message: let the library read frames, "
+    "not whole messages",
     requires=("control.mid_message", "control.pong_sizes", "messages.binary_fragments"),
 )
 async def gaps(trial: Trial) -> None:
@@ -162,30 +165,30 @@ async def _ping_in_gaps(peer: Peer, kind: Opcode) -> None:
     for gap in range(_GAPS):
         await peer.send(Opcode.CONTINUATION if gap else kind, b"a piece, ", fin=False)
         for payload in (b"", f"gap {gap}".encode(), bytes(range(125))):
-            what = f"after a Ping of {len(payload)} bytes behind fragment {gap + 1}"
+            what = f"after a Ping of {len(payload)} bytes that follows fragment {gap + 1}"
             await _ponged(peer, payload, f"{what} of a {kind.name.lower()} message")
 
 
 @checks.add(
     "control.busy",
     "1.4-3",
-    title="a Ping is answered while the model has something to do",
-    remedy="receive while the model computes: another task or thread takes the message; with "
-    "aiohttp Pings are answered only in receive()",
+    title="the container answers a Ping while the model is busy",
+    remedy="keep receiving while the model computes in another task or thread; aiohttp answers "
+    "Pings only in receive()",
     requires=("control.pong", "messages.answer"),
 )
 async def busy(trial: Trial) -> None:
-    async with trial.stream("a ping behind messages") as peer:
+    async with trial.stream("a ping after messages") as peer:
         for message in trial.probe.messages * 5:
             await peer.say(message)
-        await _ponged(peer, b"behind", "after a Ping behind five questions", asked=True)
+        await _ponged(peer, b"behind", "after a Ping that follows five questions", asked=True)
 
 
 @checks.add(
     "control.unsolicited",
     "1.4-3",
-    title="a Pong that nobody asked for is ignored",
-    remedy="ignore Pongs that answer no Ping of yours, and never take one for a message "
+    title="the container ignores a Pong that answers no Ping",
+    remedy="ignore Pongs that answer no Ping of yours, and never treat one as a message "
     "(RFC 6455 §5.5.3)",
     requires=("messages.answer",),
 )
@@ -193,4 +196,4 @@ async def unsolicited(trial: Trial) -> None:
     async with trial.stream("an unsolicited pong") as peer:
         for payload in (b"unasked", b"", bytes(range(125))):
             await peer.send(Opcode.PONG, payload)
-        await trial.answered(peer, "after unsolicited Pongs, with 7 bytes, empty and with 125")
+        await trial.answered(peer, "after unsolicited Pongs of 7, 0 and 125 bytes")

@@ -23,10 +23,12 @@ _AT_ONCE, _PATIENCE = 2.0, 5.0
 _HALF_OPEN = 30.0
 _POLL = 0.25
 
-_GOES_FIRST = "close TCP when both Closes have been said: the server goes first (RFC 6455 §7.1.1)"
+_GOES_FIRST = (
+    "close TCP once both sides have sent a Close: the server closes first (RFC 6455 §7.1.1)"
+)
 _FIN = (
-    "shut the socket down for writing, then close it, without SO_LINGER: a reset can overtake the "
-    "Close, and the stream has failed"
+    "shut the socket down for writing, then close it, without SO_LINGER: a reset can overtake "
+    "the Close, and then the stream fails"
 )
 
 
@@ -52,28 +54,31 @@ async def _ended(
             f"{which}: {patience:g} s after both Closes the connection is still open"
         ) from None
     if rest:
-        raise Broken(f"{which}: behind its Close the container goes on, with {rest} bytes")
+        raise Broken(f"{which}: the container sent {rest} bytes after its Close")
     if peer.link.reset:
-        raise Broken(f"{which}: behind both Closes the connection is reset; it must end by FIN")
+        raise Broken(
+            f"{which}: after both Closes the container reset the connection; it must end with FIN"
+        )
 
 
 @checks.add(
     "closing.reset",
     "1.5-12",
-    title="after both Closes the connection ends by FIN, and not by a reset",
+    title="after both Closes the connection ends with FIN, not with a reset",
     remedy=_FIN,
     requires=("closing.connection",),
 )
 async def reset(trial: Trial) -> None:
     async with trial.stream("how the connection ends") as peer:
-        await _ended(peer, "a stream on which nothing was said", patience=_PATIENCE)
+        await _ended(peer, "a stream without a message", patience=_PATIENCE)
 
 
 @checks.add(
     "closing.every_state",
     "1.5-12",
     severity=Severity.SHOULD,
-    title="after both Closes the container ends the connection at once, whatever was said before",
+    title="after both Closes the container ends the connection at once, in every state of the "
+    "stream",
     remedy=_GOES_FIRST,
     requires=("closing.reset", "closing.mid_message", "closing.without_code", "messages.answer"),
     limit=120,
@@ -93,7 +98,7 @@ async def every_state(trial: Trial) -> None:
     "closing.own",
     "1.5-4",
     severity=Severity.SHOULD,
-    title="after a Close of its own, which has been answered, the container ends the connection",
+    title="after its own Close and the client's answer the container ends the connection",
     remedy=_GOES_FIRST,
     requires=("closing.every_state", "violations.opcode"),
 )
@@ -106,8 +111,8 @@ async def own(trial: Trial) -> None:
             await peer.rest(_AT_ONCE)
         except TimeoutError:
             raise Broken(
-                f"{_AT_ONCE:g} s after its own Close, and the client's answer, the connection "
-                "is still open"
+                f"{_AT_ONCE:g} s after the container's own Close and the client's answer the "
+                "connection is still open"
             ) from None
 
 
@@ -115,9 +120,9 @@ async def own(trial: Trial) -> None:
     "closing.half_open",
     "1.5-12",
     severity=Severity.SHOULD,
-    title="a client's half of TCP that is left open holds the container for half a minute at most",
-    remedy="close the socket a few seconds after both Closes, whether or not the client has closed "
-    "its own: one that has vanished never will",
+    title="a client that keeps its half of TCP open holds the container for half a minute at most",
+    remedy="close the socket a few seconds after both Closes, even if the client has not closed "
+    "its own: a client that vanished never will",
     requires=("closing.connection",),
     limit=_HALF_OPEN + 30,
     aside=True,
@@ -125,17 +130,17 @@ async def own(trial: Trial) -> None:
 async def half_open(trial: Trial) -> None:
     if trial.fast:
         raise Untried(f"takes up to {_HALF_OPEN:g} s: leave --fast out")
-    async with trial.stream("a connection of which the client keeps its half") as peer:
-        await _ended(peer, "a stream on which nothing was said")
+    async with trial.stream("a connection whose client keeps its half open") as peer:
+        await _ended(peer, "a stream without a message")
         deadline = time.monotonic() + _HALF_OPEN
         while time.monotonic() < deadline:
             try:
                 # A closed socket answers any byte by a reset, so that the next byte cannot be sent.
-                await peer.send_raw(b"\0", "a byte, to see whether anybody is there")
+                await peer.send_raw(b"\0", "a byte that shows whether the socket is still open")
             except Broken:
                 return
             await asyncio.sleep(_POLL)
     raise Broken(
-        f"{_HALF_OPEN:g} s after both Closes, and its own FIN, the container still waits for the "
-        "client's"
+        f"{_HALF_OPEN:g} s after both Closes and its own FIN the container still waits for the "
+        "client's FIN"
     )

@@ -52,7 +52,9 @@ async def _is_granted(
         except Broken as broken:
             raise Broken(f"{what}: {broken.what}") from None
         if isinstance(found, NotGranted):
-            raise Broken(f"{what}: the upgrade is answered {found.answer}")
+            raise Broken(
+                f"{what}: the container answered the upgrade with {found.answer}, not with 101"
+            )
         if trial.probe.echo:
             await trial.answered(found, what)
         await found.leave(_LEAVE_TIMEOUT)
@@ -81,7 +83,7 @@ def _in_pieces(head: bytes) -> list[bytes]:
 @checks.add(
     "upgrade.names",
     "1.1-4",
-    title="headers of an upgrade are known in lower case, and in capitals",
+    title="the container reads an upgrade's header names in lower case and in capitals",
     remedy="compare names of headers without regard to case (RFC 9110 §5.1): proxies write them in "
     "lower case",
     requires=("upgrade.granted", "messages.answer"),
@@ -94,8 +96,8 @@ async def names(trial: Trial) -> None:
 @checks.add(
     "upgrade.tokens",
     "1.1-4",
-    title="the words that ask for a WebSocket are known in any case, and beside others",
-    remedy="take Connection for a list in which one word is upgrade, and compare it and Upgrade's "
+    title="the container reads Connection and Upgrade in any case, and Connection as a list",
+    remedy="read Connection as a list that has the word upgrade, and compare it and Upgrade's "
     "websocket without regard to case (RFC 6455 §4.2.1)",
     requires=("upgrade.granted", "messages.answer"),
 )
@@ -108,8 +110,8 @@ async def tokens(trial: Trial) -> None:
 @checks.add(
     "upgrade.pieces",
     "1.1-4",
-    title="the head of an upgrade may come in pieces",
-    remedy="read on until the empty line that ends the head: TCP cuts where it likes",
+    title="the container reads an upgrade whose head comes in pieces",
+    remedy="read on until the empty line that ends the head: TCP may split it anywhere",
     requires=("upgrade.granted", "messages.answer"),
 )
 async def pieces(trial: Trial) -> None:
@@ -119,7 +121,7 @@ async def pieces(trial: Trial) -> None:
 @checks.add(
     "upgrade.long_query",
     "1.6-1",
-    title=f"a query of {MAX_QUERY_STRING:,} bytes is let pass, as a short one is",
+    title=f"the container accepts a query of {MAX_QUERY_STRING:,} bytes, as it accepts a short one",
     remedy="raise your server's limit of a request's first line to 4 KiB or more",
     requires=("upgrade.query", "messages.answer"),
 )
@@ -134,9 +136,9 @@ async def long_query(trial: Trial) -> None:
 @checks.add(
     "upgrade.encoded_query",
     "1.6-1",
-    title="a query that is percent-encoded is let pass, as a plain one is",
-    remedy="split the query first, and decode names and values then; what is no UTF-8 is no reason "
-    "to fail",
+    title="the container accepts a percent-encoded query, as it accepts a plain one",
+    remedy="split the query first, then decode names and values; do not fail at bytes that are "
+    "not UTF-8",
     requires=("upgrade.query", "messages.answer"),
 )
 async def encoded_query(trial: Trial) -> None:

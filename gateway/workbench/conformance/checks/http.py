@@ -33,8 +33,8 @@ UNKNOWN_HEADERS: Final = {
 @checks.add(
     "ping.get",
     "1.1-2",
-    title="GET /ping is answered 200",
-    remedy="answer /ping for GET and for POST: the platform's own pages name both",
+    title="the container answers GET /ping with 200",
+    remedy="answer /ping for GET and for POST: the platform's documentation names both",
     requires=("startup.ready",),
 )
 async def ping_get(trial: Trial) -> None:
@@ -44,8 +44,8 @@ async def ping_get(trial: Trial) -> None:
 @checks.add(
     "ping.post",
     "1.1-2",
-    title="POST /ping is answered 200",
-    remedy="answer /ping for POST and for GET: the platform's own pages name both",
+    title="the container answers POST /ping with 200",
+    remedy="answer /ping for POST and for GET: the platform's documentation names both",
     requires=("startup.ready",),
 )
 async def ping_post(trial: Trial) -> None:
@@ -55,7 +55,7 @@ async def ping_post(trial: Trial) -> None:
 async def _is_200(trial: Trial, method: str) -> None:
     answer = await trial.request(method, "/ping")
     if answer.status != 200:
-        raise Broken(f"{method} /ping is answered {answer}, not 200")
+        raise Broken(f"the container answered {method} /ping with {answer}, not with 200")
 
 
 @checks.add(
@@ -69,28 +69,32 @@ async def _is_200(trial: Trial, method: str) -> None:
 async def ping_empty(trial: Trial) -> None:
     answer = await ping(trial)
     if answer.body:
-        raise Broken(f"/ping is answered {answer}")
+        raise Broken(f"the container answered /ping with {answer}")
 
 
 @checks.add(
     "ping.quick",
     "1.1-2",
-    title="/ping is answered within two seconds",
-    remedy="answer /ping from memory: ask the model for its health somewhere else",
+    title="the container answers /ping within two seconds",
+    remedy="answer /ping from memory: check the model's health elsewhere",
     requires=("startup.ready",),
 )
 async def ping_quick(trial: Trial) -> None:
     answer = await ping(trial)
     if answer.after > PING_TIMEOUT:
-        raise Broken(f"/ping was answered after {answer.after:.1f} s, not within {PING_TIMEOUT:g}")
+        raise Broken(
+            f"the container answered /ping after {answer.after:.1f} s; it must answer within "
+            f"{PING_TIMEOUT:g} s"
+        )
 
 
 @checks.add(
     "ping.busy",
     "1.1-2",
-    title=f"/ping is answered within two seconds while {_STREAMS_AT_ONCE} streams ask the model",
-    remedy="compute on another thread or process than the one that answers /ping: in a coroutine "
-    "await asyncio.to_thread(compute, …)",
+    title=f"the container answers /ping within two seconds while {_STREAMS_AT_ONCE} streams ask "
+    "the model",
+    remedy="compute in another thread or process than the one that answers /ping; in a "
+    "coroutine: await asyncio.to_thread(compute, …)",
     requires=("ping.quick", "messages.answer", "streams.many"),
 )
 async def ping_busy(trial: Trial) -> None:
@@ -106,8 +110,9 @@ async def ping_busy(trial: Trial) -> None:
             answer = await ping(trial)
             if answer.status != 200 or answer.after > PING_TIMEOUT:
                 raise Broken(
-                    f"with {_STREAMS_AT_ONCE} streams open /ping is answered {answer.status} "
-                    f"after {answer.after:.1f} s"
+                    f"with {_STREAMS_AT_ONCE} open streams the container answered /ping with "
+                    f"{answer.status} after {answer.after:.1f} s; it must answer with 200 within "
+                    f"{PING_TIMEOUT:g} s"
                 )
             await asyncio.sleep(0.05)
 
@@ -116,7 +121,7 @@ async def ping_busy(trial: Trial) -> None:
     "http.headers",
     "1.1-2",
     "1.6-1",
-    title="headers that the container does not know are ignored",
+    title="the container ignores headers that it does not know",
     remedy="ignore headers that you do not know: the platform and its proxies add some",
     requires=("startup.ready",),
 )
@@ -128,7 +133,8 @@ async def headers(trial: Trial) -> None:
         raise Broken(f"with these headers {broken.what}: {sizes}") from None
     if answer.status != 200:
         raise Broken(
-            f"/ping is answered {answer} with these headers, and 200 without them: {sizes}"
+            f"the container answered /ping with {answer} when these headers were sent, and with "
+            f"200 without them: {sizes}"
         )
 
 
@@ -145,9 +151,9 @@ async def _invoke(trial: Trial, spelled: Callable[[str], str] = str) -> HttpAnsw
     "invocations.post",
     "1.1-2",
     severity=Severity.SHOULD,
-    title="POST /invocations is answered",
-    remedy="take POST /invocations: InvokeEndpoint goes there; a server of WebSockets alone "
-    "cannot, and its streams lose nothing by it",
+    title="the container answers POST /invocations",
+    remedy="answer POST /invocations, which InvokeEndpoint uses; a server that has only "
+    "WebSockets may leave it out: its streams work without it",
     requires=("startup.ready",),
     limit=_INVOCATION_TIMEOUT + 5,
 )
@@ -155,14 +161,14 @@ async def invocations_post(trial: Trial) -> None:
     answer = await _invoke(trial)
     # The model itself decides how it answers this body.
     if answer.status in (404, 405) or (answer.status >= 500 and answer.status != 501):
-        raise Broken(f"POST /invocations is answered {answer}")
+        raise Broken(f"the container answered POST /invocations with {answer}")
 
 
 @checks.add(
     "invocations.names",
     "1.1-2",
     severity=Severity.SHOULD,
-    title="/invocations knows headers whose names are in lower case",
+    title="/invocations reads header names in lower case",
     remedy="compare names of headers without regard to case (RFC 9110 §5.1): proxies write them in "
     "lower case",
     requires=("invocations.post",),
@@ -174,8 +180,8 @@ async def invocations_names(trial: Trial) -> None:
     # A model's answers may differ from time to time, but not whether it answers.
     if (lower.status, bool(lower.body)) != (usual.status, bool(usual.body)):
         raise Broken(
-            f"POST /invocations with all names of headers in lower case is answered {lower}; with "
-            f"the usual names it is {usual}"
+            f"the container answered POST /invocations with {lower} when all header names were in "
+            f"lower case, and with {usual} otherwise"
         )
 
 
@@ -183,7 +189,7 @@ async def invocations_names(trial: Trial) -> None:
     "invocations.chunked",
     "1.1-5",
     severity=Severity.NOTE,
-    title="/invocations is answered in chunks, as the model makes them",
+    title="the container answers /invocations in chunks, as the model produces them",
     remedy="for response streaming send the answer with Transfer-Encoding: chunked",
     requires=("invocations.post",),
     limit=_INVOCATION_TIMEOUT + 5,
@@ -191,9 +197,10 @@ async def invocations_names(trial: Trial) -> None:
 async def invocations_chunked(trial: Trial) -> None:
     answer = await _invoke(trial)
     if not 200 <= answer.status < 300:
-        raise Untried(f"POST /invocations is answered {answer.status}")
+        raise Untried(f"the container answered POST /invocations with {answer.status}")
     if not answer.chunked:
         raise Broken(
-            f"the answer has {answer.headers.get('content-length', 'no')} bytes as its length: "
-            "a client of InvokeEndpointWithResponseStream gets it in one part"
+            "the answer is not chunked (Content-Length: "
+            f"{answer.headers.get('content-length', 'none')}): a client of "
+            "InvokeEndpointWithResponseStream gets it in one part"
         )

@@ -38,12 +38,15 @@ _FEWEST, _MOST = 4, 14
 _LAST = 3
 
 _CLOSE_IT = (
-    "close whatever was opened for it, in a finally or its like, and wait for processes and threads"
+    "close everything that the request opened, for example in a finally block, and wait for its "
+    "processes and threads"
 )
-_FORGET_IT = "keep no list of what is over, no cache without a bound, no buffer or task of it"
+_FORGET_IT = (
+    "keep no list, buffer or task of a finished request or stream, and give every cache a bound"
+)
 
 
-_PAIRS = "pairs of a stream that is closed and one that is cut"
+_PAIRS = "pairs of a closed stream and a cut stream"
 
 
 async def _left(trial: Trial, what: str, count: int, before: Footprint) -> None:
@@ -61,7 +64,7 @@ async def _left(trial: Trial, what: str, count: int, before: Footprint) -> None:
     deadline = time.monotonic() + _SETTLE
     while more := _more(before, _held(trial)):
         if time.monotonic() > deadline:
-            raise Broken(f"{count} {what} later the container has {more}")
+            raise Broken(f"after {count} {what} the container has {more}")
         await asyncio.sleep(_POLL)
 
 
@@ -72,7 +75,7 @@ def _more(before: Footprint, now: Footprint) -> str:
         ("threads and processes", before.tasks, now.tasks, _OWN_TASKS),
     ):
         if has > had + own:
-            return f"{has} {name}, and had {had}: {has - had} more"
+            return f"{has} {name}, {has - had} more than the {had} before"
     return ""
 
 
@@ -84,7 +87,7 @@ def _held(trial: Trial) -> Footprint:
     """
     footprint = trial.process.footprint()
     if footprint is None:
-        raise Untried("this system does not tell what a process holds, or the process has ended")
+        raise Untried("this system does not show a process's resources, or the process has ended")
     return footprint
 
 
@@ -119,9 +122,9 @@ async def _nothing_kept(trial: Trial, deed: Deed, what: str) -> None:
     if sizes[-1] - sizes[0] < count * _KEPT:
         return
     raise Broken(
-        f"{count} {what} later the container has {sizes[-1] >> 20} MiB of memory, and had "
-        f"{sizes[0] >> 20}: {(sizes[-1] - sizes[0]) // count >> 10} KiB more for each, and no end "
-        "of it"
+        f"after {count} {what} the container has {sizes[-1] >> 20} MiB of memory; it had "
+        f"{sizes[0] >> 20} MiB before: {(sizes[-1] - sizes[0]) // count >> 10} KiB more for each, "
+        "and it still grows"
     )
 
 
@@ -141,7 +144,7 @@ async def _streams(trial: Trial) -> None:
     """Close one stream and cut another: a container may keep something of either."""
     async with trial.stream("a stream that is closed") as peer:
         if trial.probe.echo:  # the cost of another model's answer is unknown
-            await trial.answered(peer, "on a stream that is closed then")
+            await trial.answered(peer, "on a stream that is closed afterwards")
     async with trial.stream("a stream that is cut") as peer:
         peer.link.abort()
 
@@ -204,8 +207,8 @@ async def refused_memory(trial: Trial) -> None:
     "streams.leak",
     "1.5-9",
     title="a stream that is over leaves no descriptor, thread or process behind",
-    remedy="when a stream is over, whichever way, close its socket and all that was opened for it, "
-    "keep no copy of either, and end its tasks and threads",
+    remedy="at the end of every stream close its socket and everything that it opened, keep no "
+    "copy of either, and end its tasks and threads",
     requires=("wear.streams", "streams.cut", "closing.every_state"),
     needs=(Need.PROCESS,),
     limit=60,

@@ -28,7 +28,7 @@ _HEAD: Final = 14
 
 _ENCODE = (
     "write a length up to 125 in the second byte, up to 65535 as 126 and two bytes, else as 127 "
-    "and eight; count bytes, not characters"
+    "and eight bytes; count bytes, not characters"
 )
 
 
@@ -36,7 +36,7 @@ _ENCODE = (
     "lengths.text",
     "1.2-1",
     "1.3-1",
-    title="a text of any length comes back: 1 to 65537 bytes, each edge of the encoding",
+    title="a text of 1 to 65537 bytes comes back, at each edge of the length's encoding",
     remedy=_ENCODE,
     requires=("messages.text",),
     needs=(Need.ECHO,),
@@ -55,7 +55,7 @@ async def text(trial: Trial) -> None:
     "lengths.binary",
     "1.2-1",
     "1.3-1",
-    title="bytes of any number come back: 1 to 65537, each edge of the encoding",
+    title="a binary message of 1 to 65537 bytes comes back, at each edge of the length's encoding",
     remedy=_ENCODE,
     requires=("messages.binary",),
     needs=(Need.ECHO,),
@@ -72,8 +72,8 @@ async def binary(trial: Trial) -> None:
 @checks.add(
     "lengths.fragments",
     "1.2-3",
-    title="a fragment may have any length: each edge of the encoding, at each place of a message",
-    remedy="read the length of a continuation as you read any frame's, and let no fragment go by",
+    title="fragments come back at each edge of the length's encoding, at each place of a message",
+    remedy="read the length of a continuation like that of any frame, and keep every fragment",
     requires=(
         *("lengths.text", "lengths.binary"),
         *("messages.binary_fragments", "messages.code_point"),
@@ -95,9 +95,9 @@ async def fragments(trial: Trial) -> None:
 @checks.add(
     "lengths.pieces",
     "1.2-1",
-    title="a frame whose bytes come one by one is a frame",
-    remedy="read until a frame's head is whole, and then until its payload is: TCP keeps no "
-    "bounds, and a read may bring a single byte",
+    title="the container reads a frame whose bytes come one by one",
+    remedy="read until a frame's head is complete, then until its payload is complete: one read "
+    "may return a single byte",
     requires=("lengths.binary",),
     needs=(Need.ECHO,),
     limit=60,

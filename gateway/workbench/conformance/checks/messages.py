@@ -43,9 +43,9 @@ async def send_fragments(peer: Peer, opcode: int, fragments: Sequence[bytes]) ->
 @checks.add(
     "messages.answer",
     "1.1-4",
-    title="the model answers what the probe asks",
-    remedy="a model that is no echo is told by --probe what to expect: chat, speech, or a file of "
-    "yours; an echo sends back what came",
+    title="the model gives the answer that the probe expects",
+    remedy="choose a probe that fits the model, with --probe: chat, speech, or a file of your "
+    "own; the default probe, echo, expects every message back",
     requires=("upgrade.granted",),
     limit=120,
 )
@@ -59,8 +59,8 @@ async def answer(trial: Trial) -> None:
     "1.2-1",
     "1.2-2",
     "1.3-1",
-    title="text comes back as text, code point by code point",
-    remedy="answer text frames by text frames, and keep their UTF-8 as it is",
+    title="text comes back as text, with the same code points",
+    remedy="answer text frames with text frames, and keep their UTF-8 unchanged",
     requires=("messages.answer",),
     needs=(Need.ECHO,),
 )
@@ -76,7 +76,7 @@ async def text(trial: Trial) -> None:
     "1.2-2",
     "1.3-1",
     title="bytes come back as a binary message",
-    remedy="answer binary frames by binary frames, whatever is in them",
+    remedy="answer binary frames with binary frames, whatever their content",
     requires=("messages.answer",),
     needs=(Need.ECHO,),
 )
@@ -91,8 +91,9 @@ async def binary(trial: Trial) -> None:
 @checks.add(
     "messages.mask",
     "1.2-1",
-    title="a frame may be masked by any key: zeros too",
-    remedy="unmask by the key of the frame, whatever it is: the mask bit says whether there is one",
+    title="the container unmasks frames with any key, zeros included",
+    remedy="unmask each frame with its own key, whatever the key is: the mask bit tells whether "
+    "there is a key",
     requires=("messages.binary",),
     needs=(Need.ECHO,),
 )
@@ -108,8 +109,8 @@ async def mask(trial: Trial) -> None:
 @checks.add(
     "messages.empty",
     "1.2-4",
-    title="empty messages are messages",
-    remedy="do not take an empty frame for no frame: an empty part is one",
+    title="empty messages come back",
+    remedy="do not drop an empty frame: an empty part is a message too",
     requires=("messages.text", "messages.binary"),
     needs=(Need.ECHO,),
 )
@@ -124,9 +125,9 @@ async def empty(trial: Trial) -> None:
 @checks.add(
     "messages.order",
     "1.2-1",
-    title="messages in a row, text and binary, are so many, in their order",
-    remedy="answer a message before you take the next, with no task for each: one frame with FIN "
-    "is one message, and two are never merged",
+    title="text and binary messages in a row all come back, in their order",
+    remedy="answer each message before you read the next, without a task for each: one frame "
+    "with FIN is one message, so never merge two",
     requires=("messages.text", "messages.binary"),
     needs=(Need.ECHO,),
 )
@@ -140,7 +141,7 @@ async def order(trial: Trial) -> None:
         for message in sent:
             await peer.say(message)
         for number, message in enumerate(sent):
-            what = f"of {len(sent)} messages in a row, as the answer to number {number + 1}"
+            what = f"as the answer to message {number + 1} of {len(sent)} in a row"
             await trial.echoed(peer, message, what, 3)
 
 
@@ -186,8 +187,8 @@ async def _answered(trial: Trial, peer: Peer) -> None:
             await peer.message(trial.probe.timeout)
         except TimeoutError:
             raise Broken(
-                f"the probe's messages in fragments had {number} replies within "
-                f"{trial.probe.timeout:g} s, whole {trial.probe.replies}"
+                f"sent in fragments, the probe's messages got {number} replies within "
+                f"{trial.probe.timeout:g} s; the probe expects {trial.probe.replies}"
             ) from None
 
 
@@ -206,15 +207,15 @@ async def binary_fragments(trial: Trial) -> None:
         await trial.echoed(peer, b"".join(pieces), "after a binary message in three fragments", 3)
         await peer.say("and a text")
         await trial.echoed(
-            peer, "and a text", "after a text behind a binary message in fragments", 3
+            peer, "and a text", "after a text that follows a binary message in fragments", 3
         )
 
 
 @checks.add(
     "messages.empty_fragments",
     "1.2-4",
-    title="empty fragments are fragments: at the beginning, between, at the end",
-    remedy="a frame without FIN does not end a message, and one with FIN does, however short",
+    title="a message with empty fragments comes back: at the beginning, in the middle, at the end",
+    remedy="end a message at the frame with FIN and at no other, however short the frame is",
     requires=("messages.binary_fragments", "messages.empty"),
     needs=(Need.ECHO,),
 )
@@ -293,7 +294,7 @@ async def pings_between(trial: Trial) -> None:
     "messages.pongs_between",
     "1.3-2",
     "1.4-3",
-    title="Pongs that nobody asked for, between the fragments of a message, do not disturb it",
+    title="unsolicited Pongs between the fragments of a message do not disturb it",
     remedy="ignore a Pong wherever it comes, inside a message too (RFC 6455 §5.4 and §5.5.3)",
     requires=("messages.fragments", "control.unsolicited"),
     limit=120,

@@ -18,7 +18,7 @@ checks: Final = Checks()
 @checks.add(
     "files.artifacts",
     "1.1-6",
-    title="nothing is written under the model directory",
+    title="the container writes nothing in the model directory",
     remedy="write to /tmp or to /opt/ml/output: /opt/ml/model is read-only on the platform",
     requires=("startup.listens",),
     needs=(Need.PROCESS,),
@@ -33,7 +33,8 @@ async def artifacts(trial: Trial) -> None:
     "shutdown.sigterm",
     "1.1-1",
     title="SIGTERM ends the container within thirty seconds",
-    remedy="use the exec form of ENTRYPOINT, and end on SIGTERM: a shell in between swallows it",
+    remedy="use the exec form of ENTRYPOINT, and end on SIGTERM: a shell in between swallows the "
+    "signal",
     requires=("startup.listens",),
     needs=(Need.PROCESS,),
     limit=STOP_GRACE + 30,

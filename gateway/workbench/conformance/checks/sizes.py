@@ -88,7 +88,7 @@ for _kind in _FILLED:
     "1.2-1",
     "1.3-3",
     severity=Severity.SHOULD,
-    title="a frame of 16 MiB is not too large for the container, whatever its model makes of it",
+    title="the container accepts a frame of 16 MiB, whatever its model does with it",
     remedy=RAISE_LIMIT,
     requires=("control.gaps", "sizes.binary_fragments", "sizes.text_fragments"),
     limit=_LIMIT,

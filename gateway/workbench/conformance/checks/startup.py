@@ -30,16 +30,16 @@ _AT_ONCE = 32
 _ACCEPT_TRIES = 3
 
 _LISTEN = (
-    "listen on 0.0.0.0, on the port in SAGEMAKER_BIND_TO_PORT, or on 8080 without it; {port} in a "
-    "command stands for that port"
+    "listen on 0.0.0.0, on the port in SAGEMAKER_BIND_TO_PORT, or on 8080 if it is not set; "
+    "{port} in a command stands for that port"
 )
 
 #: Statuses of programs that do not understand their arguments, or print their help: argparse's,
 #: EX_USAGE of sysexits.h, and 0.
 _ASKED_WRONGLY: Final = (0, 2, 64)
 _NO_SERVE = (
-    "the command is started as it is written; the platform starts an image by its entry point and "
-    "`serve`: end the command in `serve` if the program wants it"
+    "the command was run as it is written; the platform appends the argument `serve` to an "
+    "image's entry point: append it to the command if the program needs it"
 )
 
 
@@ -69,7 +69,8 @@ async def listens(trial: Trial) -> None:
     trouble = await process.listening_trouble() or f"nothing listens on {process.port}"
     raise Broken(
         f"{trouble}, {patience:g} s after the start",
-        f"{_LISTEN}; if it only takes longer to start, leave --fast out: it has eight minutes then"
+        f"{_LISTEN}; if the container only starts slowly, leave --fast out: it then has eight "
+        "minutes"
         if trial.fast
         else None,
     )
@@ -78,7 +79,7 @@ async def listens(trial: Trial) -> None:
 @checks.add(
     "startup.ready",
     "1.1-3",
-    title="/ping says 200 within eight minutes of the start",
+    title="the container answers /ping with 200 within eight minutes of the start",
     remedy="answer GET and POST /ping with 200 once the model is loaded, and listen before that",
     requires=("startup.listens",),
     limit=START_TIMEOUT + 10,
@@ -90,7 +91,7 @@ async def ready(trial: Trial) -> None:
 @checks.add(
     "startup.accepts",
     "1.1-2",
-    title=f"{_AT_ONCE} connections at once are accepted within 250 ms",
+    title=f"the container accepts {_AT_ONCE} connections at once within 250 ms",
     remedy="listen with a backlog of 128 or more, and accept without waiting for anything",
     requires=("startup.listens",),
 )
@@ -101,9 +102,9 @@ async def accepts(trial: Trial) -> None:
     )
     if slowest - beside > _ACCEPT_TIMEOUT:
         raise Broken(
-            f"of {_AT_ONCE} connections at once the slowest was accepted after "
-            f"{slowest * 1000:.0f} ms, in the best of {_ACCEPT_TRIES} tries; connections of the "
-            f"checks' own, made beside them, took {beside * 1000:.0f} ms"
+            f"the container accepted the slowest of {_AT_ONCE} connections at once after "
+            f"{slowest * 1000:.0f} ms, in the best of {_ACCEPT_TRIES} tries; at the same time "
+            f"connections to a socket of the checks themselves took {beside * 1000:.0f} ms"
         )
 
 

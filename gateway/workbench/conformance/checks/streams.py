@@ -24,9 +24,9 @@ _PONG_TIMEOUT = 2.0
 @checks.add(
     "streams.many",
     "1.1-4",
-    title=f"{_AT_ONCE} streams at a time are answered",
-    remedy="serve streams side by side, with a task or a thread for each: none waits until another "
-    "one has ended",
+    title=f"the container answers {_AT_ONCE} streams at the same time",
+    remedy="serve streams side by side, with a task or a thread for each: no stream may wait for "
+    "the end of another",
     requires=("messages.answer", "control.pong"),
     limit=180,
 )
@@ -37,11 +37,11 @@ async def many(trial: Trial) -> None:
             try:
                 peers.append(await streams.enter_async_context(trial.stream(f"stream {number}")))
             except Broken as broken:
-                raise Broken(f"with {number} of {_AT_ONCE} streams open {broken.what}") from None
+                raise Broken(f"with {number} of {_AT_ONCE} streams open: {broken.what}") from None
         # The last one first: a container that serves them in turn has not begun with it.
         for number in reversed(range(_AT_ONCE)):
             what = (
-                f"of {_AT_ONCE} open streams, asked from the last to the first, number {number + 1}"
+                f"stream {number + 1} of {_AT_ONCE} open streams, asked from the last to the first"
             )
             if trial.probe.echo:  # each message differs, so that each answer can be told apart
                 await peers[number].say(f"stream {number}")
@@ -56,14 +56,15 @@ async def many(trial: Trial) -> None:
             except TimeoutError:
                 return  # control.pong checks this
             if trial.probe.echo and peer.unasked:
-                raise Broken(f"on stream {number} came more than its own answer")
+                raise Broken(f"stream {number} got more than its own answer")
 
 
 @checks.add(
     "streams.cut",
     "1.5-9",
-    title=f"{_CUT} streams that are cut harm no other",
-    remedy="a client may vanish at any time: end what belongs to its stream, and nothing else",
+    title=f"{_CUT} streams that are cut harm no other stream",
+    remedy="a client may vanish at any time: end everything that belongs to its stream, and "
+    "nothing else",
     requires=("messages.answer",),
     limit=120,
 )
@@ -81,7 +82,7 @@ async def cut(trial: Trial) -> None:
 @checks.add(
     "streams.idle",
     "1.4-1",
-    title="a stream on which nothing is said stays open",
+    title="a silent stream stays open",
     remedy="switch off the idle timeout of your handler, server or library (aiohttp: "
     "receive_timeout): streams may be silent for long",
     requires=("messages.answer", "control.pong"),

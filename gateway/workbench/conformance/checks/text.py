@@ -49,14 +49,14 @@ _KEPT: Final = (
     _Kept(
         "white_space",
         "white space at its ends",
-        "say a text again as it is: strip, trim and split are for input that people type",
+        "send a text back unchanged: strip, trim and split are for input that people type",
         (" a", "a ", "  a  b  ", "\ta\t", " ", "\t", "\u00a0a\u00a0", "\u3000a\u2003"),
     ),
     _Kept(
         "line_ends",
         "line ends",
-        "keep line ends as they are, LF, CR and CRLF: read no text by lines, and write none in a "
-        "mode that translates them",
+        "keep line ends unchanged, LF, CR and CRLF: do not read a text by lines, or write it in "
+        "a mode that translates them",
         (
             *("a\n", "a\r\n", "a\r", "\na", "\n", "\r\n", "a\nb\r\nc\rd", "a\n\n"),
             *("a\u0085b", "a\u2028b\u2029c", "a\x0bb\x0cc", "a\u2028"),
@@ -66,7 +66,8 @@ _KEPT: Final = (
     _Kept(
         "normal_form",
         "characters that have another normal form",
-        "normalise no text that you pass on (NFC, NFD, NFKC, NFKD): what looks alike differs",
+        "do not normalise a text that you pass on (NFC, NFD, NFKC, NFKD): texts that look alike "
+        "may differ",
         (
             *("e\u0301", "\u00e9", "A\u030a \u00c5 \u212b", "\u1112\u1161\u11ab \ud55c"),
             *("q\u0323\u0307 q\u0307\u0323", "\ufb01 \uff21 \u00b2 \u2126", "\u0344 \u0958"),
@@ -75,8 +76,8 @@ _KEPT: Final = (
     _Kept(
         "bom",
         "U+FEFF",
-        "keep U+FEFF wherever it stands, at the beginning too: it marks files, and no messages "
-        "(utf-8, not utf-8-sig)",
+        "keep U+FEFF everywhere, at the beginning too: it marks files, not messages (decode with "
+        "utf-8, not utf-8-sig)",
         ("\ufeffa", "\ufeff", "\ufeff\ufeffa", "a\ufeffb", "a\ufeff"),
         ("text.white_space",),
     ),
@@ -90,8 +91,8 @@ _KEPT: Final = (
     _Kept(
         "code_points",
         "the first and last code points of each length, and noncharacters",
-        "take each code point from U+0000 to U+10FFFF but surrogates: noncharacters are UTF-8, and "
-        "so is what no font shows",
+        "accept each code point from U+0000 to U+10FFFF except surrogates: noncharacters, and "
+        "characters that no font shows, are valid UTF-8",
         (
             *(f"a{character}b" for character in _EDGES),
             *(_EDGES, "\U0001f469\u200d\U0001f469\u200d\U0001f467 \u2764\ufe0f", "\u00ad\u200b"),
@@ -100,8 +101,8 @@ _KEPT: Final = (
     ),
     _Kept(
         "literal",
-        "what looks like JSON, HTML, a URL or an escape",
-        "an echo reads nothing into a text: parse none, and escape or unescape none",
+        "content that looks like JSON, HTML, a URL or an escape",
+        "an echo does not interpret a text: do not parse, escape or unescape it",
         (
             *('{"b": 1, "a":1.50}', "[1,2 ]", '"quoted"', "null", "1e3", "0x10", "true"),
             *("&lt;b&gt; &amp; &#65;", "<b>'</b>", "%41%20+a=b", "\\u0041\\n\\", "${HOME} {0} %s"),
@@ -127,7 +128,7 @@ for _kept in _KEPT:
         "1.2-1",
         "1.2-2",
         "1.3-1",
-        title=f"a text with {_kept.what} comes back as it is",
+        title=f"a text with {_kept.what} comes back unchanged",
         remedy=_kept.remedy,
         requires=("messages.text", *_kept.requires),
         needs=(Need.ECHO,),
@@ -138,8 +139,8 @@ for _kept in _KEPT:
     "text.fragments",
     "1.2-3",
     "1.3-1",
-    title="the ends of a text's fragments are as good as its middle",
-    remedy="join a message's fragments byte by byte, and only then do with the text what you do",
+    title="the ends of a text's fragments come back unchanged",
+    remedy="join a message's fragments byte by byte before you do anything with the text",
     requires=("messages.code_point", *_EACH),
     needs=(Need.ECHO,),
 )

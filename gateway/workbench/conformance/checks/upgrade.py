@@ -19,13 +19,17 @@ _TAKEN_BACK = 1.0
 #: Seconds for the answer to a Close; another check asks whether it comes.
 _LEAVE_TIMEOUT = 0.3
 
-_OPEN_PATH = "take WebSockets on this path without asking who comes: "
-_HTTP_METHOD = "take the WebSocket by GET: the path is known, and not as one of WebSockets"
+_OPEN_PATH = "accept WebSockets on this path without authentication: "
+_HTTP_METHOD = (
+    "accept the WebSocket by GET: the server knows this path, but not as a path of WebSockets"
+)
 #: Remedies for refusals, by the status that says why.
 _REFUSALS: Final = {
-    400: "ask for no header but RFC 6455's: Origin, subprotocols and extensions are not sent",
-    401: _OPEN_PATH + "the platform has asked before, and sends no credentials",
-    403: _OPEN_PATH + "no Origin and no credentials are sent (websockets: leave `origins` out)",
+    400: "require no header but those of RFC 6455: the platform sends no Origin, subprotocol or "
+    "extension",
+    401: _OPEN_PATH + "the platform has authenticated the client already, and sends no credentials",
+    403: _OPEN_PATH
+    + "the platform sends no Origin and no credentials (websockets: leave `origins` out)",
     405: _HTTP_METHOD,
     426: _HTTP_METHOD,
 }
@@ -35,9 +39,9 @@ _REFUSALS: Final = {
     "upgrade.granted",
     "1.1-4",
     "1.2-6",
-    title="a WebSocket is granted where streams are taken",
-    remedy="take WebSockets on /invocations-bidirectional-stream; a further path of yours is "
-    "checked with --path",
+    title="the container accepts a WebSocket on the path of streams",
+    remedy="accept WebSockets on /invocations-bidirectional-stream; to check another path use "
+    "--path",
     requires=("startup.ready",),
 )
 async def granted(trial: Trial) -> None:
@@ -46,7 +50,10 @@ async def granted(trial: Trial) -> None:
         found = await upgrade(link, target, {})
         if isinstance(found, NotGranted):
             answer = found.answer
-            what = f"the upgrade of GET {target} to a WebSocket is answered {answer}, not 101"
+            what = (
+                f"the container answered GET {target}, which asks for a WebSocket, with {answer}, "
+                "not with 101"
+            )
             raise Broken(what, _REFUSALS.get(answer.status))
         await found.leave(_LEAVE_TIMEOUT)
 
@@ -55,7 +62,7 @@ async def granted(trial: Trial) -> None:
     "upgrade.headers",
     "1.1-2",
     "1.6-1",
-    title="an upgrade with headers that the container does not know is granted",
+    title="the container accepts an upgrade with headers that it does not know",
     remedy="ignore headers that you do not know: the platform and its proxies add some",
     requires=("upgrade.granted", "http.headers"),
 )
@@ -68,9 +75,9 @@ async def headers(trial: Trial) -> None:
     "upgrade.refused",
     "1.6-1",
     severity=Severity.SHOULD,
-    title="a path that is not there is refused with a status, before a WebSocket is accepted",
-    remedy="answer 404 in place of accepting the WebSocket: a Close after the 101 is a failed "
-    "stream to the client",
+    title="the container refuses an unknown path with a status, before it accepts a WebSocket",
+    remedy="answer 404 instead of accepting the WebSocket: for the client a Close after the 101 "
+    "is a failed stream",
     requires=("upgrade.granted",),
 )
 async def refused(trial: Trial) -> None:
@@ -83,16 +90,16 @@ async def refused(trial: Trial) -> None:
         except TimeoutError:
             return  # the container takes streams on any path
         said = f"Close {close.code}" if close is not None else "the end of the connection"
-        raise Broken(f"an unknown path is accepted with 101, and then comes {said}")
+        raise Broken(f"the container accepted an unknown path with 101; then came {said}")
 
 
 @checks.add(
     "upgrade.query",
     "1.6-1",
     severity=Severity.NOTE,
-    title="a query that the container does not know is let pass",
-    remedy="choose the handler by the path alone, without what follows its '?': clients of the "
-    "platform may send any query; refuse one only on purpose",
+    title="the container accepts a query that it does not know",
+    remedy="choose the handler by the path alone, without the query after the '?': clients may "
+    "send any query; refuse one only on purpose",
     requires=("upgrade.granted",),
 )
 async def query(trial: Trial) -> None:
@@ -106,7 +113,7 @@ async def query(trial: Trial) -> None:
     "upgrade.version",
     "1.1-4",
     severity=Severity.SHOULD,
-    title="another version of WebSocket than 13 is refused",
+    title="the container refuses a WebSocket version other than 13",
     remedy="answer 426 with Sec-WebSocket-Version: 13 (RFC 6455 §4.2.2)",
     requires=("upgrade.granted",),
 )
@@ -114,4 +121,4 @@ async def version(trial: Trial) -> None:
     async with trial.link("an upgrade to version 12") as link:
         target = str(trial.subject.target)
         if isinstance(await upgrade(link, target, {"Sec-WebSocket-Version": "12"}), Peer):
-            raise Broken("an upgrade to version 12 is granted with 101")
+            raise Broken("the container accepted an upgrade to version 12 with 101")

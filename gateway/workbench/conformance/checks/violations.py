@@ -54,7 +54,10 @@ _VIOLATIONS = (
         "fragmented_ping", "a Ping without FIN", frame_bytes(Opcode.PING, b"x", fin=False), "5.5"
     ),
     _Violation(
-        "continuation", "a continuation of nothing", frame_bytes(_CONTINUATION, b"x"), "5.4"
+        "continuation",
+        "a continuation frame that continues no message",
+        frame_bytes(_CONTINUATION, b"x"),
+        "5.4",
     ),
     _Violation(
         "inside",
@@ -92,7 +95,7 @@ _VIOLATIONS = (
     ),
     _Violation(
         "utf8_late",
-        "text that is not UTF-8 behind its first 4 KiB",
+        "text that is not UTF-8 after its first 4 KiB",
         frame_bytes(_TEXT, b"a" * 4096 + b"\xff"),
         "8.1",
         ("1.1-8",),
@@ -124,9 +127,15 @@ def _tried(violation: _Violation) -> Callable[[Trial], Awaitable[None]]:
         if close is None or close.code is None:
             return  # violations.code checks the codes
         if code_of(close) in _WELL:
-            raise Broken(f"{violation.what} is answered by Close {close.code}, as if it were right")
+            raise Broken(
+                f"the container answered {violation.what} with Close {close.code}, as if it were "
+                "allowed"
+            )
         if violation.code == _NOT_UTF8 and close.code != _NOT_UTF8:
-            raise Broken(f"{violation.what} is answered by Close {close.code}, not {_NOT_UTF8}")
+            raise Broken(
+                f"the container answered {violation.what} with Close {close.code}, not with "
+                f"{_NOT_UTF8}"
+            )
 
     return body
 
@@ -166,7 +175,7 @@ for _each in _VIOLATIONS:
     "violations.code",
     "1.5-4",
     severity=Severity.SHOULD,
-    title="a client that breaks RFC 6455 is told so",
+    title="the container tells a client that it broke RFC 6455",
     remedy="send Close with 1002 before the connection ends (RFC 6455 §7.1.7)",
     requires=("violations.unmasked",),
 )
@@ -175,4 +184,7 @@ async def code(trial: Trial) -> None:
     if close is None:
         raise Broken(f"after {_VIOLATIONS[0].what} the connection ends without a Close")
     if close.code != _PROTOCOL_ERROR:
-        raise Broken(f"{_VIOLATIONS[0].what} is answered by Close {code_of(close)}, not 1002")
+        raise Broken(
+            f"the container answered {_VIOLATIONS[0].what} with Close {code_of(close)}, not with "
+            "1002"
+        )

@@ -28,7 +28,7 @@ _LEAST = 20
 _ANSWER_TIMEOUT = 5.0
 _PONG_TIMEOUT = 5.0
 
-_EACH_TIME = "give back what each time takes: a counter, a list, a pool or a lock runs full"
+_EACH_TIME = "release all that each request takes: a counter, list, pool or lock fills up"
 
 
 async def times(trial: Trial, most: int, share: float = 1.0) -> AsyncIterator[int]:
@@ -59,8 +59,8 @@ async def times(trial: Trial, most: int, share: float = 1.0) -> AsyncIterator[in
 @checks.add(
     "wear.ping",
     "1.1-2",
-    title=f"/ping is answered 200 {_PROBES} times, each within two seconds",
-    remedy=f"{_EACH_TIME}; the platform asks for as long as the container lives",
+    title=f"the container answers /ping {_PROBES} times with 200, each within two seconds",
+    remedy=f"{_EACH_TIME}; the platform asks for /ping as long as the container lives",
     requires=("ping.get", "ping.quick"),
     limit=60,
     wears=True,
@@ -73,7 +73,7 @@ async def wear_ping(trial: Trial) -> None:
             raise Broken(f"probe {number} of {_PROBES}: {broken.what}") from None
         if answer.status != 200 or answer.after > PING_TIMEOUT:
             raise Broken(
-                f"probe {number} of {_PROBES}: /ping is answered {answer}, after "
+                f"probe {number} of {_PROBES}: the container answered /ping with {answer} after "
                 f"{answer.after:.1f} s"
             )
 
@@ -81,7 +81,7 @@ async def wear_ping(trial: Trial) -> None:
 @checks.add(
     "wear.streams",
     "1.1-4",
-    title=f"{_STREAMS} streams, one after the other, are granted, answered and closed",
+    title=f"the container accepts, answers and closes {_STREAMS} streams, one after the other",
     remedy=f"{_EACH_TIME}; a container lives for weeks",
     requires=("messages.answer", "closing.connection"),
     limit=120,
@@ -103,8 +103,8 @@ async def wear_streams(trial: Trial) -> None:
 @checks.add(
     "wear.refused",
     "1.6-1",
-    title=f"after {_REFUSALS} upgrades that were refused a stream is granted",
-    remedy=f"{_EACH_TIME}, if it is refused too; anybody may ask for a wrong path",
+    title=f"the container accepts a stream after it has refused {_REFUSALS} upgrades",
+    remedy=f"{_EACH_TIME}; also after a refusal: anybody may ask for a wrong path",
     requires=("upgrade.refused", "messages.answer"),
     limit=60,
     wears=True,
@@ -116,10 +116,10 @@ async def wear_refused(trial: Trial) -> None:
         except Broken as broken:
             raise Broken(f"refusal {number} of {_REFUSALS}: {broken.what}") from None
     try:
-        async with trial.stream("a stream after many that were refused") as peer:
-            await trial.answered(peer, "on it")
+        async with trial.stream("a stream after many refusals") as peer:
+            await trial.answered(peer, "on the new stream")
     except Broken as broken:
-        raise Broken(f"after {_REFUSALS} upgrades that were refused {broken.what}") from None
+        raise Broken(f"after {_REFUSALS} refused upgrades: {broken.what}") from None
 
 
 async def refused_once(trial: Trial) -> None:
@@ -131,16 +131,16 @@ async def refused_once(trial: Trial) -> None:
     """
     async with trial.link("an upgrade of an unknown path") as link:
         if not isinstance(await upgrade(link, UNKNOWN_PATH, {}), NotGranted):
-            raise Untried("streams are taken on any path: no upgrade is refused")
+            raise Untried("the container accepts streams on any path: it refuses no upgrade")
 
 
 @checks.add(
     "wear.messages",
     "1.2-1",
     "1.3-1",
-    title=f"of {_MESSAGES} messages on a stream none is lost, and none comes twice",
-    remedy="answer each message once: a buffer or a queue that is full must hold the sender back, "
-    "not drop what comes",
+    title=f"the container answers each of {_MESSAGES} messages on a stream exactly once",
+    remedy="answer each message once: a full buffer or queue must hold the sender back, not drop "
+    "messages",
     requires=("messages.order", "messages.binary"),
     needs=(Need.ECHO,),
     limit=60,
@@ -160,7 +160,7 @@ async def wear_messages(trial: Trial) -> None:
 
 async def _all_echoed(trial: Trial, peer: Peer, said: list[tuple[int, str | bytes]]) -> None:
     for number, message in said:
-        what = f"of {_MESSAGES} messages, ten at a time, as the answer to number {number}"
+        what = f"as the answer to message {number} of {_MESSAGES}, sent ten at a time"
         await trial.echoed(peer, message, what, _ANSWER_TIMEOUT)
 
 
@@ -168,8 +168,8 @@ async def _all_echoed(trial: Trial, peer: Peer, said: list[tuple[int, str | byte
     "wear.pings",
     "1.4-3",
     severity=Severity.SHOULD,
-    title=f"{_PINGS} Pings on a stream, one after the other, have a Pong each",
-    remedy="answer each Ping; only of several that wait at a time may the last alone be answered "
+    title=f"the container answers each of {_PINGS} Pings on a stream, one after the other",
+    remedy="answer each Ping; only if several Pings wait, you may answer the last alone "
     "(RFC 6455 §5.5.3)",
     requires=("control.pong",),
     limit=60,
@@ -183,8 +183,8 @@ async def wear_pings(trial: Trial) -> None:
                 got = await peer.pong(_PONG_TIMEOUT)
             except TimeoutError:
                 raise Broken(
-                    f"Ping {number} of {_PINGS}, sent when the one before had its Pong, has no "
+                    f"Ping {number} of {_PINGS}, sent after the Pong for the one before, got no "
                     f"Pong within {_PONG_TIMEOUT:g} s"
                 ) from None
             if got != payload:
-                raise Broken(f"Ping {number} of {_PINGS} has the Pong of another one")
+                raise Broken(f"Ping {number} of {_PINGS} got the Pong of another Ping")

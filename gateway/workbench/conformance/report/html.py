@@ -93,11 +93,11 @@ def to_html(report: Report) -> str:
         f'<p class="soft">{_escaped(summary(report))}</p>',
     ]
     if wrong:
-        lines += _table("What was found", wrong)
+        lines += _table("Findings", wrong)
         for result in wrong:
             lines += _section(result)
     if rest:
-        lines += _table("All others" if wrong else "What was tried", rest)
+        lines += _table("Other checks" if wrong else "Checks", rest)
     lines += ["</body>", "</html>", ""]
     return "\n".join(lines)
 
@@ -107,7 +107,7 @@ def _table(title: str, results: Iterable[Result]) -> Iterator[str]:
     yield "<table>"
     yield (
         '<tr><th>verdict</th><th>severity</th><th>check</th><th class="clauses">clauses</th>'
-        '<th class="seconds">seconds</th><th>what must be so</th></tr>'
+        '<th class="seconds">seconds</th><th>requirement</th></tr>'
     )
     for result in results:
         check = result.check

@@ -20,8 +20,8 @@ CLAUSES: Final[Mapping[str, str]] = {
     "1.1-3": "ready within 8 minutes",
     "1.1-4": "WebSocket, label, Pongs",
     "1.1-5": "chunked responses",
-    "1.1-6": "artifacts that can only be read",
-    "1.1-7": "where artifacts come from",
+    "1.1-6": "read-only artifacts",
+    "1.1-7": "source of the artifacts",
     "1.1-8": "text is UTF-8",
     "1.2-1": "a part is a frame",
     "1.2-2": "text and binary",
@@ -36,12 +36,12 @@ CLAUSES: Final[Mapping[str, str]] = {
     "1.4-1": "pings every 60 s",
     "1.4-2": "liveness under back-pressure",
     "1.4-3": "pongs, in order",
-    "1.4-4": "clients are watched",
+    "1.4-4": "pings to clients",
     "1.4-5": "30 minutes at most",
     "1.5-1": "Close with code and reason",
     "1.5-2": "Close without a code",
     "1.5-3": "an end without a Close",
-    "1.5-4": "frames against RFC 6455",
+    "1.5-4": "frames that break RFC 6455",
     "1.5-5": "a Close reason that is not UTF-8",
     "1.5-6": "a frame that is too big",
     "1.5-7": "Close in the middle of a message",
@@ -57,11 +57,11 @@ CLAUSES: Final[Mapping[str, str]] = {
 
 #: Clauses between platform and container that no check claims, and why.
 UNCLAIMED: Final[Mapping[str, str]] = {
-    "1.1-7": "the platform's: it fetches and unpacks artifacts before the start",
-    "1.4-2": "the platform's, and no container sees it: when its clock of liveness stands still",
-    "1.4-4": "the platform's: it pings clients, not containers",
-    "1.4-5": "the platform's: it ends streams that are half an hour old",
-    "1.5-13": "the platform's, and nobody sees it: how it cuts a connection that takes no Close",
+    "1.1-7": "the platform's task: it fetches and unpacks artifacts before the start",
+    "1.4-2": "the platform's task: no container sees when its liveness clock stands still",
+    "1.4-4": "the platform's task: it pings clients, not containers",
+    "1.4-5": "the platform's task: it ends streams after half an hour",
+    "1.5-13": "the platform's task, which nobody sees: it cuts a connection that takes no Close",
 }
 
 

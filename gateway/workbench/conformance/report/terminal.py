@@ -96,7 +96,7 @@ class _Columns:
 
     def header(self) -> Text:
         head = f"{'verdict':9}{'severity':10}{'check':{self._id}}  {'clauses':{self._clauses}}"
-        return Text(f"{head}  what must be so" if self._beside else head.rstrip(), "dim")
+        return Text(f"{head}  requirement" if self._beside else head.rstrip(), "dim")
 
     def row(self, result: Result) -> Iterator[Text]:
         check = result.check

@@ -45,10 +45,10 @@ def judgement(report: Report) -> str:
     """Say whether the subject is conformant, and whether another check failed."""
     if report.conformant:
         failed = report.count(Verdict.FAIL)
-        return "conformant, and could be better" if failed else "conformant"
+        return "conformant, but some should checks failed" if failed else "conformant"
     if report.count(Verdict.FAIL, Severity.MUST):
         return "not conformant"
-    return "not conformant: nothing that must be so was tried"
+    return "not conformant: no must check was tried"
 
 
 # --- Evidence -------------------------------------------------------------------------------------

@@ -56,7 +56,7 @@ def one_of_each() -> Report:
         failed("ping.get", output="line 1\nline 2\n", exchanges=(exchange(data=b"hello"),)),
         failed("ping.empty", Severity.SHOULD),
         failed("http.note", Severity.NOTE),
-        Result(check("ping.busy", "1.1-2"), Verdict.BLOCKED, said="ping.get comes first"),
+        Result(check("ping.busy", "1.1-2"), Verdict.BLOCKED, said="ping.get did not pass"),
         Result(check("files.artifacts", "1.1-6"), Verdict.SKIP, said="needs --command"),
     )
 

@@ -255,8 +255,8 @@ def test_a_layer_beyond_all_bounds_is_not_unpacked(tmp_path):
 def test_more_is_inflated_than_anybody_waits_for(tmp_path, monkeypatch):
     """A kilobyte of a packed archive is a megabyte of zeros, each of which has to be passed."""
     assert refusal(tmp_path, head("layer.tar", MAX_INFLATED), packed=True) == (
-        "the archive has more than 2 GiB once it is unpacked: unpack it, and give the .tar, of "
-        "which only what is needed is read"
+        "the archive has more than 2 GiB once it is unpacked: unpack it, and give the .tar: of "
+        "a .tar only the small documents are read"
     )
     monkeypatch.setattr(archive, "MAX_INFLATED", 1 << 20)
     data = head("layer.tar", 1 << 20) + bytes(1 << 20)

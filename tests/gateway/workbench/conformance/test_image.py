@@ -106,10 +106,10 @@ def _circle() -> dict[str, bytes]:
         ),
         ({"index.json": b"[]"}, "leads to no image"),
         ({"index.json": b'{"manifests": []}'}, "lists no image"),
-        ({"index.json": b'{"manifests": [{}]}'}, "None stands where a digest must be"),
+        ({"index.json": b'{"manifests": [{}]}'}, "None was found; it must be a digest"),
         (
             {"index.json": b'{"manifests": [{"digest": "sha256:../x"}]}'},
-            "stands where a digest must be",
+            "was found; it must be a digest",
         ),
         (_layout({"layers": []}), "leads to no image"),
         (_circle(), "leads to no image"),

@@ -240,10 +240,18 @@ def test_a_recorded_echo_is_a_probe_of_echoes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("lines", "head", "reason"),
     [
-        ([GRANTED, OVER], {}, "its client said no whole message"),
-        ([GRANTED, said(0, "a", fin=False), OVER], {}, "its client said no whole message"),
-        ([GRANTED, OVER], {"payloads": False}, "its payloads were left out: there is nothing"),
-        ([said(0, b"/w==", frame="text")], {}, "a text message, at 0 s, is not UTF-8"),
+        ([GRANTED, OVER], {}, "the recorded client sent no complete message"),
+        (
+            [GRANTED, said(0, "a", fin=False), OVER],
+            {},
+            "the recorded client sent no complete message",
+        ),
+        (
+            [GRANTED, OVER],
+            {"payloads": False},
+            "the recording has no payloads, so a probe has nothing",
+        ),
+        ([said(0, b"/w==", frame="text")], {}, "the text message at 0 s is not UTF-8"),
         (["{}"], {}, ":2: the line must have one of"),
     ],
 )
@@ -291,5 +299,7 @@ async def test_as_many_replies_as_a_probe_wants(replies: int) -> None:
                 await trial.answered(peer, "asked")
         except Broken as broken:
             said = broken.what
-    short = f"asked: within 0.3 s {replies} replies came, text 'x' the last; the probe wants 12"
+    short = (
+        f"asked: within 0.3 s {replies} replies came, the last was text 'x'; the probe expects 12"
+    )
     assert said == (short if replies < 12 else "")

@@ -61,7 +61,7 @@ def test_a_log_is_plain():
     assert shown(one_of_each()) == (
         "the container, probe echo\n"
         "\n"
-        "verdict  severity  check            clauses      what must be so\n"
+        "verdict  severity  check            clauses      requirement\n"
         "pass     must      startup.listens  1.1-1 1.1-2  it is so\n"
         "FAIL     must      ping.get         1.1-2        it is so\n"
         "         it is not so\n"
@@ -76,7 +76,7 @@ def test_a_log_is_plain():
         "         it is not so\n"
         "         remedy: make it so\n"
         "skip     must      files.artifacts  1.1-6        it is so (needs --command)\n"
-        "blocked  1 check (ping.get comes first): ping.busy\n"
+        "blocked  1 check (ping.get did not pass): ping.busy\n"
         "\n"
         "1 passed, 2 failed, 1 noted, 1 blocked, 1 skipped in 1.2 s: not conformant\n"
     )
@@ -125,17 +125,17 @@ def test_nothing_steers_the_terminal():
 
 def test_what_is_blocked_by_the_same_is_one_line():
     def blocked(id: str, by: str) -> Result:
-        return Result(check(id, "1.1-2"), Verdict.BLOCKED, said=f"{by} comes first")
+        return Result(check(id, "1.1-2"), Verdict.BLOCKED, said=f"{by} did not pass")
 
     many = [blocked(f"messages.number_{n}", "startup.listens") for n in range(59)]
     made = report(failed("startup.listens"), *many, blocked("ping.busy", "ping.get"))
     one, two = [line for line in shown(made).splitlines() if line.startswith("blocked")]
     assert one.startswith(
-        "blocked  59 checks (startup.listens comes first): messages.number_0, messages.number_1, "
+        "blocked  59 checks (startup.listens did not pass): messages.number_0, messages.number_1, "
     )
     assert one.endswith("…")
     assert len(one) == 120
-    assert two == "blocked  1 check (ping.get comes first): ping.busy"
+    assert two == "blocked  1 check (ping.get did not pass): ping.busy"
     for whole in (to_json(made), to_junit(made), to_html(made)):
         assert "messages.number_58" in whole
 
@@ -155,12 +155,12 @@ def test_of_its_output_the_last_lines_are_shown_and_once():
         ([passed()], "1 passed in 1.2 s: conformant"),
         (
             [passed(), failed(severity=Severity.SHOULD)],
-            "1 passed, 1 failed in 1.2 s: conformant, and could be better",
+            "1 passed, 1 failed in 1.2 s: conformant, but some should checks failed",
         ),
         ([passed(), failed()], "1 passed, 1 failed in 1.2 s: not conformant"),
         (
             [passed(severity=Severity.SHOULD)],
-            "1 passed in 1.2 s: not conformant: nothing that must be so was tried",
+            "1 passed in 1.2 s: not conformant: no must check was tried",
         ),
     ],
 )
@@ -250,7 +250,7 @@ def test_junit_has_a_case_for_each_check():
         "ping.get": [("failure", "must: it is not so"), ("system-out", None)],
         "ping.empty": [("skipped", "should: it is not so")],
         "http.note": [("skipped", "note: it is not so")],
-        "ping.busy": [("skipped", "blocked: ping.get comes first")],
+        "ping.busy": [("skipped", "blocked: ping.get did not pass")],
         "files.artifacts": [("skipped", "skip: needs --command")],
     }
     case = suite.findall("testcase")[1]
@@ -326,7 +326,7 @@ def test_html_says_what_the_others_do():
         "not conformant",
         "1 passed, 2 failed, 1 noted, 1 blocked, 1 skipped in 1.2 s",
         "the container, probe echo",
-        "(ping.get comes first)",
+        "(ping.get did not pass)",
         "Remedy: make it so",
         "line 1\nline 2",
     ):
@@ -496,8 +496,8 @@ def test_the_matrix_as_a_table():
     assert file.getvalue() == (
         "clause  about                                   checks\n"
         "1.1-1   started with serve, stopped by SIGTERM  a.b\n"
-        "1.1-7   where artifacts come from               the platform's: it fetches and unpacks "
-        "artifacts before the start\n"
+        "1.1-7   source of the artifacts                 the platform's task: it fetches and "
+        "unpacks artifacts before the start\n"
     )
 
 

@@ -151,7 +151,7 @@ async def test_one_that_takes_too_long() -> None:
 
     run = Run([check("a", hang, limit=0.01)], ECHO)
     (result,) = (await run.run(NOWHERE)).results
-    assert (result.verdict, result.said) == (Verdict.FAIL, "the check was not done within 0.01 s")
+    assert (result.verdict, result.said) == (Verdict.FAIL, "the check did not end within 0.01 s")
 
 
 async def test_what_was_wrong_comes_with_its_evidence() -> None:
@@ -222,7 +222,7 @@ async def test_what_blocks_is_named_by_its_root() -> None:
     checks = [check("a", broken), check("b", requires=("a",)), check("c", requires=("b",))]
     run = Run(checks, ECHO)
     result = await run.take(checks[2], NOWHERE)
-    assert (result.verdict, result.said) == (Verdict.BLOCKED, "a comes first")
+    assert (result.verdict, result.said) == (Verdict.BLOCKED, "a did not pass")
     assert blocked_by(checks[2], run.results) is run.results["a"]
     assert blocked_by(checks[0], run.results) is None
 
@@ -509,7 +509,7 @@ async def test_the_answer_to_a_close_has_no_answer() -> None:
 
 async def test_a_message_without_an_end_is_read_no_further_than_it_may(monkeypatch) -> None:
     monkeypatch.setattr(raw_stream, "MAX_FRAME", 1000)
-    with pytest.raises(Broken, match="a message of the container's has more than 1000 bytes"):
+    with pytest.raises(Broken, match="a message of the container has more than 1000 bytes"):
         await told(b"\x01\x01a" + (b"\x00\x64" + b"a" * 100) * 10).message()
 
 
@@ -537,7 +537,7 @@ async def test_an_answer_of_another_version_is_none(version) -> None:
 def test_what_is_expected_is_not_looked_for_for_ever(monkeypatch) -> None:
     monkeypatch.setattr(trial, "MATCH_TIMEOUT", 0.05)
     before, left = signal.getsignal(signal.SIGALRM), signal.getitimer(signal.ITIMER_REAL)[0]
-    with pytest.raises(Broken, match=r"in a reply of 61 characters for 0\.05 s"):
+    with pytest.raises(Broken, match=r"in a reply of 61 characters did not end within 0\.05 s"):
         trial._matches("(a+)+$", "a" * 60 + "b")
     assert trial._matches("a+", "a")
     assert signal.getsignal(signal.SIGALRM) == before
@@ -577,17 +577,19 @@ async def echo_of(data: bytes, message: str | bytes) -> Broken:
 
 async def test_a_text_is_shown_so_that_look_alikes_differ() -> None:
     said = (await echo_of(b"\x81\x02\xc3\xa9", "e\u0301")).what
-    assert said == "asked: text '\\xe9' came back, 1 characters, not the 2 of text 'e\\u0301'"
+    assert (
+        said == "asked: text '\\xe9' came back (1 characters), not text 'e\\u0301' (2 characters)"
+    )
 
 
 async def test_of_a_long_message_it_is_said_where_it_differs() -> None:
     said = (await echo_of(b"\x82\x7d" + bytes(124) + b"\x01", bytes(125))).what
-    assert said == "asked: binary 01 came back from place 124 of 125 on, not binary 00"
+    assert said == "asked: from place 124 of 125 on binary 01 came back, not binary 00"
 
 
 async def test_a_message_that_is_too_large_has_a_remedy_of_its_own() -> None:
     broken = await echo_of(b"\x88\x02\x03\xf1", "x")
-    assert broken.what == "asked: instead of an answer: Close 1009"
+    assert broken.what == "asked: no answer came, but Close 1009"
     assert broken.remedy == trial.RAISE_LIMIT
     assert (await echo_of(b"\x88\x02\x03\xe8", "x")).remedy is None
 
@@ -595,7 +597,7 @@ async def test_a_message_that_is_too_large_has_a_remedy_of_its_own() -> None:
 async def test_a_long_message_that_is_cut_has_a_remedy_of_its_own() -> None:
     broken = await echo_of(b"\x81\x01a", "a" * 5000)
     assert broken.remedy is not None
-    assert "no buffer of yours may cut a message" in broken.remedy
+    assert "your buffers must not cut a message" in broken.remedy
     assert (await echo_of(b"\x81\x01a", "a ")).remedy is None
 
 

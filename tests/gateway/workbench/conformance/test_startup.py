@@ -62,14 +62,17 @@ async def test_a_container_that_never_says_200_is_told_what_it_said(
     monkeypatch.setattr(startup, "_FAST_START", 1.0)
     result = await ready("404")
     assert result.verdict is Verdict.FAIL
-    assert result.said == "/ping has not said 200 after 1 s, but 404 Said, without a body, to POST"
+    assert result.said == (
+        "/ping did not answer with 200 within 1 s; "
+        "the last result: 404 Said, without a body, for POST"
+    )
     assert "answer GET and POST /ping with 200" in result.remedy
 
 
 async def test_one_that_ends_is_not_waited_for() -> None:
     result = await ready("502 502 end")
     assert result.verdict is Verdict.FAIL
-    assert result.said.startswith("the process ended with status 4; /ping said ")
+    assert result.said.startswith("the process ended with status 4; the last result of /ping: ")
     assert result.seconds < startup._FAST_START
 
 
@@ -88,7 +91,7 @@ async def test_the_remedy_of_a_death_at_an_import_is_about_the_death() -> None:
     result = await listens("-c", "print('loads', flush=True)\nimport module_that_is_not")
     assert result.said.startswith("the process ended with status 1 before it listened on port ")
     assert result.remedy.startswith(
-        'find out why the program ended with status 1; it must run on. Its last lines: "'
+        'find out why the program ended with status 1; it must keep running. Its last lines: "'
     )
     assert result.remedy.endswith("No module named 'module_that_is_not'\"")
     assert "serve" not in result.remedy
@@ -98,22 +101,24 @@ async def test_the_remedy_of_a_death_by_a_signal_names_it() -> None:
     result = await listens("-c", "import os; os.kill(os.getpid(), 11)")
     assert result.said.startswith("the process was ended by SIGSEGV before it listened on port ")
     assert result.remedy == (
-        "find out why the program was ended by SIGSEGV; it must run on. It printed nothing: start "
-        "the command by itself"
+        "find out why the program was ended by SIGSEGV; it must keep running. It printed nothing: "
+        "run the command by itself"
     )
 
 
 async def test_a_program_that_wants_other_arguments_may_want_serve() -> None:
     usage = "import sys; sys.exit(print('usage: app.py COMMAND') or 2)"
     result = await listens("-c", usage)
-    assert '"usage: app.py COMMAND"; the command is started as it is written' in result.remedy
-    assert result.remedy.endswith("end the command in `serve` if the program wants it")
+    assert '"usage: app.py COMMAND"; the command was run as it is written' in result.remedy
+    assert result.remedy.endswith("append it to the command if the program needs it")
     assert "serve" not in (await listens("-c", usage, "serve")).remedy
 
 
 async def test_a_death_while_ping_is_asked_has_a_remedy_about_the_death() -> None:
     result = await ready("404 404 end")
-    assert result.remedy.startswith("find out why the program ended with status 4; it must run on.")
+    assert result.remedy.startswith(
+        "find out why the program ended with status 4; it must keep running."
+    )
 
 
 async def test_why_a_container_is_not_ready_is_told_meanwhile(
@@ -132,7 +137,7 @@ async def test_why_a_container_is_not_ready_is_told_meanwhile(
         await run.run(subject)
     finally:
         await launched.aclose()
-    assert told[-1] == "/ping: 404 Said, without a body, to POST"
+    assert told[-1] == "/ping: 404 Said, without a body, for POST"
 
 
 async def said_of(tries: list[tuple[float, float]], monkeypatch: pytest.MonkeyPatch) -> str:
@@ -162,6 +167,6 @@ async def test_a_container_that_is_late_in_each_try_is_late(
 ) -> None:
     said = await said_of([(1.1, 0.01), (0.9, 0.64), (1.2, 0.7)], monkeypatch)
     assert said == (
-        "of 32 connections at once the slowest was accepted after 900 ms, in the best of 3 tries; "
-        "connections of the checks' own, made beside them, took 640 ms"
+        "the container accepted the slowest of 32 connections at once after 900 ms, in the best of "
+        "3 tries; at the same time connections to a socket of the checks themselves took 640 ms"
     )

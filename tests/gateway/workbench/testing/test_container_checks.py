@@ -152,13 +152,13 @@ def test_a_failure_says_what_went_over_the_wire_and_has_no_traceback(many, folde
         "messages.answer": "FAILED",
         **dict.fromkeys(("messages.text", "messages.binary", "messages.order"), "SKIPPED"),
     }
-    assert re.search(r"SKIPPED .*blocked: messages\.answer comes first", many.output)
+    assert re.search(r"SKIPPED .*blocked: messages\.answer did not pass", many.output)
     said, empty, title, remedy, *evidence = many.failure(
         "text-as-binary", "messages.answer"
     ).splitlines()
     assert re.search(r"binary .* came back, not text", said)
     assert empty == ""
-    assert title == "must: the model answers what the probe asks (1.1-4)"
+    assert title == "must: the model gives the answer that the probe expects (1.1-4)"
     assert remedy.startswith("remedy: ")
     wire = "\n".join(evidence)
     for pattern in (
@@ -235,7 +235,7 @@ def test_of_those_selected_no_more_is_tried_than_they_require(tmp_path):
     assert done.outcomes("text-as-binary") == {"messages.order": "FAILED"}
     said = done.failure("text-as-binary", "messages.order")
     assert said.startswith("blocked by messages.answer: ")
-    assert "\nmust: the model answers" in said
+    assert "\nmust: the model gives the answer" in said
     assert starts(tmp_path, "text-as-binary") == 1
     assert done.outcomes("ping-with-body") == {"ping.empty": "FAILED"}, "as it was asked to"
     assert re.search(r"\n=+ 2 failed, 3 passed, \d+ deselected", done.output)

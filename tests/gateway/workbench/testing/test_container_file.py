@@ -77,10 +77,13 @@ def test_a_wrong_value_is_named_with_its_place(refused, text, place, found, want
         ("command = ''", "command: there is no program in it"),
         (
             "command = 'a'\nonly = ['pong']",
-            "only: there is no check 'pong'; partway conform --matrix names them",
+            "only: there is no check 'pong'; partway conform --matrix lists all checks",
         ),
-        ("command = 'a'\nonly = ['image.label']", "only: image.label is tried with image"),
-        ("image = 'a'\nonly = ['ping']", "only: ping is tried with url or command"),
+        (
+            "command = 'a'\nonly = ['image.label']",
+            "only: image.label can be checked only with image",
+        ),
+        ("image = 'a'\nonly = ['ping']", "only: ping can be checked only with url or command"),
         ("url = 'ftp://a'", "url: 'ftp://a' is not a container's URL: it must begin with http://"),
         (
             "url = 'http://a'\nmodel_dir = '.'",
@@ -95,7 +98,11 @@ def test_what_else_is_said_of_the_file(refused, text, said):
 @pytest.mark.parametrize(
     ("text", "begins", "ends"),
     [
-        ("command = 'a'\nprobe = 'b'", "probe ", "b: neither echo, chat, speech nor a file"),
+        (
+            "command = 'a'\nprobe = 'b'",
+            "probe ",
+            "b: there is no such file; it must be a file or one of echo, chat, speech",
+        ),
         (
             "command = 'a'\nprobe = 'conformance.toml'",
             "probe ",
