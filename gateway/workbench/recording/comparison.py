@@ -151,14 +151,20 @@ def _notes(recorded: Answers, now: Answers) -> Iterator[str]:
     if now.trouble:
         yield now.trouble
     if now.status and now.status != recorded.status:
-        yield f"the upgrade is answered {now.status}, and was answered {recorded.status}"
+        yield (
+            f"the container answers the upgrade with {now.status}; in the recording with "
+            f"{recorded.status}"
+        )
         return
     if recorded.code is None or now.trouble or now.code == recorded.code:
         return
     if now.code is None:
-        yield f"the stream goes on, and was ended with {in_words(recorded.code)}"
+        yield f"the stream goes on; in the recording it ended with {in_words(recorded.code)}"
     else:
-        yield f"the stream ends with {in_words(now.code)}, and ended with {in_words(recorded.code)}"
+        yield (
+            f"the stream ends with {in_words(now.code)}; in the recording it ended with "
+            f"{in_words(recorded.code)}"
+        )
 
 
 def in_words(code: int) -> str:

@@ -132,7 +132,7 @@ class Recorder:
         if not os.access(directory, os.W_OK | os.X_OK):
             raise PermissionError(f"{directory}: cannot be written to")
         if "write" in others_may(directory.stat().st_mode):
-            shared = "others than its owner can take recordings away: chmod 700"
+            shared = "other users can delete recordings in this folder: chmod 700"
             log.warning(LogLine(shared, folder=str(directory)))
         self.payloads = payloads
         self.max_bytes = max_bytes
@@ -183,7 +183,7 @@ class Recorder:
         if self._thread.is_alive():
             log.warning(
                 LogLine(
-                    "the disk has not taken all of the recordings in time",
+                    "the disk did not take all recordings in time",
                     bytes_left=self._waiting,
                     seconds=timeout,
                 )
@@ -241,7 +241,9 @@ class Recorder:
             path = self._directory / (f"{name}.jsonl" if number == 1 else f"{name}-{number}.jsonl")
             with suppress(FileExistsError):
                 return path, self._create(path)
-        raise FileExistsError(f"too many recordings are called {name}: {_OTHERS_NAME - 1}")
+        raise FileExistsError(
+            f"{_OTHERS_NAME - 1} recordings have the name {name}; there must be no more"
+        )
 
 
 class _Stream(Observer):
@@ -316,7 +318,7 @@ class _Stream(Observer):
                 self._give_up(line, f"a recording may have {most} bytes at most")
                 return
             elif not self._recorder.has_room(size):
-                self._give_up(line, "all recordings together have as many bytes as they may")
+                self._give_up(line, "all recordings together have reached their limit of bytes")
                 return
             self._append(pieces)
             self._written += size

@@ -72,7 +72,7 @@ class Joining:
         opcode, payload, fin = frame
         if (opcode is Opcode.CONTINUATION) is (self._kind is None):
             raise ValueError(
-                "a continuation frame continues nothing"
+                "a continuation frame continues no message"
                 if self._kind is None
                 else "a message begins inside another"
             )
@@ -213,13 +213,13 @@ class _Building:
         """
         if isinstance(line, Head):
             if self._head is not None:
-                raise LineError("a second head; only the first line may be a head")
+                raise LineError("this is a second head; only the first line may be a head")
             self._head = line
             return
         if self._head is None:
-            raise LineError("the first line must be a recording's head, and is another")
+            raise LineError("the first line must be a recording's head, with 'recording'")
         if self._over is not None:
-            raise LineError("the line is behind the recording's last, the one with 'complete'")
+            raise LineError("the line follows the line with 'complete', which must be the last")
         if line.at < self._at:
             raise LineError(f"'at' is {line.at} s, earlier than the {self._at} s of a line before")
         self._at = line.at
@@ -229,7 +229,9 @@ class _Building:
         match line:
             case UpgradeAnswered():
                 if self._answer is not None or self._frames:
-                    raise LineError("the answer to the upgrade must be one, and before all frames")
+                    raise LineError(
+                        "there must be only one answer to the upgrade, before all frames"
+                    )
                 self._answer = line
             case Passed():
                 if (line.payload is None) is payloads:

@@ -83,12 +83,10 @@ def plan_of(recording: Recording) -> ReplayPlan:
     """
     path = recording.path
     if not recording.head.payloads:
-        raise RecordingError(
-            f"{path}: the recording has no payloads: there is nothing to say again"
-        )
+        raise RecordingError(f"{path}: the recording has no payloads, so there is nothing to send")
     if recording.answer is None:
         raise RecordingError(
-            f"{path}: the recording has no answer to the upgrade: there is nothing to compare with"
+            f"{path}: the recording has no answer to the upgrade, so there is nothing to compare"
         )
     at, said_at = recording.answer.at, recording.answer.at
     steps: list[PlannedStep] = []
@@ -170,7 +168,9 @@ async def replay(
         async with asyncio.timeout(STREAM_LIFETIME / (speed if 0 < speed < 1 else 1)):
             await _hold(stream, plan, speed)
     except TimeoutError:
-        stream.trouble = stream.trouble or "the stream goes on for longer than a stream may live"
+        stream.trouble = (
+            stream.trouble or "the stream did not end within the longest lifetime of a stream"
+        )
     finally:
         stream.abort()
     replies = stream.replies()

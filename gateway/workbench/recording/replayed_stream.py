@@ -85,7 +85,7 @@ class ReplayedStream(FrameHandler):
     async def say(self, frame: Frame) -> bool:
         """Send a data frame or a Close; False if the stream is over."""
         if not await self._until(lambda: not self._blocked) and not self._ended.is_set():
-            self._fail(f"the container takes nothing for {self._patience:g} s")
+            self._fail(f"the container took nothing for {self._patience:g} s")
         if self._ended.is_set():
             return False
         if frame.opcode is Opcode.CLOSE:
@@ -143,7 +143,7 @@ class ReplayedStream(FrameHandler):
             self.count += 1
             self._replies_left -= 1
         if self._bytes_left < 0 or self._replies_left < 0:
-            self._fail("the container says far more than is recorded: the rest is not read")
+            self._fail("the container sent far more than the recording has: the rest was not read")
 
     def pong_received(self, payload: bytes) -> None:
         self._pings.pong_received(payload)
@@ -171,7 +171,7 @@ class ReplayedStream(FrameHandler):
         self._moved.set()
 
     def _unresponsive(self) -> None:
-        self._fail(f"{CONTAINER_PINGS_UNANSWERED} pings were not answered")
+        self._fail(f"the container did not answer {CONTAINER_PINGS_UNANSWERED} pings")
 
     def _fail(self, why: str) -> None:
         if not self._ended.is_set():

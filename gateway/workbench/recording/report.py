@@ -46,7 +46,7 @@ def show(recording: Recording, where: str, found: Comparison, console: Console) 
     title = f"{recording.path}, {recording.head.endpoint}, {started}; now {where}"
     print_line(console, Text(cut(safe(title), 500), "bold"))
     if not recording.complete:
-        why = recording.over.why if recording.over is not None else "its recorder did not end it"
+        why = recording.over.why if recording.over is not None else "its recorder did not finish it"
         print_line(console, Text(safe(f"the recording ends before its stream: {why}"), "yellow"))
     print_line(console, Text())
     if not any(row.now for row in found.rows):
@@ -62,7 +62,7 @@ def show(recording: Recording, where: str, found: Comparison, console: Console) 
     if any(row.now for row in found.rows):
         _show_notes(found, console)
     if not found.rows:
-        print_line(console, Text("there was no reply, and so nothing to compare", "yellow"))
+        print_line(console, Text("there was no reply, so there was nothing to compare", "yellow"))
     if (end := _same_end(found)) is not None:
         print_line(console, Text.assemble((f"{'same':9}", "green"), safe(end)))
     print_line(console, Text())
@@ -138,8 +138,8 @@ def _row(number: int, row: ComparedReply) -> Iterator[Text]:
         return
     then = row.recorded.message
     if row.at is None:
-        kind = f"{NAMES[then.kind]}{'' if then.whole else ', without its end'}"
-        now = f"{NAMES[message.kind]}{'' if message.whole else ', without its end'}"
+        kind = f"{NAMES[then.kind]}{'' if then.whole else ', incomplete'}"
+        now = f"{NAMES[message.kind]}{'' if message.whole else ', incomplete'}"
         yield Text(f"{_INDENT}then {kind}, now {now}", "red")
         return
     start = max(0, row.at - _SHOWN // 4)
@@ -172,7 +172,7 @@ def _same_end(found: Comparison) -> str | None:
     """The same end or refusal of the stream, then and now, in words; None if they differ."""
     now, recorded = found.now, found.recorded
     if now.status == recorded.status != HTTPStatus.SWITCHING_PROTOCOLS:
-        return f"the upgrade is answered {now.status}"
+        return f"the container answers the upgrade with {now.status}"
     if now.code is None or now.code != recorded.code:
         return None
     return f"{in_words(now.code)} {now.reason!r}" if now.reason else in_words(now.code)

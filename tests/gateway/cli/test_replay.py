@@ -87,7 +87,7 @@ def test_without_a_reply_there_is_nothing_to_compare(path, container):
     whole(path, *both_close(0.1))
     done = replay(path, "--url", container)
     assert done.returncode == 0
-    assert "there was no reply, and so nothing to compare\n" in done.stdout
+    assert "there was no reply, so there was nothing to compare\n" in done.stdout
     assert done.stdout.endswith("0 replies: the same\n")
 
 
@@ -113,7 +113,7 @@ def test_another_answer_is_shown_where_it_differs_and_steers_nothing(path, conta
     assert "\x1b" not in done.stdout
     assert "DIFFERS       1  text " in done.stdout
     assert "         from byte 100 on\n         then: …'aaaaaaaaaaaawhat it was'\n" in done.stdout
-    assert "DIFFERS  the stream goes on, and was ended with Close 1011\n" in done.stdout
+    assert "DIFFERS  the stream goes on; in the recording it ended with Close 1011\n" in done.stdout
     assert done.stdout.endswith("1 reply, 1 differs: different\n")
     said_so = json.loads(found.read_text())
     assert (said_so["same"], said_so["counts"]["differs"]) == (False, 1)
@@ -147,7 +147,10 @@ def test_another_path_and_query(path, container):
     done = replay(path, "--url", container, "--path", "v1/listen", "--query", "model=x")
     assert done.returncode == 1, "echo takes no streams there"
     assert f"now {container}/v1/listen?model=x\n" in done.stdout
-    assert "DIFFERS  the upgrade is answered 404, and was answered 101\n" in done.stdout
+    assert (
+        "DIFFERS  the container answers the upgrade with 404; in the recording with 101\n"
+        in done.stdout
+    )
 
 
 def test_a_refusal_is_compared_too(path, container):
@@ -155,14 +158,14 @@ def test_a_refusal_is_compared_too(path, container):
     written(path, refused, OVER, head=HEAD | {"target": "/v1/listen"})
     done = replay(path, "--url", container)
     assert done.returncode == 0
-    assert "same     the upgrade is answered 404\n" in done.stdout
+    assert "same     the container answers the upgrade with 404\n" in done.stdout
 
 
 def test_a_recording_that_ends_early_says_so(path, container):
     written(path, GRANTED, said(0.1, "hello"), came(0.2, "hello"))
     done = replay(path, "--url", container)
     assert done.returncode == 0
-    assert "the recording ends before its stream: its recorder did not end it\n" in done.stdout
+    assert "the recording ends before its stream: its recorder did not finish it\n" in done.stdout
 
 
 @pytest.mark.parametrize(
@@ -192,7 +195,7 @@ def test_without_payloads_there_is_nothing_to_say(path):
     done = replay(path, "--url", "http://127.0.0.1:1")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
-        f"partway replay: {path}: the recording has no payloads: there is nothing to say again\n"
+        f"partway replay: {path}: the recording has no payloads, so there is nothing to send\n"
     )
 
 

@@ -68,19 +68,23 @@ def test_a_reply_without_its_end_is_another():
         (
             answers(),
             answers(code=1011),
-            ("the stream ends with Close 1011, and ended with Close 1000",),
+            ("the stream ends with Close 1011; in the recording it ended with Close 1000",),
         ),
         (
             answers(),
             answers(code=1006),
-            ("the stream ends with no Close (1006), and ended with Close 1000",),
+            ("the stream ends with no Close (1006); in the recording it ended with Close 1000",),
         ),
-        (answers(), answers(code=None), ("the stream goes on, and was ended with Close 1000",)),
+        (
+            answers(),
+            answers(code=None),
+            ("the stream goes on; in the recording it ended with Close 1000",),
+        ),
         (answers(), answers(code=None, trouble="no pongs"), ("no pongs",)),
         (
             answers(),
             answers(code=None, status=503),
-            ("the upgrade is answered 503, and was answered 101",),
+            ("the container answers the upgrade with 503; in the recording with 101",),
         ),
         (answers(status=503, code=None), answers(status=503, code=None), ()),
         (answers(), answers(status=0, code=None, trouble="no stream"), ("no stream",)),

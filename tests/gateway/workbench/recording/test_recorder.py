@@ -92,7 +92,7 @@ def test_a_folder_that_others_may_write(tmp_path, caplog, mode, warned):
     directory.chmod(mode)
     Recorder(directory).close()
     assert [record.getMessage() for record in caplog.records] == [
-        f"others than its owner can take recordings away: chmod 700 folder={directory}"
+        f"other users can delete recordings in this folder: chmod 700 folder={directory}"
     ] * warned
 
 
@@ -195,7 +195,7 @@ def test_all_recordings_together_have_a_bound(tmp_path, caplog):
     found = [load_recording(path) for path in tmp_path.iterdir()]
     assert [each.complete for each in found] == [False, False]
     assert sum(path.stat().st_size for path in tmp_path.iterdir()) < 2400
-    assert caplog.text.count("all recordings together have as many bytes as they may") == 2
+    assert caplog.text.count("all recordings together have reached their limit of bytes") == 2
 
 
 def test_a_recorder_that_stops_ends_its_recordings(tmp_path):
@@ -319,7 +319,7 @@ def test_a_disk_that_hangs_keeps_nobody_from_ending(tmp_path, disks, caplog):
     recorder = Recorder(tmp_path, create=on(disks, goes_on=stuck))
     begun(recorder)
     recorder.close(timeout=0.05)
-    assert "the disk has not taken all of the recordings in time bytes_left=" in caplog.text
+    assert "the disk did not take all recordings in time bytes_left=" in caplog.text
     stuck.set()
     recorder._thread.join(5)
     assert not recorder._thread.is_alive()

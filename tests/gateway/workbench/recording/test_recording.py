@@ -71,16 +71,16 @@ def test_what_a_crash_leaves_is_read_up_to_its_last_whole_line(path):
 @pytest.mark.parametrize(
     ("lines", "why"),
     [
-        ([HEAD], ":2: a second head; only the first line may be a head"),
+        ([HEAD], ":2: this is a second head; only the first line may be a head"),
         (["{"], ":2: the line is not JSON"),
-        ([GRANTED, GRANTED], ":3: the answer to the upgrade must be one, and before all frames"),
+        ([GRANTED, GRANTED], ":3: there must be only one answer to the upgrade, before all frames"),
         (
             [said(0.2, "a"), said(0.1, "b")],
             ":3: 'at' is 0.1 s, earlier than the 0.2 s of a line before",
         ),
-        ([said(0, "a", frame="continuation")], ":2: a continuation frame continues nothing"),
+        ([said(0, "a", frame="continuation")], ":2: a continuation frame continues no message"),
         ([said(0, "a", fin=False), said(0, "b")], ":3: a message begins inside another"),
-        ([OVER, OVER], ":3: the line is behind the recording's last, the one with 'complete'"),
+        ([OVER, OVER], ":3: the line follows the line with 'complete', which must be the last"),
         (
             [{"at": 0, "from": "gateway", "frame": "text", "fin": True, "size": 1, "hash": ""}],
             ":2: the frame must have a payload, by the head's 'payloads'",

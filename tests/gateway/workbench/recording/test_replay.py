@@ -253,13 +253,15 @@ async def test_a_container_that_cuts_where_it_closed(path):
 
     found = await again(whole(path, *HELLO, *both_close(0.5)), handler)
     assert verdicts(found) == [MISSING, MISSING]
-    assert found.notes == ("the stream ends with no Close (1006), and ended with Close 1000",)
+    assert found.notes == (
+        "the stream ends with no Close (1006); in the recording it ended with Close 1000",
+    )
 
 
 async def test_a_container_that_goes_on_where_it_closed(path):
     whole(path, said(0.1, "a"), came(0.2, "a"), closed(0.3, "container"), ended(0.3, "container"))
     found = await again(path, echo, patience=0.1)
-    assert found.notes == ("the stream goes on, and was ended with Close 1000",)
+    assert found.notes == ("the stream goes on; in the recording it ended with Close 1000",)
 
 
 async def test_a_client_that_had_cut_the_stream_cuts_it_again(path):
@@ -327,7 +329,7 @@ async def test_a_container_that_takes_nothing(path):
     async with container(handler) as address:
         now = await replay(plan, address, TARGET, speed=0, patience=0.2)
         release.set()
-    assert now.trouble == "the container takes nothing for 0.2 s"
+    assert now.trouble == "the container took nothing for 0.2 s"
 
 
 async def test_refusals(path):
@@ -340,7 +342,7 @@ async def test_refusals(path):
     async with container(echo, process_request=refusing) as address:
         now = await replay(granted, address, TARGET)
         assert compare(granted.answers, now).notes == (
-            "the upgrade is answered 503, and was answered 101",
+            "the container answers the upgrade with 503; in the recording with 101",
         )
         assert compare(refused.answers, await replay(refused, address, TARGET)).same
     async with container(echo) as address:
@@ -379,7 +381,7 @@ async def test_pings_are_answered_and_none_is_said_again(path):
 
 def test_what_cannot_be_said_again(path):
     written(path, GRANTED, OVER, head={**HEAD, "payloads": False})
-    with pytest.raises(RecordingError, match="the recording has no payloads: there is nothing"):
+    with pytest.raises(RecordingError, match="the recording has no payloads, so there is nothing"):
         plan_of(load_recording(path))
     written(path, ended(0.1, "container"), OVER)
     with pytest.raises(RecordingError, match="the recording has no answer to the upgrade"):
