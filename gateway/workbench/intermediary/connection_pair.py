@@ -132,7 +132,7 @@ class Crossing:
             )
         except Unreachable as error:
             at = {"endpoint": self._between.name, "container": str(where)}
-            log.warning(LogLine("no connection", **at, reason=str(error)))
+            log.warning(LogLine("no connection to the container", **at, reason=str(error)))
             Watch(self._observer, Sender.CONTAINER).ended(str(error))
             gateway.reset()
             return None

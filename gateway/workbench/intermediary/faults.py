@@ -58,7 +58,7 @@ _Reason = Annotated[
 _Code = Annotated[
     int,
     whole_of(
-        "a whole number from 1000 to 1014 but 1004 and 1006, or from 3000 to 4999",
+        "a whole number from 1000 to 1014 except 1004 and 1006, or from 3000 to 4999",
         lambda code: is_legal(code) or code == NO_STATUS,
     ),
 ]
@@ -244,7 +244,9 @@ class Rule:
             raise TableRefused("two faults of one kind were given; each must be of another kind")
         if Refuse in kinds and len(kinds) > 1:
             raise TableRefused(
-                "other faults were given; it must be alone, for no stream is left", "refuse"
+                "other faults were given; it must be alone, since a refused stream has no "
+                "other faults",
+                "refuse",
             )
 
     def means(self, endpoint: str, target: str) -> bool:

@@ -105,4 +105,9 @@ class Intermediary:
         self._crossings.discard(crossing)
         writer.transport.abort()  # a crossing that was cancelled before its start closes nothing
         if not crossing.cancelled() and (error := crossing.exception()) is not None:
-            log.error(LogLine("a crossing failed", endpoint=self._between.name), exc_info=error)
+            log.error(
+                LogLine(
+                    "a connection through the intermediary failed", endpoint=self._between.name
+                ),
+                exc_info=error,
+            )

@@ -20,7 +20,7 @@ from partway.gateway.workbench.intermediary.faults import (
     Throttle,
 )
 
-CODE = "a whole number from 1000 to 1014 but 1004 and 1006, or from 3000 to 4999"
+CODE = "a whole number from 1000 to 1014 except 1004 and 1006, or from 3000 to 4999"
 CLOSE, CUT = (CloseEarly(),), (Cut(),)
 TARGET = "/invocations-bidirectional-stream"
 
@@ -129,7 +129,10 @@ def test_rules_that_are_replaced_count_anew_and_one_that_is_added_goes_behind():
         ),
         (
             lambda: Rule((Cut(), Refuse())),
-            "refuse: other faults were given; it must be alone, for no stream is left",
+            (
+                "refuse: other faults were given; it must be alone, since a refused stream has no "
+                "other faults"
+            ),
         ),
         (
             lambda: Rule(CUT, first=0),

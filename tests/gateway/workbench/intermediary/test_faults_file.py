@@ -85,7 +85,7 @@ def test_true_is_a_fault_with_its_defaults(loaded, name):
     assert loaded(f"[[rule]]\n{name} = true") == (Rule((FAULTS[name](),)),)
 
 
-CODE = "a whole number from 1000 to 1014 but 1004 and 1006, or from 3000 to 4999"
+CODE = "a whole number from 1000 to 1014 except 1004 and 1006, or from 3000 to 4999"
 PARTS = "a whole number of parts, 0 or more"
 STREAMS = "a whole number of streams, 1 or more"
 SECONDS = "a finite number of seconds above 0 and at most 3600"
@@ -183,7 +183,12 @@ CUT = "[[rule]]\ncut = true\n"
         (CUT + "every = 0", "rule#1.every", "0", STREAMS),
         (CUT + "endpoint = 1", "rule#1.endpoint", "the number 1", "a string"),
         (CUT + CUT + "query = 'a'", "rule#2.query", "'a'", "pairs of key=value joined by &"),
-        (CUT + "refuse = true", "rule#1.refuse", "other faults", "alone, for no stream is left"),
+        (
+            CUT + "refuse = true",
+            "rule#1.refuse",
+            "other faults",
+            "alone, since a refused stream has no other faults",
+        ),
     ],
 )
 def test_a_wrong_value_is_named_with_its_place(loaded, text, place, found, wanted):
