@@ -60,7 +60,9 @@ class _File:
             raise TableRefused(f"exactly one of {', '.join(_SUBJECTS)} must be given; {found}")
         if self.command is None and self.cwd is not None:
             raise TableRefused(
-                f"this is given with {named[0]}; it must be with command, whose folder it is", "cwd"
+                f"it was given with {named[0]}; it must be given with command, which runs in this "
+                "folder",
+                "cwd",
             )
 
 
@@ -85,7 +87,7 @@ def read_plan(file: Path) -> Plan:
 
 def _missing_folder(table: _File, folder: Path) -> Iterator[tuple[Place, str]]:
     if not is_folder(folder):
-        yield ("cwd",), f"{given(table.cwd)}; it must be a folder that is there, beside this file"
+        yield ("cwd",), f"{given(table.cwd)}; it must be an existing folder, relative to this file"
 
 
 def _question(table: _File, folder: Path, cwd: Path) -> Question:

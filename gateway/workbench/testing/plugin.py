@@ -40,7 +40,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         if title == "Captured partway call"  # pytest's title for a section of ours
     ]
     if known:
-        terminalreporter.section("partway: what could be better")
+        terminalreporter.section("partway: findings that fail no test")
     for node, text in known:
         terminalreporter.line(f"{node}: {text}")
 
@@ -51,7 +51,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Make the mark ``partway`` known to pytest."""
     config.addinivalue_line(
-        "markers", "partway(**settings): of the streams of this test's partway_gateway"
+        "markers", "partway(**settings): settings for the streams of this test's partway_gateway"
     )
 
 

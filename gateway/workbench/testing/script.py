@@ -215,7 +215,7 @@ def _checked(answers: tuple[_A, ...]) -> tuple[_A, ...]:
         if not callable(answer):
             _reply(answer)
     if any(isinstance(answer, CloseWith | FailWith) for answer in answers[:-1]):
-        raise ValueError("nothing can be said after a CloseWith or a FailWith")
+        raise ValueError("a CloseWith or a FailWith must be the last answer")
     return answers
 
 

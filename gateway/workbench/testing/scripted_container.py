@@ -168,7 +168,9 @@ class ScriptedContainer(ContainerScript):
             await self._answer_request(exchange)
             return
         if not isinstance(exchange, UpgradableExchange) or not is_upgrade(exchange.headers):
-            exchange.fail(NotFound("there is /ping, and on every path POST and streams"))
+            exchange.fail(
+                NotFound("this container answers /ping, and takes POST and streams on every path")
+            )
             return
         try:
             key = check_upgrade(exchange.method, exchange.headers)
@@ -278,7 +280,9 @@ class _Conversation:
         self._finish(close)
 
     def peer_failed(self, error: FrameError) -> None:
-        log.error("the scripted container was sent what RFC 6455 forbids: %s", error)
+        log.error(
+            "the gateway sent the scripted container a frame that RFC 6455 forbids: %s", error
+        )
         self._closing = True
         self._connection.finish()
 

@@ -50,7 +50,7 @@ STRING = "a string without NUL"
         ),
         ("command = 'a'\nonly = 'ping'", "only", "the string 'ping'", "an array of strings"),
         ("command = 'a'\nonly = ['ping', 1]", "only#2", "the number 1", STRING),
-        ("command = 'a'\ncwd = 'b'", "cwd", "'b'", "a folder that is there, beside this file"),
+        ("command = 'a'\ncwd = 'b'", "cwd", "'b'", "an existing folder, relative to this file"),
     ],
 )
 def test_a_wrong_value_is_named_with_its_place(refused, text, place, found, wanted):
@@ -69,7 +69,7 @@ def test_a_wrong_value_is_named_with_its_place(refused, text, place, found, want
         ),
         (
             "url = 'http://a'\ncwd = '.'",
-            "cwd: this is given with url; it must be with command, whose folder it is",
+            "cwd: it was given with url; it must be given with command, which runs in this folder",
         ),
         ("command = ", "this is not TOML: line 1, at the end: Invalid value"),
         (f"command = {'[' * 20_000}", TOO_DEEP),

@@ -233,7 +233,11 @@ async def _send(client: websockets_client.ClientConnection, message: bytes, time
     [
         ((["Hel", "lo"],), TypeError, "several replies must be several arguments"),
         ((None,), TypeError, "None was given; a reply must be"),
-        ((CloseWith(1000), "more"), ValueError, "nothing can be said after"),
+        (
+            (CloseWith(1000), "more"),
+            ValueError,
+            "a CloseWith or a FailWith must be the last answer",
+        ),
     ],
 )
 @pytest.mark.parametrize("say", ["replies_with", "says_first", "says_last", "on"])
