@@ -65,7 +65,7 @@ class ApplicationFront:
         for task in late:
             task.cancel()
         if late and (await asyncio.wait(late, timeout=timeout / 2))[1]:
-            line = "requests do not end, though they are broken off; they are left behind"
+            line = "requests did not end after they were broken off"
             log.error(LogLine(line, requests=len(self._under_way)))
 
     # --- Requests --------------------------------------------------------------------------------
@@ -96,14 +96,14 @@ class ApplicationFront:
         own_address = connection.own_address
         if self._is_for_neighbours and own_address and not is_own_machine(own_address):
             return AccessDenied(
-                "without authentication only clients of this machine are answered; the gateway's "
-                "operator must set auth to sigv4, or insecure if others are meant to ask"
+                "without authentication the gateway answers only clients on this machine; its "
+                "operator must set auth to sigv4, or to insecure to answer other clients"
             )
         if getattr(request.content, "total_compressed_bytes", None) is not None:
             return UnsupportedCoding(
-                "the server has undone the body's Content-Encoding, and a signature covers the "
-                "body as it was sent; send it without a coding, or have the application served "
-                "with auto_decompress=False",
+                "the server has decoded the body's Content-Encoding, but a signature covers the "
+                "encoded body; send the body without a coding, or serve the application with "
+                "auto_decompress=False",
                 ("identity",),
             )
         return None

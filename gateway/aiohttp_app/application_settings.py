@@ -13,7 +13,7 @@ from partway.gateway.settings.settings import TOP_LEVEL, Settings, load
 
 _LISTENS: Final = "the application's server listens, and counts connections"
 _HAS_TLS: Final = "the application's server has the certificate"
-_LOGS: Final = "the application sets its log up"
+_LOGS: Final = "the application configures its log"
 
 #: Settings that belong to the application's server or log, and why.
 _OF_OTHERS: Final[Mapping[str, str]] = {

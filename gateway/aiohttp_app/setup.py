@@ -114,12 +114,13 @@ def setup(app: web.Application, settings: ApplicationSettings, prefix: str = "/m
     _check_kinds(app, settings)
     if app.frozen or app.pre_frozen:
         raise ApplicationFrozen(
-            f"{app!r} has been started, or added to another application; setup() must come before"
+            f"{app!r} has been started, or added to another application; setup() must be called "
+            "before that"
         )
     if _GATEWAY in app:
         raise AlreadySetUp(
-            f"{app!r} has a gateway already; it must have one at most, and a sub-application may "
-            "have another"
+            f"{app!r} has a gateway already; it must have one at most, but a sub-application may "
+            "have its own"
         )
     app[_GATEWAY] = ApplicationGateway(app, settings, prefix)
 

@@ -52,8 +52,8 @@ def test_an_unknown_setting_is_named():
         ("max_connections_per_address", 5, "the application's server listens"),
         ("max_streams_per_connection", 5, "the application's server has no HTTP/2"),
         ("tls_port", 8443, "the application's server has the certificate"),
-        ("log_level", "debug", "the application sets its log up"),
-        ("log_format", "json", "the application sets its log up"),
+        ("log_level", "debug", "the application configures its log"),
+        ("log_format", "json", "the application configures its log"),
     ],
 )
 def test_a_setting_of_the_server_is_refused(name, value, whose):

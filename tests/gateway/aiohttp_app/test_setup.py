@@ -81,7 +81,9 @@ async def test_an_application_has_one_gateway_at_most():
 async def test_a_started_application_takes_none():
     app = web.Application()
     app.freeze()
-    with pytest.raises(partway.aiohttp.ApplicationFrozen, match="setup\\(\\) must come before"):
+    with pytest.raises(
+        partway.aiohttp.ApplicationFrozen, match="setup\\(\\) must be called before that"
+    ):
         partway.aiohttp.setup(app, settings())
 
 
