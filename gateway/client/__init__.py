@@ -112,8 +112,8 @@ async def connect(
         )
     if token is not None and transport != "websocket":
         raise ValueError(
-            "token: one was given for an event stream; that must be signed with credentials, "
-            "only a WebSocket is opened by a token"
+            "token: a token was given for an event stream; it must be signed with credentials, "
+            "since a token opens only a WebSocket"
         )
     request = request_for(
         url,

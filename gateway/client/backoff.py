@@ -124,7 +124,8 @@ class Reconnecting:
             raise StopAsyncIteration
         if self._awaited is not None:
             raise RuntimeError(
-                "an attempt was not entered; each must be, by `async with attempt as stream`"
+                "the last attempt was not entered; each attempt must be entered with `async with "
+                "attempt as stream`"
             )
         self._awaited = Attempt(self)
         return self._awaited
@@ -142,7 +143,9 @@ class Reconnecting:
             RuntimeError: the attempt has been entered before.
         """
         if attempt is not self._awaited:
-            raise RuntimeError("an attempt was entered twice; the loop gives one for each stream")
+            raise RuntimeError(
+                "an attempt was entered twice; each stream must have its own attempt from the loop"
+            )
         self._awaited = None
         while True:
             if self._failed:

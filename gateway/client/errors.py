@@ -27,16 +27,16 @@ _THROTTLED: Final = "ThrottlingException"
 #: Remedies for a certificate, by the kind of fault.
 _REMEDIES: Final = {
     "name": (
-        "the URL must have a name that is in the certificate: `partway certs --name NAME` puts one "
-        "into the local CA's"
+        "the URL must have a name that is in the certificate: `partway certs --name NAME` adds a "
+        "name to the local CA's certificate"
     ),
     "time": (
-        "it must be renewed, or this machine's clock set right: `partway certs` renews the local "
-        "CA's"
+        "renew the certificate, or correct this machine's clock: `partway certs` renews the "
+        "local CA's certificate"
     ),
     "root": (
-        "its root must be in the file that ca= names (--ca FILE), or SSL_CERT_FILE: "
-        "`partway certs` makes the local CA's, and prints where it is"
+        "its root must be in the file that ca= (--ca FILE) or SSL_CERT_FILE names: `partway "
+        "certs` makes the local CA's root, and prints where it is"
     ),
 }
 

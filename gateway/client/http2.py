@@ -244,7 +244,7 @@ class Http2Wire(asyncio.Protocol, Wire):
         else:
             said = self._frames.goaway
             if said is not None and said.last_stream_id < _STREAM and not self._over:
-                self._ended_by("the gateway takes no stream on this connection any more")
+                self._ended_by("the gateway takes no more streams on this connection")
         self._deliver()
         if self._connection_owed >= _CREDIT_STEP:
             owed, self._connection_owed = self._connection_owed, 0
@@ -273,7 +273,7 @@ class Http2Wire(asyncio.Protocol, Wire):
         elif self._frames.speaks_tls:
             self._gone = SPEAKS_TLS
         elif not self._frames.begun:
-            self._gone = "the connection ended before a word of HTTP/2 came back"
+            self._gone = "the connection ended before the server sent any HTTP/2"
         else:
             self._gone = "the connection to the gateway ended before the stream did"
         self._ended_by(self._gone, passing=not self._frames.speaks_tls)
@@ -402,7 +402,7 @@ class Http2Wire(asyncio.Protocol, Wire):
             self._written += len(data)
             self._transport.write(data)
             if self._unsent() > limits.WRITE_HIGH_WATER + HTTP2_MAX_UNSENT:
-                self._broken("the gateway takes no answers to its own frames")
+                self._broken("the gateway does not read the answers to its own frames")
 
     def _unsent(self) -> int:
         return self._transport.get_write_buffer_size() if self._transport is not None else 0

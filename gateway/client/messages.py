@@ -55,8 +55,8 @@ class MessageReader:
             with self._alone():
                 if self._answer_owed:
                     raise RuntimeError(
-                        "ask(): the last one was given up before its answer came, which is the "
-                        "next message; it must be taken from messages() first"
+                        "ask(): the previous call was cancelled before its answer came; that "
+                        "answer is the next message, and must be read from messages() first"
                     )
                 await send()
                 try:
@@ -93,8 +93,8 @@ class MessageReader:
                 self._forget()
                 self._skipping, self._answer_owed = not whole, False
                 raise BadMessage(
-                    f"a message is over {max_message} bytes (max_message); what is left of it is "
-                    "dropped"
+                    f"a message has more than {max_message} bytes (max_message); the rest of it "
+                    "is dropped"
                 )
             elif whole:
                 self._answer_owed = False

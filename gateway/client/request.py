@@ -53,7 +53,9 @@ def credentials_from_environment(environment: Mapping[str, str]) -> Credentials:
     """
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         if not environment.get(name):
-            raise ValueError(f"{name} is not set, or empty; it must be set in order to sign")
+            raise ValueError(
+                f"{name} is not set, or is empty; requests cannot be signed without it"
+            )
     return Credentials(
         environment["AWS_ACCESS_KEY_ID"],
         environment["AWS_SECRET_ACCESS_KEY"],
@@ -187,13 +189,13 @@ def request_for(
         headers["session_token"] = credentials.session_token
     for name, text in headers.items():
         if text is not None and not _TOKEN.fullmatch(text):  # it may end in a line break
-            raise ValueError(f"{name}: it must be of visible ASCII characters, one at least")
+            raise ValueError(f"{name}: it must be one or more visible ASCII characters")
     if limits.REGION.fullmatch(region) is None:
         raise ValueError(f"region: {region!r} was given; it must be a region, as in us-east-1")
     given = {name: value for name, value in asked.items() if value}
     for name, value in given.items():
         if found := _CONTROLS.search(value):
-            raise ValueError(f"{name} holds {found[0]!r}; it must be without control characters")
+            raise ValueError(f"{name} has {found[0]!r}; it must not have control characters")
     base = quote(parts.path.rstrip("/"), safe="/%:@!$&'()*+,;=~")
     authority = parts.netloc.rpartition("@")[2]
     return StreamRequest(

@@ -157,7 +157,7 @@ class LoopThread:
 
 
 def _left() -> StreamEnded:
-    return StreamEnded("the stream's block has been left")
+    return StreamEnded("the stream's `with` block has ended")
 
 
 class SyncStream:
@@ -316,7 +316,7 @@ def connect_sync(*arguments: Any, **named: Any) -> Iterator[SyncStream]:
         finally:
             # If the exit was interrupted, the connection is still there; otherwise this has no
             # effect.
-            thread.soon(stream.broken, "the stream's block has been left")
+            thread.soon(stream.broken, "the stream's `with` block has ended")
 
 
 async def _entered(opened: AbstractAsyncContextManager[ClientStream]) -> ClientStream:

@@ -102,8 +102,11 @@ def test_a_token_from_the_environment_or_the_flag(secured):
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        (["--sign"], "AWS_ACCESS_KEY_ID is not set, or empty; it must be set in order to sign"),
-        (["--token", "t", "--transport", "http2"], "token: one was given for an event stream"),
+        (
+            ["--sign"],
+            "AWS_ACCESS_KEY_ID is not set, or is empty; requests cannot be signed without it",
+        ),
+        (["--token", "t", "--transport", "http2"], "token: a token was given for an event stream"),
         (["--ca", "ca.pem"], "ca: a file was given for http://; the URL must be https://"),
         (
             ["--gateway", "https://localhost:1", "--ca", "/no/such.pem"],

@@ -169,7 +169,9 @@ async def test_what_is_not_entered_opens_nothing():
 async def test_an_attempt_that_is_not_entered_is_an_error():
     """It is neither one that has gone well, nor one to be followed at once by another."""
     series = Series()
-    with pytest.raises(RuntimeError, match="an attempt was not entered; each must be"):
+    with pytest.raises(
+        RuntimeError, match="the last attempt was not entered; each attempt must be"
+    ):
         async for _ in series.attempts:
             pass
 

@@ -259,7 +259,7 @@ def test_a_containers_500_is_an_exception_of_its_models(original, reconnect):
     [
         ("root", "--ca FILE"),
         ("name", "`partway certs --name NAME`"),
-        ("time", "clock set right: `partway certs` renews"),
+        ("time", "this machine's clock: `partway certs` renews"),
     ],
 )
 def test_a_certificates_error_says_what_to_do(wrong, remedy):

@@ -348,7 +348,7 @@ async def test_the_end_of_the_response_is_a_clean_end(reset):
         (lambda at: at.send(b"\0\x40\x01\0\0" + bytes(4)), "a frame is too large"),
         (lambda at: at.send(b"\0\0\1\0\0" + bytes(5)), "bad HTTP/2"),
         (lambda at: at.send(DataFrame(3, b"x")), "bad HTTP/2"),
-        (lambda at: at.goaway(0), "takes no stream on this connection"),
+        (lambda at: at.goaway(0), "takes no more streams on this connection"),
         (lambda at: (at.goaway(1, 11), at.writer.close()), "with GOAWAY.ENHANCE_YOUR_CALM"),
     ],
 )

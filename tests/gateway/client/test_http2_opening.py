@@ -70,7 +70,7 @@ async def test_a_refusal_that_is_not_whole(then):
     [
         (lambda at: None, r"no answer to the request within 0\.3 s", True),
         (lambda at: at.rst(7), "reset the stream with REFUSED_STREAM", True),
-        (lambda at: at.goaway(0), "takes no stream on this connection", True),
+        (lambda at: at.goaway(0), "takes no more streams on this connection", True),
         (lambda at: at.writer.close(), "ended before the stream did", True),
         (lambda at: at.send(b"\xff" * 100), "bad HTTP/2", False),
     ],
@@ -107,7 +107,7 @@ async def test_what_the_gateway_does_at_the_end_of_input(says):
         ),
         (b"SSH-2.0-OpenSSH_9.6\r\n", "the server's first bytes are not HTTP/2"),
         (b"\x15\x03\x03\x00\x02\x02\x0a", "the server speaks TLS on this port"),
-        (b"", "before a word of HTTP/2 came back"),
+        (b"", "before the server sent any HTTP/2"),
     ],
 )
 async def test_a_server_of_something_else(says, why):

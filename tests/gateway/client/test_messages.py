@@ -157,7 +157,7 @@ async def test_a_message_as_large_as_allowed(parts, expected):
 )
 async def test_a_message_over_the_limit_is_named_and_the_next_one_read(parts):
     messages = messages_of(*parts, text(b"next"), ENDED, max_message=5)
-    with pytest.raises(BadMessage, match=r"over 5 bytes \(max_message\)") as caught:
+    with pytest.raises(BadMessage, match=r"more than 5 bytes \(max_message\)") as caught:
         await anext(messages)
     assert not caught.value.reconnect
     assert await collected(messages) == ["next"]
@@ -258,7 +258,7 @@ async def test_the_answer_to_a_question_that_was_given_up_is_for_no_other(gatewa
         model = await container.stream()
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(stream.ask("one"), 0.01)
-        with pytest.raises(RuntimeError, match="taken from messages"):
+        with pytest.raises(RuntimeError, match="read from messages"):
             await stream.ask("two")
         model.send(frame(TEXT, b"answer to one"))
         assert await soon(anext(stream.messages())) == "answer to one"
@@ -290,7 +290,7 @@ async def test_an_answer_that_cannot_be_given_has_come():
     async def send() -> None:
         return
 
-    for why in ("over 5 bytes", "not UTF-8"):
+    for why in ("more than 5 bytes", "not UTF-8"):
         with pytest.raises(BadMessage, match=why):
             await reader.ask(send, 5)
     assert await reader.ask(send, 5) == "good"

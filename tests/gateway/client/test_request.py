@@ -187,7 +187,7 @@ def test_credentials_from_the_environment():
     temporary = credentials_from_environment({**both, "AWS_SESSION_TOKEN": "t"})
     assert temporary == Credentials("a", "s", "t")
     for missing in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        with pytest.raises(ValueError, match=f"{missing} is not set, or empty"):
+        with pytest.raises(ValueError, match=f"{missing} is not set, or is empty"):
             credentials_from_environment({**both, missing: ""})
 
 
@@ -206,13 +206,13 @@ async def test_a_token_opens_a_websocket(gateway_for, container, principals):
 @pytest.mark.parametrize(
     ("how", "why"),
     [
-        ({"transport": "http2", "token": TOKEN}, "token: one was given for an event stream"),
+        ({"transport": "http2", "token": TOKEN}, "token: a token was given for an event stream"),
         ({"credentials": KEY, "token": TOKEN}, "credentials and a token were given"),
-        ({"token": "secret\r\nx: y"}, "token: it must be of visible ASCII characters"),
-        ({"token": ""}, "token: it must be of visible ASCII characters"),
+        ({"token": "secret\r\nx: y"}, "token: it must be one or more visible ASCII characters"),
+        ({"token": ""}, "token: it must be one or more visible ASCII characters"),
         ({"region": "EU\nwest"}, r"region: 'EU\\nwest' was given; it must be a region"),
         ({"ca": "/ca.pem"}, "ca: a file was given for http://; the URL must be https://"),
-        ({"path": "a\r\nb"}, r"path holds '\\r'; it must be without control characters"),
+        ({"path": "a\r\nb"}, r"path has '\\r'; it must not have control characters"),
         (
             {"transport": "carrier pigeon"},
             "transport: 'carrier pigeon' was given; it must be one of websocket, http2",
@@ -277,8 +277,8 @@ async def test_a_certificate_that_nobody_trusts(transport, trusted, tls_gateway,
             pytest.fail("a stream opened")
     assert not caught.value.reconnect
     assert str(caught.value).endswith(
-        "; its root must be in the file that ca= names (--ca FILE), or SSL_CERT_FILE: "
-        "`partway certs` makes the local CA's, and prints where it is"
+        "; its root must be in the file that ca= (--ca FILE) or SSL_CERT_FILE names: "
+        "`partway certs` makes the local CA's root, and prints where it is"
     )
 
 

@@ -280,7 +280,7 @@ async def test_leaving_is_told_from_failing(transport, gateway_for, container):
     await until(lambda: sum(gateway.causes().values()) == 2, "both ends")
     assert gateway.causes() == {"client_finished": 1, "client_cancelled": 1}
     for late in (left.receive, left.end_input, lambda: left.ask("too late")):
-        with pytest.raises(StreamEnded, match="block has been left"):
+        with pytest.raises(StreamEnded, match="block has ended"):
             late()
     left.close()  # as a stream that is closed already may be, whose close() does nothing
 
