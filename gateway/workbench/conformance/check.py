@@ -14,8 +14,6 @@ Body = Callable[[Trial], Awaitable[None]]
 
 
 class Need(enum.Enum):
-    """A thing without which a check cannot be tried."""
-
     PROCESS = "the container's process: start it with --command"
     ECHO = "a model that echoes, and --probe echo"
     IMAGE = "an image archive: --image"
@@ -28,12 +26,9 @@ class Check:
     Attributes:
         id: ``area.what``; reports and ``--only`` name the check by it.
         clauses: the clauses of the wire contract that the check claims.
-        severity: the meaning of a failure.
         title: the rule, in one line.
         remedy: the advice after a failure, in one line.
-        body: tries the check.
         requires: ids of the checks that must pass before this check means anything.
-        needs: the things without which the check cannot be tried.
         limit: seconds that the check may take.
         aside: whether the check runs beside the following checks, because it mostly waits.
         wears: whether a failure may leave the container unusable. A container that was started

@@ -24,7 +24,6 @@ class Step:
 
     Attributes:
         at: seconds since the exchange began.
-        side: the side that caused the event.
         what: the event in words: ``text FIN 5 bytes``, ``HTTP/1.1 200 OK``.
         data: the first bytes that were sent.
         size: how many bytes were sent.
@@ -39,12 +38,7 @@ class Step:
 
 @dataclass(slots=True)
 class NotedExchange:
-    """The events of one connection, from its beginning.
-
-    Args:
-        title: the purpose of the connection.
-        clock: gives the time, in seconds.
-    """
+    """The events of one connection, from its beginning; ``clock`` gives seconds."""
 
     title: str
     clock: Callable[[], float] = time.monotonic
@@ -62,15 +56,12 @@ class NotedExchange:
 
     @property
     def failed(self) -> bool:
-        """Whether the clause was broken on this connection."""
         return bool(self.steps) and self.steps[-1].side == "failed"
 
     def note(self, side: NotedBy, what: str, data: bytes = b"", head: int = 0) -> None:
         """Record a step. Steps beyond :data:`MAX_STEPS` are only counted.
 
         Args:
-            side: the side that caused the step.
-            what: the event in words.
             data: the bytes that were sent; only the first are kept.
             head: how many of the bytes are an HTTP head; more of a head is kept.
         """

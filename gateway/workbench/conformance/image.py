@@ -68,7 +68,6 @@ def read_image(path: Path) -> ImageConfiguration:
 
 
 def _saved(documents: Mapping[str, bytes]) -> Any:
-    """The configuration in an archive of ``docker save``."""
     images = _parsed(documents, "manifest.json")
     if not isinstance(images, list) or not all(isinstance(each, dict) for each in images):
         raise ArchiveError("manifest.json must be a list of images")

@@ -39,14 +39,12 @@ class Question:
 
     Attributes:
         command: starts a container, in one string.
-        url: the address of a container that runs.
         image: the archive of an image.
         tag: the name of an image, as a container engine knows it.
         env: variables in the environment of the command, or of the image's container.
         model_dir: the model's artifacts; None for an empty folder.
         cwd: the folder in which the command runs; None for the current one.
         path: of streams, without a leading slash; empty for the documented path.
-        query: of streams.
         probe: the question to the model: a name or a file.
         fast: whether long waits are cut short.
         only: ids of checks, or names of their areas; None for all checks.
@@ -73,9 +71,6 @@ class Plan:
     """A valid question, with the checks and the container that follow from it.
 
     Attributes:
-        question: the options of the run.
-        checks: the checks to try, in their order.
-        probe: the question to the model.
         target: path and query of streams.
         address: of a container that runs; None for a command or an image.
         command: starts a container; empty for a container that runs, or an image.

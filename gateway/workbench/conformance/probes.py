@@ -40,7 +40,6 @@ class Probe:
     """One question and its answer.
 
     Attributes:
-        name: for reports.
         messages: the messages to send: ``str`` as text, ``bytes`` as binary.
         expect: a regular expression; a text reply must have a match of it.
         replies: the least number of messages that must come back.

@@ -39,10 +39,7 @@ class HttpAnswer:
     """An HTTP response.
 
     Attributes:
-        status: the HTTP status.
-        reason: the words behind the status.
         headers: names, in lower case, and values.
-        body: the whole body.
         chunks: the pieces of the body as they came: seconds since the request, bytes.
         head_after: seconds from the request to the response's head.
         after: seconds from the request to the response's end.
@@ -67,14 +64,6 @@ class HttpAnswer:
 
 
 class Link:
-    """One TCP connection to the container.
-
-    Args:
-        reader: of the connection.
-        writer: of the connection.
-        exchange: the record of the connection.
-    """
-
     def __init__(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, exchange: NotedExchange
     ) -> None:
@@ -91,8 +80,6 @@ class Link:
         """Write bytes, and wait until most of them are taken.
 
         Args:
-            data: the bytes.
-            what: a name of the bytes.
             shown: bytes for the record in place of ``data``: a mask hides a frame's payload.
             head: how many of the bytes are an HTTP head.
 
@@ -129,12 +116,10 @@ class Link:
         return data
 
     def abort(self) -> None:
-        """Cut the connection without a Close."""
         self.exchange.note("sent", "the connection is cut")
         self.writer.transport.abort()
 
     async def close(self) -> None:
-        """Close the connection, and wait until it is closed."""
         self.writer.close()
         with suppress(OSError, TimeoutError):
             async with asyncio.timeout(1):
@@ -165,7 +150,6 @@ async def link_to(address: Address, exchange: NotedExchange) -> AsyncIterator[Li
 
 
 def request_head(method: str, target: str, headers: Mapping[str, str]) -> bytes:
-    """Make the bytes of a request's head."""
     lines = [
         f"{method} {target} HTTP/1.1",
         *(f"{name}: {value}" for name, value in headers.items()),
@@ -185,11 +169,8 @@ async def ask(
     """Send one request and read its answer.
 
     Args:
-        link: the connection.
-        method: of the request.
         target: path and query.
         headers: headers beside Host and Content-Length.
-        body: bytes of the body.
         timeout: seconds for the whole answer.
         spelled: changes the spelling of each header's name, such as ``str.lower``.
 
@@ -219,8 +200,6 @@ async def read_answer(
     """Read an answer whose request was sent at ``began``.
 
     Args:
-        link: the connection.
-        method: of the request.
         began: the time of the request, by ``time.monotonic()``.
         timeout: seconds from then to the answer's end.
         read: bytes of the answer that have been read already.

@@ -104,9 +104,7 @@ def frame_bytes(
     Args:
         opcode: 0 to 15.
         payload: before it is masked.
-        fin: the FIN bit.
         rsv: the three RSV bits as a number, RSV1 being 4.
-        masked: whether there is a mask.
         key: the mask's four bytes; None for random ones.
     """
     first, mask_bit = fin << 7 | rsv << 4 | opcode, 0x80 if masked else 0
@@ -124,14 +122,12 @@ def frame_bytes(
 
 
 def as_frame(message: str | bytes) -> tuple[Opcode, bytes]:
-    """Return opcode and payload of a message in one frame."""
     if isinstance(message, str):
         return Opcode.TEXT, message.encode()
     return Opcode.BINARY, message
 
 
 def _in_words(opcode: Opcode, payload: bytes, fin: bool) -> str:
-    """Describe a frame for the record."""
     if opcode is Opcode.CLOSE:
         code = int.from_bytes(payload[:2], "big") if len(payload) > 1 else "without a code"
         reason = payload[2:].decode("utf-8", "replace")
@@ -177,7 +173,6 @@ class Peer:
         await self.link.send(frame_bytes(opcode, payload, fin=fin), what, payload)
 
     async def send_raw(self, data: bytes, what: str) -> None:
-        """Send bytes as they are; ``what`` names them in the record."""
         await self.link.send(data, what)
 
     async def say(self, message: str | bytes) -> None:
@@ -332,13 +327,10 @@ class Peer:
 
 @dataclass(frozen=True, slots=True)
 class NotGranted:
-    """The container's answer to an upgrade that it did not grant."""
-
     answer: HttpAnswer
 
 
 def in_one_piece(head: bytes) -> tuple[bytes, ...]:
-    """Write an upgrade's head in the usual way."""
     return (head,)
 
 
@@ -352,7 +344,6 @@ async def upgrade(
     """Ask for a stream.
 
     Args:
-        link: the connection.
         target: path and query.
         headers: further headers, or other values of the usual ones.
         timeout: seconds for the answer.

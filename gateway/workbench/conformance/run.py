@@ -29,9 +29,6 @@ class Result:
     """The result of one check.
 
     Attributes:
-        check: the check.
-        verdict: how the check ended.
-        seconds: how long the check took.
         said: the fault, or the reason why the check was not tried; empty for a pass.
         remedy: the advice; empty for a pass.
         exchanges: the bytes on the wire; kept only of a failure.
@@ -53,7 +50,6 @@ class Report:
 
     Attributes:
         results: one for each check, in the order of trying.
-        seconds: how long the run took.
         subject: the container or image, in words.
         probe: the name of the probe.
     """
@@ -90,7 +86,6 @@ class Run:
 
     Args:
         checks: the checks, each after those that it requires.
-        probe: the question to the model.
         fast: whether long waits are cut short.
         only: ids of checks to try, with the checks that they require; None for all.
         on_result: called after each check.
@@ -195,7 +190,6 @@ class Run:
                 self._aside[check.id] = asyncio.create_task(trying, name=check.id)
 
     async def _start_again(self, subject: Subject) -> None:
-        """Start the ended container again, and wait until it is ready."""
         self._ended = False
         await subject.start_again(RESTART_TIMEOUT)
         ready = self._results.get("startup.ready")
@@ -245,8 +239,6 @@ async def attempted(
     """Try a check within its limit; return its exception, or None if its clause is kept.
 
     Args:
-        check: the check.
-        trying: the call of the check's body.
         more: seconds beyond the check's limit.
     """
     try:
@@ -266,7 +258,6 @@ def not_kept(
     exchanges: Iterable[NotedExchange],
     output: str = "",
 ) -> Result:
-    """Make the result of a check whose clause is not kept."""
     verdict = Verdict.NOTE if check.severity is Severity.NOTE else Verdict.FAIL
     remedy = broken.remedy or check.remedy
     return Result(check, verdict, seconds, broken.what, remedy, tuple(exchanges), output)

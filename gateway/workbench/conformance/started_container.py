@@ -66,9 +66,6 @@ class Started(ABC):
         model_dir: a folder with artifacts; an empty one is made if none is given.
 
     Attributes:
-        command: the same.
-        environment: the same.
-        model_dir: the folder with artifacts.
         address: the address of the container's port; None before the start.
         began: when the container was started, in monotonic seconds.
     """
@@ -142,7 +139,6 @@ class Started(ABC):
         """Say where the program listens instead of its port; "" where that cannot be known."""
 
     async def accepts(self) -> bool:
-        """Say whether the container accepts a connection now."""
         if self.address is None:
             return False
         try:

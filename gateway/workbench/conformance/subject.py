@@ -117,8 +117,6 @@ class Subject:
     """A container that is checked.
 
     Attributes:
-        address: the address of its port.
-        target: the target of stream requests.
         process: the container's process, where it was started here.
         answers_close: false once a stream's Close was not answered in time. Later Closes are then
             not waited for, which would add half a minute to a run.

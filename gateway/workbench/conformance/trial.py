@@ -66,8 +66,6 @@ class Trial:
     """One check of a container, while it is tried.
 
     Attributes:
-        subject: the container.
-        probe: the question to its model.
         fast: whether long waits are cut short.
         exchanges: the records so far, one for each connection.
         cut: whether the container has ended a connection without a Close.
@@ -118,7 +116,6 @@ class Trial:
         timeout: float = PATIENCE,
         spelled: Callable[[str], str] = str,
     ) -> HttpAnswer:
-        """Send one request on a connection of its own, and read the answer."""
         sent = {"Connection": "close", **(headers or {})}
         async with self.link(f"{method} {path}") as link:
             return await ask(link, method, path, sent, body, timeout, spelled)
@@ -213,7 +210,6 @@ class Trial:
         """Ask the probe's question, and read the answer.
 
         Args:
-            peer: a stream.
             what: the moment, for the message: ``after an unsolicited pong``.
 
         Raises:

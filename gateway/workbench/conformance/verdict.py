@@ -6,16 +6,12 @@ import enum
 
 
 class Severity(enum.Enum):
-    """The meaning of a check's failure."""
-
     MUST = "must"  # the platform refuses the container, or its streams break
     SHOULD = "should"  # the container works, but not always well
     NOTE = "note"  # worth knowing
 
 
 class Verdict(enum.Enum):
-    """The end of a check."""
-
     PASS = "pass"  # noqa: S105 (no password)
     FAIL = "fail"
     BLOCKED = "blocked"  # a check that it requires has failed

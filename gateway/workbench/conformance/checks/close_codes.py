@@ -40,7 +40,7 @@ _Reach = Callable[[Trial, Peer], Awaitable[None]]
 
 
 async def _fresh(_trial: Trial, _peer: Peer) -> None:
-    """Say nothing at all."""
+    pass
 
 
 async def _asked(trial: Trial, peer: Peer) -> None:
@@ -73,13 +73,7 @@ def _begun(kind: Opcode, *, continued: bool) -> _Reach:
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    """The state of a stream when its Close comes.
-
-    Attributes:
-        what: the state, in words.
-        reach: brings a stream into the state.
-        also: codes that end the stream as well as the Close's own code.
-    """
+    """The state of a stream when its Close comes; codes in ``also`` end the stream too."""
 
     what: str
     reach: _Reach

@@ -28,12 +28,7 @@ async def answer_to(peer: Peer, code: int | None, reason: str, what: str) -> Clo
 
 
 async def close_of(peer: Peer, what: str, timeout: float = CLOSE_TIMEOUT) -> Close:
-    """Wait for the container's Close.
-
-    Args:
-        peer: the stream.
-        what: the event before the Close, for the message.
-        timeout: seconds for the Close.
+    """Wait ``timeout`` seconds for the container's Close; ``what`` names the event before it.
 
     Raises:
         Broken: the container sends no Close in time.

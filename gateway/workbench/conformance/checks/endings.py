@@ -35,13 +35,9 @@ _FIN = (
 async def _ended(
     peer: Peer, which: str, code: int | None = 1000, patience: float = _AT_ONCE
 ) -> None:
-    """Send Close, wait for the container's Close, and read to the connection's end.
+    """Send Close, wait for the container's Close, and read to the end in ``patience`` seconds.
 
-    Args:
-        peer: the stream.
-        which: the stream, in words for the message.
-        code: of the Close; None for a Close without a code.
-        patience: seconds for the connection's end.
+    A Close with the code None has no code.
 
     Raises:
         Broken: the container leaves the connection open, sends more bytes, or resets it.

@@ -139,7 +139,6 @@ async def headers(trial: Trial) -> None:
 
 
 async def _invoke(trial: Trial, spelled: Callable[[str], str] = str) -> HttpAnswer:
-    """Send the probe's first message as a POST to ``/invocations``; see :func:`ask`."""
     first = trial.probe.messages[0]
     body = first.encode() if isinstance(first, str) else first
     content_type = "text/plain" if isinstance(first, str) else "application/octet-stream"

@@ -50,13 +50,7 @@ _PAIRS = "pairs of a closed stream and a cut stream"
 
 
 async def _left(trial: Trial, what: str, count: int, before: Footprint) -> None:
-    """Wait until descriptors and threads are given back.
-
-    Args:
-        trial: the check's.
-        what: the requests that were made, for the message.
-        count: how many times.
-        before: the resources that the container held before.
+    """Wait until the container holds about as many descriptors and threads as ``before``.
 
     Raises:
         Broken: the container keeps more than it may have taken for reasons of its own.

@@ -34,7 +34,6 @@ _PUT_TOGETHER = "join fragments: a frame with FIN=0, then continuations up to on
 
 
 async def send_fragments(peer: Peer, opcode: int, fragments: Sequence[bytes]) -> None:
-    """Send one message, in a frame for each fragment."""
     for number, fragment in enumerate(fragments):
         first, last = number == 0, number == len(fragments) - 1
         await peer.send(opcode if first else _CONTINUATION, fragment, fin=last)
@@ -159,14 +158,7 @@ async def fragments(trial: Trial) -> None:
 
 
 async def _ask_in_thirds(trial: Trial, peer: Peer, what: str, pong: bytes | None = None) -> None:
-    """Ask the probe's question in three fragments a message, and read the answer.
-
-    Args:
-        trial: the check.
-        peer: a stream.
-        what: the moment, for the message.
-        pong: the payload of Pongs to send between the fragments; None for no Pongs.
-    """
+    """Ask the probe's question in three fragments a message, with Pongs between them if given."""
     for message in trial.probe.messages:
         opcode, data = as_frame(message)
         third = len(data) // 3

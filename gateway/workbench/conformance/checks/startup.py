@@ -109,7 +109,6 @@ async def accepts(trial: Trial) -> None:
 
 
 async def _why_it_ended(process: Started) -> str:
-    """The remedy for a program that ends before it listens."""
     remedies = [await process.death_remedy(), *unexpanded_variables(process.command)]
     if "serve" not in process.command and process.status in _ASKED_WRONGLY:
         remedies.append(_NO_SERVE)
@@ -117,12 +116,9 @@ async def _why_it_ended(process: Started) -> str:
 
 
 async def _slowest(trial: Trial) -> tuple[float, float]:
-    """Measure how long the last of many connections takes, to the container and to a socket here.
+    """Measure the seconds of the slowest connection, to the container and to a socket here.
 
     The kernel accepts connections to the socket here, so that their time is this process's own.
-
-    Returns:
-        Seconds until the container's last connection is accepted, and the same of this socket's.
     """
     took: list[float] = []
     took_beside: list[float] = []

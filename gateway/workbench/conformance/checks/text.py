@@ -19,8 +19,6 @@ class _Kept:
 
     Attributes:
         name: the check's, behind ``text.``.
-        what: the content of the texts, in words.
-        remedy: the advice where the texts do not come back.
         texts: each is sent as a message of its own.
         requires: ids of further checks whose failure makes this check fail too.
     """

@@ -22,15 +22,7 @@ _PROTOCOL_ERROR, _NOT_UTF8 = 1002, 1007
 
 @dataclass(frozen=True, slots=True)
 class _Violation:
-    """Bytes that no client may send.
-
-    Attributes:
-        name: the check's, behind ``violations.``.
-        what: the bytes, in words.
-        data: the bytes.
-        clauses: the clauses of the contract that forbid the bytes.
-        section: the section of RFC 6455 that forbids the bytes.
-    """
+    """Bytes that no client may send; ``section`` of RFC 6455 and ``clauses`` forbid them."""
 
     name: str
     what: str

@@ -32,18 +32,10 @@ _EACH_TIME = "release all that each request takes: a counter, list, pool or lock
 
 
 async def times(trial: Trial, most: int, share: float = 1.0) -> AsyncIterator[int]:
-    """Count repetitions; the record of earlier ones is dropped each time.
+    """Count repetitions from 1 on; the record of earlier ones is dropped each time.
 
     A container that is slow each time gets fewer repetitions. Its quickest time counts, since a
-    busy machine is slow at times.
-
-    Args:
-        trial: the check's.
-        most: the most repetitions.
-        share: the part of the seconds that the repetitions may take.
-
-    Yields:
-        The number, from 1 on.
+    busy machine is slow at times. ``share`` is the part of the seconds that they may take.
     """
     seconds = share * trial.scaled(_SECONDS, _FAST_SECONDS)
     quickest = math.inf

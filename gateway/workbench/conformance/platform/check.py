@@ -18,11 +18,7 @@ AREA: Final = "platform"
 
 
 class PlatformChecks:
-    """The checks of one area, in the order in which they are tried.
-
-    Args:
-        area: the area's name, which stands in ids behind ``platform.``.
-    """
+    """The checks of one area, in the order of trying; ids name the area behind ``platform.``."""
 
     def __init__(self, area: str) -> None:
         self._area = area
@@ -41,17 +37,7 @@ class PlatformChecks:
         requires: tuple[str, ...] = ("upgrade.asked",),
         limit: float = 30.0,
     ) -> Callable[[PlatformBody], PlatformBody]:
-        """Make a check of a coroutine function; the arguments are :class:`Check`'s.
-
-        Args:
-            name: the check's, in its area.
-            clauses: the clauses of the wire contract that the check claims.
-            title: the rule, in one line.
-            remedy: the advice after a failure, in one line.
-            severity: the meaning of a failure.
-            requires: ``area.name`` of the checks that must pass before this check means anything.
-            limit: seconds that the check may take.
-        """
+        """Make a check as :class:`Check` says; ``requires`` has names of the form ``area.name``."""
 
         def take(body: PlatformBody) -> PlatformBody:
             self._checks.append(
@@ -72,5 +58,4 @@ class PlatformChecks:
 
 
 def body_of(check: Check) -> PlatformBody:
-    """Return the coroutine function that a platform check was made of."""
     return cast("PlatformBody", check.body)

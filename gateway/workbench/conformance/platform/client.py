@@ -43,7 +43,6 @@ class End:
     Attributes:
         kind: cleanly, by the model's error, by the platform's, or without an event.
         code: of the model's error: a close code in decimal.
-        message: of the error.
     """
 
     kind: Literal["clean", "model", "platform", "lost"]
@@ -63,13 +62,7 @@ class End:
 
 
 class Client:
-    """One stream's client.
-
-    Args:
-        stream: the open stream.
-        exchange: the record of the stream.
-        patience: seconds for an answer that is due.
-    """
+    """One stream's client; an answer that is due must come within ``patience`` seconds."""
 
     def __init__(self, stream: ClientStream, exchange: NotedExchange, patience: float) -> None:
         self.request_id = stream.request_id
@@ -142,7 +135,6 @@ class Client:
         self._stream.broken("the client vanished")
 
     async def leave(self) -> None:
-        """Give the stream up before its end."""
         self._exchange.note("meanwhile", "the client leaves")
         await self._stream.close(cancel=True)
 
@@ -170,19 +162,13 @@ class Client:
 
 
 class RawClient:
-    """A client that can send wrong events, in msgpack envelopes.
-
-    Args:
-        transport: of the client's WebSocket, which is never read.
-        exchange: the record of the stream.
-    """
+    """A client that can send wrong events, in msgpack envelopes; it never reads."""
 
     def __init__(self, transport: asyncio.Transport, exchange: NotedExchange) -> None:
         self._transport = transport
         self._exchange = exchange
 
     def send(self, event: Mapping[str, object]) -> None:
-        """Send one event, right or wrong."""
         message = msgpack.packb(event)
         self._exchange.note("meanwhile", f"the client sends {event}", message)
         self._transport.write(frame_bytes(Opcode.BINARY, message))

@@ -35,13 +35,7 @@ _READ: Final = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class UpgradeHead:
-    """The head of a request for a stream.
-
-    Attributes:
-        line: the request line.
-        fields: the headers in their order, names in lower case.
-        raw: the bytes of the whole head.
-    """
+    """The head of a request for a stream; names in ``fields`` are in lower case."""
 
     line: str
     fields: tuple[tuple[str, str], ...]
@@ -53,7 +47,6 @@ class UpgradeHead:
         return self.line.split(" ")[1] if self.line.count(" ") == 2 else ""
 
     def all(self, name: str) -> list[str]:
-        """The values of a header, in their order."""
         return [value for key, value in self.fields if key == name]
 
     def one(self, name: str) -> str:
@@ -73,12 +66,7 @@ Answer = Callable[[UpgradeHead], bytes | None]
 
 
 def granted(head: UpgradeHead, changed: Mapping[str, str] | None = None) -> bytes:
-    """Make the 101 that RFC 6455 §4.2.2 asks for, with headers changed or added.
-
-    Args:
-        head: of the request.
-        changed: other values, by the headers' names.
-    """
+    """Make the 101 that RFC 6455 §4.2.2 asks for, with headers changed or added."""
     fields = {
         "Upgrade": "websocket",
         "Connection": "Upgrade",
@@ -97,11 +85,6 @@ def refusing(status: str, body: bytes) -> Answer:
 
 class ContainerStream:
     """One connection of the platform's, from its first byte to its last.
-
-    Args:
-        reader: of the connection.
-        writer: of the connection.
-        exchange: the record of the connection.
 
     Attributes:
         pongs: whether Pings are answered.
@@ -136,11 +119,7 @@ class ContainerStream:
     # --- Receiving -------------------------------------------------------------------------------
 
     async def data(self, timeout: float, what: str = "a part") -> SeenFrame:
-        """Wait for the next data frame; control frames do not count.
-
-        Args:
-            timeout: seconds to wait.
-            what: the frame that is due, for the message.
+        """Wait ``timeout`` seconds for the next data frame; ``what`` names the frame that is due.
 
         Raises:
             Broken: no data frame came, or the connection ended.
@@ -211,7 +190,6 @@ class ContainerStream:
                 self._writer.write_eof()
 
     def abort(self) -> None:
-        """Cut the connection without a Close."""
         self.exchange.note("sent", "the connection is cut")
         self._writer.transport.abort()
 
@@ -231,7 +209,6 @@ class ContainerStream:
         self.exchange.note("received", self.head.line, raw)
 
     async def read_on(self) -> None:
-        """Record frames until the connection ends."""
         try:
             while data := await self._reader.read(_READ):
                 self._take(data)
@@ -246,7 +223,6 @@ class ContainerStream:
         self._news.set()
 
     async def close(self) -> None:
-        """Close the connection, and wait until it is closed."""
         self._writer.close()
         with suppress(OSError):
             await self._writer.wait_closed()
@@ -278,12 +254,9 @@ class ContainerStream:
 
 
 class InstrumentedContainer:
-    """A listener in the place of an endpoint's container.
+    """A listener in the place of an endpoint's container; port 0 picks a free port.
 
     The container owns its connections, which end with it.
-
-    Args:
-        listen: the address to listen on; port 0 picks a free port.
     """
 
     def __init__(self, listen: Address = Address("127.0.0.1", 0)) -> None:  # noqa: B008 (a value)

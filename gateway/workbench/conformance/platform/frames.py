@@ -42,7 +42,6 @@ class SeenFrame:
 
     @property
     def is_data(self) -> bool:
-        """Whether the frame is a data frame, and not a control frame."""
         return self.opcode < Opcode.CLOSE
 
     @property
@@ -67,11 +66,7 @@ class FrameReader:
         self._held = bytearray()
 
     def feed(self, data: bytes, at: float) -> list[SeenFrame]:
-        """Take bytes, and return the frames that end in them.
-
-        Args:
-            data: the bytes.
-            at: when they were read, in seconds.
+        """Take bytes read at ``at`` (seconds), and return the frames that end in them.
 
         Raises:
             Broken: a frame is too long to be held.

@@ -49,12 +49,7 @@ class PlatformRun:
         self._kept: dict[str, ContainerStream] = {}
 
     async def run(self, platform: Platform, container: InstrumentedContainer) -> Report:
-        """Try all checks.
-
-        Args:
-            platform: a gateway that runs.
-            container: listens where the gateway's endpoint expects its container.
-        """
+        """Try all checks; the container listens where the gateway's endpoint expects one."""
         subject = f"{platform.url}, endpoint {platform.endpoint}, container {container.address}"
         report = Report(subject=subject, probe="instruments")
         began = time.monotonic()

@@ -103,7 +103,6 @@ class PlatformTrial:
     """One check of a platform, while it is tried.
 
     Attributes:
-        platform: the platform under test.
         container: the endpoint's container, with instruments.
         fast: whether checks that take minutes are left out.
         kept: streams of earlier checks, since several checks look at the same stream.
@@ -118,7 +117,6 @@ class PlatformTrial:
 
     @property
     def patience(self) -> float:
-        """Seconds for an answer that is due at once."""
         return self.platform.patience
 
     def hurried(self) -> str:

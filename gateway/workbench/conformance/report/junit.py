@@ -17,7 +17,6 @@ _NAME = "partway conform"
 
 
 def to_junit(report: Report) -> str:
-    """Write the report as a JUnit XML document."""
     failures = report.count(Verdict.FAIL, Severity.MUST)
     passed = report.count(Verdict.PASS)
     about = {

@@ -100,7 +100,6 @@ def matrix(checks: Iterable[Check]) -> list[Row]:
 
 
 def show_matrix(rows: Sequence[Row], console: Console) -> None:
-    """Print the matrix: a row for each clause."""
     about = max(len(row.about) for row in rows)
     indent = " " * (8 + about + 2)
     room = max(console.width - len(indent), 40)

@@ -84,8 +84,6 @@ def show(report: Report, console: Console) -> None:
 
 
 class _Columns:
-    """The table's columns: verdict, severity, check, clauses, title."""
-
     def __init__(self, checks: Sequence[Check], width: int) -> None:
         self._id = max([len(check.id) for check in checks] + [len("check")])
         self._clauses = max([len(_clauses(check)) for check in checks] + [len("clauses")])

@@ -32,7 +32,6 @@ LAST: Final = 28
 
 
 def timeline(exchange: NotedExchange) -> str:
-    """Draw an exchange as an SVG element; a fault stands at its end."""
     rows: list[str] = []
     y = _TOP
     for step in telling(exchange, FIRST, LAST):

@@ -23,13 +23,7 @@ _FENCE: Final = b"\x00fence\x00"
 
 
 async def _sent(trial: PlatformTrial, title: str, parts: Sequence[PayloadPart]) -> list[SeenFrame]:
-    """Send parts, and return their data frames; a fence behind the parts shows where they end.
-
-    Args:
-        trial: the check's.
-        title: the purpose of the stream, for the record.
-        parts: the parts to send.
-    """
+    """Send parts, and return their data frames; a fence behind the parts shows where they end."""
     async with trial.stream(title) as (client, seen):
         for part in parts:
             await client.send(*part)

@@ -23,15 +23,7 @@ def _frame(opcode: int, payload: bytes = b"x", *, fin: bool = True, rsv: int = 0
 
 @dataclass(frozen=True, slots=True)
 class _Violation:
-    """Bytes that no server may send.
-
-    Attributes:
-        name: the check's.
-        what: the bytes, in words.
-        data: the bytes.
-        code: the code of the Close that is due, and of the client's error.
-        clause: the clause of the contract that forbids the bytes.
-    """
+    """Bytes that no server may send; ``code`` is due in the Close and in the client's error."""
 
     name: str
     what: str
