@@ -11,16 +11,12 @@ from partway.gateway.workbench.recording.recording import JoinedMessage
 
 
 class By(enum.Enum):
-    """The part of an answer that must be the same."""
-
     EXACT = "exact"  # each reply, byte by byte
     SHAPE = "shape"  # how many replies, and whether each is text or binary
     END = "end"  # that there is a reply if there was one, and the Close
 
 
 class ReplyVerdict(enum.Enum):
-    """The result of one reply."""
-
     SAME = "same"
     DIFFERS = "differs"
     MISSING = "missing"
@@ -29,12 +25,7 @@ class ReplyVerdict(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class TimedReply:
-    """A message of the container's, and its delay.
-
-    Attributes:
-        message: the container's message.
-        after: seconds from the client's last frame before the message to the message.
-    """
+    """A container's message; ``after`` is seconds from the client's last frame before it."""
 
     message: JoinedMessage
     after: float
@@ -49,7 +40,6 @@ class Answers:
         status: of the container's answer to the upgrade; 0 if no answer came.
         code: of the container's Close; 1006 where the connection ended without a Close, None
             where the stream went on.
-        reason: of the container's Close.
         trouble: the reason why the stream is not whole, in words.
     """
 
@@ -65,7 +55,6 @@ class ComparedReply:
     """One reply, then and now.
 
     Attributes:
-        verdict: the result.
         recorded: the reply then; None for a reply that is new.
         now: the reply now; None for a reply that has not come.
         at: index of the first byte that differs, where both are text or both binary.
@@ -79,15 +68,7 @@ class ComparedReply:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The recorded answers and today's, side by side.
-
-    Attributes:
-        by: the part that must be the same.
-        recorded: the answers then.
-        now: the answers now.
-        rows: one row for each reply.
-        notes: differences beside the replies, such as a status or a close code.
-    """
+    """The recorded answers and today's; ``notes`` has differences beside the replies."""
 
     by: By
     recorded: Answers
@@ -101,12 +82,10 @@ class Comparison:
         return not self.notes and self.count(ReplyVerdict.SAME) == len(self.rows)
 
     def count(self, verdict: ReplyVerdict) -> int:
-        """The number of replies with this verdict."""
         return sum(row.verdict is verdict for row in self.rows)
 
 
 def compare(recorded: Answers, now: Answers, by: By = By.EXACT) -> Comparison:
-    """Compare a container's recorded answers with today's, reply by reply."""
     rows = [
         _row(was, is_now, by, bool(now.replies))
         for was, is_now in zip_longest(recorded.replies, now.replies)

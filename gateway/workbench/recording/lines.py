@@ -32,10 +32,8 @@ class Head:
     """A recording's first line, which names the stream.
 
     Attributes:
-        endpoint: the endpoint's name.
         target: path and query of the upgrade; the path alone where payloads are left out.
         started: when the stream began, by the wall clock, with a time zone.
-        payloads: whether the recording keeps payloads.
         headers: the upgrade request's headers, as far as they are kept.
     """
 
@@ -69,9 +67,6 @@ class Passed:
 
     Attributes:
         at: seconds since the start.
-        sender: the side that sent the frame.
-        opcode: the frame's kind.
-        fin: whether the frame ends its message.
         payload: the frame's bytes; None where payloads are left out.
         size: the payload's, in bytes.
         digest: in the payload's place: the same for the same payload of the same recording.
@@ -89,7 +84,6 @@ class Passed:
 
     @classmethod
     def of(cls, at: float, sender: Sender, frame: Frame) -> Passed:
-        """Make the line of a frame, with the frame's payload."""
         opcode, payload, fin = frame
         return cls(at, sender, opcode, fin, payload, len(payload))
 

@@ -81,8 +81,7 @@ class Sink(Protocol):
     def seek(self, at: int, /) -> object:
         """Write next behind the file's first ``at`` bytes."""
 
-    def close(self) -> None:
-        """Close the file."""
+    def close(self) -> None: ...
 
 
 #: Creates a file at a path where no file was.
@@ -111,7 +110,6 @@ class Recorder:
         max_bytes_in_all: most bytes of all recordings; then all end, and no others begin.
         max_waiting: most bytes that wait for the disk, at most half of them of one stream; beyond
             it recordings end.
-        create: opens a recording's file.
 
     Raises:
         OSError: the directory cannot be made, or cannot be written to.

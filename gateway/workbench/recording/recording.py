@@ -98,7 +98,6 @@ class Recording:
     """One recorded stream.
 
     Attributes:
-        path: of the recording's file.
         head: the first line: the request for the stream.
         answer: the container's answer to the upgrade; None if no answer came.
         frames: of both sides, in the order in which they passed.
@@ -159,7 +158,6 @@ def load_recording(path: Path, most: int = MAX_LOADED) -> Recording:
     A last line without its end is passed over: the recorder died while it wrote the line.
 
     Args:
-        path: of the file.
         most: bytes that the file may have.
 
     Raises:
@@ -192,8 +190,6 @@ def _lines(file: BinaryIO, path: Path, most: int) -> Iterator[bytes]:
 
 
 class _Building:
-    """A recording whose lines are still being read."""
-
     def __init__(self, path: Path) -> None:
         self._path = path
         self._head: Head | None = None

@@ -60,8 +60,6 @@ class ReplayPlan:
     """The frames to send to a container, and the recorded answers.
 
     Attributes:
-        steps: the client's frames, in their order.
-        answers: the container's recorded answers.
         ends: whether the client sent a Close, or the container ended the stream, so that the
             answers are complete.
         cut: whether the client's side ended without a Close.
@@ -136,8 +134,6 @@ async def replay(
     """Send the client's side of a recorded stream to a container.
 
     Args:
-        plan: the frames to send.
-        address: the container's address.
         target: path and query of the stream.
         speed: so many times the recorded pace; 0 for as fast as the replies come.
         patience: seconds that a missing reply is waited for.
@@ -182,7 +178,6 @@ async def replay(
 
 
 async def _hold(stream: ReplayedStream, plan: ReplayPlan, speed: float) -> None:
-    """Send the plan's frames, each in its time, and wait for the stream's end."""
     excused = 0  # replies that have been waited for in vain
     came = silent = 0
     for step in plan.steps:

@@ -24,7 +24,6 @@ class ReplayedStream(FrameHandler):
     """The platform's side of a stream: it pings, answers pings, and keeps the replies.
 
     Args:
-        upgraded: the connection, after its handshake.
         patience: seconds of silence that end every wait.
         most_replies: most replies of the container.
         most_bytes: most bytes of all replies.
@@ -34,7 +33,6 @@ class ReplayedStream(FrameHandler):
         count: how many whole replies have come.
         code: of the container's Close; 1006 if the connection ended without a Close, None if
             the stream goes on.
-        reason: of the container's Close.
     """
 
     def __init__(
@@ -105,7 +103,6 @@ class ReplayedStream(FrameHandler):
                 await self._lost.wait()
 
     def abort(self) -> None:
-        """Cut the connection, if it is still open."""
         self._end()
         self._connection.abort()
 

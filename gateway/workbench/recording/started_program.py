@@ -22,11 +22,7 @@ async def started_program(
 ) -> AsyncIterator[Address]:
     """Start a program, wait until its ``/ping`` says 200, and yield its address.
 
-    The program ends with the block.
-
-    Args:
-        words: the program and its arguments, as ``partway serve`` takes them.
-        on_output: takes the program's output.
+    The program ends with the block. ``words`` are as ``partway serve`` takes them.
 
     Raises:
         LaunchError: the program cannot be started, has ended, or is not ready within eight minutes.
