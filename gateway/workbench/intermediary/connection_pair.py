@@ -34,7 +34,6 @@ class Between:
     Attributes:
         name: the endpoint's.
         container: the address at which the container itself listens.
-        rules: the faults of streams.
         observe: gives an observer for each stream that is watched.
         policy: the endpoint's, whose times bound the intermediary's too.
         tls: the trust in the container's certificate; None without TLS.
@@ -53,11 +52,6 @@ class Crossing:
 
     A first request for a WebSocket makes a stream, whose frames may be watched and spoiled. Any
     other request passes as bytes, with everything that follows on the connection.
-
-    Args:
-        between: the settings that all connections of the intermediary share.
-        reader: of the gateway's connection.
-        writer: of the gateway's connection.
     """
 
     def __init__(

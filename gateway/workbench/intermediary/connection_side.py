@@ -26,7 +26,6 @@ class Watch:
 
     Args:
         observer: of the stream; None if the stream is not watched.
-        sender: the side that sends the frames.
     """
 
     def __init__(self, observer: Observer | None, sender: Sender) -> None:
@@ -74,8 +73,6 @@ class TcpSide:
     """One TCP connection of a crossing: the gateway's, or the container's.
 
     Args:
-        reader: of the connection.
-        writer: of the connection.
         watch: told of the connection's end.
         patience: seconds in which the peer must take some of the bytes.
     """

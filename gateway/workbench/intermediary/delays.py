@@ -62,7 +62,6 @@ class Pacer:
             await self.pass_due()
 
     async def pass_due(self) -> None:
-        """Write the pieces that are due."""
         passed = 0
         while self._waiting and self._waiting[0][0] <= self._now():
             _, piece = self._waiting.popleft()
@@ -76,7 +75,6 @@ class Pacer:
                 await asyncio.sleep(0)
 
     async def pass_all(self) -> None:
-        """Write everything, each piece at its time."""
         while (due := self.next_at) is not None:
             await asyncio.sleep(due - self._now())
             await self.pass_due()

@@ -25,8 +25,6 @@ class _Standing:
     """An intermediary that listens.
 
     Attributes:
-        intermediary: the listener.
-        address: its address.
         dials: how many streams are being opened through it now.
     """
 
@@ -47,8 +45,6 @@ class InterposingDialler:
     context: at its end, once the gateway has drained, all intermediaries end.
 
     Args:
-        rules: the faults of streams, shared by all endpoints.
-        observe: gives an observer for each stream that is watched.
         max_idle: unused intermediaries that are kept.
     """
 

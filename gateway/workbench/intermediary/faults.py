@@ -85,7 +85,6 @@ class Refuse(Fault):
     """The upgrade is not granted, and the container is not asked.
 
     Attributes:
-        status: of the answer.
         body: of the answer, as plain text.
     """
 
@@ -100,7 +99,6 @@ class CloseEarly(Fault):
 
     Attributes:
         code: of the Close; 1005 for a Close without a code.
-        reason: of the Close.
         after: parts that pass before the Close.
     """
 
@@ -253,7 +251,6 @@ class Rule:
         """Whether a stream fits this rule's endpoint, path and query.
 
         Args:
-            endpoint: the name of the stream's endpoint.
             target: path and query asked of the container.
         """
         path, _, query = target.partition("?")
@@ -273,7 +270,6 @@ class Met:
     """How often a rule was met.
 
     Attributes:
-        rule: the rule.
         counted: streams that fit the rule, apart from its ``first`` and ``every``.
         applied: the counted streams that got the rule's faults.
     """

@@ -41,8 +41,6 @@ _RuleTable: Any = make_dataclass(
 
 @dataclass(frozen=True, slots=True)
 class _File:
-    """A file of rules."""
-
     rule: Annotated[
         tuple[_RuleTable, ...],
         array("one or more tables, each under [[rule]]", least=1, stop=False),

@@ -30,8 +30,6 @@ class Piece(NamedTuple):
 
 
 class SpoilerState(enum.Enum):
-    """The state of a spoiled stream."""
-
     OPEN = enum.auto()
     #: A fault's Close was sent: nothing of the container's may follow.
     CLOSED = enum.auto()

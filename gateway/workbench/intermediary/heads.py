@@ -43,7 +43,6 @@ def addressed(head: bytes, container: Address) -> bytes:
 
 
 def refusal(status: int, body: str) -> tuple[bytes, UpgradeAnswer]:
-    """Make a refusal of an upgrade: its bytes, and the answer for the observer."""
     try:
         reason = HTTPStatus(status).phrase
     except ValueError:  # the status is not registered

@@ -11,8 +11,6 @@ from partway.protocol.websocket.frames import Frame
 
 
 class Sender(enum.StrEnum):
-    """The side that sent a frame, or ended a connection."""
-
     GATEWAY = "gateway"
     CONTAINER = "container"
 
@@ -36,7 +34,6 @@ class UpgradeAnswer:
 
     Attributes:
         status: the HTTP status; 101 grants the stream.
-        reason: the words behind the status.
         headers: pairs of name and value, as they were written, in their order.
         body: of a refusal; the beginning of a long one.
     """

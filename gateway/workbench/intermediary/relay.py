@@ -33,7 +33,6 @@ class Intermediary:
         container: the address at which the container itself listens.
         rules: the faults of streams. Rules may be shared with other intermediaries, and
             replaced while streams run: open streams keep their faults.
-        observe: gives an observer for each stream that is watched.
         policy: the endpoint's. Its ``connect_timeout`` holds for the container's connections;
             ``stall_timeout`` and ``lifetime`` bound connections that no side ends.
         tls: the trust in the container's certificate; None without TLS.
@@ -81,7 +80,6 @@ class Intermediary:
         return Address(*listening.getsockname())
 
     async def aclose(self) -> None:
-        """Stop listening, and drop the open connections."""
         if self._server is None:
             return
         self._closed = True

@@ -24,7 +24,6 @@ HALF_OPEN_TIMEOUT: Final = 60.0
 
 
 async def splice(gateway: TcpSide, container: TcpSide) -> None:
-    """Pass bytes both ways, until both sides have ended."""
     await _until_both_end(_pass_all(gateway, container), _pass_all(container, gateway))
 
 
@@ -119,7 +118,6 @@ class PassedStream:
             self._observer.answered(answer.answer)
 
     async def _frames(self, first: bytes) -> None:
-        """Pass the container's bytes, from its first frame to its end."""
         data = first
         while True:
             await self._container.watch.feed(data)
@@ -135,8 +133,6 @@ class SpoiledStream(PassedStream):
     """A stream whose container has faults.
 
     Args:
-        gateway: the gateway's connection, as in :class:`PassedStream`.
-        container: the container's connection, as there.
         observer: sees the same as the gateway; None if the stream is not watched.
         faults: of the stream; a Refuse must not be among them.
         applied: told of each fault, each time it does something.
