@@ -22,9 +22,6 @@ class Changes:
 
     Hidden folders, ``__pycache__``, ``node_modules`` and the like are passed over.
 
-    Args:
-        directory: the directory to watch.
-
     Attributes:
         some: set while there are changes that were not taken, or when watching has failed.
 

@@ -31,8 +31,6 @@ class Container:
         command: starts the container. Its standard error and standard output are passed on, except
             for the ready line.
         ready_line: the line that it prints once it takes streams, without a line end.
-        on_ready: called at the ready line.
-        leash: holds the process.
         start_timeout: seconds until the ready line, after which the process is killed.
 
     Attributes:
@@ -64,7 +62,6 @@ class Container:
 
     @property
     def ended(self) -> ProcessEnd:
-        """The end of the process, once it is over."""
         assert self._process.ended is not None, "it is over"
         return self._process.ended
 

@@ -21,10 +21,6 @@ class Page:
 
     The page has no part from elsewhere. Its policy (CSP) lets the browser run only the page's own
     script, and connect only to the page's own origin.
-
-    Args:
-        endpoint: the endpoint whose streams the page opens.
-        model: the model's name in the page's heading.
     """
 
     def __init__(self, endpoint: str, model: str) -> None:

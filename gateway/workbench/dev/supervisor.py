@@ -22,11 +22,9 @@ class Supervisor:
     """Keeps one container running, and starts it again when files change.
 
     Args:
-        command: the container's program and arguments.
         ready_line: the line that the container prints once it takes streams.
         leash: ends the container if this process dies.
         changes: the changes that restart the container; None to start it only once.
-        say: shows a line to the user.
     """
 
     def __init__(
@@ -75,7 +73,6 @@ class Supervisor:
             first = False
 
     async def end(self) -> None:
-        """End the container, if it was started."""
         if self._container is not None:
             await self._container.end()
 
@@ -99,7 +96,6 @@ class Supervisor:
 
 
 def _status_of(container: Container, stop: asyncio.Event) -> int:
-    """Return the command's exit status, once its only container is over."""
     if stop.is_set():
         return 0
     status = container.ended.status

@@ -74,12 +74,6 @@ class ConformanceFile(pytest.File):
 
 
 class ConformanceItem(pytest.Item):
-    """One check as a test.
-
-    Args:
-        check: the check.
-    """
-
     def __init__(self, *, check: Check, **others: Any) -> None:
         super().__init__(**others)
         self._check = check
@@ -135,12 +129,7 @@ def _fail(result: Result, before: str = "") -> NoReturn:
 
 
 class Trying:
-    """A container under test, started at the first check and ended by :meth:`close`.
-
-    Args:
-        plan: the container and its checks.
-        only: ids of the checks that may be taken.
-    """
+    """A container under test, started at the first check and ended by :meth:`close`."""
 
     def __init__(self, plan: Plan, only: Sequence[str]) -> None:
         self._plan = plan
@@ -167,7 +156,6 @@ class Trying:
         return result
 
     def close(self) -> None:
-        """Kill the container."""
         try:
             self._loop.run(self._closed())
         finally:

@@ -27,8 +27,6 @@ class ReceivedRequest:
     Attributes:
         path: without its first slash.
         query: as it came, percent-encoded.
-        headers: of the request.
-        body: of the request.
     """
 
     path: str

@@ -64,7 +64,6 @@ class CloseWith:
 
     Args:
         code: of the Close; 1005 for a Close without a code.
-        reason: for a person.
 
     Raises:
         ValueError: the code may not travel (RFC 6455 §7.4).
@@ -88,7 +87,6 @@ class FailWith:
 
     Args:
         status: of the answer, from 400 to 599.
-        body: of the answer.
         headers: of the answer, such as ``{"Retry-After": "1"}``.
 
     Raises:
@@ -200,7 +198,6 @@ class ContainerScript:
 
 
 def frames_of(reply: str | bytes | Fragmented) -> tuple[Frame, ...]:
-    """Make the frames of a reply."""
     return (reply if isinstance(reply, Fragmented) else Fragmented(reply)).frames
 
 

@@ -244,12 +244,10 @@ class _Conversation:
         self.over = asyncio.Event()
 
     def begin(self, exchange: UpgradableExchange) -> None:
-        """Take the connection over, and send the first replies."""
         exchange.hand_over(self._connection)
         self._say(self._lines.first)
 
     def abort(self) -> None:
-        """Cut the connection."""
         self._connection.abort()
 
     # --- FrameHandler -----------------------------------------------------------------------------
@@ -320,7 +318,6 @@ class _Conversation:
                 self._connection.send(frame)
 
     def _finish(self, close: Close) -> None:
-        """Send a Close, unless that was done."""
         if not self._closing:
             self._closing = True
             self._connection.finish(close)
