@@ -82,10 +82,6 @@ class Reconnecting:
     """An async iterator of attempts; made by :func:`reconnecting`, which documents the arguments.
 
     Args:
-        opener: opens a stream.
-        attempts: how many in a row may fail.
-        first_delay: seconds.
-        longest_delay: seconds.
         clock: measures delays, and how long attempts last.
         chance: gives a number from 0 to 1, evenly.
     """

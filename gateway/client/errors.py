@@ -67,9 +67,7 @@ class StreamRefused(PartwayError):
     """The gateway answered with an HTTP error instead of a stream (section 4 of the contract).
 
     Attributes:
-        status: the response's status.
         error: the API's name of the error, such as ``ModelError``.
-        message: the fault.
         original_status: the container's own status, 0 if it did not answer (``ModelError`` only).
         original_message: the beginning of the container's own body.
     """
@@ -141,12 +139,7 @@ class BadMessage(PartwayError):
 
 
 def unreachable(url: str, error: Unreachable) -> GatewayUnreachable:
-    """Make the error for a stream that was not opened; for a certificate, it names the remedy.
-
-    Args:
-        url: the gateway's, for the message.
-        error: why there is no stream.
-    """
+    """Make the error for a stream that was not opened; for a certificate, it names the remedy."""
     why = f"no stream with {url}: {error}"
     if isinstance(error, Untrusted):
         why = f"{why.rstrip('.')}; {_REMEDIES[error.wrong]}"
@@ -157,7 +150,6 @@ def refused(status: int, headers: Mapping[str, str], body: bytes) -> StreamRefus
     """Make the error for an HTTP response (clause 4-1).
 
     Args:
-        status: the response's status.
         headers: the response's headers, names in lower case.
         body: as much of the response's body as was read.
     """

@@ -18,8 +18,6 @@ class RequestBody:
     """The send queue of one HTTP/2 stream.
 
     Args:
-        library: the connection's h2.
-        stream_id: the stream's id.
         signer: signs each event; None leaves them bare.
         flush: writes the library's output to the transport.
 
@@ -50,7 +48,6 @@ class RequestBody:
         self._dropped = False
 
     def send(self, event: bytes) -> None:
-        """Queue one event."""
         self._enqueue(self._signed(event))
 
     def end(self) -> None:

@@ -129,12 +129,7 @@ class MessageReader:
 
 
 class MessageIterator:
-    """An async iterator of a stream's whole messages; made by ``ClientStream.messages``.
-
-    Args:
-        reader: the stream's.
-        max_message: most bytes of a message.
-    """
+    """An async iterator of a stream's whole messages; made by ``ClientStream.messages``."""
 
     def __init__(self, reader: MessageReader, max_message: int = CLIENT_MAX_MESSAGE) -> None:
         self._reader = reader

@@ -69,11 +69,9 @@ class StreamRequest:
 
     Attributes:
         url: the gateway's URL, for messages; without a user's name and password.
-        address: where to connect.
         authority: value of ``Host`` and of ``:authority``.
         target: path of the operation, percent-encoded.
         asked: those of ``path``, ``query``, ``variant`` and ``container`` that were given.
-        tls: whether to use TLS.
         ca: PEM file of the roots to trust for TLS; None for the system's.
         credentials: key to sign with; None to sign nothing.
         region: region that signatures name.

@@ -257,11 +257,9 @@ class ClientStream:
         self._wire.abort()
 
     def pong_received(self, payload: bytes) -> None:
-        """Note that the gateway has answered a ping."""
         self._pings.pong_received(payload)
 
     def writing_paused(self) -> None:
-        """Make senders wait."""
         self._writable.clear()
 
     def writing_resumed(self) -> None:
@@ -282,8 +280,6 @@ def _wrong_type(name: str, value: object, wanted: str, other: str) -> TypeError:
     """Make the error for an argument of the wrong type.
 
     Args:
-        name: the argument's name.
-        value: the argument.
         wanted: the right type, with its article.
         other: the method that takes the other kind, text or bytes.
     """

@@ -170,10 +170,6 @@ class SyncStream:
 
     Any thread may call any method, and several may at once: one sends while another receives.
 
-    Args:
-        stream: the stream, which lives on ``thread``.
-        thread: carries the stream.
-
     Attributes:
         request_id: the gateway's id of the stream, as in its log.
         input_end: as in :class:`~partway.gateway.client.stream.ClientStream`.
@@ -236,7 +232,6 @@ class SyncStream:
         """Send one whole message, and return the next that comes; see :meth:`.ClientStream.ask`.
 
         Args:
-            message: the message.
             max_message: most bytes of the answer.
             timeout: seconds for both. After a ``TimeoutError``, :meth:`messages` must take the
                 answer before the next question.

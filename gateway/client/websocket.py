@@ -71,11 +71,7 @@ async def open_websocket(
 
 
 class WebSocketWire(Wire):
-    """A WebSocket whose messages carry events.
-
-    Args:
-        upgraded: the connection after its handshake.
-    """
+    """A WebSocket whose messages carry events."""
 
     pongs_wait = True
 
@@ -164,7 +160,6 @@ class WebSocketWire(Wire):
         self._owner.lost()
 
     def writing_paused(self) -> None:
-        """Make senders wait."""
         self._owner.writing_paused()
 
     def writing_resumed(self) -> None:

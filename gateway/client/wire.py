@@ -38,7 +38,6 @@ class Wire(ABC):
     """The connection of one stream that the gateway has granted.
 
     Attributes:
-        request_id: the gateway's id of the stream.
         input_end: how the gateway handles the end of the input; empty if it does not say.
     """
 
