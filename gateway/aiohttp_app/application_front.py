@@ -30,10 +30,6 @@ class ApplicationFront:
 
     Each exchange has a task of its own, so that a stream reaches its end even where aiohttp cancels
     the handler.
-
-    Args:
-        gateway: answers the requests.
-        mount: the gateway's place among the application's paths.
     """
 
     def __init__(self, gateway: Gateway, mount: Mount) -> None:

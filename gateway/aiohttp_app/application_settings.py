@@ -38,7 +38,6 @@ class ApplicationSettings:
     """The settings of a gateway that has no server of its own.
 
     Attributes:
-        gateway: the settings themselves.
         config: the file that they were read from, which no caller of the API may name; None
             without one.
 

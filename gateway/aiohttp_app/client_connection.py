@@ -21,11 +21,7 @@ class ClientConnection(asyncio.Protocol):
     response that is open both ways must pause, and when the client ends its side. It drops a client
     that takes none of the bytes sent to it.
 
-    Args:
-        request: as aiohttp has read it.
-
     Attributes:
-        http: aiohttp's protocol.
         transport: the connection's; None once it is gone.
         duplex: told of the transport's events, while a response is open both ways.
         on_lost: called when the transport is gone, behind aiohttp's protocol.
@@ -70,7 +66,6 @@ class ClientConnection(asyncio.Protocol):
 
     @property
     def encrypted(self) -> bool:
-        """Whether the connection has TLS."""
         return self.http.ssl_context is not None
 
     def release(self) -> None:

@@ -31,11 +31,6 @@ class AiohttpExchange(UpgradableExchange):
 
     aiohttp sends a whole answer itself, behind the application's middlewares. All other answers
     begin here, and :meth:`response` then returns one that has been sent.
-
-    Args:
-        request: as aiohttp has read it.
-        target: the request's.
-        connection: the client's.
     """
 
     __slots__ = (
@@ -84,7 +79,6 @@ class AiohttpExchange(UpgradableExchange):
 
     @property
     def client_is_gone(self) -> bool:
-        """Whether the transport has ended."""
         return self._connection.transport is None
 
     def break_off(self) -> None:
@@ -218,7 +212,6 @@ class AiohttpExchange(UpgradableExchange):
     async def _prepared(
         self, response: web.StreamResponse, status: int, headers: Mapping[str, str]
     ) -> None:
-        """Send the head of a response."""
         response.set_status(status)
         response.headers.update(self._with_id(headers))
         with self._waits():

@@ -45,7 +45,6 @@ class Mount:
     Args:
         app: the application, which has answered no request yet.
         prefix: such as ``/models``; empty for all paths that the application has no route for.
-        handler: answers the requests.
 
     Raises:
         PrefixError: the prefix is not of this form.

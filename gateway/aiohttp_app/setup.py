@@ -39,11 +39,6 @@ class ApplicationFrozen(RuntimeError):
 class ApplicationGateway:
     """The gateway of one application.
 
-    Args:
-        app: the application.
-        settings: the gateway's.
-        prefix: of the gateway's paths.
-
     Raises:
         PrefixError: the prefix is no place for a gateway.
     """
