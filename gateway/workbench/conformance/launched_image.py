@@ -29,10 +29,8 @@ _ENDPOINT: Final = "conform"
 class LaunchedImage(Started):
     """A container of an image on an engine. It stays behind if this process is killed.
 
-    Args:
-        name: the image's name, as the engine knows it; a missing image is pulled.
-        environment: further variables of the model definition.
-        model_dir: a folder with artifacts; an empty one is made if none is given.
+    The engine knows the image by its name, and pulls a missing one. The other arguments are those
+    of :class:`Started`.
     """
 
     def __init__(

@@ -75,11 +75,7 @@ _NAMES = {opcode: opcode.name.lower() for opcode in Opcode}
 
 
 class Closed(Exception):
-    """The container has closed the stream, or its connection.
-
-    Attributes:
-        close: the container's Close; None where the connection ended without a Close.
-    """
+    """The container has closed the stream; ``close`` is None if it sent no Close."""
 
     def __init__(self, close: Close | None) -> None:
         self.close = close

@@ -46,13 +46,7 @@ class Result:
 
 @dataclass(slots=True)
 class Report:
-    """The results of all checks of a run.
-
-    Attributes:
-        results: one for each check, in the order of trying.
-        subject: the container or image, in words.
-        probe: the name of the probe.
-    """
+    """The results of all checks of a run, in the order of trying."""
 
     results: list[Result] = field(default_factory=list)
     seconds: float = 0.0
@@ -236,10 +230,10 @@ class Run:
 async def attempted(
     check: Check, trying: Awaitable[None], more: float = 0.0
 ) -> Broken | Untried | None:
-    """Try a check within its limit; return its exception, or None if its clause is kept.
+    """Try a check, for ``more`` seconds beyond its limit.
 
-    Args:
-        more: seconds beyond the check's limit.
+    Returns:
+        The check's exception; None if its clause is kept.
     """
     try:
         async with asyncio.timeout(check.limit + more):

@@ -20,12 +20,7 @@ from partway.gateway.workbench.conformance.started_container import Started
 
 @dataclass(slots=True)
 class Target:
-    """The target of stream requests.
-
-    Attributes:
-        path: without its first slash.
-        query: without its question mark; may be empty.
-    """
+    """The target of streams: path without its first slash, query without its question mark."""
 
     path: str = "invocations-bidirectional-stream"
     query: str = ""
@@ -37,15 +32,9 @@ class Target:
 class Launched(Started):
     """A container's process, started by a command as all commands of Partway start one.
 
-    The port comes in ``SAGEMAKER_BIND_TO_PORT`` and in the place of ``{port}``. SIGTERM ends the
-    container, and SIGKILL ends processes that are left after 30 s. If this process is killed, the
-    container is killed too; an empty model folder stays behind.
-
-    Args:
-        command: the program and its arguments; nothing is appended.
-        environment: further variables of the model definition.
-        model_dir: a folder with artifacts; an empty one is made if none is given.
-        cwd: the working directory.
+    The port comes in ``SAGEMAKER_BIND_TO_PORT`` and in the place of ``{port}``; nothing is appended
+    to the command. SIGTERM ends the container, and SIGKILL ends processes that are left after 30 s.
+    If this process is killed, the container is killed too; an empty model folder stays behind.
     """
 
     def __init__(

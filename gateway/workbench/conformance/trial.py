@@ -207,10 +207,7 @@ class Trial:
                 await found.leave(0)
 
     async def answered(self, peer: Peer, what: str) -> None:
-        """Ask the probe's question, and read the answer.
-
-        Args:
-            what: the moment, for the message: ``after an unsolicited pong``.
+        """Ask the probe's question, and read the answer; messages begin with the moment ``what``.
 
         Raises:
             Broken: no answer came, or a wrong one.

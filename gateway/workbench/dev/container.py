@@ -105,12 +105,7 @@ class Container:
 
 
 class _Output:
-    """A container's standard output: the ready line is taken, all else is passed on.
-
-    Args:
-        ready_line: without its line end.
-        on_ready: called when the ready line comes.
-    """
+    """A container's standard output: the ready line is taken, all else is passed on."""
 
     def __init__(self, ready_line: str, on_ready: Callable[[], None]) -> None:
         self._ready_line = f"{ready_line}\n".encode()

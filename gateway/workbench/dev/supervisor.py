@@ -22,7 +22,6 @@ class Supervisor:
     """Keeps one container running, and starts it again when files change.
 
     Args:
-        ready_line: the line that the container prints once it takes streams.
         leash: ends the container if this process dies.
         changes: the changes that restart the container; None to start it only once.
     """

@@ -29,14 +29,11 @@ log = logging.getLogger("partway.intermediary")
 
 @dataclass(frozen=True, slots=True)
 class Between:
-    """The settings that all connections of one intermediary share.
+    """The settings that all connections of one intermediary share, as its arguments name them.
 
     Attributes:
-        name: the endpoint's.
-        container: the address at which the container itself listens.
         observe: gives an observer for each stream that is watched.
         policy: the endpoint's, whose times bound the intermediary's too.
-        tls: the trust in the container's certificate; None without TLS.
     """
 
     name: str

@@ -22,11 +22,7 @@ READ_BYTES: Final = 64 * 1024
 
 
 class Watch:
-    """Reports one side's frames and end to the stream's observer, if there is one.
-
-    Args:
-        observer: of the stream; None if the stream is not watched.
-    """
+    """Reports one side's frames and end to the stream's observer; None watches nothing."""
 
     def __init__(self, observer: Observer | None, sender: Sender) -> None:
         self._observer = observer

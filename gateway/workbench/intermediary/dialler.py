@@ -22,11 +22,7 @@ MAX_IDLE: Final = 64
 
 @dataclasses.dataclass(eq=False, slots=True)
 class _Standing:
-    """An intermediary that listens.
-
-    Attributes:
-        dials: how many streams are being opened through it now.
-    """
+    """An intermediary that listens; ``dials`` counts the streams that are being opened now."""
 
     intermediary: Intermediary
     address: Address
@@ -41,11 +37,9 @@ class InterposingDialler:
     """A :class:`~partway.gateway.streams.container_leg.Dialler` that dials through intermediaries.
 
     A container's intermediary starts when the container is dialled for the first time. Endpoints
-    that appear while the gateway runs have intermediaries too. The dialler is an asynchronous
-    context: at its end, once the gateway has drained, all intermediaries end.
-
-    Args:
-        max_idle: unused intermediaries that are kept.
+    that appear while the gateway runs have intermediaries too. At most ``max_idle`` unused ones are
+    kept. The dialler is an asynchronous context: at its end, once the gateway has drained, all
+    intermediaries end.
     """
 
     def __init__(

@@ -248,11 +248,7 @@ class Rule:
             )
 
     def means(self, endpoint: str, target: str) -> bool:
-        """Whether a stream fits this rule's endpoint, path and query.
-
-        Args:
-            target: path and query asked of the container.
-        """
+        """Whether a stream, whose ``target`` is path and query, fits endpoint, path and query."""
         path, _, query = target.partition("?")
         return (
             (self.endpoint is None or self.endpoint == endpoint)
@@ -288,11 +284,7 @@ class Met:
 
 
 class Rules:
-    """The rules in force, shared by all endpoints, and how often each was met.
-
-    Attributes:
-        met: one count for each rule, in the order of the rules.
-    """
+    """The rules in force, shared by all endpoints; ``met`` has a count for each, in their order."""
 
     def __init__(self, rules: Iterable[Rule] = ()) -> None:
         self.met: tuple[Met, ...] = ()

@@ -17,12 +17,7 @@ class Sender(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class UpgradeRequest:
-    """The gateway's request for a stream.
-
-    Attributes:
-        target: path and query, with the leading slash.
-        headers: pairs of name and value, as they were written, in their order.
-    """
+    """The gateway's request for a stream; ``target`` has the leading slash, headers their order."""
 
     target: str
     headers: tuple[tuple[str, str], ...]

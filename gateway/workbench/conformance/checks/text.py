@@ -15,11 +15,10 @@ checks: Final = Checks()
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """Texts that some containers change.
+    """Texts that some containers change, each sent as a message of its own.
 
     Attributes:
-        name: the check's, behind ``text.``.
-        texts: each is sent as a message of its own.
+        name: the check's, after ``text.``.
         requires: ids of further checks whose failure makes this check fail too.
     """
 

@@ -25,13 +25,10 @@ from partway.gateway.workbench.conformance.verdict import Untried, Verdict
 
 
 class PlatformRun:
-    """All checks against one platform; its reports are of the same kind as a container's.
+    """All checks against one platform; its arguments and reports are those of a container's run.
 
     Args:
-        checks: the checks, each after those that it requires.
         fast: whether checks that take minutes are left out.
-        only: ids of checks to try, with the checks that they require; None for all.
-        on_result: called after each check.
     """
 
     def __init__(
