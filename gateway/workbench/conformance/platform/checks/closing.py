@@ -85,7 +85,7 @@ async def unfinished(trial: PlatformTrial) -> None:
 )
 async def echo(trial: PlatformTrial) -> None:
     for code in _CODES:
-        async with trial.stream(f"the container says Close {code}") as (_, seen):
+        async with trial.stream(f"the container sends Close {code}") as (_, seen):
             seen.send_close(code, "done")
             close = await seen.control(Opcode.CLOSE, trial.patience)
             if close.close_code != code:
@@ -100,7 +100,7 @@ async def echo(trial: PlatformTrial) -> None:
 )
 async def reported(trial: PlatformTrial) -> None:
     for code, reason, wanted in ((4001, "no quota ✓", "no quota ✓"), (1011, "", "Internal Error")):
-        async with trial.stream(f"the container says Close {code}") as (client, seen):
+        async with trial.stream(f"the container sends Close {code}") as (client, seen):
             seen.send_close(code, reason)
             end = await client.end()
             if (end.kind, end.code, end.message) != ("model", str(code), wanted):
@@ -114,7 +114,7 @@ async def reported(trial: PlatformTrial) -> None:
     remedy="do not invent a code for the container",
 )
 async def empty(trial: PlatformTrial) -> None:
-    async with trial.stream("the container says an empty Close") as (client, seen):
+    async with trial.stream("the container sends an empty Close") as (client, seen):
         seen.send_close()
         close = await seen.control(Opcode.CLOSE, trial.patience)
         end = await client.end()
