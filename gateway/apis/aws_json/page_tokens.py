@@ -53,8 +53,8 @@ def position_of(list_asked_for: Any, token: str) -> Any:
 def bad_token() -> ValidationException:
     """Return the error for a token that is not one of the list."""
     return ValidationException(
-        "The NextToken is not valid; it must be one that the same list has answered, asked for "
-        "with the same members."
+        "The NextToken is not valid; it must come from an answer of the same operation with "
+        "the same members."
     )
 
 

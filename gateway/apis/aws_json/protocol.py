@@ -154,10 +154,10 @@ def unknown_operation_route(known: Iterable[Route]) -> Route:
         target = exchange.headers.get("x-amz-target", "")
         refusal = UnknownQuery if _is(exchange, FORM) and not target else UnknownOperation
         raise refusal(
-            f"{cut(safe(target), _SHOWN)!r} is an operation that is not known here; X-Amz-Target "
+            f"{cut(safe(target), _SHOWN)!r} is not an operation of this gateway; X-Amz-Target "
             f"must be one of: {targets}"
             if target
-            else f"the request has no X-Amz-Target, which must be one of: {targets}"
+            else f"the request has no X-Amz-Target; it must be one of: {targets}"
         )
 
     return Route("UnknownOperation", _POST, _ROOT, refuse, Access.ANYONE, errors=aws_json)

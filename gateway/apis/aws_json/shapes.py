@@ -57,11 +57,11 @@ def compiled(pattern: str) -> re.Pattern[str]:
     # Java's \d, \s and \w are ASCII; only a pattern that names categories means more.
     flags = re.NOFLAG if translated != pattern else re.ASCII
     if r"\p" in translated or "&&" in translated:
-        raise ValueError(f"a pattern of AWS's has no equal here: {pattern}")
+        raise ValueError(f"Python has no equal for AWS's pattern {pattern}")
     try:
         return re.compile(_dots_replaced(translated), flags)
     except re.error as error:
-        raise ValueError(f"a pattern of AWS's cannot be read: {pattern}: {error}") from error
+        raise ValueError(f"AWS's pattern {pattern} cannot be compiled: {error}") from error
 
 
 def _dots_replaced(pattern: str) -> str:

@@ -108,7 +108,7 @@ class _Walk:
         members = {name: value for name, value in given.items() if value is not None}
         for name in members.keys() - shape.members.keys():
             # AWS ignores an unknown member. Here it comes from a newer SDK, and asks for something.
-            self._fault(_below(path, name), "Member must be one that is known here")
+            self._fault(_below(path, name), "Member must be one that this gateway knows")
         for name in shape.required:
             if name not in members:
                 self._fault(_below(path, name), "Member must not be null", "null")
@@ -301,8 +301,8 @@ def _hint(shape: Shape, value: Any, path: str) -> str:
     name = path.rpartition(".")[2]
     setting = "local_results" if name in _WRITTEN else "local_roots"
     return (
-        f" (a path must be below one of the {setting} under [api] in the "
-        "gateway's settings, and lead to nothing of the gateway's own)"
+        f" (a path must be below one of the {setting} under [api] in the gateway's settings, "
+        "and outside the gateway's own files)"
     )
 
 

@@ -36,13 +36,14 @@ def read_pattern(text: str) -> Callable[[str], bool]:
     """
     rest = text.strip()
     if kind := _OTHERS.get(rest[:1]):
-        raise _invalid(f"it is {kind}, which is not known here")
+        raise _invalid(f"it is {kind}, which the gateway does not support")
     wanted: dict[str, list[str]] = {"": [], "?": [], "-": []}
     while rest:
         term = _TERM.match(rest)
         if term is None:
             raise _invalid(
-                f"what begins with {rest[:32]!r} must be in quotes, with its sign before"
+                f"the term that begins with {rest[:32]!r} must be in quotes, with its sign "
+                "before the quotes"
             )
         sign, quoted, word = term.groups()
         wanted[sign].append(word if quoted is None else _ESCAPED.sub(r"\1", quoted))
@@ -51,7 +52,7 @@ def read_pattern(text: str) -> Callable[[str], bool]:
         raise _invalid(f"it has more than {MAX_PATTERN_TERMS} terms")
     if wanted["?"] and wanted[""]:
         raise _invalid(
-            "terms with ? before them stand beside such as must be there; AWS ignores it"
+            "it mixes terms that have a ? with terms that have none, where AWS ignores the ?"
         )
     return lambda message: (
         all(term in message for term in wanted[""])
@@ -62,6 +63,6 @@ def read_pattern(text: str) -> Callable[[str], bool]:
 
 def _invalid(why: str) -> InvalidParameter:
     return InvalidParameter(
-        f'Invalid filter pattern: {why}. It must be of terms: error, "out of memory", ?this ?that, '
-        "-not"
+        f"Invalid filter pattern: {why}. It must consist of terms, such as "
+        'error, "out of memory", ?this ?that, -not'
     )

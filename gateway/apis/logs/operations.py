@@ -165,8 +165,8 @@ class LogOperations:
             raise InvalidParameter("logStreamNames and logStreamNamePrefix must not both be given.")
         if not members.get("startFromHead", True):
             raise InvalidParameter(
-                "startFromHead must be true here, as it is where it is left out; GetLogEvents has "
-                "the latest events of a stream."
+                "startFromHead must be true, or left out; use GetLogEvents for the latest "
+                "events of a stream."
             )
         end = members.get("endTime")
         sought = Sought(
@@ -214,7 +214,7 @@ class LogOperations:
                 finally:
                     self._turns.give_back(1, owner)
         except TimeoutError:
-            raise LogsUnavailable("the logs could not be read in time; ask again") from None
+            raise LogsUnavailable("the logs could not be read in time; try again") from None
         except OSError as error:
             raise LogsUnavailable(f"the logs cannot be read: {error.strerror}") from None
 
@@ -239,8 +239,8 @@ def _groups_asked_for(members: _Members, arns: Arns) -> Callable[[str], bool]:
         raise InvalidParameter("logGroupNamePrefix and logGroupNamePattern must not both be given.")
     if members.get("includeLinkedAccounts") or members.get("accountIdentifiers"):
         raise InvalidParameter(
-            "includeLinkedAccounts and accountIdentifiers must be left out: there are the groups "
-            "of one account here."
+            "includeLinkedAccounts and accountIdentifiers must be left out: this gateway has "
+            "the log groups of one account."
         )
     ids = members.get("logGroupIdentifiers")
     names = None if ids is None else {group_identified(each, arns) for each in ids}

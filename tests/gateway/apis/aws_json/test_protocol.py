@@ -136,11 +136,11 @@ async def test_a_fault_says_no_more_than_that_and_is_logged_with_the_requests_id
 @pytest.mark.parametrize(
     ("target", "said"),
     [
-        ("SageMaker.CreateTrainingJob", "'SageMaker.CreateTrainingJob' is an operation that is"),
-        ("SageMaker.echo", "'SageMaker.echo' is an operation that is not known here"),
-        ("AnyScaleFrontendService.RegisterScalableTarget", "RegisterScalableTarget' is an"),
+        ("SageMaker.CreateTrainingJob", "'SageMaker.CreateTrainingJob' is not an operation"),
+        ("SageMaker.echo", "'SageMaker.echo' is not an operation of this gateway"),
+        ("AnyScaleFrontendService.RegisterScalableTarget", "RegisterScalableTarget' is not an"),
         ("", "the request has no X-Amz-Target"),
-        ("x" * 1000, "xxx…' is an operation that is not known here"),
+        ("x" * 1000, "xxx…' is not an operation of this gateway"),
     ],
 )
 async def test_an_unknown_operation_is_named_with_those_that_there_are(asked, target, said):

@@ -143,7 +143,7 @@ def test_lists_have_lengths():
 def test_a_member_that_nobody_knows_is_not_ignored():
     assert faults("ListModels", {"Newer": 1}) == (
         "1 validation error detected: Value at 'newer' failed to satisfy constraint: Member must "
-        "be one that is known here"
+        "be one that this gateway knows"
     )
     assert checked_by(inputs()["ListModels"], {"Newer": None}) == {}
 

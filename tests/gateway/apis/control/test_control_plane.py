@@ -132,7 +132,7 @@ async def test_errors_are_told_by_their_names(gateway_for):
     )
     assert "EnableNetworkIsolation (containers are not cut off" in refused[1]
     assert unknown[0] == "UnknownOperationException"
-    assert "'SageMaker.ListDomains' is an operation that is not known here" in unknown[1]
+    assert "'SageMaker.ListDomains' is not an operation of this gateway" in unknown[1]
     assert "SageMaker.CreateModel, " in unknown[1]
 
 
@@ -235,7 +235,7 @@ async def test_a_full_disk_is_an_internal_failure_and_nothing_is_there(gateway_f
     monkeypatch.setattr(store, "write", full)
     (code, message, status), there = await asyncio.to_thread(create)
     assert (code, status, there) == ("InternalFailure", 500, [])
-    assert message.startswith("the gateway cannot write down what was asked for")
+    assert message.startswith("the gateway cannot store the change")
 
 
 async def test_a_gateway_whose_store_cannot_be_read_does_not_start(monkeypatch):

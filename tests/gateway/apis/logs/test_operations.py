@@ -364,7 +364,7 @@ async def test_what_is_not_there_or_cannot_be_meant(gateway_for, data, gone):
             {"timestamp": 1, "message": "x"}
         ])  # fmt: skip
         assert code == "UnknownOperationException"
-        assert "'Logs_20140328.PutLogEvents' is an operation that is not known" in message
+        assert "'Logs_20140328.PutLogEvents' is not an operation of this" in message
 
     await asyncio.to_thread(errors)
 
