@@ -246,7 +246,7 @@ def test_what_never_comes_into_service(gateway):
     assert states(script, "waiting")[0] == "Creating"
     message = refusal(lambda: script.client.delete_endpoint(EndpointName="waiting"))
     assert message == in_progress.replace("mine", "waiting")
-    assert "of the gateway's settings" in refusal(
+    assert "the gateway's settings define it" in refusal(
         lambda: script.client.delete_endpoint(EndpointName="own")
     )
 
@@ -357,4 +357,4 @@ def test_a_command_of_the_operators(gateway, capfd, monkeypatch):
     )
     assert script.names() == ["own"]
     assert main(["delete", "own", *data]) == 2
-    assert "it is of the gateway's settings" in capfd.readouterr().err
+    assert "the gateway's settings define it" in capfd.readouterr().err

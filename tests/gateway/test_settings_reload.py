@@ -211,7 +211,7 @@ async def test_endpoints_of_the_api_give_way_and_come_back(caplog, tmp_path):
     reloading.reload()
     await taken(reloading)
     assert await gateway.state("b") == ("InService", "partway-settings")
-    assert "the API's is set aside endpoint=b" in caplog.text
+    assert "the API's endpoint does not run endpoint=b" in caplog.text
     path.write_text(ONE)
     reloading.reload()
     await taken(reloading)

@@ -53,7 +53,7 @@ async def answer_of_deployments(
             said = await deployments.delete(name)
         case _:
             raise NotFound(
-                f"{exchange.method} {exchange.path} was asked; it must be GET, PUT or DELETE "
-                "/deployments/NAME"
+                f"{exchange.method} {exchange.path} was requested; the request must be GET, "
+                "PUT or DELETE /deployments/NAME"
             )
     exchange.respond(200, json.dumps(said).encode(), _JSON)

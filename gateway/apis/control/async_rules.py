@@ -80,7 +80,10 @@ class AsyncRules:
             ValidationException: answers cannot be stored there; the message says why.
         """
         if not location.isascii() or not location.isprintable():
-            raise ValidationException(f"The {name} must be of visible ASCII: clients are told it.")
+            raise ValidationException(
+                f"The {name} must consist of visible ASCII characters, because answers to clients "
+                "contain it."
+            )
         otherwise = (
             f", or a path below one of the {self._results.setting} under [api] in the gateway's "
             "settings"
@@ -101,7 +104,7 @@ def check_names_no_containers(plan: DeploymentPlan) -> None:
     """
     if "AsyncInferenceConfig" in plan.config and plan.names_containers:
         raise ValidationException(
-            f"The endpoint configuration {plan.config_name!r} has an AsyncInferenceConfig, and a "
-            "model's InferenceExecutionConfig has the Mode Direct; it must be Serial: an "
-            "asynchronous request cannot name a container."
+            f"The endpoint configuration {plan.config_name!r} has an AsyncInferenceConfig, and "
+            "a model's InferenceExecutionConfig has the Mode Direct; the Mode must be Serial, "
+            "because an asynchronous request cannot name a container."
         )

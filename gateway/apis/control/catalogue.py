@@ -135,9 +135,9 @@ class Catalogue:
             )
         if sum(1 for _ in self._resources.all(kind)) >= MAX_RESOURCES:
             raise ResourceLimitExceeded(
-                f"The service limit 'Number of {NOUNS[kind]}s' is {MAX_RESOURCES}, with current "
-                f"utilization of {MAX_RESOURCES} and a request delta of 1; delete what is not "
-                "needed any more."
+                f"The service limit 'Number of {NOUNS[kind]}s' is {MAX_RESOURCES}, with "
+                f"current utilization of {MAX_RESOURCES} and a request delta of 1; delete an "
+                f"unneeded {NOUNS[kind]}."
             )
 
     async def create(

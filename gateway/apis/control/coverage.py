@@ -78,16 +78,18 @@ def _below(prefix: str, rows: Mapping[str, Covered]) -> dict[str, Covered]:
     return {prefix: _DONE, **{f"{prefix}.{name}": row for name, row in rows.items()}}
 
 
-_ROLE: Final = _no_effect("no role is assumed: nothing here asks AWS for leave")
-_VPC: Final = _no_effect("subnets and security groups are AWS's; containers are on this machine")
-_KEY: Final = _no_effect("nothing is encrypted here; encrypt the disk that the gateway is on")
+_ROLE: Final = _no_effect("the gateway assumes no role, and asks AWS for no permission")
+_VPC: Final = _no_effect(
+    "containers run on this machine, which has no AWS subnets and security groups"
+)
+_KEY: Final = _no_effect("the gateway encrypts nothing; encrypt its disk")
 _ISOLATION: Final = _refused("containers are not cut off from the network", False)
 
 _CONTAINER: Final[Mapping[str, Covered]] = {
     "ContainerHostname": _DONE,
     "Image": _DONE,
-    "ImageConfig": _no_effect("the container engine pulls with its own credentials"),
-    "Mode": _done_for("many models in one container are not run", "SingleModel"),
+    "ImageConfig": _no_effect("the container engine pulls images with its own credentials"),
+    "Mode": _done_for("the gateway runs one model in a container", "SingleModel"),
     "ModelDataUrl": _DONE,
     **_below(
         "ModelDataSource",
@@ -97,32 +99,40 @@ _CONTAINER: Final[Mapping[str, Covered]] = {
                 "S3Uri": _DONE,
                 "S3DataType": _DONE,
                 "CompressionType": _DONE,
-                "ModelAccessConfig": _no_effect("no licence is asked for here"),
+                "ModelAccessConfig": _no_effect("the gateway checks no licence"),
                 "HubAccessConfig": _refused(
-                    "hubs are AWS's; give the S3Uri of a copy", {"HubContentArn": ""}
+                    "there are no model hubs; give the S3Uri of a copy", {"HubContentArn": ""}
                 ),
-                "ManifestS3Uri": _refused("manifests are not read; give an S3Uri of a prefix"),
-                "ETag": _refused("the object is not compared with it; leave it out", ""),
-                "ManifestEtag": _refused("manifests are not read", ""),
+                "ManifestS3Uri": _refused(
+                    "the gateway reads no manifests; give an S3Uri of a prefix"
+                ),
+                "ETag": _refused(
+                    "the gateway does not compare the object with an ETag; leave it out", ""
+                ),
+                "ManifestEtag": _refused("the gateway reads no manifests", ""),
             },
         ),
     ),
     "AdditionalModelDataSources": _refused("a container has one source of model data"),
     "Environment": _DONE,
-    "ModelPackageName": _refused("model packages are AWS's; give Image and ModelDataUrl"),
-    "InferenceSpecificationName": _refused("it is of model packages, which are AWS's"),
+    "ModelPackageName": _refused("there are no model packages; give Image and ModelDataUrl"),
+    "InferenceSpecificationName": _refused(
+        "it belongs to model packages, which the gateway does not have"
+    ),
     "MultiModelConfig": _refused(
-        "many models in one container are not run", {}, {"ModelCacheSetting": "Disabled"}
+        "the gateway runs one model in a container", {}, {"ModelCacheSetting": "Disabled"}
     ),
     "ContainerMetricsConfig": _refused(
-        "metrics of containers are not read; scrape the container", {}, {"MetricsEndpoints": []}
+        "the gateway does not read a container's metrics; scrape the container",
+        {},
+        {"MetricsEndpoints": []},
     ),
 }
 
 _SCALING: Final = _refused_unless(
-    "AWS has it for inference components alone, which are not run here",
+    "it is for inference components, which the gateway does not run",
     lambda value: not value or value.get("Status") == "DISABLED",
-    "`{}`, and any with the Status `DISABLED`",
+    "`{}`, and any value with the Status `DISABLED`",
 )
 
 _VARIANT: Final[Mapping[str, Covered]] = {
@@ -131,13 +141,14 @@ _VARIANT: Final[Mapping[str, Covered]] = {
     "InitialInstanceCount": _DONE,
     "InitialVariantWeight": _DONE,
     "InstanceType": Covered(
-        Handling.DONE, "ml.g* and ml.p* ask for a GPU where there is one; else without effect"
+        Handling.DONE,
+        "ml.g* and ml.p* give an instance a GPU if the machine has one; other types have no effect",
     ),
     "InstancePools": _refused("a variant has one kind of instance; give InstanceType"),
-    "VariantInstanceProvisionTimeoutInSeconds": _no_effect("no machine is provisioned"),
-    "AcceleratorType": _no_effect("accelerators are AWS's"),
+    "VariantInstanceProvisionTimeoutInSeconds": _no_effect("the gateway provisions no machines"),
+    "AcceleratorType": _no_effect("there are no AWS accelerators"),
     "CoreDumpConfig": _refused("core dumps are not collected"),
-    "ServerlessConfig": _refused("nothing is serverless here; give InitialInstanceCount"),
+    "ServerlessConfig": _refused("there are no serverless variants; give InitialInstanceCount"),
     "VolumeSizeInGB": _no_effect("model data is on the gateway's disk; set model_data_quota"),
     "ModelDataDownloadTimeoutInSeconds": _DONE,
     "ContainerStartupHealthCheckTimeoutInSeconds": _DONE,
@@ -147,7 +158,7 @@ _VARIANT: Final[Mapping[str, Covered]] = {
         "RoutingConfig",
         {
             "RoutingStrategy": _done_for(
-                "an instance with the fewest outstanding requests is taken, for RANDOM too",
+                "the instance with the fewest outstanding requests gets the next, for RANDOM too",
                 "LEAST_OUTSTANDING_REQUESTS",
                 "RANDOM",
             ),
@@ -155,7 +166,9 @@ _VARIANT: Final[Mapping[str, Covered]] = {
         },
     ),
     "InferenceAmiVersion": _no_effect("instances are processes and containers of this machine"),
-    "CapacityReservationConfig": _no_effect("capacity is this machine's"),
+    "CapacityReservationConfig": _no_effect(
+        "instances run on this machine, whose capacity cannot be reserved"
+    ),
     "AcceleratorPartitionLayouts": _refused_unless(
         "GPUs are not partitioned",
         lambda value: not any(each.get("AcceleratorPartitionTypes") for each in value),
@@ -171,36 +184,36 @@ _DEPLOYMENT: Final[Mapping[str, Covered]] = {
                 "TrafficRoutingConfiguration",
                 {
                     "Type": _done_for("all traffic moves at once", "ALL_AT_ONCE"),
-                    "WaitIntervalInSeconds": _no_effect("no alarm is waited for"),
+                    "WaitIntervalInSeconds": _no_effect("the gateway waits for no alarms"),
                     "CanarySize": _refused("all traffic moves at once"),
                     "LinearStepSize": _refused("all traffic moves at once"),
                 },
             ),
             "TerminationWaitInSeconds": _no_effect(
-                "what served before stops once what is open on it has ended"
+                "old instances stop when their open streams and requests have ended"
             ),
             "MaximumExecutionTimeoutInSeconds": _no_effect(
-                "instances have ContainerStartupHealthCheckTimeoutInSeconds to come up in"
+                "ContainerStartupHealthCheckTimeoutInSeconds limits the start of an instance"
             ),
         },
     ),
-    "RollingUpdatePolicy": _refused("an update is blue/green: give BlueGreenUpdatePolicy"),
+    "RollingUpdatePolicy": _refused("every update is blue/green; give BlueGreenUpdatePolicy"),
     "AutoRollbackConfiguration": _refused(
-        "there are no alarms; an update that does not come up is rolled back", {}
+        "there are no alarms; the gateway rolls back an update whose instances do not start", {}
     ),
 }
 
 _ASYNC_OUTPUT: Final[Mapping[str, Covered]] = {
-    "S3OutputPath": Covered(Handling.DONE, "at s3://, or below local_results; it must be given"),
+    "S3OutputPath": Covered(Handling.DONE, "required; at s3://, or below local_results"),
     "S3FailurePath": _DONE,
     "KmsKeyId": _KEY,
     **_below(
         "NotificationConfig",
         {
-            "SuccessTopic": Covered(Handling.DONE, "one that [api.topics] has a webhook for"),
-            "ErrorTopic": Covered(Handling.DONE, "one that [api.topics] has a webhook for"),
+            "SuccessTopic": Covered(Handling.DONE, "a topic that has a webhook under [api.topics]"),
+            "ErrorTopic": Covered(Handling.DONE, "a topic that has a webhook under [api.topics]"),
             "IncludeInferenceResponseIn": _refused(
-                "notices say where the answer is, and do not repeat it"
+                "a notice names the location of the answer, and does not contain the answer"
             ),
         },
     ),
@@ -213,7 +226,7 @@ _TRANSFORM_INPUT: Final[Mapping[str, Covered]] = {
             "S3DataSource",
             {
                 "S3DataType": Covered(
-                    Handling.DONE, "S3Prefix and ManifestFile; others are refused by name"
+                    Handling.DONE, "S3Prefix or ManifestFile; the gateway refuses other values"
                 ),
                 "S3Uri": Covered(Handling.DONE, "at s3://, or below local_roots"),
             },
@@ -233,7 +246,8 @@ _TRANSFORM_OUTPUT: Final[Mapping[str, Covered]] = {
 
 _TRANSFORM_RESOURCES: Final[Mapping[str, Covered]] = {
     "InstanceType": Covered(
-        Handling.DONE, "ml.g* and ml.p* ask for a GPU where there is one; else without effect"
+        Handling.DONE,
+        "ml.g* and ml.p* give an instance a GPU if the machine has one; other types have no effect",
     ),
     "InstanceCount": _DONE,
     "VolumeKmsKeyId": _KEY,
@@ -254,7 +268,7 @@ COVERAGE: Final[Mapping[str, Mapping[str, Covered]]] = {
         "ModelName": _DONE,
         **_below("PrimaryContainer", _CONTAINER),
         **_below("Containers", _CONTAINER),
-        "Containers": Covered(Handling.DONE, "each instance has all of them"),
+        "Containers": Covered(Handling.DONE, "each instance runs all of these containers"),
         **_below("InferenceExecutionConfig", {"Mode": _DONE}),
         "ExecutionRoleArn": _ROLE,
         "Tags": _DONE,
@@ -272,7 +286,7 @@ COVERAGE: Final[Mapping[str, Mapping[str, Covered]]] = {
             lambda value: (
                 value.get("EnableCapture") is False or value.get("InitialSamplingPercentage") == 0
             ),
-            "any with the EnableCapture `false`, or the InitialSamplingPercentage `0`",
+            "any value with EnableCapture `false` or InitialSamplingPercentage `0`",
         ),
         "Tags": _DONE,
         "KmsKeyId": _KEY,
@@ -288,7 +302,7 @@ COVERAGE: Final[Mapping[str, Mapping[str, Covered]]] = {
         "ExecutionRoleArn": _ROLE,
         "VpcConfig": _VPC,
         "EnableNetworkIsolation": _ISOLATION,
-        "MetricsConfig": _no_effect("metrics are Prometheus's, at /metrics"),
+        "MetricsConfig": _no_effect("the gateway's metrics are at /metrics, for Prometheus"),
         "CrossRegionTrafficConfig": _refused("there is one region"),
     },
     "DescribeEndpointConfig": {"EndpointConfigName": _DONE},
@@ -323,7 +337,7 @@ COVERAGE: Final[Mapping[str, Mapping[str, Covered]]] = {
                 "VariantName": _DONE,
                 "DesiredWeight": _DONE,
                 "DesiredInstanceCount": _DONE,
-                "ServerlessUpdateConfig": _refused("nothing is serverless here", {}),
+                "ServerlessUpdateConfig": _refused("there are no serverless variants", {}),
             },
         ),
     },
@@ -347,7 +361,9 @@ COVERAGE: Final[Mapping[str, Mapping[str, Covered]]] = {
             "DataProcessing", {"InputFilter": _DONE, "OutputFilter": _DONE, "JoinSource": _DONE}
         ),
         "Tags": _DONE,
-        "ExperimentConfig": _no_effect("there are no experiments; it is described as it was given"),
+        "ExperimentConfig": _no_effect(
+            "there are no experiments; DescribeTransformJob shows the given value"
+        ),
     },
     "DescribeTransformJob": {"TransformJobName": _DONE},
     "ListTransformJobs": {
@@ -383,7 +399,7 @@ def _refusals(rows: Mapping[str, Covered], members: Mapping[str, Any], path: str
         place = f"{path}.{name}" if path else name
         row = rows.get(place)
         if row is None:
-            yield f"{place} (it is newer than this gateway)"
+            yield f"{place} (this version of the gateway does not know it)"
         elif value == []:
             continue  # an empty list asks for nothing; shapes refuse lists that must not be empty
         elif not row.accepts(value):

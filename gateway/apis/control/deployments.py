@@ -126,7 +126,7 @@ class DeploymentAsked:
         if "command" in members:
             command = OperatorCommand.read(members["command"], members.get("folder"))
         if (command is None) != ("Image" in found["container"]):
-            raise ValidationException("One of Image and command must be given, and not both.")
+            raise ValidationException("Either Image or command must be given, and not both.")
         return cls(**found, command=command)
 
 
@@ -236,7 +236,7 @@ class Deployments:
         self._keeper.check_takes_changes()
         if name.lower() in self._changing:
             raise ValidationException(
-                f"Another change of {name} is just being asked for; try again when it has begun."
+                f"Another change of {name} is about to begin; try again when it has begun."
             )
         self._changing.add(name.lower())
         try:
@@ -320,19 +320,20 @@ class Deployments:
         if len(name) > _LONGEST_NAME:
             raise ValidationException(
                 f"The name {name!r} has {len(name)} characters; it must have at most "
-                f"{_LONGEST_NAME}: its model's name is it with a number behind."
+                f"{_LONGEST_NAME}: the gateway appends a number to it to name the model."
             )
         found = self._keeper.find(name)
         if found is not None and not self._keeper.may_be_updated(found):
             state, _ = self._keeper.state_of(found)
             if state is not EndpointState.FAILED:
                 raise ValidationException(
-                    f"The endpoint {name} is {state} still; it can be deployed again when that has "
-                    f"ended. To end it now, with whatever of it serves: partway delete {name}"
+                    f"The endpoint {name} is still {state}; deploy it again when that change "
+                    "has ended. To delete it now, with the instances that serve: partway "
+                    f"delete {name}"
                 )
             raise ValidationException(
-                f"The endpoint {name} has failed, and nothing of it serves that could be updated; "
-                f"it must be deleted first: partway delete {name}"
+                f"The endpoint {name} has failed and was never in service, so it cannot be "
+                f"updated; delete it first: partway delete {name}"
             )
         return self._is_there(name)
 

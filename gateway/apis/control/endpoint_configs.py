@@ -51,8 +51,9 @@ class EndpointConfigOperations(DefinitionOperations):
         for needed in ("ModelName", "InitialInstanceCount"):
             if needed not in variant:
                 raise ValidationException(
-                    f"The variant {variant['VariantName']!r} has no {needed}; it must have one: "
-                    "inference components and serverless variants are not run here."
+                    f"The variant {variant['VariantName']!r} has no {needed}; it must have "
+                    "one, because the gateway runs no inference components and no serverless "
+                    "variants."
                 )
         self._catalogue.existing_model(identity, variant["ModelName"])
         return {"InitialVariantWeight": 1.0, **variant}

@@ -126,7 +126,7 @@ class DeploymentPlan:
         containers += model.get("Containers", ())
         if not containers:
             raise ValidationException(
-                f"The model {variant['ModelName']!r} has no container; it must have one at least."
+                f"The model {variant['ModelName']!r} has no container; it must have at least one."
             )
         return tuple(containers)
 
@@ -177,7 +177,7 @@ def planned(name: str, plan: DeploymentPlan, around: ApiSurroundings) -> Endpoin
     """
     if not any(plan.weight_of(each) for each in plan.variants):
         raise ValidationException(
-            "The weight of each variant is 0; one at least must have a weight above 0."
+            "All variants have the weight 0; at least one must have a weight above 0."
         )
     variants = tuple(_variant_of(plan, each, around) for each in plan.variants)
     _check_containers(plan)
@@ -238,16 +238,16 @@ def _check_containers(plan: DeploymentPlan) -> None:
     """Refuse a plan with more containers than one call may start."""
     if plan.containers > MAX_ENDPOINT_CONTAINERS:
         raise ValidationException(
-            f"The instances of all variants have {plan.containers} containers; there must be "
-            f"at most {MAX_ENDPOINT_CONTAINERS}."
+            f"The instances of all variants have {plan.containers} containers together; they "
+            f"must have at most {MAX_ENDPOINT_CONTAINERS}."
         )
 
 
 def _checked_count(variant: str, count: int) -> int:
     if not 1 <= count <= MAX_INSTANCES:
         raise ValidationException(
-            f"{count} instances of the variant {variant!r} are asked for; there must be from 1 to "
-            f"{MAX_INSTANCES}."
+            f"{count} instances of the variant {variant!r} were requested; it must have from 1 "
+            f"to {MAX_INSTANCES}."
         )
     return count
 

@@ -357,21 +357,21 @@ class EndpointKeeper:
         if record.state is EndpointState.UPDATING:
             self._to_go_on.add(name)
         if endpoint is None:
-            line = "endpoint of the API cannot be run"
+            line = "an endpoint of the API cannot run"
             log.warning(LogLine(line, endpoint=name, reason=why))
             self._not_planned[name] = why
             self._note_later(name)
             return
         self._not_planned.pop(name, None)
         if self._runs_found:
-            log.info(LogLine("endpoint of the API is run again", endpoint=name))
+            log.info(LogLine("an endpoint of the API runs again", endpoint=name))
             self._run(endpoint, anew=False, awaited=_is_new(resource))
         else:
             self._found.append(endpoint)
 
     @staticmethod
     def _say_set_aside(name: str) -> None:
-        line = "the settings have an endpoint of the API's name: the API's is set aside"
+        line = "the settings define an endpoint of this name: the API's endpoint does not run"
         log.warning(LogLine(line, endpoint=name))
 
     # --- Recording of states ---------------------------------------------------------------------

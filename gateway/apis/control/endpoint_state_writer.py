@@ -59,10 +59,16 @@ class Notes:
                     self._names.add(name)
                     self._try_again(name, str(error))
                 except Exception:  # an unexpected exception must not end the writer
-                    log.exception(LogLine("an endpoint's state is not noted", endpoint=name))
+                    log.exception(
+                        LogLine("an endpoint's state could not be recorded", endpoint=name)
+                    )
 
     def _try_again(self, name: str, reason: str) -> None:
-        log.warning(LogLine("an endpoint's state is not written", endpoint=name, reason=reason))
+        log.warning(
+            LogLine(
+                "an endpoint's state cannot be stored; trying again", endpoint=name, reason=reason
+            )
+        )
         if self._retry is None:
             self._retry = self._clock.call_later(STORE_RETRY_INTERVAL, self._retried)
 

@@ -31,11 +31,12 @@ _KIND: Final[Kind] = "endpoint"
 
 #: Reason for callers when an operator's deployment is not in service.
 _FOR_OPERATOR: Final = (
-    "What the gateway's operator has deployed cannot be started; the gateway's log says why."
+    "The gateway's operator deployed this endpoint, and its instances cannot start; the "
+    "gateway's log says why."
 )
 _SLOW_FOR_OPERATOR: Final = (
-    "An instance of what the gateway's operator has deployed is not ready yet; the gateway's log "
-    "says why."
+    "The gateway's operator deployed this endpoint, and an instance of it is not ready yet; "
+    "the gateway's log says why."
 )
 
 #: Properties of a variant that an update may retain, and their fields in a plan.
@@ -284,8 +285,8 @@ class EndpointOperations:
         """Return an endpoint that the API may change."""
         if name.lower() in self._keeper.of_settings:
             raise ValidationException(
-                f'Cannot change endpoint "{self._catalogue.arn(_KIND, name)}": it is of the '
-                "gateway's settings, where it must be changed."
+                f'Cannot change endpoint "{self._catalogue.arn(_KIND, name)}": the '
+                "gateway's settings define it, and it must be changed there."
             )
         return self._catalogue.existing(_KIND, name)
 

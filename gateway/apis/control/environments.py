@@ -45,8 +45,7 @@ def environment_of(
     of_the_gateway = _NEVER if isinstance(source, Program) else {PORT_VARIABLE}
     if own := sorted(of_the_gateway & environment.keys()):
         raise ValidationException(
-            f"The Environment has {own[0]}; it must be left to the gateway, which tells what it "
-            "starts by it, as where it is to listen."
+            f"The Environment has {own[0]}, which only the gateway sets; leave it out."
         )
     if faulty := sorted(name for name, value in environment.items() if "\0" in value):
         raise ValidationException(
@@ -63,10 +62,11 @@ def _check_listed(
     for name in sorted(environment):
         if not any(_fits(name, pattern) for pattern in listed):
             raise ValidationException(
-                f"The Environment of the model {model!r} has {name}, and its Image {uri!r} is run "
-                "by a program of the gateway's machine, which is given only what the setting "
-                f"environment under [api] lists ({', '.join(listed) or 'nothing'}); {name} must "
-                "be listed there, or a container engine run the image."
+                f"The Environment of the model {model!r} has {name}, and a program of the "
+                f"gateway's machine runs its Image {uri!r}. Such a program gets only the "
+                "variables that the setting environment under [api] lists "
+                f"({', '.join(listed) or 'none'}); list {name} there, or use an image that a "
+                "container engine runs."
             )
 
 

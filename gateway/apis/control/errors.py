@@ -48,12 +48,12 @@ class NotWrittenDown(InternalServerError):
     """
 
     def __init__(self, why: str) -> None:
-        super().__init__("the gateway cannot write down what was asked for; its log has the reason")
+        super().__init__("the gateway cannot store the change; its log has the reason")
         self._why = why
 
     @property
     def for_operator(self) -> str:
-        return f"nothing can be written down: {self._why}"
+        return f"a change cannot be stored: {self._why}"
 
 
 class NotReadYet(ServiceUnavailable):
@@ -64,11 +64,9 @@ class NotReadYet(ServiceUnavailable):
     """
 
     def __init__(self, why: str) -> None:
-        super().__init__(
-            "the gateway cannot read yet what was created through it; its log has the reason"
-        )
+        super().__init__("the gateway cannot read its stored resources yet; its log has the reason")
         self._why = why
 
     @property
     def for_operator(self) -> str:
-        return f"what was created cannot be read yet: {self._why}"
+        return f"stored resources cannot be read yet: {self._why}"

@@ -80,8 +80,8 @@ class ContainerRoom:
         there = self._there() if further else 0
         if further and there + further > most:
             raise ResourceLimitExceeded(
-                f"The service limit 'Number of containers' is {most}, with current utilization of "
-                f"{there} and a request delta of {further}; delete what is not needed any more, or "
+                f"The service limit 'Number of containers' is {most}, with current utilization "
+                f"of {there} and a request delta of {further}; delete unneeded endpoints, or "
                 "have the gateway's operator raise max_containers."
             )
 

@@ -41,7 +41,7 @@ def model_data_of(container: Mapping[str, Any], roots: LocalRoots) -> str | None
     source = container.get("ModelDataSource", {}).get("S3DataSource")
     if url and source:
         raise ValidationException(
-            "ModelDataUrl and ModelDataSource are both given; only one of the two must be."
+            "ModelDataUrl and ModelDataSource are both given; only one of them may be given."
         )
     if source is not None:
         return _of_source(source, roots)
@@ -86,8 +86,8 @@ def _of_source(source: Mapping[str, Any], roots: LocalRoots) -> str:
     if source["CompressionType"] == "Gzip":
         return _place(source["S3Uri"], roots)
     raise ValidationException(
-        f"S3DataType {source['S3DataType']} with CompressionType {source['CompressionType']} "
-        "cannot be served here; it must be S3Prefix with None, or S3Object with Gzip."
+        f"S3DataType {source['S3DataType']} was given with CompressionType "
+        f"{source['CompressionType']}; it must be S3Prefix with None, or S3Object with Gzip."
     )
 
 

@@ -52,7 +52,7 @@ def _check_containers(members: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]
     containers = list(members.get("Containers", ()))
     if ("PrimaryContainer" in members) == bool(containers):
         raise ValidationException(
-            "One of PrimaryContainer and Containers must be given, and not both."
+            "Either PrimaryContainer or Containers must be given, and not both."
         )
     mode = members.get("InferenceExecutionConfig", {}).get("Mode")
     if mode == "Direct" and not containers:
@@ -64,7 +64,9 @@ def _check_containers(members: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]
     several = containers or [members["PrimaryContainer"]]
     for number, container in enumerate(several, 1):
         if "Image" not in container:
-            which = "The container" if len(several) == 1 else f"Number {number} of the Containers"
+            which = (
+                "The container" if len(several) == 1 else f"Container {number} of the Containers"
+            )
             raise ValidationException(f"{which} must have an Image.")
     size = sum(
         len(name.encode()) + len(value.encode())

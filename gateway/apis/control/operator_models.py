@@ -45,9 +45,13 @@ class OperatorCommand:
             ValidationException: it is not a command; the message says what it must be.
         """
         if not isinstance(words, list) or not all(isinstance(each, str) for each in words):
-            raise ValidationException("command must be an array of words, the program's first.")
+            raise ValidationException(
+                "command must be an array of strings, with the program first."
+            )
         if not isinstance(folder, str) or not folder.startswith("/") or "\0" in folder:
-            raise ValidationException("folder must be an absolute path, where the command runs.")
+            raise ValidationException(
+                "folder must be the absolute path of the folder where the command runs."
+            )
         try:
             check_words(words)
         except ValueError as error:

@@ -65,12 +65,13 @@ class Planning:
                 return await on_thread(self._clock, lambda _: planned(name, plan, around))
         except TimeoutError:  # local model data, on a file system that does not answer
             raise ValidationException(
-                f"Where the model data are is not known after {MODEL_DATA_LOOK_TIMEOUT:g} s; their "
-                "file system must be mounted anew, or they copied elsewhere."
+                "The file system of the model data has not answered within "
+                f"{MODEL_DATA_LOOK_TIMEOUT:g} s; mount it again, or copy the model data "
+                "elsewhere."
             ) from None
         except OSError as error:  # no thread is free
             raise ServiceUnavailable(
-                f"Where the model data are cannot be looked at: {error}; try again later."
+                f"The model data cannot be looked up now: {error}; try again later."
             ) from error
 
     def allows_path(self, location: str) -> bool:

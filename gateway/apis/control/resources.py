@@ -144,8 +144,8 @@ class Resources:
 
 def _not_written() -> StoreError:
     return StoreError(
-        f"the changes before this one have not been written for {CHANGE_WAIT_TIMEOUT:g} s; look at "
-        "the disk of the store, or at the server of its file system"
+        f"earlier changes have not been stored within {CHANGE_WAIT_TIMEOUT:g} s; look at the "
+        "disk of the store, or at the server of its file system"
     )
 
 
@@ -165,8 +165,8 @@ def _resource_of(kind: Kind, record: Record) -> Resource:
     if unknown:
         names = ", ".join(sorted(unknown))
         raise StoreError(
-            f"the {kind} {record.name!r} in the store has what this version of partway does not "
-            f"know ({names}): a newer one has written it, and must be started again; nothing was "
-            "changed"
+            f"the {kind} {record.name!r} in the store has members that this version of partway "
+            f"does not know ({names}); a newer version has written them, so start that version "
+            "again. Nothing was changed"
         )
     return Resource(kind, record.name, **record.body)

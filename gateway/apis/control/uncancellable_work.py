@@ -76,4 +76,4 @@ def _log_failure(task: asyncio.Task[Any]) -> None:
     if error is not None and (
         not isinstance(error, ApiError) or isinstance(error, InternalServerError)
     ):
-        log.error(LogLine("a change failed whose client had left"), exc_info=error)
+        log.error(LogLine("a change failed after its client had left"), exc_info=error)

@@ -48,8 +48,8 @@ def vertex_of(container: Mapping[str, Any]) -> VertexContainer | None:
         )
     if own := sorted((OF_VERTEX - _SAID) & environment.keys()):
         raise ValidationException(
-            f"The Environment has {own[0]}; it must be left to the gateway, which tells a "
-            "container of Vertex AI's by it."
+            f"The Environment has {own[0]}, which only the gateway sets for a container of "
+            "Vertex AI; leave it out."
         )
     return VertexContainer(
         environment.get(HEALTH_ROUTE, ""), environment.get(PREDICT_ROUTE, ""), int(port)

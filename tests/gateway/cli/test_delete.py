@@ -56,9 +56,9 @@ def test_one_that_is_made_again_meanwhile(gateway, capsys, again):
 
 
 def test_a_refusal(gateway, capsys):
-    gateway.deployments.refusal = ValidationException("it is of the gateway's settings")
+    gateway.deployments.refusal = ValidationException("the gateway's settings define it")
     assert delete(gateway) == 2
-    assert capsys.readouterr() == ("", "partway delete: it is of the gateway's settings\n")
+    assert capsys.readouterr() == ("", "partway delete: the gateway's settings define it\n")
 
 
 def test_ctrl_c_does_not_bring_it_back(gateway, capsys, monkeypatch):

@@ -236,7 +236,7 @@ def test_what_was_created_before_is_served(gateway, disk, ended, how):
     warning_of(gateway)
     assert models(gateway) == ["m"]
     assert create_model(gateway, "a") == 500
-    until(lambda: gateway.told(f'"nothing can be written down: {gateway.data}/store.db: ') != [])
+    until(lambda: gateway.told(f'"a change cannot be stored: {gateway.data}/store.db: ') != [])
     assert gateway.invoke("made", "async-invocations") in (500, 503)
     # And again: nothing of what was refused is half there.
     assert models(gateway) == ["m"]
@@ -356,7 +356,7 @@ def test_what_cannot_be_read_is_not_said_to_be_missing(tmp_path):
         status, said = gateway.asked("ListModels")
         assert (status, said["message"]) == (
             503,
-            "the gateway cannot read yet what was created through it; its log has the reason",
+            "the gateway cannot read its stored resources yet; its log has the reason",
         )
         assert gateway.kubernetes() == 503
         assert create_model(gateway, "b") == 503

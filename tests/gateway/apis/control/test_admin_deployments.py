@@ -63,14 +63,14 @@ async def test_what_there_is_and_what_goes(asked):
         ([], "the request's body must be a JSON object"),
         ({"container": [], "command": ["a"]}, "container must be an object."),
         ({"variant": 1, "container": {"Image": "a"}}, "variant must be an object."),
-        ({"container": {}}, "One of Image and command must be given, and not both."),
-        ({"container": {"Image": "a"}, "command": ["a"], "folder": "/"}, "One of Image and "),
-        ({"command": "a b", "folder": "/"}, "command must be an array of words"),
-        ({"command": ["a", 1], "folder": "/"}, "command must be an array of words"),
+        ({"container": {}}, "Either Image or command must be given, and not both."),
+        ({"container": {"Image": "a"}, "command": ["a"], "folder": "/"}, "Either Image or "),
+        ({"command": "a b", "folder": "/"}, "command must be an array of strings"),
+        ({"command": ["a", 1], "folder": "/"}, "command must be an array of strings"),
         ({"command": [], "folder": "/"}, "command cannot be started: there is no program in it."),
         ({"command": ["a\0"], "folder": "/"}, "command cannot be started: it has a zero byte."),
-        ({"command": ["a"], "folder": "here"}, "folder must be an absolute path"),
-        ({"command": ["a"]}, "folder must be an absolute path"),
+        ({"command": ["a"], "folder": "here"}, "folder must be the absolute path"),
+        ({"command": ["a"]}, "folder must be the absolute path"),
     ],
 )
 async def test_what_is_no_deployment(asked, wanted, why):
@@ -85,7 +85,8 @@ async def test_a_refusal_names_that_are_none_and_other_methods(asked):
     status, why = await asked.refused("GET", "/deployments/-")
     assert (status, why[:22]) == (400, "an endpoint's name mus")
     status, why = await asked.refused("POST", "/deployments/chat")
-    assert (status, why[:54]) == (404, "POST /deployments/chat was asked; it must be GET, PUT ")
+    said = "POST /deployments/chat was requested; the request must be GET, PUT or DELETE "
+    assert (status, why[: len(said)]) == (404, said)
 
 
 async def test_bodies_are_bounded(asked):

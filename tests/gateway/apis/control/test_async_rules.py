@@ -40,7 +40,7 @@ def test_what_can_be_done():
         ({"S3OutputPath": "s3://B/a"}, "no name of a bucket"),
         ({"S3OutputPath": "s3://bucket/a//b"}, "no part of it may be empty"),
         ({"S3FailurePath": "s3://bucket/../b"}, "S3FailurePath .* no part of it"),
-        ({"S3FailurePath": "s3://bucket/ä"}, "S3FailurePath must be of visible ASCII"),
+        ({"S3FailurePath": "s3://bucket/ä"}, "S3FailurePath must consist of visible ASCII"),
         ({"S3FailurePath": "/srv/answers/../a"}, "below one of the local_results"),
         ({"S3FailurePath": "/srv/answers/a/../b"}, "S3FailurePath .* no part of it empty, . or .."),
         ({"S3OutputPath": "file:///srv/answers/a/%2e%2e/b"}, "nothing in it percent-encoded"),
@@ -99,5 +99,5 @@ def test_no_request_can_name_a_container():
     check_names_no_containers(a_plan(a_config(), direct))
     check_names_no_containers(a_plan(a_config(**asking()), several))
     check_names_no_containers(a_plan(a_config(**asking()), a_model()))
-    with pytest.raises(ValidationException, match="the Mode Direct; it must be Serial"):
+    with pytest.raises(ValidationException, match="the Mode Direct; the Mode must be Serial"):
         check_names_no_containers(a_plan(a_config(**asking()), direct))

@@ -139,10 +139,10 @@ async def test_what_the_operator_may_no_caller_may(gateway, tmp_path):
     variant = {"VariantName": "a", "ModelName": "a", "InitialInstanceCount": 1}
     await gateway.ask("CreateEndpointConfig", EndpointConfigName="a", ProductionVariants=[variant])
     made = gateway.ask("CreateEndpoint", EndpointName="a", EndpointConfigName="a")
-    assert "is given only what the setting" in await refusal(made)
+    assert "gets only the variables that the setting" in await refusal(made)
     # What the gateway itself says to a program nobody else may say.
     made = gateway.deploy("b", Environment={"SAGEMAKER_BIND_TO_PORT": "1"})
-    assert "it must be left to the gateway" in await refusal(made)
+    assert "which only the gateway sets" in await refusal(made)
 
 
 async def test_an_update_and_what_it_sweeps(gateway):
@@ -208,8 +208,8 @@ async def test_what_has_failed_must_be_deleted_first(gateway):
     await gateway.deploy()
     await gateway.until("Failed", "mine-v1")
     assert await refusal(gateway.deploy()) == (
-        "The endpoint mine has failed, and nothing of it serves that could be updated; it must be "
-        "deleted first: partway delete mine"
+        "The endpoint mine has failed and was never in service, so it cannot be updated; delete it "
+        "first: partway delete mine"
     )
     deleted = await gateway.deployments.delete("mine")
     assert deleted == {"Deleted": ["endpoint/mine", "endpoint-config/mine-v1", "model/mine-v1"]}
@@ -220,8 +220,8 @@ async def test_what_never_becomes_ready_can_be_deleted_at_once(gateway):
     await gateway.deploy()
     assert await gateway.state() == ("Creating", "mine-v1")
     assert await refusal(gateway.deploy()) == (
-        "The endpoint mine is Creating still; it can be deployed again when that has ended. To end "
-        "it now, with whatever of it serves: partway delete mine"
+        "The endpoint mine is still Creating; deploy it again when that change has ended. To "
+        "delete it now, with the instances that serve: partway delete mine"
     )
     with pytest.raises(ValidationException, match="Cannot update in-progress"):  # of the API's
         await gateway.ask("DeleteEndpoint", EndpointName="mine")
@@ -252,7 +252,7 @@ async def test_a_deletion_that_was_cut_is_gone_on_with(gateway):
     await gateway.until("InService", "mine-v1")
     gateway.of.launcher.running[0].stubborn = True
     await gateway.ask("DeleteEndpoint", EndpointName="mine")  # and nothing is swept
-    assert "mine is Deleting still" in await refusal(gateway.deploy())
+    assert "mine is still Deleting" in await refusal(gateway.deploy())
     deleted = await gateway.deployments.delete("mine")
     assert deleted == {"Deleted": ["endpoint/mine", "endpoint-config/mine-v1", "model/mine-v1"]}
     assert (await gateway.state())[0] == "Deleting"
@@ -291,7 +291,7 @@ async def test_endpoints_of_the_settings_are_left_alone():
     own = Endpoint("Own", StreamPolicy(), (Variant(source=Program(("own",))),))
     gateway = await Deployed(settings=Settings(endpoints=(own,))).start()
     for work in (gateway.deploy("own"), gateway.deployments.delete("own")):
-        assert "it is of the gateway's settings" in await refusal(work)
+        assert "the gateway's settings define it" in await refusal(work)
     said = await gateway.deployments.describe("own")
     assert said["EndpointConfigName"] == "partway-settings"
     assert await gateway.names("model") == set()
@@ -317,7 +317,7 @@ async def test_what_was_left_half_done_goes_by_its_name(gateway):
 async def test_two_changes_at_once(gateway):
     first = asyncio.create_task(gateway.deploy())
     await turns(2)
-    assert "Another change of MINE is just being asked for" in await refusal(gateway.deploy("MINE"))
+    assert "Another change of MINE is about to begin" in await refusal(gateway.deploy("MINE"))
     await first
     await gateway.until("InService", "mine-v1")
 

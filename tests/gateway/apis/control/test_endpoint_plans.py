@@ -83,7 +83,7 @@ def test_an_endpoint_has_so_many_containers_and_no_more():
     assert sum(each.instances for each in variants_of(most)) == 500
     more = a_plan(config, model, instances={"a": 500, "b": 1})
     assert refusal(more) == (
-        "The instances of all variants have 1002 containers; there must be at most 1000."
+        "The instances of all variants have 1002 containers together; they must have at most 1000."
     )
 
 
@@ -206,10 +206,10 @@ def test_one_that_is_to_be_named_is_several_too():
         ),
         (a_model(image="../x"), "'../x' is the Image"),
         (a_model(ModelDataUrl="https://h/m.tar.gz"), "'https://h/m.tar.gz' cannot be downloaded"),
-        (a_model(**source("S3Object", "None", "s3://b/m")), "S3DataType S3Object with"),
+        (a_model(**source("S3Object", "None", "s3://b/m")), "S3DataType S3Object was given with"),
         (a_model(ModelDataUrl="s3://b/m", **source("S3Prefix", "None", "s3://b/")), "only one"),
-        (a_model(Environment={"SAGEMAKER_BIND_TO_PORT": "1"}), "must be left to the gateway"),
-        (a_model(Environment={"LD_PRELOAD": "secret"}), "LD_PRELOAD must be listed there"),
+        (a_model(Environment={"SAGEMAKER_BIND_TO_PORT": "1"}), "which only the gateway sets"),
+        (a_model(Environment={"LD_PRELOAD": "secret"}), "list LD_PRELOAD there"),
         (a_model(Environment={"A": "secret\0"}), "value of A in the Environment has a zero byte"),
     ],
 )
@@ -221,7 +221,7 @@ def test_what_cannot_be_honoured_is_named(model, words):
 
 def test_counts_and_weights_that_nothing_could_be_run_by():
     two = a_config("c", a_variant("a", InitialVariantWeight=0.0), a_variant("b"))
-    assert "weight of each variant is 0" in refusal(a_plan(two, weights={"b": 0.0}))
+    assert "All variants have the weight 0" in refusal(a_plan(two, weights={"b": 0.0}))
     assert [each.weight for each in variants_of(a_plan(two))] == [0.0, 1.0]
     for count in (0, 1001):
         message = refusal(a_plan(instances={"AllTraffic": count}))

@@ -88,7 +88,7 @@ async def test_what_the_disk_does_not_take_is_said_all_the_same_and_written_late
     gateway.of.launcher.held.set()
     await gateway.until("InService", "one")
     assert await states(gateway) == ("Creating", None, "one")
-    assert "an endpoint's state is not written endpoint=mine" in caplog.text
+    assert "an endpoint's state cannot be stored; trying again endpoint=mine" in caplog.text
     gateway.store.full = False
     gateway.of.clock.advance(STORE_RETRY_INTERVAL)
     assert await states(gateway) == ("InService", "one", None)
@@ -110,7 +110,7 @@ async def test_a_fault_in_noting_one_endpoint_is_not_the_end_of_all_notes(
     await gateway.create("mine")
     await turns(200)
     assert await states(gateway) == ("InService", "one", None)
-    assert "an endpoint's state is not noted endpoint=faulty" in caplog.text
+    assert "an endpoint's state could not be recorded endpoint=faulty" in caplog.text
 
 
 # --- The next gateway ----------------------------------------------------------------------------
@@ -369,7 +369,7 @@ async def test_what_is_not_found_in_time_is_tried_again_with_the_settings(starte
     after.of.clock.advance(WORK_STOP_TIMEOUT)
     await starting
     said = await after.until("Failed", "one", "away")
-    assert "must be mounted anew" in said["FailureReason"]
+    assert "mount it again" in said["FailureReason"]
     back.set()
     after.keeper.give_way(after.settings)
     await after.keeper.run_again()
@@ -413,7 +413,10 @@ async def test_settings_go_before_the_api_and_give_back_what_they_took(started, 
     after = await started(gateway, settings=taking)
     assert await after.state() == ("InService", "partway-settings")
     assert after.commands() == ["own"]
-    assert "the settings have an endpoint of the API's name: the API's is set aside" in caplog.text
+    assert (
+        "the settings define an endpoint of this name: the API's endpoint does not run"
+        in caplog.text
+    )
     assert await states(after) == ("InService", "one", None)
     without = with_endpoints(gateway)
     after.keeper.give_way(without)
@@ -466,7 +469,7 @@ async def test_settings_that_take_a_name_while_the_gateway_runs(started, caplog)
     gateway.keeper.give_way(with_endpoints(gateway, own))
     gateway.of.fleet.apply(own)
     await gateway.keeper.run_again()
-    assert caplog.text.count("is set aside endpoint=mine") == 1
+    assert caplog.text.count("the API's endpoint does not run endpoint=mine") == 1
     await turns(200)
     assert await gateway.state() == ("InService", "partway-settings")
     assert await gateway.state("kept") == ("InService", "one")
@@ -488,7 +491,7 @@ async def test_settings_that_take_a_name_while_it_is_being_written(started, monk
     await gateway.create()
     await turns(200)
     assert gateway.commands() == ["own"]
-    assert "is set aside endpoint=mine" in caplog.text
+    assert "the API's endpoint does not run endpoint=mine" in caplog.text
 
 
 async def test_other_images_are_for_what_is_made_from_then_on(started):

@@ -52,7 +52,7 @@ async def test_a_full_store_is_tried_again(written, caplog):
         written.notes.add(name)
     await turns()
     assert len(written.clock.armed) == 1
-    assert "an endpoint's state is not written endpoint=b" in caplog.text
+    assert "an endpoint's state cannot be stored; trying again endpoint=b" in caplog.text
     written.full = False
     written.clock.advance(STORE_RETRY_INTERVAL)
     await turns()
@@ -65,7 +65,7 @@ async def test_a_fault_is_not_the_end_of_all_notes(written, caplog):
         written.notes.add(name)
     await turns()
     assert written.names == ["fine"]
-    assert "an endpoint's state is not noted endpoint=faulty" in caplog.text
+    assert "an endpoint's state could not be recorded endpoint=faulty" in caplog.text
 
 
 async def test_nothing_is_tried_again_after_the_end(written):

@@ -142,7 +142,9 @@ async def test_requests_that_must_name_a_container_are_no_asynchronous_ones(gate
         for kind, members in (("model", model), ("endpoint-config", config)):
             members = {**members, "InferenceExecutionConfig": {"Mode": "Direct"}}
             await gateway.resources.put(Resource(kind, "direct", 1.0, 1.0, members))
-    assert "the Mode Direct; it must be Serial" in await refusal(gateway.create(config="direct"))
+    assert "the Mode Direct; the Mode must be Serial" in await refusal(
+        gateway.create(config="direct")
+    )
 
 
 async def test_an_update_comes_up_beside_what_serves(gateway):
@@ -287,7 +289,7 @@ async def test_weights(gateway):
     said = await gateway.describe()
     assert [each["CurrentWeight"] for each in said["ProductionVariants"]] == [1.0, 0.0]
     message = await refusal(gateway.weigh({"VariantName": "a", "DesiredWeight": 0.0}))
-    assert "weight of each variant is 0" in message
+    assert "All variants have the weight 0" in message
     message = await refusal(gateway.weigh({"VariantName": "c", "DesiredWeight": 1.0}))
     assert message == f'Could not find variant "c" of endpoint "{ARN}"; it has: a, b.'
     message = await refusal(gateway.weigh({"VariantName": "a", "DesiredInstanceCount": 0}))
@@ -369,7 +371,9 @@ async def test_endpoints_of_the_settings_are_seen_and_left_alone():
         gateway.weigh({"VariantName": "AllTraffic", "DesiredWeight": 2.0}),
         gateway.call("DeleteEndpoint"),
     ):
-        assert "is of the gateway's settings, where it must be changed" in await refusal(change)
+        assert "the gateway's settings define it, and it must be changed there" in await refusal(
+            change
+        )
     assert list(gateway.resources.all("endpoint")) == []
     await gateway.aclose()
 
@@ -475,7 +479,7 @@ async def test_a_full_disk_changes_nothing(gateway):
         gateway.weigh({"VariantName": "AllTraffic", "DesiredInstanceCount": 3}),
         gateway.call("DeleteEndpoint"),
     ):
-        with pytest.raises(NotWrittenDown, match="cannot write down"):
+        with pytest.raises(NotWrittenDown, match="cannot store the change"):
             await change
     assert await gateway.written() == before
     assert await gateway.state() == ("InService", "one")
@@ -515,8 +519,8 @@ async def test_the_reasons_of_an_endpoint_of_the_settings_are_for_the_operator()
         {
             "Status": "Creating",
             "StatusMessage": (
-                "An instance of what the gateway's operator has deployed is not ready yet; the "
-                "gateway's log says why."
+                "The gateway's operator deployed this endpoint, and an instance of it is not ready "
+                "yet; the gateway's log says why."
             ),
         }
     ]
@@ -529,7 +533,8 @@ async def test_the_reasons_of_an_endpoint_of_the_settings_are_for_the_operator()
     said = await gateway.describe("own")
     assert said["EndpointStatus"] == "Failed"
     assert said["FailureReason"] == (
-        "What the gateway's operator has deployed cannot be started; the gateway's log says why."
+        "The gateway's operator deployed this endpoint, and its instances cannot start; the "
+        "gateway's log says why."
     )
     said = await gateway.api.describe_to_operator(asked, ANYBODY, "request")
     assert said["FailureReason"] == "there is no program /home/op/serve"

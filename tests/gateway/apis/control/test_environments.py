@@ -45,7 +45,7 @@ def test_and_nothing_else_of_what_could_be_a_command(name):
     assert "environment under [api] lists (SAGEMAKER_*, TOKEN)" in message
     assert given(ENGINE, name) == [name]
     assert given(CHAT, name, listed=(name,)) == [name]
-    assert "lists (nothing)" in refusal(CHAT, name, listed=())
+    assert "lists (none)" in refusal(CHAT, name, listed=())
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_and_nothing_else_of_what_could_be_a_command(name):
 )
 def test_what_the_gateway_sets_is_never_a_callers(name):
     message = refusal(CHAT, name, listed=(name, f"{name}*", "SAGEMAKER_*"))
-    assert f"has {name}; it must be left to the gateway" in message
+    assert f"has {name}, which only the gateway sets" in message
 
 
 def test_a_container_is_given_all_but_its_port():
@@ -65,7 +65,7 @@ def test_a_container_is_given_all_but_its_port():
         "CUDA_VISIBLE_DEVICES",
         "SM_MODEL_DIR",
     ]
-    assert "must be left to the gateway" in refusal(ENGINE, "SAGEMAKER_BIND_TO_PORT")
+    assert "which only the gateway sets" in refusal(ENGINE, "SAGEMAKER_BIND_TO_PORT")
 
 
 def test_a_zero_byte():

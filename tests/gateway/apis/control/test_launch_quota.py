@@ -50,7 +50,7 @@ async def refusal(call):
 def words(most, there, further):
     return (
         f"The service limit 'Number of containers' is {most}, with current utilization of {there} "
-        f"and a request delta of {further}; delete what is not needed any more, or have the "
+        f"and a request delta of {further}; delete unneeded endpoints, or have the "
         "gateway's operator raise max_containers."
     )
 

@@ -75,12 +75,12 @@ async def test_a_model_that_a_configuration_names_can_be_deleted(ask):
 @pytest.mark.parametrize(
     ("members", "said"),
     [
-        ({}, "One of PrimaryContainer and Containers must be given"),
-        ({"Containers": []}, "One of PrimaryContainer and Containers must be given"),
+        ({}, "Either PrimaryContainer or Containers must be given"),
+        ({"Containers": []}, "Either PrimaryContainer or Containers must be given"),
         ({"PrimaryContainer": {"Image": "a"}, "Containers": [{"Image": "a"}]}, "and not both"),
         ({"PrimaryContainer": {}}, "The container must have an Image"),
         ({"Containers": [{}]}, "The container must have an Image"),
-        ({"Containers": [{"Image": "a"}, {}]}, "Number 2 of the Containers must have an Image"),
+        ({"Containers": [{"Image": "a"}, {}]}, "Container 2 of the Containers must have an Image"),
         ({"Containers": [{"Image": "a", "ContainerHostname": "h"}, {"Image": "b"}]},
          "1 of 2 Containers have a ContainerHostname; all must have one, or none"),
         ({"Containers": [{"Image": "a", "ContainerHostname": "h"}] * 2},

@@ -66,7 +66,7 @@ async def test_a_file_system_that_does_not_answer_is_given_up(monkeypatch):
     await turns()
     clock.advance(WORK_STOP_TIMEOUT)
     try:
-        with pytest.raises(ValidationException, match="is not known after 30 s"):
+        with pytest.raises(ValidationException, match="has not answered within 30 s"):
             await asking
     finally:
         back.set()

@@ -72,7 +72,7 @@ async def test_a_change_waits_for_those_before_it_for_so_long():
         later = asyncio.create_task(change())
         await eventually(lambda: bool(clock.armed))
         clock.advance(CHANGE_WAIT_TIMEOUT)
-        with pytest.raises(StoreError, match="have not been written for 30 s"):
+        with pytest.raises(StoreError, match="have not been stored within 30 s"):
             await later
     await change()
     assert list(resources.all("model")) == [MODEL]
@@ -83,7 +83,7 @@ async def test_what_a_newer_version_has_written_is_said_and_stays_as_it_is():
     body = {"created": 1.0, "modified": 1.0, "members": {}, "shared": True, "owner": "a"}
     record = Record("endpoint", "chat", body)
     await store.write(record)
-    said = r"the endpoint 'chat' in the store has .* \(owner, shared\): a newer one has written it"
+    said = r"the endpoint 'chat' in the store has .* \(owner, shared\); a newer version has"
     with pytest.raises(StoreError, match=said):
         await resources_of(store)
     assert list(await store.records("endpoint")) == [record]

@@ -35,8 +35,8 @@ def test_nothing_else_does():
         ({"AIP_HEALTH_ROUTE": "/h", "AIP_HTTP_PORT": "65536"}, "AIP_HTTP_PORT .* 1 to 65535"),
         ({"AIP_HEALTH_ROUTE": "/h", "AIP_HTTP_PORT": "9" * 5000}, "AIP_HTTP_PORT .* 1 to 65535"),
         ({"AIP_HEALTH_ROUTE": "/h", "AIP_HTTP_PORT": "²"}, "AIP_HTTP_PORT .* 1 to 65535"),
-        ({"AIP_HEALTH_ROUTE": "/h", "AIP_MODE": "x"}, "has AIP_MODE; it must be left to the"),
-        ({"AIP_HEALTH_ROUTE": "/h", "AIP_STORAGE_URI": "x"}, "has AIP_STORAGE_URI; it must be"),
+        ({"AIP_HEALTH_ROUTE": "/h", "AIP_MODE": "x"}, "has AIP_MODE, which only the gateway"),
+        ({"AIP_HEALTH_ROUTE": "/h", "AIP_STORAGE_URI": "x"}, "has AIP_STORAGE_URI, which only"),
     ],
 )
 def test_what_cannot_be(environment, said):
