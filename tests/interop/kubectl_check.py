@@ -214,7 +214,7 @@ async def test_what_kubectl_does_besides(kubectl: Kubectl) -> None:
         *("patch", "dm", "my-tf-model", "--type=merge", "-p"),
         json.dumps({"spec": {"modelSpec": {"modelContainerSpec": {"command": ["sh"]}}}}),
     )
-    assert "spec.modelSpec.modelContainerSpec.command: cannot be honoured" in error
+    assert "spec.modelSpec.modelContainerSpec.command: not supported" in error
     assert 'endpoints.aiplatform.gdc.goog "chat" not found' in await refused(
         kubectl, "get", "-f", "chat.yaml"
     )

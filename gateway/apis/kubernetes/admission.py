@@ -30,9 +30,9 @@ _OF_SERVER: Final = frozenset(
     | {"deletionGracePeriodSeconds", "managedFields"}
 )
 _REFUSED: Final[Mapping[str, str]] = {
-    "generateName": "cannot be honoured: names are not made up here; metadata.name must be given",
-    "finalizers": "cannot be honoured: nobody but the gateway finishes what is deleted",
-    "ownerReferences": "cannot be honoured: what an object is made for is not deleted with it",
+    "generateName": "not supported: the gateway generates no names; give metadata.name",
+    "finalizers": "not supported: the gateway alone ends the deletion of an object",
+    "ownerReferences": "not supported: the gateway does not delete an object with its owner",
 }
 
 _TOP: Final = frozenset({"apiVersion", "kind", "metadata", "spec", "status"})
@@ -111,7 +111,7 @@ def asked_object(
             )
     metadata = body.get("metadata")
     if not isinstance(metadata, dict):
-        raise BadKubernetesRequest("metadata: it must be an object, with a name")
+        raise BadKubernetesRequest("metadata must be an object that has a name")
     metadata = {key: value for key, value in metadata.items() if value is not None}
     _check_place(metadata, namespace, name)
     spec = _without_nulls(body.get("spec", {}))
@@ -179,13 +179,13 @@ def _metadata_faults(metadata: Mapping[str, Any]) -> Iterator[Cause]:
 
 def _texts(texts: object, path: str, value: re.Pattern[str] | None) -> Iterator[Cause]:
     if not isinstance(texts, dict):
-        yield _fault(path, "must be an object of strings")
+        yield _fault(path, "must be an object whose values are strings")
         return
     for name, text in texts.items():
         if not _QUALIFIED.fullmatch(name):
             yield _fault(path, f"{_shown(name)} must be a qualified name, such as example.com/app")
         if not isinstance(text, str) or (value is not None and not value.fullmatch(text)):
-            words = "a string" if value is None else "up to 63 letters, digits and - _ ."
+            words = "a string" if value is None else "at most 63 letters, digits, -, _ and ."
             yield _fault(f"{path}.{cut(safe(name), _SHOWN)}", f"must be {words}")
 
 

@@ -152,7 +152,11 @@ class EndpointController:
         except ApiError as error:
             self._troubles[name] = error.message
             log.warning(
-                LogLine("a custom resource waits", endpoint=name, reason=error.for_operator)
+                LogLine(
+                    "a custom resource could not be applied; trying again",
+                    endpoint=name,
+                    reason=error.for_operator,
+                )
             )
             self._queue.add_later(name, RETRY_INTERVAL)
         await self._note(name, owner, wanted)
@@ -165,11 +169,11 @@ class EndpointController:
         self._known.add(name)
         if name in self._keeper.of_settings:
             raise ValidationException(
-                f"The endpoint {name} is of the gateway's settings, where it must be changed"
+                f"The gateway's settings define the endpoint {name}; change it there"
             )
         if seen is not None and not self.owns(_CONFIG, name):
             raise ValidationException(
-                f"The endpoint {name} was created by the API; it must be deleted there first"
+                f"The endpoint {name} was created by the SageMaker API; delete it there first"
             )
         if seen is not None and seen.state is EndpointState.DELETING:
             return  # its end causes another check
@@ -209,8 +213,8 @@ class EndpointController:
         if found is not None:
             if _MARK not in found.kept:
                 raise ValidationException(
-                    f"The {kind} {name} was created by the API; it must be deleted there first, or "
-                    "the object have another name"
+                    f"The {kind} {name} was created by the SageMaker API; delete it there "
+                    "first, or give the object another name"
                 )
             if found.members == members:
                 return
@@ -278,7 +282,13 @@ class EndpointController:
                     await self._note_model(each, wanted, seen, trouble, now)
         except ApiError as error:
             reason = error.for_operator
-            log.warning(LogLine("a custom resource is not noted", endpoint=name, reason=reason))
+            log.warning(
+                LogLine(
+                    "the status of a custom resource could not be stored; trying again",
+                    endpoint=name,
+                    reason=reason,
+                )
+            )
             self._queue.add_later(name, RETRY_INTERVAL)
 
     async def _note_endpoint(

@@ -106,13 +106,13 @@ class ObjectRules:
                 member = "endpointPath" if made.kind is DEPLOYED_MODEL else "id"
                 cause = {
                     "reason": "FieldValueInvalid",
-                    "message": "field is immutable: delete the object and create it anew",
+                    "message": "field is immutable: delete the object and create it again",
                     "field": f"spec.{member}",
                 }
                 raise invalid(made.kind, made.name, [cause])
             return
         if taken := self._taken_by(made):
-            raise ObjectConflict(f"{what} cannot be made: {taken}", **details)
+            raise ObjectConflict(f"{what} cannot be created: {taken}", **details)
 
     def _taken_by(self, made: CustomObject) -> str:
         """Return the current owner of the object's names, in words; empty if they are free."""
@@ -121,19 +121,22 @@ class ObjectRules:
             for each in self._objects.all(DEPLOYED_MODEL):
                 if each.name == made.name:
                     where = f"the namespace {each.namespace}"
-                    return f"{where} has one of its name, and names are shared"
+                    return (
+                        f"{where} has a DeployedModel of this name, which must be unique across "
+                        "namespaces"
+                    )
             is_there = self._resources.find("model", made.name) is not None
             if is_there and not self._controller.owns("model", made.name):
-                return "a model of its name was created by the API"
+                return "a model of this name was created by the SageMaker API"
             return ""
         for each in self._objects.of_endpoint(ENDPOINT, name):
-            return f"the endpoint {name} is that of {each.namespace}/{each.name}"
+            return f"the endpoint {name} belongs to the Endpoint {each.namespace}/{each.name}"
         if name in self._keeper.of_settings:
-            return f"the endpoint {name} is of the gateway's settings"
+            return f"the gateway's settings define the endpoint {name}"
         for kind in ("endpoint", "endpoint-config"):
             is_there = self._resources.find(kind, name) is not None
             if is_there and not self._controller.owns("endpoint-config", name):
-                return f"the {kind} {name} was created by the API"
+                return f"the {kind} {name} was created by the SageMaker API"
         return ""
 
 
@@ -144,14 +147,16 @@ def _traffic_faults(namespace: str, spec: Any) -> Iterator[Cause]:
     for number, each in enumerate(destinations):
         path = f"spec.destinations[{number}]"
         if each["serviceRef"].get("namespace", namespace) != namespace:
-            yield _fault(f"{path}.serviceRef.namespace", f"must be the Endpoint's own: {namespace}")
+            yield _fault(
+                f"{path}.serviceRef.namespace", f"must be the Endpoint's own namespace, {namespace}"
+            )
         if names.index(names[number]) != number:
             yield _fault(f"{path}.serviceRef.name", "must be in one destination only")
     total = sum(shares_of(spec).values())
     if total != _WHOLE and not any(names.count(each) > 1 for each in names):
         yield _fault(
             "spec.destinations",
-            f"the trafficPercentage of all must be {_WHOLE} together, not {total}",
+            f"the trafficPercentage of all destinations is {total} together; it must be {_WHOLE}",
         )
     if len({spec[each] for each in ("id", "userProvidedID") if each in spec}) > 1:
         yield _fault("spec.userProvidedID", "must be the same as id")

@@ -96,7 +96,10 @@ def _openapi(kind: CustomKind) -> dict[str, Any]:
             "kind": {"type": "string", "description": kind.kind},
             "metadata": {"$ref": f"#/components/schemas/{_METADATA}"},
             "spec": _schema_of(SPECS[kind]),
-            "status": {"type": "object", "description": "What is; the gateway says it."},
+            "status": {
+                "type": "object",
+                "description": "The actual state, which the gateway writes.",
+            },
         },
         "x-kubernetes-group-version-kind": [of_kind],
     }

@@ -228,7 +228,8 @@ class KubernetesService:
     ) -> None:
         if parameters.get("sendInitialEvents") == "true":
             raise InvalidObject(
-                "sendInitialEvents: it is not supported; list, and watch from there"
+                "sendInitialEvents is not supported; list the objects, and watch from the "
+                "resourceVersion of the list"
             )
         include = _included(parameters)
 
@@ -280,7 +281,7 @@ class KubernetesService:
         options = read_object(*await _body(exchange))
         preconditions = options.get("preconditions") or {}
         if not isinstance(preconditions, dict):
-            raise BadKubernetesRequest("preconditions: it must be an object")
+            raise BadKubernetesRequest("preconditions must be an object")
         who = _asker(exchange, identity, is_dry_run=bool(options.get("dryRun")))
         gone = await self._operations.delete(_place(named), preconditions, who)
         self._changed(exchange, gone)
@@ -368,14 +369,14 @@ def _parameters(exchange: Exchange) -> dict[str, str]:
 def _asker(exchange: Exchange, identity: Identity, *, is_dry_run: bool = False) -> Asker:
     parameters = _parameters(exchange)
     if parameters.get("dryRun", "All") != "All":
-        raise BadKubernetesRequest("dryRun: it must be All, or left out")
+        raise BadKubernetesRequest("dryRun must be All, or left out")
     return Asker(identity, is_dry_run or "dryRun" in parameters)
 
 
 def _included(parameters: Mapping[str, str]) -> IncludeObject:
     include = parameters.get("includeObject") or "Metadata"
     if include not in ("None", "Metadata", "Object"):
-        raise BadKubernetesRequest("includeObject: it must be None, Metadata or Object")
+        raise BadKubernetesRequest("includeObject must be None, Metadata or Object")
     return cast("IncludeObject", include)
 
 
@@ -384,7 +385,7 @@ def _version(text: str) -> int | None:
     if text in ("", "0"):
         return None
     if not text.isascii() or not text.isdecimal() or len(text) > 18:
-        raise BadKubernetesRequest("resourceVersion: it must be one that a list has answered")
+        raise BadKubernetesRequest("resourceVersion must be a version from the answer to a list")
     return int(text)
 
 

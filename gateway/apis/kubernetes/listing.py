@@ -134,23 +134,23 @@ def list_asked(parameters: Mapping[str, str]) -> ListAsked:
     """
     limit = parameters.get("limit") or "0"
     if not _WHOLE.fullmatch(limit):
-        raise BadKubernetesRequest("limit: it must be a whole number")
+        raise BadKubernetesRequest("limit must be a whole number")
     most = max(0, int(limit))
     version, match = parameters.get("resourceVersion", ""), _match(parameters)
     if token := parameters.get("continue", ""):
         if version not in ("", "0"):
             raise BadKubernetesRequest(
-                "resourceVersion: it must be left out beside continue, which has its own"
+                "resourceVersion must be left out if continue is given, which contains a version"
             )
         return _continued(token, most)
     if not version:
         return ListAsked(most)
     if not _VERSION.fullmatch(version):
-        raise BadKubernetesRequest("resourceVersion: it must be one that a list has answered")
+        raise BadKubernetesRequest("resourceVersion must be a version from the answer to a list")
     # As in Kubernetes, a version with a limit and without a match is exact.
     is_exact = match == "Exact" or (not match and most and int(version))
     if is_exact and not int(version):
-        raise BadKubernetesRequest("resourceVersion: it must not be 0 where it is to be Exact")
+        raise BadKubernetesRequest("resourceVersion must not be 0 if resourceVersionMatch is Exact")
     if is_exact:
         return ListAsked(most, version=int(version))
     return ListAsked(most, least=int(version))
@@ -159,10 +159,11 @@ def list_asked(parameters: Mapping[str, str]) -> ListAsked:
 def _match(parameters: Mapping[str, str]) -> str:
     match = parameters.get("resourceVersionMatch", "")
     if match not in ("", "Exact", "NotOlderThan"):
-        raise BadKubernetesRequest("resourceVersionMatch: it must be Exact or NotOlderThan")
+        raise BadKubernetesRequest("resourceVersionMatch must be Exact or NotOlderThan")
     if match and (not parameters.get("resourceVersion") or parameters.get("continue")):
         raise BadKubernetesRequest(
-            "resourceVersionMatch: it must be left out without resourceVersion, and beside continue"
+            "resourceVersionMatch must be left out without resourceVersion, and if continue is "
+            "given"
         )
     return match
 
@@ -175,7 +176,7 @@ def _continued(token: str, limit: int) -> ListAsked:
         except ValueError:
             found = None  # it is not base64 of ASCII
     if found is None:
-        raise BadKubernetesRequest("continue: it must be one that a list has answered")
+        raise BadKubernetesRequest("continue must be a token from the answer to a list")
     version = int(found["version"])
     after = found["namespace"], found["name"]
     return ListAsked(limit, None if version == _ANY_VERSION else version, after=after)

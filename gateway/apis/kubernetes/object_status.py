@@ -98,12 +98,15 @@ def model_readiness(
         trouble: why the wanted state cannot be reached; empty if it can.
     """
     if wanted is None:
-        return Readiness("NoEndpoint", "No Endpoint sends it traffic yet: apply one with its id")
+        return Readiness(
+            "NoEndpoint",
+            "There is no Endpoint with the id in this model's endpointPath yet; apply one",
+        )
     if not wanted.takes_traffic:
         return Readiness(
             "NoTraffic",
-            f"Nothing of the endpoint {wanted.name} that is there gets traffic, so it is not "
-            "started",
+            f"No existing model of the endpoint {wanted.name} gets traffic, so the endpoint is "
+            "not started",
         )
     if trouble:
         return Readiness("Refused", trouble)
@@ -151,7 +154,7 @@ def endpoint_readiness(
     if seen.state is EndpointState.UPDATING and any(seen.instances.values()):
         return Readiness(
             RESOURCE_READY,
-            f"{ENDPOINT_MESSAGE}; a change comes up beside what serves",
+            f"{ENDPOINT_MESSAGE}; new instances start beside those that serve",
             is_ready=True,
         )
     if seen.is_changing:

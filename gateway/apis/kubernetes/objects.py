@@ -118,8 +118,8 @@ class CustomObjects:
         known = self._known[made.kind]
         if made.key not in known and len(known) >= MAX_OBJECTS:
             raise TooManyRequests(
-                f"there are {MAX_OBJECTS} objects of the kind {made.kind.kind}, as many as there "
-                "may be; delete what is not needed any more"
+                f"there are already {MAX_OBJECTS} objects of the kind {made.kind.kind}, which "
+                "is the limit; delete unneeded ones"
             )
 
     async def put(self, changed: CustomObject) -> CustomObject:
@@ -175,9 +175,7 @@ class CustomObjects:
 
 
 def _not_written() -> NotWrittenDown:
-    return NotWrittenDown(
-        f"the changes before this one have not been written for {CHANGE_WAIT_TIMEOUT:g} s"
-    )
+    return NotWrittenDown(f"earlier changes have not been stored within {CHANGE_WAIT_TIMEOUT:g} s")
 
 
 def _record_of(made: CustomObject) -> Record:

@@ -79,7 +79,9 @@ def _refused(kind: JsonType, what: str, why: str, *harmless: Any) -> SpecMember:
     return SpecMember(kind, what, Handling.REFUSED, why, harmless=harmless)
 
 
-_NAME: Final = SpecMember("string", "Its name.", needed=True, pattern=LABEL, words=LABEL_WORDS)
+_NAME: Final = SpecMember(
+    "string", "The DeployedModel's name.", needed=True, pattern=LABEL, words=LABEL_WORDS
+)
 
 #: The forms of an ``endpointPath``; the platform's documents use both.
 ENDPOINT_PATH: Final = re.compile(
@@ -88,12 +90,14 @@ ENDPOINT_PATH: Final = re.compile(
 
 _CONTAINER: Final = {
     "imageURI": SpecMember(
-        "string", "The image that serves the model: one of [images], or a container engine's.",
+        "string",
+        "The image that serves the model: a name in [images] of the settings, or an image for the "
+        "container engine.",
         needed=True,
     ),
     "env": SpecMember(
         "array",
-        "Variables of the container.",
+        "The environment variables of the container.",
         items=SpecMember(
             "object",
             "One variable.",
@@ -105,26 +109,27 @@ _CONTAINER: Final = {
     ),
     "command": _refused(
         "array",
-        "In place of the image's entry point.",
-        "who asks over the API names no command; the image's own entry point is run",
+        "The command that replaces the image's entry point.",
+        "callers may not choose a command; the gateway runs the image's own entry point",
         [],
     ),
     "args": _refused(
         "array",
-        "For the entry point.",
-        "who asks over the API names no arguments; the image's entry point is run with serve",
+        "The arguments of the entry point.",
+        "callers may not choose arguments; the gateway runs the image's entry point with the "
+        "argument serve",
         [],
     ),
     "ports": SpecMember(
         "array",
-        "Where the container listens: 8080.",
+        "The port where the container listens; it must be 8080.",
         items=SpecMember("integer", "A port.", least=8080, most=8080),
         most=1,
     ),
     "grpcPorts": _no_effect(
         "array",
-        "Where the container listens for gRPC.",
-        "containers are asked over HTTP",
+        "The ports where the container listens for gRPC.",
+        "the gateway calls containers over HTTP",
         items=SpecMember("integer", "A port.", least=1, most=65535),
     ),
 }  # fmt: skip
@@ -135,15 +140,19 @@ _MODEL: Final = {
         "The folder of the model's data, at s3://BUCKET/PREFIX, or an archive that ends with "
         ".tar.gz.",
     ),
-    "id": _no_effect("string", "The model's id.", "models go by the object's name"),
-    "modelDisplayName": _no_effect("string", "What people call the model.", "it is kept"),
+    "id": _no_effect("string", "The model's id.", "the object's name identifies the model"),
+    "modelDisplayName": _no_effect(
+        "string", "The model's name for people.", "the gateway keeps and shows it"
+    ),
     "modelResourceName": _no_effect(
-        "string", "models/MODEL/VERSION.", "models go by the object's name"
+        "string",
+        "The model's resource name: models/MODEL/VERSION.",
+        "the object's name identifies the model",
     ),
     "modelVersionID": _no_effect(
         "string",
-        "Which version of the model.",
-        "the container has all of artifactLocation, and chooses",
+        "The version of the model.",
+        "the container gets all of artifactLocation, and chooses a version itself",
     ),
     "modelContainerSpec": SpecMember(
         "object", "The container that serves the model.", needed=True, members=_CONTAINER
@@ -153,10 +162,10 @@ _MODEL: Final = {
 _REFERENCE: Final = {
     name: _no_effect("string", what, "there are no ResourcePools")
     for name, what in (
-        ("apiVersion", "Its API version."),
-        ("kind", "Its kind."),
-        ("name", "Its name."),
-        ("namespace", "Its namespace."),
+        ("apiVersion", "The ResourcePool's API version."),
+        ("kind", "The ResourcePool's kind."),
+        ("name", "The ResourcePool's name."),
+        ("namespace", "The ResourcePool's namespace."),
     )
 }
 
@@ -166,80 +175,93 @@ _DEPLOYED_MODEL: Final = {
         "The endpoint that the model is deployed to: endpoints/ENDPOINT.",
         needed=True,
         pattern=ENDPOINT_PATH,
-        words=f"endpoints/ENDPOINT, where ENDPOINT is {LABEL_WORDS}; or the same behind "
-        "projects/PROJECT/locations/LOCATION/",
+        words=f"endpoints/ENDPOINT, where ENDPOINT is {LABEL_WORDS}; "
+        "projects/PROJECT/locations/LOCATION/ may stand before it",
     ),
-    "modelSpec": SpecMember("object", "The model.", needed=True, members=_MODEL),
+    "modelSpec": SpecMember("object", "The model and its container.", needed=True, members=_MODEL),
     "resourcePoolRef": _no_effect(
         "object",
-        "The ResourcePool with what the model needs.",
+        "The ResourcePool whose resources the model uses.",
         "there are no ResourcePools; a variant has one instance",
         members=_REFERENCE,
     ),
     "sharesResourcePool": _no_effect(
-        "boolean", "Whether others use the ResourcePool too.", "there are no ResourcePools"
+        "boolean", "Whether other models use the ResourcePool too.", "there are no ResourcePools"
     ),
 }
 
 _DESTINATION: Final = {
     "serviceRef": SpecMember(
         "object",
-        "What gets the traffic.",
+        "The DeployedModel that gets the traffic.",
         needed=True,
         members={
             "kind": SpecMember(
                 "string",
-                "Its kind.",
+                "The kind of the destination.",
                 needed=True,
                 pattern=re.compile(DEPLOYED_MODEL.kind),
                 words=DEPLOYED_MODEL.kind,
             ),
             "name": _NAME,
-            "namespace": SpecMember("string", "The Endpoint's own namespace."),
+            "namespace": SpecMember(
+                "string", "The DeployedModel's namespace, which must be the Endpoint's own."
+            ),
         },
     ),
     "trafficPercentage": SpecMember(
         "integer",
-        "Its share of the traffic; those of all destinations are 100 together.",
+        "The destination's share of the traffic in percent; the shares of all destinations add "
+        "up to 100.",
         least=0,
         most=100,
     ),
-    "httpPort": _no_effect("integer", "Of a sidecar.", "there are no sidecars"),
-    "grpcPort": _no_effect("integer", "Of a sidecar.", "there are no sidecars"),
+    "httpPort": _no_effect("integer", "The HTTP port of a sidecar.", "there are no sidecars"),
+    "grpcPort": _no_effect("integer", "The gRPC port of a sidecar.", "there are no sidecars"),
 }
 
 _ENDPOINT: Final = {
     "destinations": SpecMember(
         "array",
-        "What gets the traffic.",
+        "The DeployedModels that get the traffic.",
         needed=True,
-        items=SpecMember("object", "One of them.", members=_DESTINATION),
+        items=SpecMember("object", "One destination.", members=_DESTINATION),
         least=1,
         most=MAX_DESTINATIONS,
     ),
     "id": SpecMember(
         "string",
-        "The endpoint's name; that of the object unless it is given.",
+        "The endpoint's name; by default the object's name.",
         pattern=LABEL,
         words=LABEL_WORDS,
     ),
     "userProvidedID": SpecMember(
-        "string", "The same as id.", pattern=LABEL, words=LABEL_WORDS
+        "string", "The endpoint's name, as in id.", pattern=LABEL, words=LABEL_WORDS
     ),
     "createDns": _no_effect(
-        "boolean", "Whether a DNS name is to be made.", "no DNS server is told anything"
+        "boolean", "Whether to create a DNS name.", "the gateway changes no DNS server"
     ),
     "dnsName": _no_effect(
-        "string", "A DNS name that is there.", "any name leads to the endpoint that begins with it"
+        "string",
+        "An existing DNS name of the endpoint.",
+        "a DNS name leads to the endpoint that its first label names",
     ),
 }  # fmt: skip
 
 #: The members of each kind's spec.
 SPECS: Final[Mapping[CustomKind, SpecMember]] = {
     DEPLOYED_MODEL: SpecMember(
-        "object", "The model and where it is deployed.", needed=True, members=_DEPLOYED_MODEL
+        "object",
+        "A model, and the endpoint that it is deployed to.",
+        needed=True,
+        members=_DEPLOYED_MODEL,
     ),
-    ENDPOINT: SpecMember("object", "The traffic.", needed=True, members=_ENDPOINT),
+    ENDPOINT: SpecMember(
+        "object",
+        "An endpoint, and the models that get its traffic.",
+        needed=True,
+        members=_ENDPOINT,
+    ),
 }
 
 
@@ -269,7 +291,7 @@ def faults(member: SpecMember, value: object, path: str) -> Iterator[Cause]:
         yield _cause("FieldValueTypeInvalid", path, f"must be of type {member.type}, not {found}")
         return
     if member.handling is Handling.REFUSED and value not in member.harmless:
-        yield _cause("FieldValueForbidden", path, f"cannot be honoured: {member.why}")
+        yield _cause("FieldValueForbidden", path, f"not supported: {member.why}")
         return
     yield from _value_faults(member, value, path)
     if isinstance(value, dict):
@@ -283,12 +305,12 @@ def _value_faults(member: SpecMember, value: Any, path: str) -> Iterator[Cause]:
     if member.pattern is not None and not member.pattern.fullmatch(value):
         yield _cause("FieldValueInvalid", path, f"{_shown(value)} must be {member.words}")
     size = len(value) if isinstance(value, list) else value
-    what = f"{size} items were" if isinstance(value, list) else f"{size} was"
+    what = f"{size} items were given; there" if isinstance(value, list) else f"{size} was given; it"
     if member.least is not None and size < member.least:
-        said = f"{what} given; it must be {member.least} or more"
+        said = f"{what} must be at least {member.least}"
         yield _cause("FieldValueInvalid", path, said)
     if member.most is not None and size > member.most:
-        said = f"{what} given; it must be {member.most} or less"
+        said = f"{what} must be at most {member.most}"
         yield _cause("FieldValueInvalid", path, said)
 
 

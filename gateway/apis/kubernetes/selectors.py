@@ -58,8 +58,8 @@ def _label_tests(text: str) -> list[Selector]:
         found = _REQUIREMENT.match(text, at)
         if found is None:
             raise BadKubernetesRequest(
-                f"labelSelector: {cut(safe(text[at:]), _SHOWN)!r} cannot be read; it must be such "
-                "as app=chat,tier!=test,env in (a,b),!old"
+                f"labelSelector: {cut(safe(text[at:]), _SHOWN)!r} cannot be read; it must look "
+                "like app=chat,tier!=test,env in (a,b),!old"
             )
         tests.append(_label_test(found))
         at = found.end()
@@ -92,7 +92,7 @@ def _field_test(text: str) -> Selector:
     found = _FIELD.fullmatch(text)
     if found is None or found["field"] not in ("metadata.name", "metadata.namespace"):
         raise BadKubernetesRequest(
-            f"fieldSelector: {cut(safe(text), _SHOWN)!r} is not supported; it must be of "
+            f"fieldSelector: {cut(safe(text), _SHOWN)!r} is not supported; it must select by "
             "metadata.name or metadata.namespace"
         )
     is_name, value, is_equal = (

@@ -20,10 +20,10 @@ IncludeObject: TypeAlias = Literal["None", "Metadata", "Object"]
 
 _COLUMNS: Final[tuple[tuple[str, str, int, str], ...]] = (
     ("Name", "name", 0, "The object's name."),
-    ("Endpoint", "", 0, "The endpoint that it is about."),
-    ("Ready", "", 0, "Whether it is ready."),
-    ("Reason", "", 0, "Why, in one word."),
-    ("Age", "", 0, "How long ago it was created."),
+    ("Endpoint", "", 0, "The endpoint that the object belongs to."),
+    ("Ready", "", 0, "Whether the object is ready."),
+    ("Reason", "", 0, "The reason of the object's state, in one word."),
+    ("Age", "", 0, "The time since the object's creation."),
 )
 
 
@@ -55,8 +55,8 @@ def accepted_form(accept: str) -> AcceptedForm:
         if (said["as"], said.get("g")) == ("Table", "meta.k8s.io") and said.get("v") in _TABLES:
             return AcceptedForm(said["v"])
     raise FormNotAcceptable(
-        f"Accept: {cut(safe(accept), _SHOWN)!r} was given; there are application/json and its "
-        "as=Table;v=v1;g=meta.k8s.io"
+        f"Accept: {cut(safe(accept), _SHOWN)!r} was given; it must allow application/json, "
+        "alone or with as=Table;v=v1;g=meta.k8s.io"
     )
 
 

@@ -130,7 +130,7 @@ class Watches:
 def _full(owner: str, most: int) -> TooManyRequests:
     words = f"{most} watches are open, or the gateway stops; try again later"
     if owner != NOBODY:
-        words = f"{most} watches of {owner} are open, as many as may be; close some of them"
+        words = f"{most} watches of {owner} are open, which is the limit; close some of them"
     return TooManyRequests(words, retryAfterSeconds=1)
 
 

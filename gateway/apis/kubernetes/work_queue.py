@@ -78,4 +78,4 @@ class WorkQueue:
         try:
             await self._work(name)
         except Exception:  # an unexpected exception must not end the work on other names
-            log.exception(LogLine("a custom resource is not worked on", endpoint=name))
+            log.exception(LogLine("work on a custom resource failed", endpoint=name))

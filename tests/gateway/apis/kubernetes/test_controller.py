@@ -197,15 +197,15 @@ async def test_what_others_have_is_theirs(gateway):
     await gateway.create("taken")
     status, said = await gateway.ask("POST", ENDPOINTS, an_endpoint("taken"))
     assert (status, said["reason"]) == (409, "Conflict")
-    assert said["message"].endswith("the endpoint taken was created by the API")
+    assert said["message"].endswith("the endpoint taken was created by the SageMaker API")
     status, said = await gateway.ask("POST", MODELS, a_model("echo"))
     assert status == 409
-    assert said["message"].endswith("a model of its name was created by the API")
+    assert said["message"].endswith("a model of this name was created by the SageMaker API")
     await gateway.make(a_model(), an_endpoint())
     elsewhere = ENDPOINTS.replace("default", "other")
     status, said = await gateway.ask("POST", elsewhere, an_endpoint("another", id="mine"))
     assert status == 409
-    assert said["message"].endswith("the endpoint mine is that of default/mine")
+    assert said["message"].endswith("the endpoint mine belongs to the Endpoint default/mine")
     status, said = await gateway.ask("PATCH", MINE, {"spec": {"id": "other"}}, MERGE)
     assert (status, said["details"]["causes"][0]["field"]) == (422, "spec.id")
 
@@ -235,6 +235,6 @@ async def test_an_endpoint_of_the_settings_goes_before(gateway):
     after = await gateway.again(Settings(images=images, endpoints=(own,)))
     try:
         said = await after.until(MINE, "Refused")
-        assert said == ("The endpoint mine is of the gateway's settings, where it must be changed")
+        assert said == "The gateway's settings define the endpoint mine; change it there"
     finally:
         await after.aclose()

@@ -44,7 +44,7 @@ async def test_there_are_only_so_many(gateway, monkeypatch):
     await gateway.make(a_model())
     status, said = await gateway.ask("POST", MODELS, a_model("another"))
     assert (status, said["reason"]) == (429, "TooManyRequests")
-    assert "delete what is not needed" in said["message"]
+    assert "delete unneeded ones" in said["message"]
     label = {"metadata": {"labels": {"a": "b"}}}
     merge = "application/merge-patch+json"
     assert (await gateway.ask("PATCH", f"{MODELS}/my-tf-model", label, merge))[0] == 200
