@@ -107,7 +107,7 @@ _STREAM_HEADERS: Final = {
 }
 _ASKED: Final = {JSON: {"oneOf": [ref("Instances"), ref("Columns")]}}
 _PREDICTED: Final = {JSON: {"oneOf": [ref("Predictions"), ref("Outputs")]}}
-_UNREADY: Final = {503: "It is not ready."}
+_UNREADY: Final = {503: "The model or the gateway is not ready."}
 
 
 def _of_model(
@@ -133,21 +133,21 @@ def _of_model(
 DESCRIPTIONS: Final = (
     Description(
         *("InvokeEndpoint", f"{_ENDPOINT}/invocations", RUNTIME),
-        "Ask a container, and have its whole answer.",
+        "Send a request to a container, and get its whole answer.",
         *({ANY: {}}, {ANY: {}}, "post"),
         headers=_INVOKE,
         sample=_ROW,
     ),
     Description(
         *("InvokeEndpointWithResponseStream", f"{_ENDPOINT}/invocations-response-stream", RUNTIME),
-        "Ask a container, and have each chunk of its answer as an event, at once.",
+        "Send a request to a container, and get each chunk of its answer at once, as an event.",
         *({EVENTS: {}}, {ANY: {}}, "post"),
         headers=_INVOKE,
         sample=_ROW,
     ),
     Description(
         *("InvokeEndpointAsync", f"{_ENDPOINT}/async-invocations", RUNTIME),
-        "Ask a container, and have its answer put in a location, later.",
+        "Send a request to a container; the gateway stores the answer at a location later.",
         {JSON: ref("AcceptedInvocation")},
         {ANY: {}},
         "post",
@@ -159,7 +159,8 @@ DESCRIPTIONS: Final = (
         "InvokeEndpointWithBidirectionalStream",
         f"{_ENDPOINT}/invocations-bidirectional-stream",
         RUNTIME,
-        "Parts both ways, by event streams over HTTP/2, or HTTP/1.1 in chunks.",
+        "Open a stream of parts in both directions: event streams over HTTP/2, or over "
+        "HTTP/1.1 in chunks.",
         *({EVENTS: {}}, {EVENTS: {}}, "post"),
         headers=_STREAM_HEADERS,
         sample=SampleParts(
@@ -170,7 +171,7 @@ DESCRIPTIONS: Final = (
         "InvokeEndpointWithBidirectionalStream",
         f"{_ENDPOINT}/invocations-bidirectional-stream",
         RUNTIME,
-        "Parts both ways, by a WebSocket.",
+        "Open a stream of parts in both directions, as a WebSocket.",
         {},
         status=101,
         headers=_STREAM_HEADERS,
@@ -179,13 +180,14 @@ DESCRIPTIONS: Final = (
     ),
     Description(
         *("Predict", f"{_PARENT}:predict", PREDICTION),
-        "Ask with instances, as on Vertex AI: one prediction for each.",
+        "Get one prediction for each instance, as on Vertex AI.",
         *({JSON: ref("Predictions")}, {JSON: ref("Instances")}, "post"),
         sample=_INSTANCES,
     ),
     Description(
         *("Predict", "/v1/model:predict", PREDICTION),
-        "The same, of the endpoint that the first label of the host names.",
+        "Get one prediction for each instance, from the endpoint that the host's first label "
+        "names.",
         *({JSON: ref("Predictions")}, {JSON: ref("Instances")}, "post"),
         sample=SampleParts(_INSTANCES.body, {**_INSTANCES.headers, "Host": "kmeans.example.com"}),
         id="PredictByHost",
@@ -193,7 +195,7 @@ DESCRIPTIONS: Final = (
     *(
         Description(
             *("Predict", f"{_MODEL}{what}:predict", PREDICTION),
-            "Ask with instances or columns, as of KServe and TF Serving.",
+            "Get predictions for instances or columns, as from KServe and TensorFlow Serving.",
             *(_PREDICTED, _ASKED, "post"),
             sample=_INSTANCES,
             id=f"PredictByModel{suffix}",
@@ -205,19 +207,19 @@ DESCRIPTIONS: Final = (
     ),
     Description(
         *("RawPredict", f"{_PARENT}:rawPredict", PREDICTION),
-        "Any bytes to a container, and its own back.",
+        "Send any bytes to a container, and get the bytes of its answer.",
         *({ANY: {}}, {ANY: {}}, "post"),
         sample=_ROW,
     ),
     Description(
         *("StreamRawPredict", f"{_PARENT}:streamRawPredict", PREDICTION),
-        "Any bytes to a container, and each chunk of its answer, at once.",
+        "Send any bytes to a container, and get each chunk of its answer at once.",
         *({ANY: {}}, {ANY: {}}, "post"),
         sample=_ROW,
     ),
     Description(
         *("GetPredictionEndpoint", _PARENT, PREDICTION),
-        "An endpoint, as Google's SDK reads it first.",
+        "An endpoint's description, which Google's SDK reads first.",
         {JSON: ref("PredictionEndpoint")},
     ),
     *_of_model(
@@ -226,20 +228,25 @@ DESCRIPTIONS: Final = (
     ),
     *_of_model(
         *("GetModelMetadata", f"{_MODEL}/metadata", PREDICTION),
-        *("The signature that is declared of a model.", ref("Members")),
+        *("A model's declared signature.", ref("Members")),
     ),
     Description(
-        *("GetServerStatus", "/", PREDICTION, "Whether the gateway runs, as KServe says it."),
+        *("GetServerStatus", "/", PREDICTION, "Whether the gateway runs, in KServe's form."),
         {JSON: ref("Alive")},
     ),
     *(
         Description(
-            *("ModelInfer", f"{_V2}{version}/infer", INFERENCE, "Ask with tensors."),
+            *(
+                "ModelInfer",
+                f"{_V2}{version}/infer",
+                INFERENCE,
+                "Send tensors to a model, and get the tensors of its answer.",
+            ),
             {JSON: ref("InferResponse"), OCTETS: {}},
             {JSON: ref("InferRequest"), OCTETS: {}},
             "post",
             sample=_TENSOR,
-            headers={HEADER_LENGTH: "the length of the body's JSON, where binary data follow it"},
+            headers={HEADER_LENGTH: "the length of the body's JSON, if binary data follow it"},
             id="ModelInferOfVersion" if version else "",
         )
         for version in ("", _VERSION)
@@ -250,7 +257,7 @@ DESCRIPTIONS: Final = (
         *(ref("ModelReady"), _UNREADY),
     ),
     Description(
-        *("ServerMetadata", "/v2", INFERENCE, "What the gateway is."),
+        *("ServerMetadata", "/v2", INFERENCE, "The gateway's name, version and extensions."),
         {JSON: ref("ServerMetadata")},
     ),
     Description(
@@ -287,7 +294,12 @@ DESCRIPTIONS: Final = (
 
 #: The control plane has one path, where a header names the operation.
 BY_TARGET: Final = Description(
-    *("ByTarget", "/", CONTROL, "An operation of the control plane's, or of CloudWatch Logs'."),
+    *(
+        "ByTarget",
+        "/",
+        CONTROL,
+        "An operation of the control plane or of CloudWatch Logs; X-Amz-Target names it.",
+    ),
     *({CONTENT_TYPE: ref("Members")}, {CONTENT_TYPE: ref("Members")}, "post"),
     sample=SampleParts(
         "{}", {"Content-Type": CONTENT_TYPE, "X-Amz-Target": "SageMaker.ListEndpoints"}

@@ -43,7 +43,7 @@ _SCHEMES: Final = {
         "type": "apiKey",
         "in": "header",
         "name": "Authorization",
-        "description": "AWS's Signature Version 4, of the service `sagemaker`, or `logs`.",
+        "description": "AWS's Signature Version 4, for the service `sagemaker` or `logs`.",
     },
     "token": {
         "type": "http",
@@ -53,12 +53,12 @@ _SCHEMES: Final = {
 }
 
 _ABOUT: Final = (
-    "Without authentication (`--auth none`) nobody is asked who they are, and the control plane "
-    "answers this machine alone. gRPC is on the same ports, and so is an API for kubectl, which "
-    "describes itself at `/kubernetes/openapi/v3`. OpenAI's clients have the base URLs "
-    "`$GATEWAY/endpoints/NAME/openai/v1` and `$GATEWAY/openai/v1`. Each operation has a request "
-    "for a shell: `$GATEWAY` is this gateway's address, and `$TOKEN` a token of the principals' "
-    "file."
+    "Without authentication (`--auth none`) the gateway accepts every caller, and the control "
+    "plane answers only callers on the gateway's machine. The same ports serve gRPC, and an "
+    "API for kubectl with a description at `/kubernetes/openapi/v3`. OpenAI's clients have the "
+    "base URLs `$GATEWAY/endpoints/NAME/openai/v1` and `$GATEWAY/openai/v1`. Each operation has an "
+    "example for a shell: `$GATEWAY` is this gateway's address, and `$TOKEN` a token of the "
+    "principals' file."
 )
 
 

@@ -48,7 +48,7 @@ def page(document: Mapping[str, Any]) -> str:
             f"<h1>{escape(info['title'])} {escape(info['version'])}</h1>",
             f'<p>{_prose(info["description"])}</p><p><a href="openapi.json">openapi.json</a></p>',
             *(part for tag in document["tags"] for part in _family(document, tag["name"])),
-            f"<h2>Forms</h2>{_forms(document['components'])}</body></html>",
+            f"<h2>Schemas</h2>{_forms(document['components'])}</body></html>",
         )
     )
 
@@ -69,7 +69,7 @@ def _family(document: Mapping[str, Any], tag: str) -> Iterator[str]:
 def _operation(path: str, method: str, operation: Mapping[str, Any]) -> str:
     parts = [f"<p>{_prose(operation['summary'])}</p><dl>"]
     asks = " or a ".join(name for each in operation["security"] for name in each)
-    parts.append(f"<dt>Who asks</dt><dd>{f'a {escape(asks)}' if asks else 'anyone'}</dd>")
+    parts.append(f"<dt>Authentication</dt><dd>{f'a {escape(asks)}' if asks else 'none'}</dd>")
     for each in operation.get("parameters", ()):
         allowed = ", ".join(each["schema"].get("enum", ()))
         words = _prose(each.get("description", allowed))

@@ -92,9 +92,11 @@ _AWS_ERROR: Final = _object({}, Message=TEXT, ErrorCode=TEXT)
 
 #: The forms of errors, by the names of the functions that write them.
 ERRORS: Final[Mapping[str, Schema]] = {
-    "aws_rest_json": _error("An error of AWS's; `x-amzn-ErrorType` names it.", _AWS_ERROR),
+    "aws_rest_json": _error(
+        "An AWS error; the header `x-amzn-ErrorType` has its name.", _AWS_ERROR
+    ),
     "aws_runtime": _error(
-        "An error of the SageMaker runtime's; `x-amzn-ErrorType` names it.",
+        "An error of the SageMaker runtime; the header `x-amzn-ErrorType` has its name.",
         _object(
             {},
             Message=TEXT,
@@ -104,13 +106,13 @@ ERRORS: Final[Mapping[str, Schema]] = {
         ),
     ),
     "aws_json": _error(
-        "An error of AWS's; `__type` names it.",
+        "An AWS error; the member `__type` has its name.",
         _object({"__type": TEXT}, message=TEXT),
         CONTENT_TYPE,
     ),
-    "prediction_text": _error("An error, in words.", _object({"error": TEXT})),
+    "prediction_text": _error("An error message.", _object({"error": TEXT})),
     "prediction_object": _error(
-        "An error, as Google's clients read it.",
+        "An error in the form of Google's APIs.",
         _object({"error": _object({"code": _WHOLE, "message": TEXT, "status": TEXT})}),
     ),
 }
