@@ -69,16 +69,16 @@ class AnswerTypes:
         if not given.strip():
             if self._form is CSV and answer.body.lstrip().startswith(_JSON_BEGINS):
                 raise ValueError(
-                    "the container's answer has no Content-Type, and begins as JSON does; it must "
-                    f"have one, or be {self._expected.name}"
+                    "the container's answer has no Content-Type, and looks like JSON; it must "
+                    f"have a Content-Type, or be {self._expected.name}"
                 )
             return AnswerFormat(self._form)
         media, shown = media_type(given), repr(given[:_SHOWN])
         form = form_of(given)
         if form is None:
             raise ValueError(
-                f"the container's answer has the Content-Type {shown}; to be filtered or joined it "
-                "must be text/csv, application/json or application/jsonlines"
+                f"the container's answer has the Content-Type {shown}; an answer that is "
+                "filtered or joined must be text/csv, application/json or application/jsonlines"
             )
         if (form is CSV) != (self._form is CSV):
             raise ValueError(

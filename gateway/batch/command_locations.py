@@ -104,7 +104,7 @@ def _output_inside(source: str, target: str) -> Path | None:
         is_input = inside == folder and not path.is_file()
     if is_input:
         raise StorageFailed(
-            f"{target}: output there would be input the next time; it must be another folder than "
-            f"{source}"
+            f"{target}: the next run would read its output as input; it must be another folder "
+            f"than {source}"
         )
     return inside

@@ -109,7 +109,7 @@ class DataProcessing:
         else:
             raise Malformed(
                 f"{batch.place(self._split)}: the container has answered {len(answers)} lines for "
-                f"{len(asked)} records; to be joined there must be one for each"
+                f"{len(asked)} records; for a join it must answer one line for each record"
             )
         end = b"\n" if (self._asked_lines if self._joins else lines) else b""
         put_out = []
@@ -160,8 +160,8 @@ def processing_of(
     if options.split_type not in ("None", "Line"):
         raise OptionsError(
             "SplitType",
-            f"{options.split_type} was given; records that are filtered or joined are lines: it "
-            "must be Line, or None",
+            f"{options.split_type} was given; it must be Line or None, because records that "
+            "are filtered or joined are lines",
         )
     accept = options.accept or options.content_type
     asked, answered = form_of(options.content_type), form_of(accept)
@@ -174,7 +174,7 @@ def processing_of(
         raise OptionsError(
             "JoinSource",
             f"records of {options.content_type} cannot be joined with answers of {accept}; "
-            "ContentType and Accept must both be text/csv, or neither",
+            "either both ContentType and Accept must be text/csv, or neither of them",
         )
     return DataProcessing(
         asked or JSON_LINES,  # where no filter or join reads the records
@@ -199,8 +199,9 @@ def _check_form(
     if form is None:
         raise OptionsError(
             type_member,
-            f"{repr(given) + ' was given' if given else 'nothing was given'}; what is filtered or "
-            "joined must be text/csv, application/json or application/jsonlines",
+            f"{repr(given) + ' was given' if given else 'nothing was given'}; it must be "
+            "text/csv, application/json or application/jsonlines if the job filters or joins "
+            "records",
         )
     try:
         form.check(path)
@@ -212,7 +213,7 @@ def _read_answer(form: RecordForm, answer: bytes) -> object:
     try:
         return form.read(answer)
     except ValueError as error:
-        raise ValueError(f"what the container has answered to it: {error}") from None
+        raise ValueError(f"the container's answer to it: {error}") from None
 
 
 def _records(data: bytes, *, lines: bool) -> Iterator[tuple[int, bytes]]:

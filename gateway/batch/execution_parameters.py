@@ -115,8 +115,8 @@ def _read(container: dict[str, object], member: str, read: Callable[[object], _T
         shown = cut(safe(repr(value)), _SHOWN)
         raise OptionsError(
             member,
-            f"the container's {EXECUTION_PARAMETERS} says {shown}; it must be {error}, or the job "
-            "say it in its place",
+            f"the container's {EXECUTION_PARAMETERS} says {shown}; it must be {error}, or the "
+            f"job must set {member} itself",
         ) from None
 
 

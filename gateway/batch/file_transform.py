@@ -225,7 +225,7 @@ class FileTransform:
                     await output.write(bytes(held))
                     held.clear()
             if not self._sent:
-                raise AskFailed("the container has ended its answer before it had the whole body")
+                raise AskFailed("the container ended its answer before it had read the whole body")
             held += assembled(last, self._assemble)[len(last) :]
             if held:
                 await output.write(bytes(held))

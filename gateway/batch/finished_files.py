@@ -45,7 +45,7 @@ class FinishedFiles:
         try:
             await asyncio.to_thread(_append, self._path, json.dumps(name).encode() + b"\n")
         except OSError as error:
-            line = "that a file of a transform job is finished is not noted"
+            line = "a finished file of a transform job could not be recorded"
             log.warning(LogLine(line, file=name, reason=error.strerror or str(error)))
 
     async def forget(self) -> None:

@@ -103,7 +103,7 @@ def checked_name(name: str, location: str) -> str:
     """
     if any(part in ("", ".", "..") for part in name.split("/")) or "\0" in name:
         raise StorageFailed(
-            f"{location}: no part of a path may be empty, . or .. where output is named by it; "
-            "rename it, or copy it elsewhere"
+            f"{location}: the output is named after this path, so no part of it may be empty, "
+            ". or ..; rename the file, or copy it elsewhere"
         )
     return name

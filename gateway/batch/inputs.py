@@ -61,7 +61,7 @@ class PlaceInputs:
                 found.append(TransformInput(each.name, each.size, each))
         if not found:
             at_s3 = self._location.startswith(SCHEME)
-            one = "a key that begins so" if at_s3 else "a file, or a folder with files"
+            one = "a key with this prefix" if at_s3 else "a file, or a folder with files"
             raise StorageFailed(f"{self._location}: there must be {one}")
         return found
 
@@ -81,4 +81,4 @@ def check_leave(location: str, may: May) -> None:
     except ValueError as error:
         raise StorageFailed(str(error)) from None
     if not may("s3:GetObject", resource):
-        raise StorageFailed(f"who has made the job has no leave for s3:GetObject on {resource}")
+        raise StorageFailed(f"the job's creator has no permission for s3:GetObject on {resource}")

@@ -85,8 +85,8 @@ class JsonPath:
         times = math.prod(map(_times, self.segments))
         if times > 1 and size * times > UNLIMITED_RECORD_BYTES:
             raise NotSelected(
-                f"{self.text} may select a value {times} times, of {size} bytes; what is selected "
-                f"must have at most {UNLIMITED_RECORD_BYTES} bytes: name each value once"
+                f"{self.text} may select a value of {size} bytes {times} times; a selection "
+                f"must have at most {UNLIMITED_RECORD_BYTES} bytes, so name each value once"
             )
 
     def selected(self, record: Any) -> Any:
@@ -107,7 +107,9 @@ class JsonPath:
             if number == len(self.segments) and _are_names(selectors):
                 nodes = [_members(each, selectors) for each in nodes if isinstance(each, Mapping)]
                 if is_one and not any(nodes):
-                    raise NotSelected(f"{self.text} selects nothing: none of its names is there")
+                    raise NotSelected(
+                        f"{self.text} selects nothing: the record has none of its names"
+                    )
                 break
             if is_one:
                 _check_there(self.text, nodes[0], selectors)
@@ -132,11 +134,11 @@ def _read(text: str) -> tuple[tuple[Selector, ...], ...]:
     except JSONPathError as error:
         why, *_ = str(error).splitlines()
         raise BadFilter(
-            f"{text!r} is no JSONPath: {why}; it must be such as $, $[1:], $.features or "
+            f"{text!r} is not a JSONPath: {why}; it must look like $, $[1:], $.features or "
             "$['id','SageMakerOutput']"
         ) from None
     if not isinstance(path, JSONPath):
-        raise BadFilter(f"{text!r} is several paths; it must be one")
+        raise BadFilter(f"{text!r} has several paths; a filter must be one path")
     for each in path.segments:
         if not isinstance(each, JSONPathChildSegment):
             raise BadFilter(f"{text!r} has '..'; a filter must name each step")
@@ -163,7 +165,7 @@ def _selector(text: str, selector: Any) -> Selector:
         case WildcardSelector():
             return None
     raise BadFilter(
-        f"{text!r} has {str(selector)!r}; a filter must have names, numbers, ranges and * alone"
+        f"{text!r} has {str(selector)!r}; a filter may have only names, numbers, ranges and *"
     )
 
 
@@ -202,18 +204,20 @@ def _check_there(text: str, node: Any, selectors: tuple[Selector, ...]) -> None:
     for each in selectors:
         match each:
             case str() if not isinstance(node, Mapping):
-                raise NotSelected(f"{text}: {each!r} is a name, and the value is no object")
+                raise NotSelected(f"{text}: {each!r} is a name, and the value is not an object")
             case str() if each not in node:
                 raise NotSelected(f"{text}: there is no {each!r}")
             case int() if not isinstance(node, list):
-                raise NotSelected(f"{text}: {each} is a number, and the value is no array")
+                raise NotSelected(f"{text}: {each} is a number, and the value is not an array")
             case int() if not -len(node) <= each < len(node):
-                raise NotSelected(f"{text}: there is no {each}; there are {len(node)}")
+                raise NotSelected(
+                    f"{text}: there is no element {each}; the number of elements is {len(node)}"
+                )
             case slice() if not isinstance(node, list):
-                raise NotSelected(f"{text}: a range is of an array, and the value must be one")
+                raise NotSelected(f"{text}: a range needs an array, and the value is not an array")
             case None if not isinstance(node, list | Mapping):
                 raise NotSelected(
-                    f"{text}: * is of an array or an object, and the value is neither"
+                    f"{text}: * needs an array or an object, and the value is neither"
                 )
 
 

@@ -174,7 +174,7 @@ class FleetModel:
     def _check_wanted(self) -> None:
         status = self.fleet.status(self._endpoint.name)
         if status is None or status.state is EndpointState.FAILED:
-            reason = "they were stopped" if status is None else status.reason
+            reason = "the instances were stopped" if status is None else status.reason
             raise ModelGone(f"no instance is in service: {reason}")
 
     async def parameters(self) -> bytes:

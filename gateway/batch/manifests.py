@@ -45,15 +45,18 @@ def read_manifest(data: bytes) -> tuple[str, list[str]]:
     if prefix.startswith(SCHEME) and "/" not in prefix.removeprefix(SCHEME):
         # Otherwise an entry could extend the bucket's name: permission is checked for the joined
         # text.
-        raise ManifestError(f"its prefix is {prefix!r}; it must have a / behind the bucket's name")
+        raise ManifestError(f"its prefix is {prefix!r}; it must have a / after the bucket's name")
     for number, entry in enumerate(entries, 1):
         if not isinstance(entry, str):
-            raise ManifestError(f"{must_be}; its element {number} is no string")
+            raise ManifestError(f"{must_be}; its element {number} is not a string")
     if len(entries) > MAX_FILES:
-        raise ManifestError(f"it must have {MAX_FILES} entries at most")
+        raise ManifestError(f"it must have at most {MAX_FILES} entries")
     ((most, times),) = Counter(entries).most_common(1) or [("", 1)]
     if times > 1:
-        raise ManifestError(f"{most!r} is there {times} times; each entry has one output")
+        raise ManifestError(
+            f"the entry {most!r} occurs {times} times; it must occur once, because each entry has "
+            "one output"
+        )
     return prefix, entries
 
 
@@ -115,7 +118,7 @@ class ManifestInputs:
     async def _whole(self) -> bytes:
         files = await self._manifest.files()
         if len(files) != 1 or files[0].size > MANIFEST_BYTES:
-            raise ManifestError(f"it must be one file of {MANIFEST_BYTES} bytes at most")
+            raise ManifestError(f"it must be one file of at most {MANIFEST_BYTES} bytes")
         async with aclosing(self._manifest.pieces(files[0])) as pieces:
             return b"".join([piece async for piece in pieces])
 

@@ -92,17 +92,17 @@ class TransformOptions:
         for text, member in ((self.content_type, "ContentType"), (self.accept, "Accept")):
             if not HEADER_VALUE.fullmatch(text):
                 raise OptionsError(
-                    member, f"{text!r} was given; it must be of visible ASCII, spaces and tabs"
+                    member, f"{text!r} was given; it must consist of visible ASCII, spaces and tabs"
                 )
         for name, member in (("input_filter", "InputFilter"), ("output_filter", "OutputFilter")):
             if len(getattr(self, name)) > MAX_FILTER:
-                raise OptionsError(member, f"it must be of {MAX_FILTER} characters at most")
+                raise OptionsError(member, f"it must have at most {MAX_FILTER} characters")
         payload = 1 if self.max_payload_mb is None else self.max_payload_mb
         if payload * (self.max_concurrent or 0) > MAX_PAYLOAD_MB:
             raise OptionsError(
                 "MaxConcurrentTransforms",
-                f"{self.max_concurrent} was given; times MaxPayloadInMB, "
-                f"{_payload_words(self.max_payload_mb)}, it must be {MAX_PAYLOAD_MB} at most",
+                f"{self.max_concurrent} was given; multiplied by MaxPayloadInMB, which is "
+                f"{_payload_words(self.max_payload_mb)}, it must be at most {MAX_PAYLOAD_MB}",
             )
 
     @property
@@ -129,7 +129,7 @@ _RANGES: Final = (
 
 
 def _payload_words(megabytes: int | None) -> str:
-    return "of 1 at least" if megabytes is None else f"which is {megabytes}"
+    return "at least 1" if megabytes is None else f"{megabytes}"
 
 
 def _one_of(words: tuple[str, ...]) -> str:

@@ -63,7 +63,7 @@ def _temporary_folder() -> Path:
     try:
         return temporary_folder()
     except OSError as error:
-        raise StorageFailed(f"outputs cannot be gathered: {error.strerror}") from None
+        raise StorageFailed(f"there is no temporary folder for outputs: {error.strerror}") from None
 
 
 def _nameless(folder: Path) -> IO[bytes]:
@@ -105,8 +105,8 @@ class GatheredFile:
         free, reserve = free_and_reserved(descriptor)
         if free - len(data) < reserve:
             raise StorageFailed(
-                f"{self._folder}: its disk has {free} bytes free, and {reserve} of them are not "
-                "for outputs on their way; make room on it"
+                f"{self._folder}: its disk has {free} bytes free, and {reserve} of them are "
+                "reserved; make room on the disk"
             )
         write_all(descriptor, data, wanted)
 
@@ -153,7 +153,7 @@ def _full(full: QuotaFull) -> StorageFailed:
     if full.owner != NOBODY:
         whose, part = f" of {full.owner!r}", "a part of "
     return StorageFailed(
-        f"outputs of transform jobs{whose} have {full.used} bytes on disk on their way, and "
-        f"{full.most} at most ({part}transform_quota); cut the input into smaller files, or try "
-        "again when others are done"
+        f"unfinished outputs of transform jobs{whose} have {full.used} bytes on disk; they may "
+        f"have at most {full.most} ({part}transform_quota); cut the input into smaller files, "
+        "or try again when other outputs are done"
     )

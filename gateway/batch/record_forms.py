@@ -41,8 +41,9 @@ def columns_of(line: bytes) -> list[bytes]:
             quoted = _QUOTED.match(line, at)
             if quoted is None:
                 raise ValueError(
-                    f"the quote that begins column {len(columns) + 1} does not end in it; a quoted "
-                    "column must end where its line or a comma does, and a quote in it be two"
+                    f"the quote that begins column {len(columns) + 1} does not end at the end "
+                    "of the column; a quote inside a quoted column must be written as two "
+                    "quotes"
                 )
             end = quoted.end() if quoted.end() < len(line) else -1
         if end < 0:
@@ -115,7 +116,7 @@ class _Csv(RecordForm):
     def written(self, value: Any) -> bytes:
         columns = value if isinstance(value, list) else [value]
         if not columns:
-            raise ValueError("no column is selected; one at least must be")
+            raise ValueError("the filter selects no column; it must select at least one")
         return line_of(columns)
 
     def joined(self, record: Any, answer: Any) -> list[bytes]:
@@ -125,7 +126,8 @@ class _Csv(RecordForm):
         names = any(isinstance(each, str) for segment in path.segments for each in segment)
         if names or len(path.segments) > 1:
             raise ValueError(
-                f"{path.text!r} was given; of text/csv it must select columns, as $[0,2:] does"
+                f"{path.text!r} was given; for text/csv it must select columns by numbers, "
+                "such as $[0,2:]"
             )
 
 
@@ -154,8 +156,8 @@ class _Json(RecordForm):
             return {INPUT: record, OUTPUT: answer}
         if OUTPUT in record:
             raise ValueError(
-                f"the record has a member {OUTPUT!r}, which its answer is to be; it must be named "
-                "otherwise"
+                f"the record already has a member {OUTPUT!r}, which the join adds for the answer; "
+                "rename the record's member"
             )
         return {**record, OUTPUT: answer}
 

@@ -87,8 +87,8 @@ def check_uncoded(head: AnswerHead) -> None:
     coding = head.headers.get(CONTENT_ENCODING, "")
     if is_coded(coding):
         raise AskFailed(
-            f"the container's answer: its Content-Encoding is {coding[:_SHOWN]!r}; it must have "
-            "none where MaxPayloadInMB is 0"
+            f"the container's answer has the Content-Encoding {coding[:_SHOWN]!r}; it must "
+            "have none if MaxPayloadInMB is 0"
         )
 
 

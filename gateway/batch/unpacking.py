@@ -67,17 +67,15 @@ class _Gunzip:
                 found.append(piece)
                 room -= len(piece)
         except zlib.error as error:
-            where = "what follows it" if self._members > 1 else "the file"
+            where = "the rest of the file" if self._members > 1 else "the file"
             is_none = "header check" in str(error)
-            what = (
-                f"{where} must be packed by gzip" if is_none else "what gzip has packed is damaged"
-            )
+            what = f"{where} must be gzip" if is_none else "the gzip data is damaged"
             raise Malformed(f"{what} (CompressionType is Gzip)") from None
         return b"".join(found)
 
     def finish(self) -> None:
         if self._member is not None:
-            raise Malformed("the file is cut: it ends inside of what is packed by gzip")
+            raise Malformed("the file is cut: it ends in the middle of its gzip data")
 
     def _begun(self, given: bytes) -> bool:
         """Begin a member if the input has more than zeros, which may precede a member."""

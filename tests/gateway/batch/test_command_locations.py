@@ -32,7 +32,7 @@ async def test_output_that_would_be_input(tmp_path, monkeypatch, source, target)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "in").mkdir()
     (tmp_path / "link").symlink_to("in")
-    with pytest.raises(StorageFailed, match="output there would be input the next time; it must"):
+    with pytest.raises(StorageFailed, match="the next run would read its output as input; it must"):
         places(source, target, "", LoopClock(), manifest=False)
 
 

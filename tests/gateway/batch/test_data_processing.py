@@ -213,11 +213,11 @@ def test_an_answer_is_read_as_its_own_type_says(form: str, content_type: str) ->
         ("CSV", "application/JSONLines", "it must be text/csv, as the job's ContentType says"),
         ("CSV", "application/vnd.x+json", "it must be text/csv, as the job's ContentType says"),
         ("JSON", "text/csv", "it must be application/jsonlines, as the job's ContentType says"),
-        ("CSV", "text/html; charset=utf-8", "it must be text/csv, application/json or"),
-        ("CSV", "text/plain", "it must be text/csv, application/json or"),
-        ("JSON", "application/octet-stream", "it must be text/csv, application/json or"),
-        ("JSON", "text/csv, application/json", "it must be text/csv, application/json or"),
-        ("JSON", "no type", "it must be text/csv, application/json or"),
+        ("CSV", "text/html; charset=utf-8", "must be text/csv, application/json or"),
+        ("CSV", "text/plain", "must be text/csv, application/json or"),
+        ("JSON", "application/octet-stream", "must be text/csv, application/json or"),
+        ("JSON", "text/csv, application/json", "must be text/csv, application/json or"),
+        ("JSON", "no type", "must be text/csv, application/json or"),
         ("CSV", "text/csv; charset=utf-16", "its charset must be utf-8"),
         ("JSON", "application/json; charset=iso-8859-1", "its charset must be utf-8"),
     ],
@@ -243,7 +243,7 @@ def test_the_expected_type_is_accepts_where_the_job_has_one() -> None:
 
 @pytest.mark.parametrize("answer", [b'{"score": 0.5}\n', b" [0.5]\n"])
 def test_an_answer_without_a_type_that_looks_like_json_is_not_taken_for_csv(answer: bytes) -> None:
-    with pytest.raises(Malformed, match=r"^record 0 .* has no Content-Type, and begins as JSON"):
+    with pytest.raises(Malformed, match=r"^record 0 .* has no Content-Type, and looks like JSON"):
         Processed(join_source="Input").answer(b"a\n", answer)
     assert Processed(join_source="Input").answer(b"a\n", answer, "text/csv").startswith(b"a,")
 
@@ -313,7 +313,7 @@ def test_a_filter_cannot_make_much_of_little(fields: dict[str, Any]) -> None:
     """It would select the text 6,561 times: 1 GB of 200 KB."""
     of = Processed("application/jsonlines", **fields)
     record = b"[" * 8 + b'"' + b"x" * 200_000 + b'"' + b"]" * 8 + b"\n"
-    with pytest.raises(Malformed, match=r"may select a value 6561 times, of 2000\d\d bytes; what"):
+    with pytest.raises(Malformed, match=r"may select a value of 2000\d\d bytes 6561 times; a"):
         of.request(record) if "input_filter" in fields else of.answer(record, record)
     small = b"[[[[[[[[1]]]]]]]]\n"
     made = of.request(small) if "input_filter" in fields else of.answer(small, small)
@@ -327,9 +327,12 @@ def test_a_filter_that_names_each_value_once_takes_records_of_any_size() -> None
 
 
 def test_a_row_at_fault() -> None:
-    with pytest.raises(Malformed, match=r"^record 8 \(line 9\): .*there is no 2; there are 2"):
+    with pytest.raises(
+        Malformed,
+        match=r"^record 8 \(line 9\): .*there is no element 2; the number of elements is 2",
+    ):
         Processed(input_filter="$[2]", first=7).request(b"a,b,c\nd,e\n")
-    with pytest.raises(Malformed, match=r"^record 7 \(line 8\): no column is selected"):
+    with pytest.raises(Malformed, match=r"^record 7 \(line 8\): the filter selects no column"):
         Processed(input_filter="$[1:]", first=7).request(b"a\n")
     with pytest.raises(Malformed, match=r"^record 9 \(line 10\): the quote"):
         Processed(join_source="Input", first=7).answer(b'\n\n"a\n', b"1\n")
@@ -340,15 +343,15 @@ def test_a_file_at_fault() -> None:
     with pytest.raises(Malformed, match=r"^record 0: it is not JSON at character 10"):
         of.request(b'{\n "a": 1\n')
     of = Processed("application/json", split_type="None", output_filter="$.a")
-    with pytest.raises(Malformed, match=r"^record 0: what the container has answered to it: it is"):
+    with pytest.raises(Malformed, match=r"^record 0: the container's answer to it: it is"):
         of.answer(b"{}", b"<html>")
 
 
 @pytest.mark.parametrize(
     ("answer", "says"),
     [
-        (b"x\n", "what the container has answered to it: it is not JSON at character 1"),
-        (b'{"x":1}\n', "the record has a member 'SageMakerOutput'"),
+        (b"x\n", "the container's answer to it: it is not JSON at character 1"),
+        (b'{"x":1}\n', "the record already has a member 'SageMakerOutput'"),
     ],
 )
 def test_an_answer_that_cannot_be_joined(answer: bytes, says: str) -> None:

@@ -226,8 +226,8 @@ async def test_a_body_that_fails_is_named_by_all_its_records(tmp_path):
     [
         ("RecordIO", framed(b"a") + framed(b"b")[:-1], "None", "record 1: the frame at byte 12 is"),
         ("TFRecord", tf_frame(b"abc").replace(b"c", b"d"), "None", "record 0: the checksum of the"),
-        ("Line", b"a\n", "Gzip", "the file must be packed by gzip (CompressionType is Gzip)"),
-        ("None", packed(b"a" * 999)[:-1], "Gzip", "the file is cut: it ends inside of what is pac"),
+        ("Line", b"a\n", "Gzip", "the file must be gzip (CompressionType is Gzip)"),
+        ("None", packed(b"a" * 999)[:-1], "Gzip", "the file is cut: it ends in the middle of its"),
     ],
 )
 async def test_a_file_that_is_broken_is_named(tmp_path, split, data, compression, said, payload_mb):
@@ -262,7 +262,7 @@ async def test_an_answer_that_is_over_before_the_body_is_no_answer(tmp_path):
             return super().ask(b"nothing of it", take)
 
     done = await transformed(tmp_path, {"f": b"abc"}, Hasty(), max_payload_mb=0)
-    assert done.reason("f").startswith("the whole file: the container has ended its answer before")
+    assert done.reason("f").startswith("the whole file: the container ended its answer before")
 
 
 async def test_when_the_model_is_gone_the_rest_is_not_begun(tmp_path):
@@ -304,8 +304,8 @@ async def test_a_coded_answer_is_not_put_out_as_it_comes(tmp_path):
     done = await transformed(tmp_path / "stream", files, model, max_payload_mb=0)
     assert done.outputs == {}
     assert done.reason("f") == (
-        "the whole file: the container's answer: its Content-Encoding is 'gzip'; it must have none "
-        "where MaxPayloadInMB is 0"
+        "the whole file: the container's answer has the Content-Encoding 'gzip'; it must have "
+        "none if MaxPayloadInMB is 0"
     )
 
 

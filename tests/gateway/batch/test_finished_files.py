@@ -37,7 +37,7 @@ async def test_a_disk_that_takes_nothing(tmp_path: Path, caplog: pytest.LogCaptu
     finished = FinishedFiles(tmp_path / "gone" / "job.finished")
     await finished.add("a.csv")
     assert finished.names == {"a.csv"}
-    assert "is not noted" in caplog.text
+    assert "could not be recorded" in caplog.text
 
 
 async def test_a_link_is_not_followed(tmp_path: Path) -> None:

@@ -123,7 +123,7 @@ async def test_leave_is_asked_for_each_file(tmp_path: Path) -> None:
         asked.append((action, resource))
         return not resource.endswith("/b")
 
-    with pytest.raises(StorageFailed, match="no leave for s3:GetObject on arn:partway:files"):
+    with pytest.raises(StorageFailed, match="no permission for s3:GetObject on arn:partway:files"):
         await callers.inputs(f"{tmp_path}/in", may).files()
     assert asked == [
         ("s3:GetObject", f"arn:partway:files:::{tmp_path}/in/{each}") for each in ("a", "b")
@@ -242,7 +242,7 @@ async def test_the_files_of_a_manifest(tmp_path: Path) -> None:
         ("{0}/", "below one of the local_roots"),
         ("{0}/in/../", "no part of it empty, . or .."),
         ("https://bucket/", "must name s3://BUCKET/PREFIX, or a path"),
-        ("s3://other/", "no leave for s3:GetObject on arn:aws:s3:::other/a.csv"),
+        ("s3://other/", "no permission for s3:GetObject on arn:aws:s3:::other/a.csv"),
     ],
 )
 async def test_a_manifest_names_nothing_else(tmp_path: Path, prefix: str, says: str) -> None:

@@ -58,7 +58,7 @@ async def test_all_keys_that_begin_so(server):
 
 @pytest.mark.parametrize("url", ["s3://bucket/none/", "s3://bucket/in/c"])
 async def test_there_must_be_one(server, url):
-    with pytest.raises(StorageFailed, match=f"{url}: there must be a key that begins so"):
+    with pytest.raises(StorageFailed, match=f"{url}: there must be a key with this prefix"):
         await inputs_at(url).files()
 
 

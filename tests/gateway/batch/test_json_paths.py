@@ -79,10 +79,10 @@ def test_the_end_of_a_range_is_in_it_where_that_is_asked_for(path: str, end_too:
 @pytest.mark.parametrize(
     ("path", "says"),
     [
-        ("$[6]", "there is no 6; there are 6"),
-        ("$[0,9]", "there is no 9; there are 6"),
-        ("$[-7]", "there is no -7; there are 6"),
-        ("$.name", "'name' is a name, and the value is no object"),
+        ("$[6]", "there is no element 6; the number of elements is 6"),
+        ("$[0,9]", "there is no element 9; the number of elements is 6"),
+        ("$[-7]", "there is no element -7; the number of elements is 6"),
+        ("$.name", "'name' is a name, and the value is not an object"),
     ],
 )
 def test_what_a_row_has_not(path: str, says: str) -> None:
@@ -95,10 +95,10 @@ def test_what_a_row_has_not(path: str, says: str) -> None:
     ("path", "says"),
     [
         ("$.none", "there is no 'none'"),
-        ("$['none','neither']", "none of its names is there"),
-        ("$[0]", "0 is a number, and the value is no array"),
-        ("$[1:]", "a range is of an array"),
-        ("$.id[*]", "* is of an array or an object"),
+        ("$['none','neither']", "the record has none of its names"),
+        ("$[0]", "0 is a number, and the value is not an array"),
+        ("$[1:]", "a range needs an array"),
+        ("$.id[*]", "* needs an array or an object"),
         ("$.deep.none[*]", "there is no 'none'"),
     ],
 )
@@ -111,14 +111,14 @@ def test_what_an_object_has_not(path: str, says: str) -> None:
 @pytest.mark.parametrize(
     ("path", "says"),
     [
-        ("features", "is no JSONPath"),
-        ("$[", "is no JSONPath"),
-        ("$[01]", "is no JSONPath"),
+        ("features", "is not a JSONPath"),
+        ("$[", "is not a JSONPath"),
+        ("$[01]", "is not a JSONPath"),
         ("$..features", "has '..'"),
-        ("$[?@.a > 1]", "names, numbers, ranges and * alone"),
-        ("$[?match(@.a, '(a+)+b')]", "names, numbers, ranges and * alone"),
-        ("$.a | $.b", "is no JSONPath"),
-        ("$[~]", "is no JSONPath"),
+        ("$[?@.a > 1]", "only names, numbers, ranges and *"),
+        ("$[?match(@.a, '(a+)+b')]", "only names, numbers, ranges and *"),
+        ("$.a | $.b", "is not a JSONPath"),
+        ("$[~]", "is not a JSONPath"),
         ("$." + "a" * 62, "has 64 characters; a filter must have at most 63"),
     ],
 )

@@ -41,11 +41,11 @@ def test_a_manifest():
         (b"[]", 'it must be [{"prefix"'),
         (b'["a"]', "its first element has no prefix"),
         (b'[{"prefix": 1}]', "its first element has no prefix"),
-        (b'[{"prefix": "a"}, "b", 7]', "its element 2 is no string"),
-        (b'[{"prefix": "a"}, "b", "c", "b"]', "'b' is there 2 times; each entry has one output"),
+        (b'[{"prefix": "a"}, "b", 7]', "its element 2 is not a string"),
+        (b'[{"prefix": "a"}, "b", "c", "b"]', "the entry 'b' occurs 2 times; it must occur once"),
         (
             b'[{"prefix": "s3://own"}, "ers/secret"]',
-            "its prefix is 's3://own'; it must have a / behind the bucket's name",
+            "its prefix is 's3://own'; it must have a / after the bucket's name",
         ),
         (b"[" * 100_000, "in JSON ("),
     ],
@@ -71,7 +71,7 @@ async def test_files_of_this_machine(tmp_path):
 async def test_an_entry_that_leads_elsewhere(tmp_path, entry):
     manifest = tmp_path / "m.manifest"
     manifest.write_text(json.dumps([{"prefix": f"{tmp_path}/"}, entry]))
-    with pytest.raises(StorageFailed, match=r"no part of a path may be empty, . or .."):
+    with pytest.raises(StorageFailed, match=r"no part of it may be empty, . or .."):
         await inputs(manifest).files()
 
 
@@ -80,7 +80,7 @@ async def test_it_must_be_one_file(tmp_path):
     with pytest.raises(StorageFailed, match=r"it must be \["):
         await inputs(tmp_path).files()
     (tmp_path / "b").write_text("[]")
-    with pytest.raises(StorageFailed, match="it must be one file of 16777216 bytes at most"):
+    with pytest.raises(StorageFailed, match="it must be one file of at most 16777216 bytes"):
         await inputs(tmp_path).files()
 
 

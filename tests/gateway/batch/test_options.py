@@ -47,8 +47,8 @@ def test_what_goes(given):
             {"content_type": "text/csv\r\nX: y"},
             "ContentType: 'text/csv\\r\\nX: y' was given; it must",
         ),
-        ({"content_type": "text/csv\0"}, "ContentType: 'text/csv\\x00' was given; it must be of"),
-        ({"accept": "text/é"}, "Accept: 'text/é' was given; it must be of visible ASCII"),
+        ({"content_type": "text/csv\0"}, "ContentType: 'text/csv\\x00' was given; it must"),
+        ({"accept": "text/é"}, "Accept: 'text/é' was given; it must consist of visible ASCII"),
         ({"split_type": "Lines"}, "SplitType: 'Lines' was given; it must be None, Line, RecordIO"),
         ({"assemble_with": "None "}, "AssembleWith: 'None ' was given; it must be None or Line"),
         ({"compression_type": None}, "CompressionType: None was given; it must be None or Gzip"),
@@ -63,14 +63,14 @@ def test_what_goes(given):
         ({"invocation_timeout": 0}, "InvocationsTimeoutInSeconds: 0 was given; it must be a whole"),
         ({"invocation_timeout": 3601}, "InvocationsTimeoutInSeconds: 3601 was given"),
         ({"max_retries": 4}, "InvocationsMaxRetries: 4 was given; it must be a whole number from"),
-        ({"output_filter": "$" * 64}, "OutputFilter: it must be of 63 characters at most"),
+        ({"output_filter": "$" * 64}, "OutputFilter: it must have at most 63 characters"),
         (
             {"max_payload_mb": 6, "max_concurrent": 17},
-            "MaxConcurrentTransforms: 17 was given; times MaxPayloadInMB, which is 6, it must be",
+            "MaxConcurrentTransforms: 17 was given; multiplied by MaxPayloadInMB, which is 6, it",
         ),
         (
             {"max_concurrent": 101},
-            "MaxConcurrentTransforms: 101 was given; times MaxPayloadInMB, of",
+            "MaxConcurrentTransforms: 101 was given; multiplied by MaxPayloadInMB, which is",
         ),
     ],
 )

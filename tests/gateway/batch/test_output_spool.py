@@ -28,13 +28,13 @@ async def test_all_have_the_quota_and_a_sender_half_of_it(tmp_path):
             with pytest.raises(StorageFailed) as refused:
                 await file.write(b"1")
             assert str(refused.value) == (
-                "outputs of transform jobs of 'x' have 40 bytes on disk on their way, and 40 at "
-                "most (a part of transform_quota); cut the input into smaller files, or try again "
-                "when others are done"
+                "unfinished outputs of transform jobs of 'x' have 40 bytes on disk; they may have "
+                "at most 40 (a part of transform_quota); cut the input into smaller files, or try "
+                "again when other outputs are done"
             )
             await nobodys.write(bytes(30))
             refused = pytest.raises(
-                StorageFailed, match=r"jobs have 80 bytes .* 80 at most \(transform_quota"
+                StorageFailed, match=r"jobs have 80 bytes .* at most 80 \(transform_quota"
             )
             async with of_y.file() as file:
                 with refused:

@@ -32,7 +32,7 @@ def test_columns(line: bytes, columns: list[bytes]) -> None:
 
 @pytest.mark.parametrize("line", [b'1,"a', b'1,"a"b,2', b'1,"a""'])
 def test_a_quote_that_does_not_end_its_column(line: bytes) -> None:
-    with pytest.raises(ValueError, match="begins column 2 does not end in it"):
+    with pytest.raises(ValueError, match="begins column 2 does not end at the end"):
         columns_of(line)
 
 

@@ -244,7 +244,7 @@ def test_after_a_kill_the_rest_is_done(tmp_path):
         (("--image", "echo", "--max-payload-mb", "101"), 2,
          "partway transform: --max-payload-mb (MaxPayloadInMB: 101 was given; it must be a whole"),
         (("--image", "echo", "--concurrency", "20", "--max-payload-mb", "6"), 2,
-         "partway transform: --concurrency (MaxConcurrentTransforms: 20 was given; times MaxPayl"),
+         "partway transform: --concurrency (MaxConcurrentTransforms: 20 was given; multiplied by MaxPayl"),
         (("--image", "echo", "--timeout", "0"), 2, "--timeout (InvocationsTimeoutInSeconds: 0 was"),
         (("--image", "echo", "--retries", "4"), 2, "--retries (InvocationsMaxRetries: 4 was given"),
         (("--image", "echo", "--input-filter", "x"), 2, "--input-filter (InputFilter: "),
@@ -287,7 +287,7 @@ def test_why_no_container_starts_is_said_once(tmp_path, monkeypatch, capfd):
     ("source", "target", "said"),
     [
         ("nothing", "out", "nothing: there must be a file, or a folder with files"),
-        ("in", "in", "output there would be input the next time; it must be another folder than"),
+        ("in", "in", "the next run would read its output as input; it must be another folder than"),
     ],
 )
 def test_where_nothing_is_or_may_be(tmp_path, monkeypatch, capfd, source, target, said):
