@@ -90,7 +90,9 @@ class RequestExecutor:
         """
         action = self._taken_away(request)
         if action:
-            words = f"The request waited, and its sender has no leave for {action} any more."
+            words = (
+                f"The request's sender lost the permission for {action} while the request waited."
+            )
             raise AttemptFailed(FailureCause.ACCESS, words)
         self._leave.check_answer(request)
         try:
@@ -99,7 +101,7 @@ class RequestExecutor:
         except TimeoutError:
             raise AttemptFailed(
                 FailureCause.TIMED_OUT,
-                f"The request was not done within {request.within:g} s (InvocationTimeoutSeconds).",
+                f"The request did not end within {request.within:g} s (InvocationTimeoutSeconds).",
             ) from None
         except UnknownEndpoint as error:
             raise AttemptFailed(FailureCause.ENDPOINT_GONE, error.message) from None
@@ -136,12 +138,14 @@ class RequestExecutor:
         except StoreError as error:
             line = "a request's body cannot be read"
             log.warning(LogLine(line, request=whose, reason=str(error)))
-            words = "The gateway's store does not give the request's body; its log has the reason."
+            words = (
+                "The gateway cannot read the request's body from its store; its log has the reason."
+            )
             raise AttemptFailed(FailureCause.INTERNAL, words, passing=True) from error
         if not body:
             words = (
-                "The gateway's store does not have the request's body, perhaps because an earlier "
-                "build took the request. Send it again."
+                "The gateway's store does not have the request's body, perhaps because an "
+                "earlier version accepted the request. Send it again."
             )
             raise AttemptFailed(FailureCause.INPUT, words)
         return body
@@ -163,8 +167,7 @@ class RequestExecutor:
             if size > ANSWER_BYTES:
                 raise AttemptFailed(
                     FailureCause.ANSWER,
-                    f"The model's answer has more than {ANSWER_BYTES} bytes; it must have at most "
-                    "that.",
+                    f"The model's answer is too large; it must have at most {ANSWER_BYTES} bytes.",
                 )
             held += more
             if len(held) >= PIECE_BYTES:

@@ -108,7 +108,7 @@ class InvokeEndpointAsync:
         request = self._request(endpoint, sender, said, location, len(body), config)
         if self._worker is None:
             raise ServiceUnavailable(
-                "this gateway has no data directory, so that asynchronous requests cannot be kept"
+                "this gateway has no data directory, so it cannot store asynchronous requests"
             )
         await self._worker.accept(request, body)
         headers = {
@@ -129,8 +129,9 @@ class InvokeEndpointAsync:
             words = f"Endpoint {endpoint} of account {self._arns.account} not found."
             raise UnknownEndpoint(words)
         raise InputValidationError(
-            f"Endpoint {endpoint} takes no asynchronous requests; its endpoint configuration must "
-            "have an AsyncInferenceConfig, whose OutputConfig says where answers belong",
+            f"Endpoint {endpoint} takes no asynchronous requests; its endpoint configuration "
+            "must have an AsyncInferenceConfig, with an OutputConfig for the location of "
+            "answers",
             "NotAsynchronous",
         )
 
@@ -139,7 +140,8 @@ class InvokeEndpointAsync:
         location = said.get(INPUT_LOCATION, "")
         if bool(location) == bool(body):
             raise InputValidationError(
-                f"Body and InputLocation (header {INPUT_LOCATION}): exactly one must be given",
+                f"either a body or InputLocation (header {INPUT_LOCATION}) must be given, and "
+                "not both",
                 "InvalidInput",
             )
         if not location:
@@ -210,8 +212,8 @@ def _check_names_no_container(endpoint: str, config: AsyncConfig) -> None:
     """
     if config.names_containers:
         raise InputValidationError(
-            f"Endpoint {endpoint} takes no asynchronous requests: each of its requests must name a "
-            "container, which these cannot; the Mode of its model must be Serial",
+            f"Endpoint {endpoint} takes no asynchronous requests: the Mode of its model is "
+            "Direct; it must be Serial, because an asynchronous request cannot name a container",
             "NotAsynchronous",
         )
 
@@ -247,8 +249,8 @@ def _check_object(location: str) -> None:
     parts = key.split("/")
     if not location.startswith("s3://") or any(each in ("", ".", "..") for each in parts):
         raise InputValidationError(
-            f"InputLocation (header {INPUT_LOCATION}) must be s3://BUCKET/KEY, no part of the key "
-            "empty, . or ..",
+            f"InputLocation (header {INPUT_LOCATION}) must be s3://BUCKET/KEY, and no part of "
+            "the key may be empty, . or ..",
             "InvalidInputLocation",
         )
 
@@ -263,8 +265,8 @@ def _locations(config: AsyncConfig, said: Mapping[str, str], request: str) -> tu
     extension = said.get(OUTPUT_EXTENSION, "").strip("/")
     if any(each in ("", ".", "..") for each in extension.split("/")) and extension:
         raise InputValidationError(
-            f"S3OutputPathExtension (header {OUTPUT_EXTENSION}) must be segments joined by /, none "
-            "of them empty, . or ..",
+            f"S3OutputPathExtension (header {OUTPUT_EXTENSION}) must be parts joined by /, and "
+            "no part may be empty, . or ..",
             "InvalidOutputPathExtension",
         )
     output = "/".join(filter(None, (config.output.rstrip("/"), extension, name)))
@@ -272,8 +274,8 @@ def _locations(config: AsyncConfig, said: Mapping[str, str], request: str) -> tu
     for each in (output, failure):
         if len(each) > _MOST:
             raise InputValidationError(
-                f"the output's location has {len(each)} characters; it must have at most {_MOST}: "
-                "S3OutputPath, S3OutputPathExtension and Filename together",
+                f"the output's location has {len(each)} characters; S3OutputPath, "
+                f"S3OutputPathExtension and Filename together must have at most {_MOST}",
                 "InvalidOutputPathExtension",
             )
     return output, failure

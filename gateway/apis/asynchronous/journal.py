@@ -126,8 +126,8 @@ class Journal:
                 return outcome.result()
             self._take_back(entry)
             raise StoreError(
-                f"the store has not taken a change for {JOURNAL_WRITE_TIMEOUT:g} s; look at its "
-                "disk, or at the server of its file system"
+                f"the store has not accepted a change for {JOURNAL_WRITE_TIMEOUT:g} s; look at "
+                "its disk, or at the server of its file system"
             ) from None
         except asyncio.CancelledError:
             self._take_back(entry)
@@ -155,7 +155,9 @@ class Journal:
             async with time_limit(self._clock, JOURNAL_END_TIMEOUT):
                 await self._idle.wait()
         except TimeoutError:
-            log.warning(LogLine("ends of requests are not written: they run again"))
+            log.warning(
+                LogLine("the ends of some requests could not be stored; these requests run again")
+            )
         self._writing.cancel()
         await asyncio.wait((self._writing,))
         self._retried()
@@ -223,7 +225,9 @@ class Journal:
             self._again.extendleft(reversed(to_retry))
             self._again.extend(behind)
             self._asked = deque(entry for entry in self._asked if entry.outcome is not None)
-            log.warning(LogLine("the end of a request is not written", reason=str(error)))
+            log.warning(
+                LogLine("the end of a request cannot be stored; trying again", reason=str(error))
+            )
             self._retry = self._clock.call_later(JOURNAL_RETRY_INTERVAL, self._retried)
 
     def _retried(self) -> None:
@@ -247,9 +251,9 @@ def value_of(make: Callable[[Body], _T], record: Record) -> _T:
         return make(record.body)
     except TypeError as error:
         raise StoreError(
-            f"the record {record.kind} {record.name!r} of the store must have the members that "
-            f"this version of Partway writes ({error}); start the version that has written it, or "
-            "name another folder with --data-dir DIR"
+            f"the record {record.kind} {record.name!r} of the store has other members than "
+            f"this version of Partway writes ({error}); start the version that has written it, "
+            "or name another folder with --data-dir DIR"
         ) from None
 
 

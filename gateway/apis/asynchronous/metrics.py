@@ -33,21 +33,25 @@ class AsyncMetrics:
     ) -> None:
         for name, what, value in (
             ("partway_async_waiting", "Asynchronous requests that wait for their turn", waiting),
-            ("partway_async_running", "Asynchronous requests that are worked on", running),
-            ("partway_async_spooled_bytes", "Bodies and answers on disk", spooled),
+            ("partway_async_running", "Asynchronous requests in progress", running),
+            (
+                "partway_async_spooled_bytes",
+                "Bytes of asynchronous requests' bodies and answers on disk",
+                spooled,
+            ),
         ):
             Gauge(name, what, registry=registry).set_function(value)
         self._ended = SeriesOfEndpoints(
             Counter(
                 "partway_async_requests",
-                "Asynchronous requests that have come to their end, by what that was",
+                "Asynchronous requests that have ended, by result",
                 ["endpoint", "result"],
                 registry=registry,
             )
         )
         self._notices = Counter(
             "partway_async_notices",
-            "Notices of such ends, by whether they were delivered",
+            "Notices of ended asynchronous requests, by whether they were delivered",
             ["delivered"],
             registry=registry,
         )

@@ -163,7 +163,7 @@ class Notices:
             self._waiting.take(1, topic)
         except QuotaFull:
             used, of_it = self._waiting.used, self._waiting.used_by(topic)
-            self._given_up(notice, f"{used} notices wait already, {of_it} of them for it")
+            self._given_up(notice, f"{used} notices already wait, {of_it} of them for this topic")
             return
         task = asyncio.create_task(self._deliver(notice), name="notice of a request's end")
         self._tasks.add(task)
@@ -202,7 +202,7 @@ class Notices:
         self._given_up(notice, why)
 
     def _given_up(self, notice: Notice, why: str) -> None:
-        line = "a notice is given up"
+        line = "a notice was not delivered"
         log.warning(LogLine(line, topic=notice.topic, request=notice.id, reason=why))
         self._on_over(notice, False)
 

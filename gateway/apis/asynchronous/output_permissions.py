@@ -33,7 +33,7 @@ class OutputPermissions:
             AttemptFailed: the maker lacks the permission; the message names both.
         """
         if why := self.refusal_to_put(request.maker, request.output):
-            words = f"The answer may not be put at {request.output}: {why}."
+            words = f"The answer may not be stored at {request.output}: {why}."
             raise AttemptFailed(FailureCause.ACCESS, words)
 
     def refusal_to_put(self, maker: str, location: str) -> str:

@@ -89,8 +89,8 @@ class WaitingRequests:
     def _shares(self, endpoint: str, sender: str) -> Iterator[tuple[Quota, str, str]]:
         """Yield the quotas that count a request, each with its owner and the words of refusals."""
         at, of = f"endpoint {endpoint!r}", repr(sender) if sender else NOBODY
-        both = f"{of} of {at}" if sender else NOBODY
-        address = "or one address where nobody is asked who they are"
+        both = f"{of} at {at}" if sender else NOBODY
+        address = "or one address without authentication"
         yield self._of_endpoints, at, "one endpoint may have"
         yield self._of_senders, of, f"one principal may have, {address}"
         yield self._of_both, both, f"one principal may have at one endpoint, {address}"

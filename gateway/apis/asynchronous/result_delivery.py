@@ -91,7 +91,7 @@ class ResultDelivery:
             except AttemptFailed as refused:
                 end = refused
             except StorageFailed as error:
-                words = f"The answer could not be put where it belongs: {error}."
+                words = f"The answer could not be stored: {error}."
                 end = AttemptFailed(FailureCause.OUTPUT, words)
         if isinstance(end, AttemptFailed):
             await self._say_failure(request, end)
@@ -135,7 +135,7 @@ class ResultDelivery:
             except StorageFailed as error:
                 why = str(error)
         if why:
-            line = "why a request has no answer cannot be put where it belongs"
+            line = "the failure report of a request could not be stored"
             log.warning(LogLine(line, **whose, reason=why))
 
     async def _put(self, location: str, answer: AsyncAnswer) -> None:

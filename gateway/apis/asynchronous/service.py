@@ -113,9 +113,9 @@ class AsyncService:
             await self.worker.start()
         except OSError as error:
             raise StoreUnavailable(
-                f"{error.filename or self._folder}: what asynchronous requests have left there "
-                f"cannot be read: {error.strerror or error}; look at the disk, or name another "
-                "folder with --data-dir DIR"
+                f"{error.filename or self._folder}: the leftover files of asynchronous "
+                f"requests cannot be removed: {error.strerror or error}; look at the disk, or "
+                "name another folder with --data-dir DIR"
             ) from None
         self._journal.start()
         for each in notices:

@@ -143,8 +143,8 @@ def _leave_reserve(folder: Path, size: int) -> None:
     free, reserve = free_and_reserved(folder)
     if free - size < reserve:
         raise SpoolFull(
-            f"the gateway's disk has {free} bytes free, and {reserve} of them are not for "
-            "bodies and answers; make room on it, or try again when some requests are done"
+            f"the gateway's disk has {free} bytes free, and {reserve} of them are reserved; "
+            "make room on the disk, or try again when some requests are done"
         )
 
 

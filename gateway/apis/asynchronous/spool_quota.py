@@ -62,8 +62,8 @@ class SpoolQuota:
             whose = full.owner or "bodies and answers of asynchronous requests"
             part = "a part of " if full.owner else ""
             raise SpoolFull(
-                f"{whose} have {full.used} bytes on disk, and {full.most} at most "
-                f"({part}async_quota); try again when some of them are done"
+                f"{whose} have {full.used} bytes on disk; they may have at most {full.most} "
+                f"({part}async_quota); try again when some requests are done"
             ) from None
 
     def count(self, share: SpoolShare, size: int) -> None:
@@ -73,7 +73,7 @@ class SpoolQuota:
 
     def _shares(self, share: SpoolShare) -> Iterator[tuple[Quota, tuple[str, ...]]]:
         """Yield the quotas that count the bytes, each with its owners as refusals name them."""
-        sender = f"those of {share.sender!r}" if share.sender else NOBODY
-        yield self._files, (f"those of endpoint {share.endpoint!r}", sender)
+        sender = f"bodies and answers of {share.sender!r}" if share.sender else NOBODY
+        yield self._files, (f"bodies and answers of endpoint {share.endpoint!r}", sender)
         if share.is_answer:
             yield self._answers, (_ANSWERS,)

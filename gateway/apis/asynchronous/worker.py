@@ -117,7 +117,7 @@ class AsyncWorker:
             self._waiting.found(request.endpoint, request.sender)
             self._waiting.add(request)
         if found:
-            log.info(LogLine("asynchronous requests go on", requests=len(found)))
+            log.info(LogLine("asynchronous requests continue", requests=len(found)))
         self._working = asyncio.create_task(self._work(), name="asynchronous requests")
         self._news.set()
 
@@ -135,7 +135,7 @@ class AsyncWorker:
         if self._draining:
             raise _draining()
         if self._working is None:
-            raise NotWritten("the disk has not given yet what was written down before")
+            raise NotWritten("the disk has not returned the stored requests yet")
         self._waiting.take_place(request.endpoint, request.sender)
         # The task ends even if the client leaves: a half-stored request would have no owner.
         task = self._own(self._write_down(request, body))
@@ -213,7 +213,7 @@ class AsyncWorker:
         try:
             await self._spool.drop(request.id)
         except OSError as error:  # the next gateway removes them
-            line = "files of a request are not removed"
+            line = "the files of a request could not be removed"
             log.warning(LogLine(line, request=request.id, reason=error.strerror or str(error)))
 
     def _own(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
@@ -260,13 +260,13 @@ class AsyncWorker:
         now = self._wall_clock()
         for request in self._waiting.taken_out(lambda each: each.expires <= now):
             seconds = request.expires - request.received
-            words = f"The request waited for {seconds:g} s (RequestTTLSeconds)."
+            words = f"The request expired: it waited for {seconds:g} s (RequestTTLSeconds)."
             self._own(self._end_in_turn(request, AttemptFailed(FailureCause.EXPIRED, words)))
         gone = {each for each in self._waiting.endpoints if self._config(each) is None}
         for request in self._waiting.taken_out(lambda each: each.endpoint in gone) if gone else ():
             words = (
-                f"The endpoint {request.endpoint!r} was deleted, is of the gateway's settings now, "
-                "or has no AsyncInferenceConfig any more."
+                f"The endpoint {request.endpoint!r} takes no asynchronous requests now: it was "
+                "deleted, has no AsyncInferenceConfig, or is defined in the gateway's settings."
             )
             failure = AttemptFailed(FailureCause.ENDPOINT_GONE, words)
             self._own(self._end_in_turn(request, failure))
@@ -337,9 +337,9 @@ class NotWritten(InternalServerError):
     """
 
     def __init__(self, why: str) -> None:
-        super().__init__("the gateway cannot write the request down; its log has the reason")
+        super().__init__("the gateway cannot store the request; its log has the reason")
         self._why = why
 
     @property
     def for_operator(self) -> str:
-        return f"an asynchronous request cannot be written down: {self._why}"
+        return f"an asynchronous request cannot be stored: {self._why}"

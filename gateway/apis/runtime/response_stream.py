@@ -155,7 +155,8 @@ def _passed_on(headers: Mapping[str, str]) -> Mapping[str, str]:
         found["Accept"] = accept
     if found.get(SESSION) == BEGIN_SESSION:
         raise InputValidationError(
-            f"SessionId (header {SESSION}) must be a session's id; InvokeEndpoint begins sessions",
+            f"SessionId (header {SESSION}) must be the id of a session; only InvokeEndpoint "
+            "begins a session",
             "InvalidHeader",
         )
     return found

@@ -199,7 +199,7 @@ async def test_a_body_that_the_store_does_not_have(asking, monkeypatch, how):
     code, times = {"gone": ("InputUnavailable", 1), "damaged": ("InternalFailure", TRIES)}[how]
     assert (said["ErrorCode"], len(read)) == (code, times)
     assert "/secret/place" not in said["Message"]
-    assert ("an earlier build took the request. Send it again." in said["Message"]) == (
+    assert ("an earlier version accepted the request. Send it again." in said["Message"]) == (
         how == "gone"
     )
 
@@ -340,13 +340,13 @@ async def test_an_answer_that_finds_no_room(asking):
 @pytest.mark.parametrize(
     ("members", "words"),
     [
-        ({}, "exactly one must be given"),
-        ({"Body": b"a", "InputLocation": "s3://bucket/in"}, "exactly one must be given"),
+        ({}, "must be given, and not both"),
+        ({"Body": b"a", "InputLocation": "s3://bucket/in"}, "must be given, and not both"),
         ({"Body": bytes(INLINE_BYTES + 1)}, "over 128000 bytes"),
         ({"InputLocation": "https://bucket/in"}, "must be s3://BUCKET/KEY"),
         ({"InputLocation": "s3://bucket/../in"}, "must be s3://BUCKET/KEY"),
         ({"InputLocation": "/etc/passwd"}, "below one of the local_roots"),
-        ({"Body": b"a", "S3OutputPathExtension": "a/../../b"}, "none of them empty, . or .."),
+        ({"Body": b"a", "S3OutputPathExtension": "a/../../b"}, "no part may be empty, . or .."),
         ({"Body": b"a", "Filename": "a.b.c"}, "Filename (header "),
         ({"Body": b"a", "RequestTTLSeconds": 59}, "a whole number from 60 to 21600"),
         ({"Body": b"a", "InvocationTimeoutSeconds": 3601}, "a whole number from 1 to 3600"),
@@ -487,7 +487,7 @@ async def test_leave_that_is_taken_away_ends_what_waits(
     said.set()
     failure = json.loads(await asked.object_at(answer["FailureLocation"]))
     assert failure["ErrorCode"] == "AccessDenied"
-    assert f"no leave for {action} any more" in failure["Message"]
+    assert f"lost the permission for {action} while" in failure["Message"]
 
 
 async def test_an_answer_takes_the_leave_of_who_made_the_configuration(

@@ -150,7 +150,7 @@ async def test_a_disk_that_hangs_takes_nothing_and_the_next_is_not_behind_it(jou
         await eventually(lambda: len(clock.armed) == len(writing))
     clock.advance(JOURNAL_WRITE_TIMEOUT)
     for each in writing:
-        with pytest.raises(StoreError, match="has not taken a change for 30 s"):
+        with pytest.raises(StoreError, match="has not accepted a change for 30 s"):
             await each
     store.may_write.set()
     await journal.write(record(2), then=nothing)

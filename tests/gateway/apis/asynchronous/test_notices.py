@@ -148,7 +148,9 @@ async def test_a_topic_takes_the_leave_of_who_named_it(caplog):
     assert [delivered for _, delivered in hook.over] == [False, False, True]
     assert len(hook.heard) == 1
     assert asked[0] == ("bob", "sns:Publish", TOPIC)
-    bob, nobody = [each.getMessage() for each in caplog.records if "given up" in each.getMessage()]
+    bob, nobody = [
+        each.getMessage() for each in caplog.records if "not delivered" in each.getMessage()
+    ]
     assert "federated-user/bob is not authorized to perform: sns:Publish" in bob
     assert "nobody can be asked for leave; create it anew" in nobody
 

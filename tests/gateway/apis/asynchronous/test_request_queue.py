@@ -117,7 +117,7 @@ def test_one_sender_does_not_close_an_endpoint_to_others():
     queue = WaitingRequests(WaitingLimits(10, 5))
     for _ in range(3):
         queue.take_place("a", "x")
-    with pytest.raises(ServiceUnavailable, match="3 requests of 'x' of endpoint 'a' wait"):
+    with pytest.raises(ServiceUnavailable, match="3 requests of 'x' at endpoint 'a' wait"):
         queue.take_place("a", "x")
     queue.take_place("a", "y")
     queue.take_place("b", "x")

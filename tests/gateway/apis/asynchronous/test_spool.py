@@ -48,7 +48,7 @@ async def test_there_is_only_so_much(spool):
         with pytest.raises(SpoolFull, match=r"of endpoint 'e' have 3145728 bytes on disk"):
             await more
     await spool.append_answer(another, bytes(3 * PIECE_BYTES))
-    with pytest.raises(SpoolFull, match=r"6291456 at most \(async_quota\); try again"):
+    with pytest.raises(SpoolFull, match=r"at most 6291456 \(async_quota\); try again"):
         await spool.append_answer(a_request("third"), b"x")
     await spool.drop("a")
     await spool.take_room(one)
@@ -61,7 +61,7 @@ async def test_a_disk_that_has_little_left_is_left_to_all_else(spool, tmp_path, 
     await spool.take_room(a_request(id="a"))
     free = 256 * MIB
     for more in (spool.take_room(a_request(id="b")), spool.append_answer(a_request(id="b"), b"x")):
-        with pytest.raises(SpoolFull, match="268435456 of them are not for bodies and answers"):
+        with pytest.raises(SpoolFull, match="268435456 of them are reserved"):
             await more
     assert list(tmp_path.iterdir()) == []
     await spool.drop("b")
