@@ -51,8 +51,8 @@ _NAMED: Final = 5
 
 #: Reason for callers when the operator's model cannot be started.
 _FOR_OPERATOR: Final = (
-    "The model, which the gateway's operator has deployed, cannot be started; the gateway's log "
-    "says why."
+    "The gateway's operator deployed this model, and its instances cannot start; the gateway's "
+    "log says why."
 )
 
 
@@ -147,12 +147,12 @@ class TransformKeeper:
         for each in sorted(left, key=lambda job: (job.created, job.name)):
             self.begin(each)
         if left:
-            log.info(LogLine("transform jobs go on", jobs=len(left)))
+            log.info(LogLine("transform jobs continue", jobs=len(left)))
         if self._folder is not None:
             try:
                 self._remove_all_but({self._file(each.name) for each in left})
             except OSError as error:  # the next gateway removes them
-                line = "what transform jobs have left is not removed"
+                line = "leftover files of transform jobs could not be removed"
                 log.warning(LogLine(line, folder=str(self._folder), reason=error.strerror))
 
     def begin(self, job: Resource) -> None:
@@ -174,7 +174,7 @@ class TransformKeeper:
             FleetStopping: the gateway stops.
         """
         if self._is_closing:
-            raise FleetStopping("the gateway is stopping, and takes no jobs")
+            raise FleetStopping("the gateway is stopping, and takes no new jobs")
 
     def take_no_jobs(self) -> None:
         """Refuse jobs from now on, since the gateway stops."""
@@ -213,10 +213,10 @@ class TransformKeeper:
         try:
             came_to = await before(stop, self._in_turn(name, finished))
         except Exception:  # an unexpected exception ends only one job
-            log.exception(LogLine("a transform job broke off", job=name))
-            came_to = JobStatus.FAILED, "The gateway has failed; its log says how."
+            log.exception(LogLine("a transform job failed unexpectedly", job=name))
+            came_to = JobStatus.FAILED, "The gateway failed; its log has the reason."
         status, reason = came_to or (JobStatus.STOPPED, "")
-        line = LogLine("transform job over", job=name, status=str(status), reason=reason or None)
+        line = LogLine("transform job ended", job=name, status=str(status), reason=reason or None)
         log.log(logging.WARNING if status is JobStatus.FAILED else logging.INFO, line)
         job = self._resources.find(KIND, name)
         assert job is not None, "nobody removes one that is under way"
@@ -290,7 +290,7 @@ class TransformKeeper:
                         record = dataclasses.replace(record, status=JobStatus.STOPPING)
                     await self._resources.put(record.in_place_of(job, self._now()))
             except StoreError as error:
-                line = "a transform job's state is not written"
+                line = "a transform job's state cannot be stored; trying again"
                 log.warning(LogLine(line, job=name, reason=str(error)))
                 await pause(self._clock, STORE_RETRY_INTERVAL)
             else:

@@ -180,13 +180,13 @@ class TransformOperations:
         try:
             self._keeper.under_way.check(1, identity.principal or NOBODY)
         except QuotaFull as full:
-            of_one, of_which = "", "them"
+            of_one, whose = "", "these jobs"
             if full.owner != NOBODY:
-                of_one, of_which = " of one principal", "yours"
+                of_one, whose = " of one principal", "your jobs"
             raise ResourceLimitExceeded(
-                f"The service limit 'Number of transform jobs under way{of_one}' is {full.most}, "
-                f"with current utilization of {full.most} and a request delta of 1; wait for one "
-                f"of {of_which} to end, or stop one."
+                f"The service limit 'Number of transform jobs under way{of_one}' is "
+                f"{full.most}, with current utilization of {full.most} and a request delta of "
+                f"1; wait for one of {whose} to end, or stop one."
             ) from None
 
     async def _make_room(self) -> None:
@@ -231,14 +231,14 @@ class TransformOperations:
         if record.of_operator and members.get("Environment"):
             # The operator may give any variable to a program, and callers may give none.
             raise ValidationException(
-                f"The model {members['ModelName']!r} is one that the gateway's operator has "
-                "deployed; a transform job of it must have no Environment of its own."
+                f"The gateway's operator deployed the model {members['ModelName']!r}; a "
+                "transform job of this model must have no Environment."
             )
         plan = plan_of(members, record)
         if plan.names_containers:
             raise ValidationException(
-                f"The Mode of the model {members['ModelName']!r} is Direct; it must be Serial: a "
-                "transform job cannot name a container."
+                f"The Mode of the model {members['ModelName']!r} is Direct; it must be Serial, "
+                "because a transform job cannot name a container."
             )
         self._leave.check_endpoint(await self._planning.endpoint_of(name, plan))
 

@@ -101,8 +101,8 @@ async def test_an_output_that_has_no_room_on_its_way_fails_by_itself(tmp_path):
         await jobs.create(MaxConcurrentTransforms=1)
         said = await jobs.over()
         assert said["FailureReason"].startswith(
-            "1 of 3 files failed: b.csv: outputs of transform jobs have 0 bytes on disk on their "
-            "way, and 20 at most (transform_quota); "
+            "1 of 3 files failed: b.csv: unfinished outputs of transform jobs have 0 bytes on "
+            "disk; they may have at most 20 (transform_quota); "
         )
         assert jobs.answers == {"a.csv.out": "ONE\n", "c.csv.out": "THREE\n"}
 
@@ -296,7 +296,7 @@ async def test_a_job_that_is_not_there(tmp_path, operation):
         ({"MaxPayloadInMB": 101}, "MaxPayloadInMB: 101 was given"),
         ({"MaxConcurrentTransforms": 20, "MaxPayloadInMB": 6}, "MaxConcurrentTransforms: 20"),
         ({"DataProcessing": {"InputFilter": "$..a"}}, "InputFilter: '$..a' has '..'"),
-        ({"DataProcessing": {"InputFilter": "$.a"}}, "of text/csv it must select columns"),
+        ({"DataProcessing": {"InputFilter": "$.a"}}, "for text/csv it must select columns"),
         (
             {"given": {"ContentType": "image/png"}, "DataProcessing": {"JoinSource": "Input"}},
             "ContentType: 'image/png' was given",
@@ -347,8 +347,8 @@ async def test_one_principal_has_half_of_those_that_wait_also_behind_a_restart(
             await jobs.call("CreateTransformJob", mine, **a_job(tmp_path, "third"))
         assert refused.value.message == (
             "The service limit 'Number of transform jobs under way of one principal' is 2, with "
-            "current utilization of 2 and a request delta of 1; wait for one of yours to end, or "
-            "stop one."
+            "current utilization of 2 and a request delta of 1; wait for one of your jobs to end, "
+            "or stop one."
         )
 
     async with Jobs(tmp_path, at_once=1) as jobs:
@@ -444,7 +444,7 @@ async def test_a_model_of_the_operators_is_given_no_variable(tmp_path):
         model = jobs.resources.find("model", "capitals")
         async with jobs.resources.changing():
             await jobs.resources.put(replace(model, kept=kept_of("capitals")))
-        with pytest.raises(ValidationException, match="must have no Environment of its own"):
+        with pytest.raises(ValidationException, match="must have no Environment"):
             await jobs.create(Environment={"LD_PRELOAD": "x"})
         await jobs.create()
         assert (await jobs.over())["TransformJobStatus"] == "Completed"
@@ -468,7 +468,7 @@ async def test_leave_is_asked_for_each_file_when_it_is_read(tmp_path):
         assert said["TransformJobStatus"] == "Failed"
         resource = f"arn:partway:files:::{tmp_path}/in/b.csv"
         assert said["FailureReason"] == (
-            f"who has made the job has no leave for s3:GetObject on {resource}"
+            f"the job's creator has no permission for s3:GetObject on {resource}"
         )
         assert ("somebody", "s3:GetObject", resource) in asked
         assert jobs.answers == {}
