@@ -244,7 +244,7 @@ def test_after_a_kill_the_rest_is_done(tmp_path):
         (("--image", "echo", "--max-payload-mb", "101"), 2,
          "partway transform: --max-payload-mb (MaxPayloadInMB: 101 was given; it must be a whole"),
         (("--image", "echo", "--concurrency", "20", "--max-payload-mb", "6"), 2,
-         "partway transform: --concurrency (MaxConcurrentTransforms: 20 was given; multiplied by MaxPayl"),
+         "partway transform: --concurrency (MaxConcurrentTransforms: 20 was given; multiplied by"),
         (("--image", "echo", "--timeout", "0"), 2, "--timeout (InvocationsTimeoutInSeconds: 0 was"),
         (("--image", "echo", "--retries", "4"), 2, "--retries (InvocationsMaxRetries: 4 was given"),
         (("--image", "echo", "--input-filter", "x"), 2, "--input-filter (InputFilter: "),
