@@ -17,13 +17,10 @@ _JSON: Final = {"Content-Type": "application/json"}
 
 
 class AdministeredDeployments(Protocol):
-    """The operations on deployments that the admin socket offers."""
-
     async def describe(self, name: str) -> Mapping[str, Any] | None:
         """Return DescribeEndpoint's answer for an endpoint; None if it does not exist."""
 
-    async def deploy(self, name: str, asked: DeploymentAsked) -> Mapping[str, Any]:
-        """Create or update an endpoint to match a deployment."""
+    async def deploy(self, name: str, asked: DeploymentAsked) -> Mapping[str, Any]: ...
 
     async def delete(self, name: str) -> Mapping[str, Any]:
         """Delete an endpoint, with everything that was deployed for it."""
@@ -33,11 +30,6 @@ async def answer_of_deployments(
     deployments: AdministeredDeployments, exchange: Exchange, name: str
 ) -> None:
     """Answer ``GET``, ``PUT`` and ``DELETE /deployments/NAME``.
-
-    Args:
-        deployments: the deployments of the gateway's operator.
-        exchange: the request, which is answered here.
-        name: the name of the endpoint.
 
     Raises:
         ApiError: the request is refused.

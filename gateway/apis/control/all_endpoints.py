@@ -14,10 +14,6 @@ class KnownEndpoints:
 
     The fleet has no instances of an API endpoint that failed under an earlier gateway, or that
     cannot run now. Such an endpoint exists all the same, and the store has its state.
-
-    Args:
-        fleet: the running endpoints.
-        keeper: knows the endpoints of the API.
     """
 
     def __init__(self, fleet: Fleet, keeper: EndpointKeeper) -> None:

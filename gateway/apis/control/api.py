@@ -31,13 +31,6 @@ class ControlApi(Service):
     """The operations on callers' resources, and the endpoints that callers have created.
 
     Attributes:
-        resources: the resources.
-        catalogue: the same resources, for operations.
-        endpoint_keeper: runs the created endpoints in the fleet.
-        plane: the operations.
-        async_rules: the rules for asynchronous requests in endpoint configurations.
-        model_data_leave: checks whether models' makers may read the model data.
-        results: the folders that callers may have answers stored in.
         at_read: called once the resources are read, before their endpoints run.
         at_run: called once the gateway listens and the resources are read.
     """
@@ -90,7 +83,6 @@ class ControlApi(Service):
             self._run()
 
     async def start(self) -> None:
-        """Find out which endpoints are to run."""
         if self._has_read:
             await self.endpoint_keeper.start()
             if self.endpoint_keeper.found:
@@ -125,7 +117,6 @@ class ControlApi(Service):
         self.endpoint_keeper.give_way(settings)
 
     async def settings_taken(self) -> None:
-        """Run endpoints that earlier settings kept from running."""
         await self.endpoint_keeper.run_again()
 
     async def aclose(self) -> None:
@@ -135,5 +126,4 @@ class ControlApi(Service):
 
 
 def install(gateway: Gateway) -> None:
-    """Add the API to a gateway."""
     gateway.service(ControlApi)

@@ -41,7 +41,6 @@ class AsyncRules:
 
         Args:
             members: the input of CreateEndpointConfig, checked by its shape.
-            identity: the caller.
 
         Raises:
             ValidationException: a member cannot be honoured; the message names it.
@@ -74,7 +73,6 @@ class AsyncRules:
 
         Args:
             name: the member that names the place.
-            location: the place.
 
         Raises:
             ValidationException: answers cannot be stored there; the message says why.
@@ -97,11 +95,7 @@ class AsyncRules:
 
 
 def check_names_no_containers(plan: DeploymentPlan) -> None:
-    """Refuse asynchronous requests for models whose requests must name their container.
-
-    Raises:
-        ValidationException: the plan has both asynchronous requests and such a model.
-    """
+    """Raise ValidationException for asynchronous requests that would have to name a container."""
     if "AsyncInferenceConfig" in plan.config and plan.names_containers:
         raise ValidationException(
             f"The endpoint configuration {plan.config_name!r} has an AsyncInferenceConfig, and "

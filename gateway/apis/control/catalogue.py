@@ -35,8 +35,6 @@ class Catalogue:
     """The resources of a gateway, for the operations on them.
 
     Args:
-        resources: the resources.
-        arns: makes ARNs.
         wall_clock: returns epoch seconds.
     """
 
@@ -53,7 +51,6 @@ class Catalogue:
         """Yield all resources of a kind for a list of names and times.
 
         Args:
-            kind: the kind of the resources.
             prefix: the prefix of members' names, such as ``Model``.
         """
         for each in self._resources.all(kind):
@@ -65,11 +62,7 @@ class Catalogue:
             yield Listed(each.name, each.created, each.modified, summary)
 
     def existing(self, kind: Kind, name: str) -> Resource:
-        """Return the resource of a kind and name, regardless of case.
-
-        Raises:
-            ValidationException: there is no such resource.
-        """
+        """Return a resource regardless of case, or raise ValidationException."""
         resource = self._resources.find(kind, name)
         if resource is None:
             raise ValidationException(f'Could not find {NOUNS[kind]} "{self.arn(kind, name)}".')
@@ -79,10 +72,7 @@ class Catalogue:
         """Return a resource's ARN, if the caller has a permission for the resource.
 
         Args:
-            identity: the caller.
             action: the action without its service, such as ``CreateModel``.
-            kind: the kind of the resource.
-            name: the name of the resource.
 
         Raises:
             AccessDenied: the caller lacks the permission.
@@ -121,8 +111,6 @@ class Catalogue:
         """Refuse a resource beyond the limit, or with a name that is taken.
 
         Args:
-            kind: the kind of the resource.
-            name: the name of the resource.
             is_taken: whether something outside the API has the name.
 
         Raises:
@@ -151,10 +139,7 @@ class Catalogue:
         """Make a resource.
 
         Args:
-            kind: the kind of the resource.
-            name: the name of the resource.
             members: the members that the caller asked for.
-            tags: the tags of the resource.
             kept: notes that no caller of the API sees.
 
         Raises:
@@ -176,11 +161,6 @@ class Catalogue:
         self, kind: Kind, name: str, change: Callable[[Mapping[str, str]], Mapping[str, str]]
     ) -> Mapping[str, str]:
         """Change the tags of a resource, and return them.
-
-        Args:
-            kind: the kind of the resource.
-            name: the name of the resource.
-            change: makes the new tags from the old ones.
 
         Raises:
             ValidationException: there is no such resource, or the change of tags is refused.

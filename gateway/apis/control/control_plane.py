@@ -46,9 +46,7 @@ class ControlPlane:
 
     Args:
         resources: the resources; operations are refused until they have been read.
-        arns: makes ARNs.
         wall_clock: returns epoch seconds.
-        clock: measures how long the close waits for running changes.
         is_local: whether a path of this machine may stand for a place in S3 that is read.
         async_rules: the rules for asynchronous requests; by default they allow no path of this
             machine, and no topic.
@@ -92,7 +90,6 @@ class ControlPlane:
         """Add operations, before the first is called.
 
         Args:
-            operations: the operations by AWS's names.
             of_operator: variants of some operations that allow the gateway's operator more.
         """
         self._operations.update(operations)
@@ -100,7 +97,6 @@ class ControlPlane:
 
     @property
     def operations(self) -> Mapping[str, ControlOperation]:
-        """All operations, as callers reach them."""
         return {
             name: partial(self._when_read, self._whole_of(name, operation))
             for name, operation in self._operations.items()
@@ -108,7 +104,6 @@ class ControlPlane:
 
     @property
     def routes(self) -> tuple[Route, ...]:
-        """The routes of all operations."""
         return operation_routes(_TARGETS, self.operations, self)
 
     async def checked(self, operation: str, members: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -135,9 +130,7 @@ class ControlPlane:
         Call this inside work that :meth:`whole` runs.
 
         Args:
-            operation: AWS's name of the operation.
             members: the input, which may name any path of this machine.
-            identity: the operator.
             kept: notes on the new model or configuration, beside its members.
 
         Raises:
@@ -157,12 +150,6 @@ class ControlPlane:
         """Answer a call that the gateway makes for callers of another API.
 
         The same inputs are allowed as in the API. Call this inside work that :meth:`whole` runs.
-
-        Args:
-            operation: as in :meth:`ask_as_operator`.
-            members: as in :meth:`ask_as_operator`.
-            identity: as in :meth:`ask_as_operator`.
-            kept: as in :meth:`ask_as_operator`.
 
         Raises:
             ApiError: as for a call of the API.
@@ -208,11 +195,7 @@ class ControlPlane:
         return await operation(members, identity, request_id)
 
     def check_read(self) -> None:
-        """Refuse operations until the resources have been read.
-
-        Raises:
-            NotReadYet: the disk has not given the resources yet.
-        """
+        """Raise NotReadYet until the disk has given the resources."""
         try:
             self._resources.check_read()
         except StoreUnavailable as error:
@@ -231,5 +214,4 @@ class ControlPlane:
         return await self.whole(answer())
 
     async def aclose(self) -> None:
-        """Wait for changes whose callers have left."""
         await self._work.aclose()

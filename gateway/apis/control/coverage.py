@@ -16,8 +16,6 @@ from partway.gateway.apis.control.errors import ValidationException
 
 
 class Handling(Enum):
-    """The handling of a member."""
-
     DONE = "done"
     NO_EFFECT = "accepted without effect"
     REFUSED = "refused"
@@ -28,7 +26,6 @@ class Covered:
     """The handling of one member, and of all members below it that have no row of their own.
 
     Attributes:
-        handling: the handling.
         why: why the member has no effect or is refused, and the remedy.
         accepts: whether a value that fits the member's shape is accepted. A refused member accepts
             the values that ask for nothing.
@@ -42,7 +39,6 @@ class Covered:
 
     @property
     def reason(self) -> str:
-        """The explanation and the accepted values, in words."""
         return "; ".join(filter(None, (self.why, self.accepted and f"accepted: {self.accepted}")))
 
 
@@ -74,7 +70,6 @@ def _in_words(values: Iterable[Any]) -> str:
 
 
 def _below(prefix: str, rows: Mapping[str, Covered]) -> dict[str, Covered]:
-    """Prefix the rows of a structure's members with the structure's name."""
     return {prefix: _DONE, **{f"{prefix}.{name}": row for name, row in rows.items()}}
 
 
@@ -383,7 +378,6 @@ def check_covered(operation: str, members: Mapping[str, Any]) -> None:
     """Refuse members that the gateway cannot honour.
 
     Args:
-        operation: AWS's name of the operation.
         members: the input, checked by its shape.
 
     Raises:

@@ -21,11 +21,7 @@ class DefinitionOperations(ABC):
     """The operations on the resources of a kind that is defined and does not run.
 
     Attributes:
-        kind: the kind of the resources.
         noun: the noun in AWS's names of operations and members, such as ``Model``.
-
-    Args:
-        catalogue: the resources.
     """
 
     kind: ClassVar[Kind]
@@ -36,7 +32,6 @@ class DefinitionOperations(ABC):
 
     @property
     def operations(self) -> Mapping[str, ControlOperation]:
-        """The operations by AWS's names."""
         return {
             f"Create{self.noun}": self.create,
             f"Describe{self.noun}": self.describe,
@@ -50,7 +45,6 @@ class DefinitionOperations(ABC):
 
         Args:
             members: the input, without tags.
-            identity: the caller.
 
         Raises:
             AccessDenied: the caller lacks a permission.
@@ -75,8 +69,6 @@ class DefinitionOperations(ABC):
         """Make a definition.
 
         Args:
-            members: the input of the operation that creates it.
-            identity: the caller.
             kept: notes that no caller of the API sets or sees.
         """
         name, arn = self._allowed(f"Create{self.noun}", members, identity)
@@ -94,7 +86,6 @@ class DefinitionOperations(ABC):
         return {**described, f"{self.noun}Arn": arn, "CreationTime": found.created}
 
     async def list(self, members: Mapping[str, Any], identity: Identity, _: str) -> Answer:
-        """List the definitions."""
         operation = f"List{self.noun}s"
         identity.check(f"sagemaker:{operation}", "*")
         return page_of(
@@ -110,10 +101,6 @@ class DefinitionOperations(ABC):
     def _allowed(
         self, operation: str, members: Mapping[str, Any], identity: Identity
     ) -> tuple[str, str]:
-        """Return the name and the ARN of a definition, if the caller has the permission.
-
-        Raises:
-            AccessDenied: the caller lacks the permission.
-        """
+        """Return a definition's name and ARN, or raise AccessDenied."""
         name: str = members[f"{self.noun}Name"]
         return name, self._catalogue.allowed(identity, operation, self.kind, name)

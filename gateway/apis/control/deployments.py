@@ -141,7 +141,6 @@ class _Operator:
     async def __call__(
         self, operation: str, members: Members, kept: Mapping[str, Any] | None = None
     ) -> Answer:
-        """Call an operation of the control plane."""
         return await self._plane.ask_as_operator(operation, members, self._identity, kept or {})
 
     def tell(self, outcome: str) -> None:
@@ -162,14 +161,6 @@ class _Operator:
 
 
 class Deployments:
-    """The deployments of a gateway.
-
-    Args:
-        plane: makes and deletes resources.
-        resources: the resources.
-        keeper: knows the state of endpoints.
-    """
-
     def __init__(self, plane: ControlPlane, resources: Resources, keeper: EndpointKeeper) -> None:
         self._plane = plane
         self._resources = resources
@@ -219,7 +210,6 @@ class Deployments:
         )
 
     async def _change(self, name: str, work: Callable[[_Operator], Awaitable[Members]]) -> Members:
-        """Make one change, and log its outcome."""
         operator = _Operator(self._plane)
         try:
             with self._alone(name):
@@ -338,7 +328,6 @@ class Deployments:
         return self._is_there(name)
 
     def _plan_of(self, name: str) -> DeploymentPlan | None:
-        """Return an endpoint's plan; None if there is no endpoint."""
         found = self._keeper.find(name)
         return None if found is None else self._keeper.record_of(found).plan
 
@@ -373,8 +362,6 @@ class Deployments:
         """Delete the resources that were made for an endpoint, and return them.
 
         Args:
-            operator: the operator of the change.
-            name: the name of the endpoint.
             but: lower-case names of the configurations that stay, with their models.
         """
         deleted = []

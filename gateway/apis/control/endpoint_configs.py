@@ -14,12 +14,7 @@ from partway.gateway.apis.control.resources import kept_of_maker
 
 
 class EndpointConfigOperations(DefinitionOperations):
-    """The operations on endpoint configurations; a configuration's models must exist.
-
-    Args:
-        catalogue: the configurations, and their models.
-        async_rules: the rules for asynchronous requests.
-    """
+    """The operations on endpoint configurations; a configuration's models must exist."""
 
     kind = "endpoint-config"
     noun = "EndpointConfig"

@@ -27,11 +27,7 @@ def described(
     """Return DescribeEndpoint's answer for an endpoint of the API.
 
     Args:
-        resource: the endpoint.
-        record: the recorded state.
-        state: the current state, with its reason.
         status: the fleet's status; None if the fleet does not run the endpoint.
-        arn: the ARN of the endpoint.
     """
     plan = record.plan
     serving = {} if status is None else {each.name: each for each in status.variants}
@@ -62,8 +58,6 @@ def described_of_settings(status: EndpointStatus, arn: str, created: float) -> d
     """Return DescribeEndpoint's answer for an endpoint of the gateway's settings.
 
     Args:
-        status: the fleet's status.
-        arn: the ARN of the endpoint.
         created: when the gateway created it, in epoch seconds.
     """
     return {
@@ -95,7 +89,6 @@ def with_slow_starts(
     pending deployment.
 
     Args:
-        answer: the answer without reasons.
         status: the fleet's status; None if the fleet does not run the endpoint.
         now: the time in epoch seconds.
         instead: replaces each reason; empty to show the reasons themselves.
@@ -132,7 +125,6 @@ def _of_state(state: tuple[EndpointState, str]) -> dict[str, str]:
 def _variants(
     plan: DeploymentPlan, serving: Mapping[str, VariantStatus], since: float
 ) -> list[Any]:
-    """Return the variants of a plan, with the numbers of their instances."""
     summaries = []
     for variant in plan.variants:
         name, weight = variant["VariantName"], plan.weight_of(variant)

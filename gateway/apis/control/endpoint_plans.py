@@ -49,7 +49,6 @@ class DeploymentPlan:
     """Copies of an endpoint's configuration and models, so that the originals may be deleted.
 
     Attributes:
-        config: the members of the configuration.
         models: the members of the configuration's models, by the models' names.
         instances: numbers of instances by variant, where they differ from the configuration.
         weights: weights by variant, where they differ from the configuration.
@@ -71,23 +70,19 @@ class DeploymentPlan:
 
     @property
     def config_name(self) -> str:
-        """The name of the configuration."""
         name: str = self.config["EndpointConfigName"]
         return name
 
     @property
     def variants(self) -> tuple[Members, ...]:
-        """The variants of the configuration."""
         return tuple(self.config["ProductionVariants"])
 
     @property
     def variant_names(self) -> tuple[str, ...]:
-        """The names of the variants."""
         return tuple(each["VariantName"] for each in self.variants)
 
     @property
     def asks_for_gpus(self) -> bool:
-        """Whether a variant's instance type has GPUs."""
         return any(_has_gpu(each) for each in self.variants)
 
     @property
@@ -108,19 +103,13 @@ class DeploymentPlan:
         return sum(self.instances_of(each) * len(self.containers_of(each)) for each in variants)
 
     def instances_of(self, variant: Members) -> int:
-        """Return the wanted number of a variant's instances."""
         return self.instances.get(variant["VariantName"], variant.get("InitialInstanceCount", 1))
 
     def weight_of(self, variant: Members) -> float:
-        """Return a variant's weight."""
         return self.weights.get(variant["VariantName"], variant.get("InitialVariantWeight", 1.0))
 
     def containers_of(self, variant: Members) -> tuple[Members, ...]:
-        """Return the definitions of the containers that each of a variant's instances has.
-
-        Raises:
-            ValidationException: the variant's model has no container.
-        """
+        """Return a variant's container definitions; raise ValidationException if it has none."""
         model = self.models[variant["ModelName"]]
         containers = [model["PrimaryContainer"]] if "PrimaryContainer" in model else []
         containers += model.get("Containers", ())
@@ -147,7 +136,6 @@ class ApiSurroundings:
 
     Attributes:
         policy: the policy of their streams.
-        times: the default times of their instances.
         images: the commands or running containers that replace images.
         roots: the folders that may hold model data of this machine.
         gpus: the number of GPUs of this machine.
@@ -166,11 +154,6 @@ def planned(name: str, plan: DeploymentPlan, around: ApiSurroundings) -> Endpoin
     """Return the endpoint that the fleet is to run.
 
     This looks at the file system if model data is on this machine.
-
-    Args:
-        name: the name of the endpoint.
-        plan: the endpoint's configuration and models.
-        around: the circumstances.
 
     Raises:
         ValidationException: a part cannot be honoured; the message names it.

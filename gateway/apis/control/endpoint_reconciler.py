@@ -38,16 +38,11 @@ class EndpointKeeper:
     stays stored, and runs again when the settings drop the name.
 
     Attributes:
-        planning: makes the fleet's endpoints from plans, by the current settings.
-        room: whether more containers may be launched.
         on_change: called with an endpoint's name when its state or its record has changed.
         on_other_settings: called after new settings have taken effect.
 
     Args:
-        resources: the stored endpoints.
         fleet: runs them; it also runs the endpoints of the settings.
-        settings: the settings of the gateway.
-        clock: measures the time until a full store is tried again.
         wall_clock: returns epoch seconds.
         kept_out: files and folders that no caller may name, even below a root.
     """
@@ -169,11 +164,7 @@ class EndpointKeeper:
     # --- Changes ---------------------------------------------------------------------------------
 
     def check_takes_changes(self) -> None:
-        """Refuse changes while the gateway stops.
-
-        Raises:
-            FleetStopping: the gateway stops.
-        """
+        """Raise FleetStopping while the gateway stops."""
         self._fleet.check_takes_changes()
 
     async def begin(
@@ -185,8 +176,6 @@ class EndpointKeeper:
 
         Args:
             resource: the endpoint before the change.
-            record: the new record.
-            endpoint: the version that the fleet is to run.
             anew: whether all instances must be new ones.
 
         Raises:
@@ -382,7 +371,6 @@ class EndpointKeeper:
         self.on_change(name)
 
     async def _note(self, name: str) -> None:
-        """Record the outcome of a change."""
         await self._note_change(name)
         self.on_change(name)
 

@@ -40,7 +40,6 @@ class EndpointRecord:
 
     @classmethod
     def of(cls, resource: Resource) -> EndpointRecord:
-        """Return the record that a resource keeps."""
         kept = resource.kept
         return cls(
             EndpointState(kept["state"]),
@@ -68,15 +67,9 @@ class EndpointRecord:
         return self.of_operator or any(each is not None and each.of_operator for each in plans)
 
     def changing_to(self, plan: DeploymentPlan, now: float) -> EndpointRecord:
-        """Return the record at the begin of an update."""
         return EndpointRecord(EndpointState.UPDATING, self.serving, plan, "", now)
 
     def settled(self, status: EndpointStatus) -> EndpointRecord:
-        """Return the record after the fleet has made or abandoned a change.
-
-        Args:
-            status: the fleet's status.
-        """
         if status.is_latest:
             state = EndpointState.IN_SERVICE
             return EndpointRecord(state, self.coming, None, status.reason, self.began)

@@ -19,7 +19,6 @@ class Notes:
 
     Args:
         write: writes the state of the endpoint of a name, if the state has changed.
-        clock: measures the time until a store that refuses is tried again.
     """
 
     def __init__(self, write: Callable[[str], Awaitable[None]], clock: Clock) -> None:
@@ -31,16 +30,13 @@ class Notes:
         self._writing: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Start to write."""
         self._writing = asyncio.create_task(self._write_all(), name="records of endpoints")
 
     def add(self, name: str) -> None:
-        """Have an endpoint's state written."""
         self._names.add(name)
         self._news.set()
 
     async def aclose(self) -> None:
-        """Stop writing."""
         if self._retry is not None:
             self._retry.cancel()
         if self._writing is not None:

@@ -47,10 +47,6 @@ class EndpointOperations:
     """The operations on endpoints.
 
     Args:
-        resources: the models, configurations and endpoints.
-        catalogue: the same resources, with AWS's errors.
-        keeper: runs the endpoints in the fleet.
-        leave: tells whether the makers of models may read the model data.
         wall_clock: returns epoch seconds.
     """
 
@@ -71,7 +67,6 @@ class EndpointOperations:
 
     @property
     def operations(self) -> Mapping[str, ControlOperation]:
-        """The operations by AWS's names."""
         return {
             "CreateEndpoint": self.create,
             "DescribeEndpoint": self.describe,
@@ -103,7 +98,6 @@ class EndpointOperations:
     async def describe_to_operator(
         self, members: Members, identity: Identity, _: str
     ) -> dict[str, Any]:
-        """Describe an endpoint, with all reasons."""
         return self._with_slow_starts(self._describe(members, identity))
 
     def _describe(self, members: Members, identity: Identity) -> dict[str, Any]:
@@ -169,7 +163,6 @@ class EndpointOperations:
     # --- Changing --------------------------------------------------------------------------------
 
     async def create(self, members: Members, identity: Identity, _: str) -> Answer:
-        """Create an endpoint from a configuration."""
         name = members["EndpointName"]
         arn = self._allowed(identity, "CreateEndpoint", members)
         tags = new_tags(members, identity, arn)
@@ -188,7 +181,6 @@ class EndpointOperations:
         return {"EndpointArn": arn}
 
     async def update(self, members: Members, identity: Identity, _: str) -> Answer:
-        """Update an endpoint to another configuration."""
         arn = self._allowed(identity, "UpdateEndpoint", members)
         excluded = members.get("ExcludeRetainedVariantProperties", ())
         but = {each["VariantPropertyType"] for each in excluded}
@@ -204,7 +196,6 @@ class EndpointOperations:
     async def update_weights_and_capacities(
         self, members: Members, identity: Identity, _: str
     ) -> Answer:
-        """Change numbers of instances, or weights."""
         name, action = members["EndpointName"], "UpdateEndpointWeightsAndCapacities"
         arn = self._catalogue.allowed(identity, action, _KIND, name)
         desired = members["DesiredWeightsAndCapacities"]
@@ -217,8 +208,6 @@ class EndpointOperations:
         """Change an endpoint's plan.
 
         Args:
-            name: the name of the endpoint.
-            change: makes the new plan from the current one.
             anew: whether all instances must be new ones.
         """
         resource = self._changeable(name)
@@ -282,7 +271,6 @@ class EndpointOperations:
         self._catalogue.check_can_be_made(_KIND, name, is_taken=is_taken)
 
     def _own(self, name: str) -> Resource:
-        """Return an endpoint that the API may change."""
         if name.lower() in self._keeper.of_settings:
             raise ValidationException(
                 f'Cannot change endpoint "{self._catalogue.arn(_KIND, name)}": the '
@@ -291,7 +279,6 @@ class EndpointOperations:
         return self._catalogue.existing(_KIND, name)
 
     def _changeable(self, name: str) -> Resource:
-        """Return an endpoint that can be updated now."""
         resource = self._own(name)
         if self._keeper.may_be_updated(resource):
             return resource
@@ -338,8 +325,6 @@ def _retaining(plan: DeploymentPlan, before: DeploymentPlan, but: set[str]) -> D
     """Return a plan with the earlier weights and numbers of instances of its variants.
 
     Args:
-        plan: the new plan.
-        before: the earlier plan.
         but: the properties that the new configuration decides.
     """
     kept: dict[str, dict[str, Any]] = {"instances": {}, "weights": {}}
@@ -355,11 +340,7 @@ def _retaining(plan: DeploymentPlan, before: DeploymentPlan, but: set[str]) -> D
 
 
 def _weighed(before: DeploymentPlan, desired: list[Members], arn: str) -> DeploymentPlan:
-    """Return a plan with other numbers of instances, or other weights.
-
-    Raises:
-        ValidationException: a variant does not exist.
-    """
+    """Return a plan with other numbers or weights; raise ValidationException for other variants."""
     instances, weights = dict(before.instances), dict(before.weights)
     for each in desired:
         variant = each["VariantName"]

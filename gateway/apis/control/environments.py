@@ -32,9 +32,6 @@ def environment_of(
     """Return the variables of a container's definition.
 
     Args:
-        model: the name of the model.
-        container: the definition.
-        source: the image or program that runs it.
         listed: patterns of the variables that a program may get: a name, or a prefix with a ``*``
             at its end.
 

@@ -20,8 +20,6 @@ class SerializationException(ApiError):
 
 
 class UnknownOperation(ApiError):
-    """The gateway has no operation for this ``X-Amz-Target``."""
-
     name = "UnknownOperationException"
     status = 400
 

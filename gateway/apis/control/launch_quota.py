@@ -30,9 +30,6 @@ class ContainerRoom:
     not.
 
     Args:
-        resources: the stored endpoints and transform jobs.
-        fleet: knows the running containers.
-        planning: has the current settings.
         jobs_at_once: the number of transform jobs that run at a time. It is set at the gateway's
             start, whatever the current settings are.
     """
@@ -51,7 +48,6 @@ class ContainerRoom:
         Call this inside ``Resources.changing()``.
 
         Args:
-            endpoint: the endpoint that the fleet is about to run.
             anew: whether all instances must be new ones.
 
         Raises:
@@ -66,7 +62,6 @@ class ContainerRoom:
 
         Args:
             members: the input of CreateTransformJob.
-            record: the job's record, with its model.
 
         Raises:
             ResourceLimitExceeded: there is no room.
@@ -99,7 +94,6 @@ class ContainerRoom:
         return sum(counted.values()) + self._at_once(list(self._of_jobs()))
 
     def _of_jobs(self) -> Iterator[int]:
-        """Yield the number of containers of each transform job that waits or runs."""
         for job in self._resources.all("transform-job"):
             record = TransformRecord.of(job)
             if record.status in UNDER_WAY:

@@ -19,7 +19,6 @@ class Listed:
     """One resource in a list.
 
     Attributes:
-        name: the name of the resource.
         created: the time of the creation, in epoch seconds.
         modified: the time of the last change, in epoch seconds.
         summary: the members that the list shows.
@@ -42,9 +41,6 @@ def page_of(
     changes between two pages neither repeat nor omit other resources.
 
     Args:
-        operation: AWS's name of the operation.
-        output: the member of the answer that holds the resources.
-        listed: all resources of the kind.
         members: the input, checked.
 
     Raises:
@@ -81,11 +77,7 @@ def _place(each: Listed, order: str) -> _Place:
 
 
 def _known_place(position: Any, order: str) -> _Place:
-    """Return the position in a token; it is checked, since the digest does not prevent forgery.
-
-    Raises:
-        ValidationException: it is no position in such a list.
-    """
+    """Return the place in a token, or raise ValidationException: a digest prevents no forgery."""
     kind = str if order in ("Name", "Status") else int | float
     match position:
         case [value, str(name)] if isinstance(value, kind):

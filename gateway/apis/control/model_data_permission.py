@@ -31,7 +31,6 @@ def model_data_of(container: Mapping[str, Any], roots: LocalRoots) -> str | None
     """Return the location of the model data in a container's definition, for the fleet.
 
     Args:
-        container: the definition.
         roots: the folders that may hold paths of this machine.
 
     Raises:
@@ -106,11 +105,7 @@ def _place(location: str, roots: LocalRoots) -> str:
 
 
 def check_may_read(identity: Identity, container: Mapping[str, Any]) -> None:
-    """Refuse a container's definition whose model data the sender may not read.
-
-    Raises:
-        AccessDenied: the sender lacks the permission.
-    """
+    """Raise AccessDenied if the sender may not read the model data of a container's definition."""
     for location in named_locations(container):
         identity.check(_ACTION, _resource(location))
 
@@ -120,7 +115,6 @@ class ModelDataLeave:
 
     Args:
         may: whether a principal (first) has permission for an action (second) on an ARN (third).
-        arns: makes the ARNs of principals.
     """
 
     def __init__(self, may: Callable[[str, str, str], bool], arns: Arns) -> None:
@@ -138,11 +132,7 @@ class ModelDataLeave:
         return why and f"Could not access model data at {location}: {why}"
 
     def check_endpoint(self, endpoint: Endpoint) -> None:
-        """Refuse an endpoint whose models' makers may not read the model data.
-
-        Raises:
-            ValidationException: a maker lacks the permission; the message names both.
-        """
+        """Raise ValidationException, which names both, if a maker may not read the model data."""
         for variant in endpoint.variants:
             for each in variant.containers or (variant,):
                 if each.model_data is None or each.model_maker is None:
@@ -152,5 +142,4 @@ class ModelDataLeave:
 
 
 def _resource(location: str) -> str:
-    """Return the ARN of the object or folder at a location."""
     return arn_of_location(location) + ("*" if location.endswith("/") else "")

@@ -14,8 +14,6 @@ from partway.gateway.apis.control.resources import kept_of_maker
 
 
 class ModelOperations(DefinitionOperations):
-    """The operations on models."""
-
     kind = "model"
     noun = "Model"
 
@@ -83,11 +81,7 @@ def _check_containers(members: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]
 
 
 def _check_hostnames(hostnames: Sequence[str | None]) -> None:
-    """Refuse hostnames that do not identify containers.
-
-    Raises:
-        ValidationException: only some containers have a hostname, or two have the same.
-    """
+    """Raise ValidationException if only some containers have a hostname, or two have the same."""
     named = [each for each in hostnames if each]
     if named and len(named) < len(hostnames):
         raise ValidationException(

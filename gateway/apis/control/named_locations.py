@@ -17,7 +17,6 @@ def checked_place(
 
     Args:
         name: the member that names the location.
-        location: the location.
         roots: the folders that may hold it on this machine.
         cannot: the words for the refused action, for the message.
         otherwise: the words for what is allowed beside S3, for the message.

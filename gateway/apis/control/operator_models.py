@@ -39,11 +39,7 @@ class OperatorCommand:
 
     @classmethod
     def read(cls, words: object, folder: object) -> Self:
-        """Parse a command.
-
-        Raises:
-            ValidationException: it is not a command; the message says what it must be.
-        """
+        """Parse a command, or raise ValidationException with what it must be."""
         if not isinstance(words, list) or not all(isinstance(each, str) for each in words):
             raise ValidationException(
                 "command must be an array of strings, with the program first."
@@ -73,7 +69,6 @@ def kept_of(endpoint: str, command: OperatorCommand | None = None) -> dict[str, 
 
 
 def is_of_operator(kept: Mapping[str, Any]) -> bool:
-    """Whether the operator has made the resource."""
     return _ENDPOINT in kept
 
 

@@ -26,8 +26,6 @@ class Planning:
         settings: the current settings.
 
     Args:
-        settings: the settings of the gateway.
-        clock: measures how long a file system takes.
         kept_out: files and folders that no caller may name, even below a root.
     """
 
@@ -75,7 +73,6 @@ class Planning:
             ) from error
 
     def allows_path(self, location: str) -> bool:
-        """Whether callers may name a path of this machine, by its text."""
         return self.local_roots.allow(location)
 
     @property

@@ -38,12 +38,10 @@ class Resource:
     """One resource of the API.
 
     Attributes:
-        kind: the kind.
         name: the name as its creator wrote it; unique within the kind, regardless of case.
         created: the time of the creation, in epoch seconds.
         modified: the time of the last change, in epoch seconds.
         members: the members that were asked for, by the API's names; may hold secrets.
-        tags: the tags.
         kept: the gateway's own notes; may hold secrets.
     """
 
@@ -64,10 +62,6 @@ class Resources:
     """All resources of a gateway.
 
     The resources in memory match the store: a change is stored before it is visible.
-
-    Args:
-        store: keeps the records.
-        clock: measures how long a change waits for earlier changes.
     """
 
     def __init__(self, store: Store, clock: Clock) -> None:
@@ -95,11 +89,7 @@ class Resources:
         self._unread = ""
 
     def check_read(self) -> None:
-        """Return if the stored resources have been read.
-
-        Raises:
-            StoreUnavailable: the disk has not given them yet.
-        """
+        """Raise StoreUnavailable until the disk has given the stored resources."""
         if self._unread:
             raise StoreUnavailable(self._unread)
 

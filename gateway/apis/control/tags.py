@@ -36,11 +36,6 @@ def tags_of(listed: Iterable[Mapping[str, str]]) -> dict[str, str]:
 def new_tags(members: Mapping[str, Any], identity: Identity, arn: str) -> dict[str, str]:
     """Return the tags of a new resource, if the caller may add tags.
 
-    Args:
-        members: the input of the operation that makes the resource.
-        identity: the caller.
-        arn: the ARN of the resource.
-
     Raises:
         AccessDenied: there are tags, and the caller may not add any.
         ValidationException: the tags are not valid.
@@ -57,18 +52,11 @@ def listed_tags(tags: Mapping[str, str]) -> list[dict[str, str]]:
 
 
 class TagOperations:
-    """The operations on tags.
-
-    Args:
-        catalogue: the resources.
-    """
-
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
 
     @property
     def operations(self) -> Mapping[str, ControlOperation]:
-        """The operations by AWS's names."""
         return {"AddTags": self.add, "ListTags": self.list, "DeleteTags": self.delete}
 
     async def add(self, members: Mapping[str, Any], identity: Identity, _: str) -> Answer:

@@ -20,11 +20,7 @@ log = logging.getLogger("partway.gateway")
 
 
 class UnbrokenWork:
-    """Changes of the control plane: a half-made change would have no owner.
-
-    Args:
-        clock: measures how long the close waits.
-    """
+    """Changes of the control plane: a half-made change would have no owner."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

@@ -28,9 +28,6 @@ _PORTS: Final = range(1, 65_536)
 def vertex_of(container: Mapping[str, Any]) -> VertexContainer | None:
     """Return the settings of a Vertex AI container; None for any other container.
 
-    Args:
-        container: the container's definition.
-
     Raises:
         ValidationException: a path or the port is not valid, or a variable is present that only the
             gateway sets.
