@@ -29,9 +29,6 @@ _SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
 def members_of(body: bytes) -> dict[str, Any]:
     """Return the object in a request's body; an empty body is an empty object.
 
-    Args:
-        body: the whole body of the request.
-
     Raises:
         SerializationException: the body is not a JSON object, or has a larger structure than any
             input.

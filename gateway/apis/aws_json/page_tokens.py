@@ -33,7 +33,6 @@ def position_of(list_asked_for: Any, token: str) -> Any:
 
     Args:
         list_asked_for: the operation and its filters, as JSON.
-        token: the token that the caller gives.
 
     Raises:
         ValidationException: the token is not one of this list.
@@ -51,7 +50,6 @@ def position_of(list_asked_for: Any, token: str) -> Any:
 
 
 def bad_token() -> ValidationException:
-    """Return the error for a token that is not one of the list."""
     return ValidationException(
         "The NextToken is not valid; it must come from an answer of the same operation with "
         "the same members."

@@ -66,7 +66,6 @@ class UnknownQuery(UnknownOperation):
 
 
 def aws_query(error: UnknownQuery) -> ErrorResponse:
-    """Return the error in the format of the Query protocol."""
     body = (
         "<ErrorResponse><Error><Type>Sender</Type>"
         f"<Code>{error.name}</Code><Message>{escape(error.message)}</Message>"
@@ -76,8 +75,6 @@ def aws_query(error: UnknownQuery) -> ErrorResponse:
 
 
 class InputCheck(Protocol):
-    """Checks the input of operations."""
-
     async def checked(self, operation: str, members: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the members of an operation's input, as the operation gets them.
 
@@ -87,7 +84,6 @@ class InputCheck(Protocol):
 
 
 def changes_something(operation: str) -> bool:
-    """Whether an operation changes something."""
     return not operation.startswith(_READING)
 
 
@@ -117,8 +113,6 @@ def operation_routes(
 
     Args:
         prefix: the prefix of the service's targets, such as ``SageMaker``.
-        operations: the operations by AWS's names.
-        inputs: checks the input of each operation.
         service: the service in signatures and actions.
     """
     return tuple(
@@ -164,14 +158,11 @@ def unknown_operation_route(known: Iterable[Route]) -> Route:
 
 
 def _is(exchange: Exchange, *content_types: str) -> bool:
-    """Whether a request's Content-Type is one of these types."""
     said = exchange.headers.get("content-type", "")
     return said.partition(";")[0].strip().lower() in content_types
 
 
 class _Call:
-    """The handler of one operation's route."""
-
     def __init__(self, name: str, operation: ControlOperation, inputs: InputCheck) -> None:
         self._name = name
         self._operation = operation

@@ -82,14 +82,12 @@ class Shape:
     """The constraints of one input value.
 
     Attributes:
-        form: the JSON form.
         least: the smallest value of a number, or the smallest length of anything else.
         most: the largest value or length.
         pattern: the pattern that a whole string must match.
         written: the pattern as AWS writes it.
         values: the allowed values of a string; empty for any.
         members: the members of a structure, by name.
-        required: the members that must be present.
         item: the shape of a list's items, or of a map's values.
         key: the shape of a map's keys.
         is_union: whether a structure must have exactly one of its members.

@@ -45,7 +45,6 @@ LocalRule = Callable[[str], bool]
 
 
 def no_local_paths(_: str) -> bool:
-    """Allow no path of this machine."""
     return False
 
 
@@ -53,7 +52,6 @@ class CheckedInputs:
     """Checks the inputs of a service's operations.
 
     Args:
-        shapes: the shapes of the service.
         is_local: whether a path, or a ``file://`` URL, may stand for a place in S3.
     """
 
@@ -78,8 +76,6 @@ def checked_by(
     """Return the members of a structure by its shape, without members that are null.
 
     Args:
-        shape: the shape of the structure.
-        members: the members in JSON.
         is_local: whether a path may stand for a place in S3.
 
     Raises:
@@ -104,7 +100,6 @@ class _Walk:
         self.faults: list[str] = []
 
     def structure(self, shape: Shape, given: Mapping[str, Any], path: str) -> dict[str, Any]:
-        """Return the present members, each checked."""
         members = {name: value for name, value in given.items() if value is not None}
         for name in members.keys() - shape.members.keys():
             # AWS ignores an unknown member. Here it comes from a newer SDK, and asks for something.
@@ -202,11 +197,7 @@ class _Walk:
 
 
 def _check_type(shape: Shape, value: Any, path: str) -> None:
-    """Refuse a value whose JSON type does not fit its shape.
-
-    Raises:
-        SerializationException: the type does not fit.
-    """
+    """Raise SerializationException if a value's JSON type does not fit its shape."""
     number = isinstance(value, int | float) and not isinstance(value, bool)
     # Python cannot convert a larger integer to float, not even to check that it is finite.
     finite = number and -_LARGEST <= value <= _LARGEST
@@ -233,7 +224,6 @@ def _check_type(shape: Shape, value: Any, path: str) -> None:
 
 
 def _found(value: Any) -> str:
-    """Return a value's type, in AWS's words."""
     match value:
         case None:
             return "NULL_VALUE"
@@ -290,7 +280,6 @@ def _one_of(shape: Shape, value: str = "") -> str:
 
 
 def _common(one: str, other: str) -> int:
-    """Return the length of two texts' common prefix."""
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
 
 
