@@ -12,7 +12,6 @@ if TYPE_CHECKING:
 
 
 def install(gateway: Gateway) -> None:
-    """Add the API to a gateway."""
     folder = None if gateway.data is None else gateway.data.logs
     logs = LogOperations(folder, gateway.described, gateway.arns, gateway.clock)
     gateway.service(TargetRoutes).add(lambda: logs.routes)

@@ -116,7 +116,6 @@ def span_of(printed: Printed, start: int | None, end: int | None, *, over: bool)
     The time of a line is the time of its end, so later lines never have an earlier time.
 
     Args:
-        printed: the output of the instance.
         start: the first time of the span, in milliseconds since the epoch; None for no limit.
         end: the first time after the span; None for no limit.
         over: whether the instance prints nothing more. Otherwise an unfinished last line is left
@@ -182,7 +181,6 @@ def page_of_one(
     """Return the events of a stream after a position, or before it.
 
     Args:
-        printed: the output of the instance.
         span: the positions where the span's lines begin and end.
         position: where to begin; None for the start of the span, or its end.
         limit: the largest number of events.
@@ -243,7 +241,6 @@ def page_of_several(
 
     Args:
         streams: the names of the streams, each with the function that opens it.
-        sought: the filter.
         check: called repeatedly while lines are read; may raise.
 
     Returns:

@@ -52,12 +52,6 @@ class LogsUnavailable(ApiError):
 
 
 class LogInputs:
-    """Checks the inputs of the log operations against botocore's model.
-
-    Args:
-        operations: AWS's names of the operations.
-    """
-
     def __init__(self, operations: Collection[str]) -> None:
         self._inputs = CheckedInputs(ServiceShapes(_SERVICE, _VERSION, operations))
 
@@ -79,7 +73,6 @@ def group_asked_for(members: Mapping[str, Any], arns: Arns) -> str:
 
     Args:
         members: the input, checked.
-        arns: makes ARNs.
 
     Raises:
         InvalidParameter: the group is not named, or named twice.
@@ -107,16 +100,11 @@ class EventsToken(NamedTuple):
     position: int
 
     def written(self) -> str:
-        """Return the token in AWS's form."""
         return f"{'f' if self.forward else 'b'}/{self.position:056d}/s"
 
 
 def read_events_token(text: str) -> EventsToken:
-    """Parse a token of GetLogEvents.
-
-    Raises:
-        InvalidParameter: the token is not one of GetLogEvents.
-    """
+    """Parse a token of GetLogEvents, or raise InvalidParameter."""
     match = _TOKEN.fullmatch(text)
     if match is None or int(match[2]) >= _MOST:
         raise bad_token()
@@ -127,7 +115,6 @@ def mark_token(operation: str, members: Mapping[str, Any], mark: Any) -> str:
     """Return the token that continues an operation after a mark.
 
     Args:
-        operation: AWS's name of the operation.
         members: the input, checked.
         mark: the last item of the answer, as JSON.
     """

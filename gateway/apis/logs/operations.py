@@ -59,9 +59,6 @@ class LogOperations:
 
     Args:
         folder: the folder of the instances' output; None if nothing is kept.
-        endpoints: returns the current status of all endpoints.
-        arns: makes ARNs.
-        clock: measures how long a read takes.
     """
 
     def __init__(
@@ -87,7 +84,6 @@ class LogOperations:
 
     @property
     def routes(self) -> tuple[Route, ...]:
-        """The routes of all operations."""
         inputs = LogInputs(self.operations)
         return operation_routes(_TARGETS, self.operations, inputs, _SERVICE)
 
@@ -229,11 +225,7 @@ def _events_answer(page: PageOfOne) -> dict[str, Any]:
 
 
 def _groups_asked_for(members: _Members, arns: Arns) -> Callable[[str], bool]:
-    """Return a function that tells whether a log group is requested.
-
-    Raises:
-        InvalidParameter: groups of other accounts are requested.
-    """
+    """Return the test for requested groups; raise InvalidParameter for other accounts."""
     prefix, part = members.get("logGroupNamePrefix"), members.get("logGroupNamePattern")
     if prefix is not None and part is not None:
         raise InvalidParameter("logGroupNamePrefix and logGroupNamePattern must not both be given.")
@@ -259,8 +251,6 @@ def _page_of(
     """Return the first places of a list, up to the requested number.
 
     Args:
-        operation: AWS's name of the operation.
-        members: the input.
         places: the remaining places, in a form that a token can hold.
 
     Returns:
@@ -274,11 +264,7 @@ def _page_of(
 
 
 def _place_of(mark: Any) -> tuple[int, str] | None:
-    """Return the place in a token; it is checked, since the digest does not prevent forgery.
-
-    Raises:
-        InvalidParameter: it is no such place.
-    """
+    """Return the place in a token, or raise InvalidParameter: a digest prevents no forgery."""
     match mark:
         case None:
             return None
@@ -288,11 +274,7 @@ def _place_of(mark: Any) -> tuple[int, str] | None:
 
 
 def _mark_of(mark: Any) -> Mark | None:
-    """Return the position among events that a token holds.
-
-    Raises:
-        InvalidParameter: it is no such position.
-    """
+    """Return the position among events in a token, or raise InvalidParameter."""
     match mark:
         case None:
             return None

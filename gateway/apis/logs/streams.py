@@ -32,7 +32,6 @@ class LogStreams:
 
     @classmethod
     def of(cls, folder: Path | None, endpoints: Iterable[EndpointStatus]) -> LogStreams:
-        """Return the readable logs for the current state of a fleet."""
         there = tuple(endpoints)
         living = {
             container: endpoint.name
@@ -106,7 +105,6 @@ class LogStreams:
 
 
 def group_shown(arns: Arns, name: str, began: int | None) -> dict[str, Any]:
-    """Return a log group as DescribeLogGroups does."""
     arn = arns.of(f"log-group:{name}", service="logs")
     shown = {
         "logGroupName": name,
