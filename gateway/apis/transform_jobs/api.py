@@ -51,11 +51,9 @@ class TransformJobsApi(Service):
         gateway.printing.append(self._keeper.describe)
 
     def hasten(self) -> None:
-        """Cut the end of running jobs short."""
         self._keeper.hasten()
 
     async def close_to_new(self) -> None:
-        """Begin no new jobs."""
         self._keeper.take_no_jobs()
 
     async def stop(self) -> None:
@@ -64,5 +62,4 @@ class TransformJobsApi(Service):
 
 
 def install(gateway: Gateway) -> None:
-    """Add the API to a gateway."""
     gateway.service(TransformJobsApi)

@@ -39,7 +39,6 @@ class TransformRecord:
     """The recorded state of a job.
 
     Attributes:
-        status: the status.
         sender: the principal that made the job; empty without authentication.
         model: the members of its model, as a copy, since the model may be deleted meanwhile.
         of_operator: the operator's notes on the model; empty if a caller has made the model.
@@ -60,12 +59,10 @@ class TransformRecord:
 
     @classmethod
     def of(cls, resource: Resource) -> TransformRecord:
-        """Return the record that a resource keeps."""
         kept = resource.kept
         return cls(**{**kept, "status": JobStatus(kept["status"])})
 
     def over(self, status: JobStatus, now: float, reason: str = "") -> TransformRecord:
-        """Return the record at the job's end."""
         reason = cut(reason, _MAX_REASON)
         return dataclasses.replace(self, status=status, ended=now, reason=reason)
 
@@ -86,7 +83,6 @@ def plan_of(members: Members, record: TransformRecord) -> DeploymentPlan:
 
     Args:
         members: the input of CreateTransformJob.
-        record: the job's record, with its model.
     """
     resources, name = members["TransformResources"], members["ModelName"]
     variant = {
@@ -152,13 +148,7 @@ def _client_config(config: Members) -> dict[str, Any]:
 
 
 def described(resource: Resource, record: TransformRecord, arn: str) -> dict[str, Any]:
-    """Return DescribeTransformJob's answer: the job's input, with AWS's defaults.
-
-    Args:
-        resource: the job.
-        record: the record of the job.
-        arn: the ARN of the job.
-    """
+    """Return DescribeTransformJob's answer: the job's input, with AWS's defaults."""
     members = {name: value for name, value in resource.members.items() if value is not None}
     answer = {
         **members,
@@ -184,7 +174,6 @@ def described(resource: Resource, record: TransformRecord, arn: str) -> dict[str
 
 
 def summary_of(resource: Resource, record: TransformRecord, arn: str) -> dict[str, Any]:
-    """Return a job's summary in ListTransformJobs."""
     summary: dict[str, Any] = {
         "TransformJobName": resource.name,
         "TransformJobArn": arn,

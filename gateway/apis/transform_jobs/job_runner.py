@@ -66,16 +66,11 @@ class TransformKeeper:
         under_way: the quota of waiting and running jobs, of which one principal may have half.
 
     Args:
-        resources: the stored jobs.
-        planning: makes the instances' plans.
-        means: starts instances.
-        places: finds the places where jobs read and write.
         may: whether a principal (first) has permission now for an action (second) on an ARN
             (third).
         folder: the folder of the lists of finished files; None to keep no lists.
         at_once: the number of jobs that run at a time.
         inclusive_slices: whether slices of filters include their ends.
-        clock: measures the times.
         wall_clock: returns epoch seconds.
     """
 
@@ -142,7 +137,6 @@ class TransformKeeper:
     # --- Life of a job ---------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Continue the jobs of an earlier gateway."""
         left = [each for each in self._resources.all(KIND) if self._is_under_way(each)]
         for each in sorted(left, key=lambda job: (job.created, job.name)):
             self.begin(each)
@@ -168,11 +162,7 @@ class TransformKeeper:
         task.add_done_callback(lambda _: self._forget(name, sender))
 
     def check_takes_jobs(self) -> None:
-        """Refuse jobs while the gateway stops.
-
-        Raises:
-            FleetStopping: the gateway stops.
-        """
+        """Raise FleetStopping while the gateway stops."""
         if self._is_closing:
             raise FleetStopping("the gateway is stopping, and takes no new jobs")
 
@@ -208,7 +198,6 @@ class TransformKeeper:
         self._stops.pop(name, None)
 
     async def _live(self, name: str, stop: asyncio.Event) -> None:
-        """Run one job from its turn to its end."""
         finished = FinishedFiles(None if self._folder is None else self._file(name))
         try:
             came_to = await before(stop, self._in_turn(name, finished))

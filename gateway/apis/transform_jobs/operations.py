@@ -48,13 +48,6 @@ class TransformOperations:
     """The operations on transform jobs.
 
     Args:
-        resources: the models and jobs.
-        catalogue: the same resources, with AWS's errors.
-        keeper: runs jobs.
-        planning: makes the instances' plans.
-        room: whether more containers may be launched.
-        rules: checks output locations.
-        leave: tells whether the makers of models may read the model data.
         wall_clock: returns epoch seconds.
     """
 
@@ -80,7 +73,6 @@ class TransformOperations:
 
     @property
     def operations(self) -> Mapping[str, ControlOperation]:
-        """The operations by AWS's names."""
         return {
             "CreateTransformJob": self.create,
             "DescribeTransformJob": self.describe,
@@ -123,14 +115,12 @@ class TransformOperations:
         return {"TransformJobArn": arn}
 
     async def describe(self, members: Members, identity: Identity, _: str) -> Answer:
-        """Describe a job."""
         name = members["TransformJobName"]
         arn = self._catalogue.allowed(identity, "DescribeTransformJob", KIND, name)
         job = self._existing(name)
         return described(job, self._keeper.record_of(job), arn)
 
     async def list(self, members: Members, identity: Identity, _: str) -> Answer:
-        """List the jobs."""
         identity.check("sagemaker:ListTransformJobs", "*")
         listed = []
         for job in self._resources.all(KIND):
