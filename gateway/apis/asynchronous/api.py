@@ -55,7 +55,6 @@ class AsynchronousApi(Service):
 
     @property
     def routes(self) -> tuple[Route, ...]:
-        """The operation's routes."""
         return self._operation.routes
 
     async def start(self) -> None:
@@ -69,12 +68,10 @@ class AsynchronousApi(Service):
         await self._requests.start()
 
     def keep_only(self, endpoints: Collection[str]) -> None:
-        """Remove the metrics of all other endpoints."""
         if self._requests is not None:
             self._requests.keep_only(endpoints)
 
     def hasten(self) -> None:
-        """Cut the drain short."""
         if self._requests is not None:
             self._requests.hasten()
 
@@ -85,5 +82,4 @@ class AsynchronousApi(Service):
 
 
 def install(gateway: Gateway) -> None:
-    """Add the API to a gateway."""
     gateway.service(AsynchronousApi)

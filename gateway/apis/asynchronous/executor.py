@@ -53,14 +53,8 @@ class RequestExecutor:
     """Makes single tries of requests.
 
     Args:
-        invocations: calls instances.
-        locations: reads inputs.
-        journal: reads stored bodies.
-        spool: holds large answers.
-        clock: measures the times.
         taken_away: returns an action that the request's sender was permitted at the request and is
             not permitted now; empty if every action is still permitted.
-        leave: tells whether an answer may be stored at its location.
     """
 
     def __init__(

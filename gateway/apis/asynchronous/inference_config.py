@@ -18,7 +18,6 @@ class AsyncConfig:
     """``AsyncInferenceConfig``, as the gateway uses it.
 
     Attributes:
-        output: the location of answers.
         failure: the location of failure reports; empty for none.
         on_success: the ARN of the topic for answers; empty for none.
         on_failure: the ARN of the topic for failures; empty for none.
@@ -40,13 +39,7 @@ class AsyncConfig:
     def of(
         cls, config: Mapping[str, Any], *, maker: str = "", names_containers: bool = False
     ) -> Self | None:
-        """Return the settings in the members of an endpoint configuration; None without them.
-
-        Args:
-            config: the members.
-            maker: the principal that made the configuration.
-            names_containers: whether requests of the endpoint must name their container.
-        """
+        """Return the settings in the members of an endpoint configuration; None without them."""
         members = config.get("AsyncInferenceConfig")
         if members is None:
             return None

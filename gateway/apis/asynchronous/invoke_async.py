@@ -60,7 +60,6 @@ class InvokeEndpointAsync:
     Args:
         worker: accepts requests; None if the gateway has no data directory.
         config_of: returns an endpoint's settings for asynchronous requests; None if it has none.
-        has_endpoint: whether an endpoint of this name exists.
         allows_path: whether a path of this machine may be an input, by its text.
         arns: has the account, which AWS's messages name.
         wall_clock: returns epoch seconds.
@@ -84,7 +83,6 @@ class InvokeEndpointAsync:
 
     @property
     def routes(self) -> tuple[Route, ...]:
-        """The operation's one route."""
         return (
             Route(
                 *(OPERATION, frozenset({"POST"}), PATH, self),
@@ -96,7 +94,6 @@ class InvokeEndpointAsync:
     async def __call__(
         self, exchange: Exchange, identity: Identity, named: Mapping[str, str]
     ) -> None:
-        """Accept one request."""
         endpoint = named["endpoint"]
         said = passed_on(exchange.headers, ASYNC_HEADERS)
         body = await exchange.body(INLINE_BYTES)
@@ -205,10 +202,9 @@ def _of_the_body(said: Mapping[str, str]) -> dict[str, str]:
 
 
 def _check_names_no_container(endpoint: str, config: AsyncConfig) -> None:
-    """Refuse a request that would fail later: an endpoint may be older than this rule.
+    """Raise InputValidationError if requests must name a container.
 
-    Raises:
-        InputValidationError: requests of the endpoint must name a container.
+    An endpoint may be older than this rule, and its request would fail later.
     """
     if config.names_containers:
         raise InputValidationError(
@@ -221,11 +217,6 @@ def _check_names_no_container(endpoint: str, config: AsyncConfig) -> None:
 def taken_away(authenticator: Authenticator, arns: Arns, request: AsyncRequest) -> str:
     """Return an action that the sender was permitted at the request and is not permitted now.
 
-    Args:
-        authenticator: knows the permissions of principals.
-        arns: makes the ARNs of endpoints.
-        request: a waiting request.
-
     Returns:
         The action in IAM's words; empty if every action is still permitted.
     """
@@ -237,11 +228,7 @@ def taken_away(authenticator: Authenticator, arns: Arns, request: AsyncRequest) 
 
 
 def _check_object(location: str) -> None:
-    """Refuse an input location that is not the address of an object.
-
-    Raises:
-        InputValidationError: the location is no such address.
-    """
+    """Raise InputValidationError unless an input location is the address of an object."""
     try:
         _, key = split_url(location)
     except StorageFailed:

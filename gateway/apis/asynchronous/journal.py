@@ -34,7 +34,6 @@ class _Entry:
     """Changes that are written together.
 
     Attributes:
-        changes: the changes.
         then: called once they are written.
         outcome: the result for the caller that waits; None for changes that are retried until they
             are written.
@@ -64,7 +63,6 @@ class Journal:
 
     Args:
         store: the store that is written; its owner closes it after :meth:`aclose`.
-        clock: measures the times.
     """
 
     def __init__(self, store: Store, clock: Clock) -> None:
@@ -99,7 +97,6 @@ class Journal:
             return await self._store.attachment(kind, name)
 
     def start(self) -> None:
-        """Start to write."""
         self._writing = asyncio.create_task(self._write_all(), name="journal of requests")
 
     async def write(self, *records: Record, then: Callable[[], object]) -> None:
@@ -239,10 +236,6 @@ class Journal:
 
 def value_of(make: Callable[[Body], _T], record: Record) -> _T:
     """Return the object that a record was made from.
-
-    Args:
-        make: makes the object from the record's body.
-        record: the record.
 
     Raises:
         StoreError: the record has other members than this version of Partway writes.

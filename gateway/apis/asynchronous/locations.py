@@ -15,19 +15,11 @@ from partway.gateway.timing.clock import Clock
 
 @dataclass(frozen=True, slots=True)
 class InputFile:
-    """An input as it was when it was looked up.
-
-    Attributes:
-        file: the file.
-        place: the place of the file.
-    """
-
     file: FoundFile
     place: FilePlace
 
     @property
     def size(self) -> int:
-        """The size in bytes."""
         return self.file.size
 
 
@@ -35,7 +27,6 @@ class Locations:
     """Reads inputs and stores answers.
 
     Args:
-        clock: measures the times.
         roots: returns the folders that may hold inputs on this machine, from the current settings.
         results: the folders that may hold answers on this machine.
     """

@@ -18,9 +18,6 @@ class AsyncMetrics:
     """The metrics of all asynchronous requests.
 
     Args:
-        registry: the registry that exposes them.
-        waiting: returns the number of waiting requests.
-        running: returns the number of requests in progress.
         spooled: returns the bytes of bodies and answers on disk.
     """
 
@@ -63,7 +60,6 @@ class AsyncMetrics:
         self._ended.of(endpoint, COMPLETED if cause is None else str(cause)).inc()
 
     def noticed(self, *, delivered: bool) -> None:
-        """Count a notice that was delivered, or abandoned."""
         self._notices.labels("yes" if delivered else "no").inc()
 
     def keep_only(self, endpoints: Collection[str]) -> None:

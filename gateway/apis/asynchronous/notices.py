@@ -59,7 +59,6 @@ class Notice:
 
     @classmethod
     def of(cls, body: Mapping[str, Any]) -> Self:
-        """Return the notice of a record's body."""
         return cls(**body)
 
     def body(self) -> dict[str, Any]:
@@ -73,9 +72,6 @@ def notice_of(
     """Return the notice about a request's end; None if no topic is to hear of it.
 
     Args:
-        request: the request.
-        end: the answer, or the failure.
-        region: AWS's name of the region.
         now: epoch seconds.
     """
     failed = isinstance(end, AttemptFailed)
@@ -120,8 +116,6 @@ class Notices:
 
     Args:
         webhooks: the addresses of webhooks by the ARNs of topics.
-        leave: tells whether a notice may be published.
-        clock: measures the times.
         on_over: called with a notice, and whether it was delivered (true) or abandoned.
     """
 

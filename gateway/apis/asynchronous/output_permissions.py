@@ -19,7 +19,6 @@ class OutputPermissions:
 
     Args:
         may: whether a principal (first) has permission for an action (second) on an ARN (third).
-        arns: makes the ARNs of principals.
     """
 
     def __init__(self, may: Callable[[str, str, str], bool], arns: Arns) -> None:
@@ -27,11 +26,7 @@ class OutputPermissions:
         self._leave = MakersLeave(may, arns, made, remedy)
 
     def check_answer(self, request: AsyncRequest) -> None:
-        """Refuse a request whose answer may not be stored at its location.
-
-        Raises:
-            AttemptFailed: the maker lacks the permission; the message names both.
-        """
+        """Raise AttemptFailed, which names maker and permission, if an answer may not be put."""
         if why := self.refusal_to_put(request.maker, request.output):
             words = f"The answer may not be stored at {request.output}: {why}."
             raise AttemptFailed(FailureCause.ACCESS, words)

@@ -39,9 +39,6 @@ class WaitingRequests:
     is first.
 
     A request takes a place before it is stored, and frees the place once its end is stored.
-
-    Args:
-        limits: the limits of the requests.
     """
 
     def __init__(self, limits: WaitingLimits) -> None:
@@ -64,11 +61,7 @@ class WaitingRequests:
         return self._of_endpoints.used
 
     def take_place(self, endpoint: str, sender: str) -> None:
-        """Take a place for a new request.
-
-        Raises:
-            ServiceUnavailable: a limit is reached.
-        """
+        """Take a place for a new request, or raise ServiceUnavailable at a limit."""
         for quota, owner, limit in self._shares(endpoint, sender):
             try:
                 quota.check(1, owner)
@@ -82,7 +75,6 @@ class WaitingRequests:
             quota.count(1, owner)
 
     def leave_place(self, endpoint: str, sender: str) -> None:
-        """Free a place."""
         for quota, owner, _ in self._shares(endpoint, sender):
             quota.give_back(1, owner)
 
@@ -96,7 +88,6 @@ class WaitingRequests:
         yield self._of_both, both, f"one principal may have at one endpoint, {address}"
 
     def add(self, request: AsyncRequest) -> None:
-        """Queue a request."""
         self._waiting[request.id] = request
         self._line_of(request).append(request)
 
@@ -114,7 +105,6 @@ class WaitingRequests:
         """Take the next request out of the queue; None if none may begin.
 
         Args:
-            now: the time of the clock.
             may_have: whether an endpoint may begin one more request now.
             may_send: whether such an endpoint may begin a request of this sender.
         """
@@ -145,7 +135,6 @@ class WaitingRequests:
         return request
 
     def taken_out(self, which: Callable[[AsyncRequest], bool]) -> list[AsyncRequest]:
-        """Take all matching requests out of the queue."""
         found = [request for request in self._waiting.values() if which(request)]
         for request in found:
             del self._waiting[request.id]
@@ -159,7 +148,6 @@ class WaitingRequests:
 
     @property
     def endpoints(self) -> Iterable[str]:
-        """The endpoints that have waiting requests."""
         return {request.endpoint for request in self._waiting.values()}
 
 
@@ -177,7 +165,6 @@ class RunningRequests:
 
     @property
     def total(self) -> int:
-        """The number of running requests."""
         return self._total
 
     def begin(self, endpoint: str, sender: str) -> None:
@@ -196,7 +183,6 @@ class RunningRequests:
         """Whether an endpoint may begin one more request.
 
         Args:
-            endpoint: the name of the endpoint.
             most: the number of requests that its instances take at a time.
         """
         of_all, of_it = AT_ONCE + FIRST_AT_ONCE, min(AT_ONCE_OF_ONE, most)
@@ -206,7 +192,6 @@ class RunningRequests:
         """Whether a sender may begin a request at an endpoint that may begin one.
 
         Args:
-            endpoint: the name of the endpoint.
             sender: the name of the sender; empty if senders have no names.
         """
         of_sender = self._of_senders[sender] if sender else 0

@@ -11,8 +11,6 @@ from typing import Any, Self
 
 
 class FailureCause(StrEnum):
-    """Why a request has no answer."""
-
     EXPIRED = "RequestExpired"
     TIMED_OUT = "InvocationTimedOut"
     ENDPOINT_GONE = "EndpointNotFound"
@@ -32,13 +30,11 @@ class AsyncRequest:
     Attributes:
         id: the gateway's own id: 32 hexadecimal digits.
         inference_id: the id that the client knows.
-        endpoint: the name of the endpoint.
         sender: the sender whose share counts the request; empty for none.
         received: when the request came, in epoch seconds.
         expires: the end of the time that it may wait, in epoch seconds.
         within: seconds for one try.
         input: the location of the body; empty if the body is in the store.
-        output: the location of the answer.
         failure: the location of the failure report; empty for none.
         headers: the headers for the container, by their names there; may hold secrets.
         on_success: the ARN of the topic for answers; empty for none.
@@ -65,7 +61,6 @@ class AsyncRequest:
 
     @classmethod
     def of(cls, body: Mapping[str, Any]) -> Self:
-        """Return the request of a record's body."""
         return cls(**body)
 
     def body(self) -> dict[str, Any]:
@@ -74,7 +69,6 @@ class AsyncRequest:
 
     @property
     def is_inline(self) -> bool:
-        """Whether the body came with the request."""
         return not self.input
 
 
@@ -99,10 +93,7 @@ class AttemptFailed(Exception):
     """A request has no answer; the message tells its client why.
 
     Args:
-        cause: the cause.
-        message: the fault and the remedy.
         passing: whether a retry may succeed.
-        members: further members of the failure report.
     """
 
     def __init__(

@@ -41,14 +41,7 @@ class ResultDelivery:
     request runs again, and the new result replaces the first.
 
     Args:
-        locations: stores results.
-        journal: records requests until they have ended.
-        notices: delivers notices.
-        leave: tells whether a result may be stored at its location.
-        metrics: counts ended requests.
-        clock: measures pauses.
         wall_clock: returns epoch seconds.
-        region: AWS's name of the region.
     """
 
     def __init__(
@@ -80,8 +73,6 @@ class ResultDelivery:
         """Store a result at its location, and record the end.
 
         Args:
-            request: the request.
-            end: the answer, or the failure.
             then: called once the end is recorded.
         """
         if isinstance(end, AsyncAnswer):
@@ -109,7 +100,6 @@ class ResultDelivery:
         self._journal.write_surely(*changes, then=written)
 
     def notice_is_over(self, notice: Notice, delivered: bool) -> None:
-        """Remove the record of a notice that was delivered, or abandoned."""
         self._metrics.noticed(delivered=delivered)
         self._journal.write_surely(Removal(NOTICE, notice.id), then=lambda: None)
 

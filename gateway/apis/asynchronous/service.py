@@ -29,24 +29,13 @@ from partway.gateway.timing.clock import Clock
 class AsyncService:
     """The asynchronous requests of one gateway.
 
-    Attributes:
-        worker: accepts and runs requests.
-
     Args:
-        settings: the settings of the gateway.
         folder: the folder of large answers, for this service alone.
-        store: records requests, with their bodies.
-        invocations: calls instances.
-        config_of: returns an endpoint's settings for asynchronous requests; None if there is no
-            such endpoint, or it takes no such requests.
         instances_of: returns the number of an endpoint's instances that take requests now.
         roots: returns the folders that may hold inputs on this machine, from the current settings.
         results: the folders that may hold answers on this machine.
         taken_away: returns an action that a request's sender is not permitted any longer; empty if
             every action is still permitted.
-        leave: tells whether answers may be stored, and notices published.
-        registry: the registry that exposes metrics.
-        clock: measures the times.
         wall_clock: returns epoch seconds.
     """
 
@@ -122,7 +111,6 @@ class AsyncService:
             self._notices.add(each)
 
     def hasten(self) -> None:
-        """Cut the drain short: a second signal."""
         self.worker.hasten()
 
     async def drain(self, grace: float) -> None:
@@ -133,5 +121,4 @@ class AsyncService:
         await self.worker.aclose()
 
     def keep_only(self, endpoints: Collection[str]) -> None:
-        """Remove the metrics of all other endpoints, which are deleted."""
         self._metrics.keep_only(endpoints)

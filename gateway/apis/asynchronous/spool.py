@@ -39,7 +39,6 @@ class Spool:
     Args:
         folder: the folder of the files, on the store's disk, for the spool alone.
         quota: the limit of all bodies and answers in bytes.
-        clock: measures how long the disk takes.
     """
 
     def __init__(self, folder: Path, quota: int, clock: Clock) -> None:

@@ -22,9 +22,7 @@ class SpoolShare:
     """The shares that a body or an answer counts in.
 
     Attributes:
-        endpoint: the name of the request's endpoint.
         sender: the sender of the request; empty for none.
-        is_answer: whether it is an answer, and not a body.
     """
 
     endpoint: str
@@ -46,15 +44,10 @@ class SpoolQuota:
 
     @property
     def used(self) -> int:
-        """The number of all counted bytes."""
         return self._files.used
 
     def check(self, share: SpoolShare, size: int) -> None:
-        """Return if there is room for more bytes.
-
-        Raises:
-            SpoolFull: there is no room; the message names the quota.
-        """
+        """Raise SpoolFull, which names the quota, if there is no room for more bytes."""
         try:
             for quota, owners in self._shares(share):
                 quota.check(size, *owners)

@@ -15,11 +15,7 @@ from partway.gateway.timing.deadlines import time_limit
 
 
 class WebhookClient:
-    """Posts to webhooks, until :meth:`aclose`.
-
-    Args:
-        clock: measures how long an answer may take.
-    """
+    """Posts to webhooks, until :meth:`aclose`."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -45,6 +41,5 @@ class WebhookClient:
             return f"{type(error).__name__}: {error}"
 
     async def aclose(self) -> None:
-        """Close the connections."""
         if self._client is not None:
             await self._client.close()

@@ -46,15 +46,9 @@ class AsyncWorker:
     """Accepts requests, has each tried, and ends it.
 
     Args:
-        executor: makes one try.
-        delivery: stores results.
-        journal: records requests from acceptance to their end.
-        spool: counts bodies, and holds the files of answers.
-        limits: the limits of requests.
         config_of: returns an endpoint's settings for asynchronous requests; None if there is no
             such endpoint now, or it takes no such requests.
         instances_of: returns the number of an endpoint's instances that take requests now.
-        clock: measures pauses.
         wall_clock: returns epoch seconds.
     """
 
@@ -94,12 +88,10 @@ class AsyncWorker:
 
     @property
     def waiting(self) -> int:
-        """The number of waiting requests."""
         return len(self._waiting)
 
     @property
     def running(self) -> int:
-        """The number of running requests."""
         return self._running.total
 
     # --- Start, acceptance and end ---------------------------------------------------------------
@@ -125,7 +117,6 @@ class AsyncWorker:
         """Accept a request, which then comes to its end even if the process is killed.
 
         Args:
-            request: the request.
             body: the request's own body, of the request's ``length``.
 
         Raises:
@@ -204,7 +195,6 @@ class AsyncWorker:
         self._news.set()
 
     def _leave(self, request: AsyncRequest) -> None:
-        """Forget a request that was refused, or has ended."""
         self._waiting.leave_place(request.endpoint, request.sender)
         self._tries.pop(request.id, None)
         self._own(self._drop_files(request))
@@ -256,7 +246,6 @@ class AsyncWorker:
         self._news.set()
 
     def _end_hopeless(self) -> None:
-        """End expired requests, and requests whose endpoint is gone."""
         now = self._wall_clock()
         for request in self._waiting.taken_out(lambda each: each.expires <= now):
             seconds = request.expires - request.received
