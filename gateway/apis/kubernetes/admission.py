@@ -48,10 +48,7 @@ class AskedObject:
     """An object as a client asks for it.
 
     Attributes:
-        name: the name of the object.
         spec: the wanted state.
-        labels: the labels.
-        annotations: the annotations.
         uid: the uid that an existing object must have; empty for any.
         version: the resourceVersion that an existing object must have; empty for any.
     """
@@ -64,11 +61,7 @@ class AskedObject:
     version: str = ""
 
     def check_is_of(self, found: CustomObject) -> None:
-        """Refuse a change that was meant for an earlier state of the object.
-
-        Raises:
-            ObjectConflict: the change names another uid or resourceVersion than the object's.
-        """
+        """Raise ObjectConflict if a change names another uid or resourceVersion than ``found``."""
         what = f"{found.kind.plural}.{found.kind.group} {found.name!r}"
         if self.uid and self.uid != found.uid:
             raise ObjectConflict(
@@ -85,7 +78,6 @@ class AskedObject:
 
 
 def details_of(kind: CustomKind, name: str) -> dict[str, str]:
-    """Return the details of a Status about an object."""
     return {"name": name, "group": kind.group, "kind": kind.plural}
 
 
@@ -95,9 +87,6 @@ def asked_object(
     """Parse a client's object.
 
     Args:
-        kind: the kind in the path.
-        namespace: the namespace in the path.
-        body: the body of the request.
         name: the name in the path; None if only the body has it.
 
     Raises:

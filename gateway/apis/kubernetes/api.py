@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 
 class KubernetesApi(Service):
-    """Endpoints as custom resources."""
-
     def __init__(self, gateway: Gateway) -> None:
         control = gateway.service(ControlApi)
         plane, resources, keeper = control.plane, control.resources, control.endpoint_keeper
@@ -45,10 +43,8 @@ class KubernetesApi(Service):
         return self._objects.routes
 
     async def close_to_new(self) -> None:
-        """End all watches, and stop the controller."""
         await self._objects.aclose()
 
 
 def install(gateway: Gateway) -> None:
-    """Add the API to a gateway."""
     gateway.service(KubernetesApi)

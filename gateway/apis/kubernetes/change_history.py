@@ -20,8 +20,6 @@ class ObjectChange(NamedTuple):
     """One change.
 
     Attributes:
-        type: the type of the change.
-        changed: the object after the change.
         before: the object before the change; None if it did not exist.
     """
 
@@ -31,7 +29,6 @@ class ObjectChange(NamedTuple):
 
     @property
     def version(self) -> int:
-        """The version of the change."""
         return self.changed.version
 
 
@@ -57,7 +54,6 @@ class History:
         self.latest = self._forgotten = latest
 
     def add(self, kind: ChangeType, changed: CustomObject, before: CustomObject | None) -> None:
-        """Add a change, and wake all waiters."""
         size = len(json.dumps(changed.shown()))
         self._kept.append((ObjectChange(kind, changed, before), size))
         self._bytes += size
@@ -89,10 +85,8 @@ class History:
         return event
 
     def forget(self, waiter: asyncio.Event) -> None:
-        """Stop waking a waiter."""
         self._waiting.discard(waiter)
 
     def wake_all(self) -> None:
-        """Wake all waiters without a change."""
         for each in self._waiting:
             each.set()

@@ -29,8 +29,6 @@ class Readiness:
 
     Attributes:
         reason: the reason, in one word.
-        message: the message for people.
-        is_ready: whether the object is ready.
     """
 
     reason: str
@@ -46,7 +44,6 @@ def model_status(custom: CustomObject, how: Readiness, now: str) -> Mapping[str,
 
     Args:
         custom: the object, with its earlier status.
-        how: the readiness.
         now: the time in RFC 3339 format.
     """
     before: Mapping[str, Any] = custom.status.get("primaryCondition", {})
@@ -69,8 +66,6 @@ def endpoint_status(
 
     Args:
         custom: the object, with its earlier status.
-        how: the readiness.
-        domain_name: the domain name.
         now: the time in RFC 3339 format.
     """
     (before,) = custom.status.get("conditions", [{}])
@@ -97,7 +92,6 @@ def _kept_if_same(
 
 
 def is_ready(custom: CustomObject) -> bool:
-    """Whether an object's status says that it is ready."""
     if custom.kind is DEPLOYED_MODEL:
         return bool(custom.status.get("primaryCondition", {}).get("reason") == READY_REASON)
     return any(each["status"] == "True" for each in custom.status.get("conditions", ()))

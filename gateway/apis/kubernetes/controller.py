@@ -58,12 +58,6 @@ class EndpointController:
     objects, and the actual state in the API's resources.
 
     Args:
-        objects: the wanted states.
-        plane: makes and deletes resources.
-        resources: the existing resources.
-        keeper: knows the states of endpoints.
-        router: knows which instances take streams and requests.
-        clock: measures the time until a retry.
         wall_clock: returns epoch seconds.
         domain: the suffix of each endpoint's domain name.
     """
@@ -111,7 +105,6 @@ class EndpointController:
                     self._queue.add(resource.kept[_MARK])
 
     async def aclose(self) -> None:
-        """Stop all changes."""
         await self._queue.aclose()
 
     def owns(self, kind: Kind, name: str) -> bool:

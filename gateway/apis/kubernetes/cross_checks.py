@@ -32,16 +32,6 @@ _WHOLE: Final = 100
 
 
 class ObjectRules:
-    """Refuses objects that cannot be honoured.
-
-    Args:
-        objects: the existing objects.
-        plane: checks models.
-        resources: the resources of the API.
-        keeper: knows the endpoints, and checks whether a model can be honoured.
-        controller: knows the resources that custom resources have made.
-    """
-
     def __init__(
         self,
         objects: CustomObjects,
@@ -90,7 +80,6 @@ class ObjectRules:
         Call this inside ``CustomObjects.changing()``.
 
         Args:
-            made: the new object.
             before: the existing object; None for a new object.
 
         Raises:

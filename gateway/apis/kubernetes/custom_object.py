@@ -18,7 +18,6 @@ class CustomKind:
     """One kind of custom resource.
 
     Attributes:
-        group: the API group.
         kind: the kind in objects.
         plural: the name in paths.
         singular: the name of one object on the command line.
@@ -58,16 +57,12 @@ class CustomObject:
     """One object.
 
     Attributes:
-        kind: the kind.
-        namespace: the namespace.
         name: the name, unique within kind and namespace.
         uid: identifies this object among all that ever had its name.
         version: the version of its last change; all objects share one sequence of versions.
         generation: the number of its specs, from 1 on.
         created: the time of its creation, in RFC 3339 format.
         spec: the wanted state.
-        labels: the labels.
-        annotations: the annotations.
         status: the actual state.
         deleting: the time when its deletion began; empty if it is not being deleted.
         maker: the principal that has set the spec; empty if unknown.
@@ -89,7 +84,6 @@ class CustomObject:
 
     @property
     def key(self) -> tuple[str, str]:
-        """The namespace and the name."""
         return self.namespace, self.name
 
     def metadata(self) -> dict[str, Any]:
@@ -111,7 +105,6 @@ class CustomObject:
         }
 
     def shown(self) -> dict[str, Any]:
-        """Return the whole object as JSON."""
         return {
             "apiVersion": self.kind.api_version,
             "kind": self.kind.kind,

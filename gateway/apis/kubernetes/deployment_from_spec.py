@@ -27,7 +27,6 @@ def model_members(name: str, spec: Mapping[str, Any]) -> dict[str, Any]:
     """Return the input of CreateModel for a DeployedModel.
 
     Args:
-        name: the name of the object.
         spec: the spec of the object, checked.
     """
     model = spec["modelSpec"]
@@ -52,7 +51,6 @@ class WantedEndpoint:
     """The wanted state of an endpoint.
 
     Attributes:
-        name: the name of the endpoint.
         models: the inputs of CreateModel for its DeployedModels, by their names.
         shares: the shares of the traffic in percent, by the same names.
         missing: the names of destinations that do not exist.
@@ -72,7 +70,6 @@ class WantedEndpoint:
 
     @property
     def config(self) -> Members:
-        """The input of CreateEndpointConfig for it."""
         return {
             "EndpointConfigName": self.name,
             "ProductionVariants": [
@@ -91,7 +88,6 @@ class WantedEndpoint:
         return dict(plan.models) == dict(self.models)
 
     def has_shares_of(self, plan: DeploymentPlan) -> bool:
-        """Whether a plan has the same weights."""
         weights = {each["VariantName"]: plan.weight_of(each) for each in plan.variants}
         return weights == dict(self.shares)
 
@@ -103,7 +99,6 @@ def wanted_endpoint(endpoint: CustomObject, models: Iterable[CustomObject]) -> W
     before it gets traffic. A model with another ``endpointPath`` does not belong to the Endpoint.
 
     Args:
-        endpoint: the Endpoint.
         models: DeployedModels, including all whose path names the Endpoint.
     """
     name = endpoint_of(endpoint)

@@ -15,7 +15,6 @@ class KubernetesError(ApiError):
     """A refusal with a reason of Kubernetes' own (``metav1.StatusReason``).
 
     Args:
-        message: what was wrong, where, and what to do.
         details: the details of the Status, such as ``name``, ``group`` and ``kind``.
     """
 
@@ -29,15 +28,11 @@ class KubernetesError(ApiError):
 
 
 class ObjectNotFound(KubernetesError):
-    """There is no such object or resource."""
-
     name = reason = "NotFound"
     status = 404
 
 
 class ObjectExists(KubernetesError):
-    """An object of this name exists already."""
-
     name = reason = "AlreadyExists"
     status = 409
 
@@ -53,9 +48,7 @@ class InvalidObject(KubernetesError):
     """The object cannot be honoured; the causes name its members.
 
     Args:
-        message: what is wrong.
         causes: ``reason``, ``message`` and ``field`` of each fault.
-        details: as in :class:`KubernetesError`.
     """
 
     name = reason = "Invalid"
@@ -68,8 +61,6 @@ class InvalidObject(KubernetesError):
 
 
 class BadKubernetesRequest(KubernetesError):
-    """The request cannot be parsed."""
-
     name = reason = "BadRequest"
     status = 400
 
@@ -78,9 +69,7 @@ class VersionExpired(KubernetesError):
     """The changes since this resourceVersion are forgotten: the client must list again.
 
     Args:
-        message: the versions that are forgotten.
         again: a token for the rest of the list in its current state; empty for none.
-        details: as in :class:`KubernetesError`.
     """
 
     name = reason = "Expired"
@@ -100,8 +89,6 @@ class VersionAhead(KubernetesError):
 
 
 class PatchTypeUnsupported(KubernetesError):
-    """Bodies of this type are not supported."""
-
     name = reason = "UnsupportedMediaType"
     status = 415
 

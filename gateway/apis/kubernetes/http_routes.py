@@ -76,12 +76,7 @@ class KubernetesService:
     """The API that kubectl uses, for the gateway's custom kinds.
 
     Args:
-        objects: the existing objects.
-        operations: the operations on objects.
-        controller: changes endpoints to match objects.
-        leave: checks permissions.
         check_read: raises ApiError until the objects have been read.
-        clock: measures the times of watches.
         wall_clock: returns epoch seconds.
     """
 
@@ -173,11 +168,9 @@ class KubernetesService:
         await self._objects.load()
 
     def start(self) -> None:
-        """Start the controller."""
         self._controller.start()
 
     async def aclose(self) -> None:
-        """End all watches, and stop the controller."""
         self._watches.close()
         await self._controller.aclose()
 

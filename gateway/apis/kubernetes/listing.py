@@ -43,7 +43,6 @@ class ListPage(NamedTuple):
 
     Attributes:
         found: the objects, sorted by namespace and name.
-        metadata: the metadata of the list.
     """
 
     found: list[CustomObject]
@@ -73,8 +72,6 @@ class ListAsked:
         """Return the requested page.
 
         Args:
-            objects: all objects.
-            kind: the kind of the objects.
             selects: whether an object is selected.
             counts: whether to count the remaining objects; False with selectors, as in Kubernetes.
 
@@ -195,8 +192,6 @@ async def say(
     """Answer with an object whose last member is an array, which may be long.
 
     Args:
-        exchange: the client's exchange.
-        head: the other members of the object.
         member: the name of the last member.
         each: the elements of the array, made while the client reads.
 

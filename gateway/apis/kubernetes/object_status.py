@@ -27,7 +27,6 @@ class ObservedEndpoint:
     Attributes:
         serving: the plan that serves; None until the endpoint has been in service.
         coming: the plan that comes next, or that failed; otherwise None.
-        state: the state.
         reason: why the endpoint or its last change has failed; empty otherwise.
         instances: the numbers of instances that take streams and requests, by variant.
         troubles: why a variant has no instance, by variant.
@@ -45,13 +44,6 @@ class ObservedEndpoint:
 
     @classmethod
     def of(cls, resource: Resource, keeper: EndpointKeeper, router: Router) -> ObservedEndpoint:
-        """Return the current state of an endpoint.
-
-        Args:
-            resource: the endpoint.
-            keeper: knows the endpoint's state.
-            router: knows which of its instances take streams and requests.
-        """
         record = keeper.record_of(resource)
         state, reason = keeper.state_of(resource)
         routed = router.variants(resource.name)
@@ -67,7 +59,6 @@ class ObservedEndpoint:
 
     @property
     def plan(self) -> DeploymentPlan:
-        """The plan that was requested last."""
         plan = self.coming or self.serving
         assert plan is not None, "it was created by one"
         return plan
@@ -78,7 +69,6 @@ class ObservedEndpoint:
 
     @property
     def is_changing(self) -> bool:
-        """Whether the last change is still in progress."""
         return self.state in CHANGING
 
     def runs(self, model: str) -> bool:
@@ -92,7 +82,6 @@ def model_readiness(
     """Return the readiness of a DeployedModel at its endpoint.
 
     Args:
-        model: the name of the model.
         wanted: the endpoint's wanted state; None if there is no Endpoint.
         seen: the endpoint's current state; None if there is no endpoint.
         trouble: why the wanted state cannot be reached; empty if it can.
@@ -130,7 +119,6 @@ def endpoint_readiness(
     """Return the readiness of an Endpoint.
 
     Args:
-        wanted: the wanted state.
         seen: the current state; None if there is no endpoint.
         trouble: why the wanted state cannot be reached; empty if it can.
     """

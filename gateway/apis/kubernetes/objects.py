@@ -34,8 +34,6 @@ class CustomObjects:
         on_change: called with each changed or deleted object, and the object before the change.
 
     Args:
-        store: keeps the records.
-        clock: measures how long a change waits for earlier changes.
         wall_clock: returns epoch seconds; versions start from there, so that none is used twice.
     """
 

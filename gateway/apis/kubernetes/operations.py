@@ -38,8 +38,6 @@ class ObjectPlace:
     """The place of the object that a request names.
 
     Attributes:
-        kind: the kind.
-        namespace: the namespace.
         name: the name; empty if only the body has it.
     """
 
@@ -50,13 +48,6 @@ class ObjectPlace:
 
 @dataclass(frozen=True, slots=True)
 class Asker:
-    """The caller of a change.
-
-    Attributes:
-        identity: the identity of the caller.
-        is_dry_run: whether nothing is stored.
-    """
-
     identity: Identity
     is_dry_run: bool = False
 
@@ -65,9 +56,6 @@ class ObjectOperations:
     """The operations on objects.
 
     Args:
-        objects: the existing objects.
-        rules: checks objects against each other.
-        leave: checks permissions.
         wall_clock: returns epoch seconds.
         unbroken: runs a change to its end, so that a stored change becomes visible though its
             client has left.
@@ -98,7 +86,6 @@ class ObjectOperations:
         return self._existing(place)
 
     async def create(self, place: ObjectPlace, body: Mapping[str, Any], who: Asker) -> CustomObject:
-        """Create an object."""
         asked = asked_object(place.kind, place.namespace, body)
         named = dataclasses.replace(place, name=asked.name)
         return await self._write(named, asked, who, None)
@@ -106,11 +93,9 @@ class ObjectOperations:
     async def replace(
         self, place: ObjectPlace, body: Mapping[str, Any], who: Asker
     ) -> CustomObject:
-        """Replace an object by the body."""
         return await self._update(place, self.get(place, who.identity), body, who)
 
     async def patch(self, place: ObjectPlace, patch: Mapping[str, Any], who: Asker) -> CustomObject:
-        """Change an object by a merge patch."""
         live = self.get(place, who.identity)
         return await self._update(place, live, merged(live.shown(), patch), who)
 
@@ -138,7 +123,6 @@ class ObjectOperations:
         return await self._unbroken(self._let_go(place))
 
     async def _let_go(self, place: ObjectPlace) -> CustomObject:
-        """Store the beginning of an object's deletion."""
         async with self._objects.changing():
             live = self._existing(place)
             if live.deleting:
@@ -167,9 +151,6 @@ class ObjectOperations:
         """Create or change an object.
 
         Args:
-            place: the place of the object.
-            asked: the wanted object.
-            who: the caller.
             live: the object that the change is based on; None for a new object.
 
         Raises:

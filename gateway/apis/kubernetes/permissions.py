@@ -19,7 +19,6 @@ class ObjectLeave:
     """Checks permissions for objects.
 
     Args:
-        arns: makes the ARNs that permissions name.
         is_there: whether an endpoint exists, which is then updated.
     """
 
@@ -39,12 +38,7 @@ class ObjectLeave:
         """Refuse a caller without the permissions.
 
         Args:
-            identity: the caller.
-            verb: the operation.
-            kind: the kind of the objects.
             name: the name of the object; empty for all.
-            endpoint: the name of the object's endpoint.
-            models: the names of other models that the object runs.
 
         Raises:
             AccessDenied: the caller lacks a permission.
@@ -55,7 +49,6 @@ class ObjectLeave:
             identity.check(f"{_SERVICE}:DescribeModel", self._arns.of("model", each))
 
     def may_list(self, identity: Identity, kind: CustomKind) -> bool:
-        """Whether the caller may see all objects of a kind now."""
         needed = self._needed("list", kind, "", "")
         return all(identity.may(f"{_SERVICE}:{action}", each) for action, each in needed)
 

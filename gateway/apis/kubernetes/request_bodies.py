@@ -65,7 +65,6 @@ def merged(live: Any, patch: Any) -> Any:
 
 
 def _media_type(content_type: str) -> str:
-    """Return a media type without its parameters."""
     return content_type.partition(";")[0].strip().lower()
 
 

@@ -43,12 +43,7 @@ class SpecMember:
     """One member of a spec.
 
     Attributes:
-        type: the JSON type of the value.
-        what: the description for people.
-        handling: the handling of the member.
         why: why the member has no effect or is refused, and the remedy.
-        needed: whether the member is required.
-        members: the members of an object.
         items: the items of an array.
         pattern: the pattern that a whole string must match.
         words: the pattern in words.
@@ -282,8 +277,6 @@ def faults(member: SpecMember, value: object, path: str) -> Iterator[Cause]:
     """Yield the faults of a value, with their paths.
 
     Args:
-        member: the schema of the value.
-        value: the value in JSON.
         path: the path of the value, such as ``spec``.
     """
     if type(value) is not _PYTHON[member.type]:

@@ -38,11 +38,7 @@ class AcceptedForm(NamedTuple):
 
 
 def accepted_form(accept: str) -> AcceptedForm:
-    """Return the first supported format of an ``Accept`` header.
-
-    Raises:
-        FormNotAcceptable: none is supported.
-    """
+    """Return the first supported format of an ``Accept`` header, or raise FormNotAcceptable."""
     if not accept.strip():
         return AcceptedForm()
     for each in accept.split(","):
@@ -72,11 +68,8 @@ def table(
     """Return objects as a Table (``meta.k8s.io``).
 
     Args:
-        objects: the objects, one for each row.
-        version: the version of the Table.
         include: the part of each object that its row includes.
         now: the time in epoch seconds, for ages.
-        metadata: the metadata of the list.
         with_columns: whether to describe the columns; a watch does so once.
     """
     head = table_head(version, metadata, with_columns=with_columns)
@@ -102,7 +95,6 @@ def table_head(
 def table_row(
     each: CustomObject, version: str, include: IncludeObject, now: float
 ) -> dict[str, Any]:
-    """Return an object as a row; see :func:`table`."""
     cells = [
         each.name,
         endpoint_of(each),

@@ -32,10 +32,8 @@ class WatchAsked:
     """A request for a watch.
 
     Attributes:
-        kind: the kind of the objects.
         selector: whether an object is watched.
         since: the version that the client has seen; None to begin with all objects.
-        seconds: the longest time.
         bookmarks: whether the client gets versions at which none of its objects has changed.
         show: returns an object in the client's format; called with whether it is the first one.
         stands: whether the client may still see the objects.
@@ -53,13 +51,6 @@ class WatchAsked:
 
 
 class Watches:
-    """The open watches.
-
-    Args:
-        objects: the watched objects.
-        clock: measures the times.
-    """
-
     def __init__(self, objects: CustomObjects, clock: Clock) -> None:
         self._objects = objects
         self._clock = clock
@@ -148,8 +139,6 @@ async def _write(exchange: Exchange, lines: Iterator[bytes]) -> None:
 
 
 class _Told:
-    """The lines for one client."""
-
     def __init__(self, asked: WatchAsked) -> None:
         self._asked = asked
         self._first = True
@@ -175,7 +164,6 @@ class _Told:
                 yield self._shown("DELETED", changed)
 
     def bookmark(self, version: int) -> bytes:
-        """Return a bookmark line for a version."""
         kind = self._asked.kind
         said = {
             "kind": kind.kind,

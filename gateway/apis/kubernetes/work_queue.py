@@ -16,9 +16,7 @@ class WorkQueue:
     """A set of names, of which a limited number is worked on at a time.
 
     Args:
-        work: does the work for a name.
         places: the number of names that are worked on at a time.
-        clock: measures delays.
     """
 
     def __init__(self, work: Callable[[str], Awaitable[None]], places: int, clock: Clock) -> None:
