@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
 
 class RuntimeApi(Service):
-    """InvokeEndpoint and InvokeEndpointWithResponseStream."""
-
     def __init__(self, gateway: Gateway) -> None:
         invocations = gateway.service(RequestsService).invocations
         self._operations = (
@@ -26,10 +24,8 @@ class RuntimeApi(Service):
 
     @property
     def routes(self) -> tuple[Route, ...]:
-        """The routes of both operations."""
         return tuple(route for each in self._operations for route in each.routes)
 
 
 def install(gateway: Gateway) -> None:
-    """Add the API to a gateway."""
     gateway.service(RuntimeApi)

@@ -43,12 +43,6 @@ _HANDED_BACK: Final[Mapping[str, str]] = {
 
 
 class InvokeEndpoint:
-    """The operation InvokeEndpoint.
-
-    Args:
-        invocations: calls instances.
-    """
-
     def __init__(self, invocations: Invocations) -> None:
         self._invocations = invocations
 
@@ -91,9 +85,6 @@ class InvokeEndpoint:
         """Bind a new session to its instance, and forget a closed one.
 
         Args:
-            identity: the caller.
-            endpoint: the name of the endpoint.
-            invoked: the invocation.
             said: the headers for the client. A header without a valid session is removed.
         """
         if (value := said.get(NEW_SESSION)) is not None:
@@ -115,9 +106,6 @@ async def pass_on(
     """Answer with the container's body: at once if it is complete, else as it comes.
 
     Args:
-        exchange: the client's exchange.
-        invoked: the invocation.
-        headers: the headers of the response.
         most_bytes: the limit of the body in bytes.
 
     Raises:

@@ -61,20 +61,12 @@ _HANDED_BACK: Final[Mapping[str, str]] = {
 
 
 class ResponseStream:
-    """The operation InvokeEndpointWithResponseStream.
-
-    Args:
-        invocations: calls instances.
-        streams: admits and holds responses, as all streams.
-    """
-
     def __init__(self, invocations: Invocations, streams: Streams) -> None:
         self._invocations = invocations
         self._streams = streams
 
     @property
     def routes(self) -> tuple[Route, ...]:
-        """The operation's one route."""
         payload = StreamedPayload(self._invocations.most_bytes)
         return (
             Route(
@@ -121,11 +113,7 @@ async def relay_answer(
     """Pass on a container's answer as a stream; return when the response is over.
 
     Args:
-        streams: admits and holds the stream.
-        exchange: the client's exchange.
-        identity: the caller.
         answered: calls the container, as a stream.
-        response: makes the response from the invocation.
     """
     with streams.opening(identity.principal) as opening:
         async with answered as invoked:
