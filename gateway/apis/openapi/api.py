@@ -11,7 +11,6 @@ if TYPE_CHECKING:
 
 
 def install(gateway: Gateway) -> None:
-    """Add the API to a gateway."""
     gateway.service(_description)
 
 

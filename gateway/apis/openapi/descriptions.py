@@ -56,17 +56,13 @@ class Description:
     """One operation at one path.
 
     Attributes:
-        name: the name of the route.
         path: the path of the route, with its parameters in braces.
         tag: the family of clients.
-        summary: a sentence.
         answer: the schemas of a 2xx answer, by media type.
         body: the schemas of the request's body, by media type; empty for none.
         method: the method, in lower case.
-        status: the status of the answer.
         headers: the headers of the request, each with its rule in words.
         also: further statuses that are no errors, with their meanings.
-        sample: the parts of an example request.
         id: the operation's id in the document; by default its name.
     """
 

@@ -71,7 +71,6 @@ def sample_request(each: Description, access: Access, *, asks: bool) -> str:
     """Return an example command for an operation.
 
     Args:
-        each: the description of the operation.
         access: how a caller authenticates.
         asks: whether the gateway authenticates its callers.
     """
@@ -94,7 +93,6 @@ def sample_request(each: Description, access: Access, *, asks: bool) -> str:
 
 
 def described(route: Route) -> list[Description]:
-    """Return the descriptions of a route; empty for none."""
     if route.target:
         return [BY_TARGET]
     return [

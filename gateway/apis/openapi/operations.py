@@ -33,7 +33,6 @@ class OpenApi(Service):
     Document and page are made at the first request.
 
     Args:
-        routes: returns all routes of the gateway.
         asks: whether the gateway authenticates its callers.
     """
 
@@ -45,19 +44,16 @@ class OpenApi(Service):
 
     @property
     def routes(self) -> tuple[Route, ...]:
-        """The routes of both operations."""
         return (
             Route("DescribeApi", READING, _JSON, self.describe, Access.ANYONE),
             Route("ShowApi", READING, _PAGE, self.show, Access.ANYONE),
         )
 
     async def describe(self, exchange: Exchange, *_: object) -> None:
-        """Answer with the document."""
         self._make()
         exchange.respond(200, self._json, _JSON_HEADERS)
 
     async def show(self, exchange: Exchange, *_: object) -> None:
-        """Answer with the page."""
         self._make()
         exchange.respond(200, self._html, _PAGE_HEADERS)
 

@@ -34,11 +34,7 @@ POLICY: Final = (
 
 
 def page(document: Mapping[str, Any]) -> str:
-    """Return the page, as HTML.
-
-    Args:
-        document: the gateway's OpenAPI 3.1 document.
-    """
+    """Return the page, as HTML."""
     info = document["info"]
     return "".join(
         (

@@ -17,7 +17,6 @@ _ANYTHING: Final[Schema] = {}
 
 
 def ref(name: str) -> Schema:
-    """Return a reference to one of :data:`SCHEMAS`."""
     return {"$ref": f"#/components/schemas/{name}"}
 
 
