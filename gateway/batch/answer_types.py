@@ -22,7 +22,6 @@ class WholeAnswer(NamedTuple):
     """A container's whole 2xx answer, with its content coding undone.
 
     Attributes:
-        body: its bytes.
         content_type: its ``Content-Type``; empty if it has none.
     """
 

@@ -37,7 +37,6 @@ def places(
         source: a file, a folder, a prefix of paths, or ``s3://BUCKET/PREFIX``.
         target: a folder, or ``s3://BUCKET/PREFIX``.
         content_type: the type of the output; empty if unknown.
-        clock: measures the times.
         manifest: whether the file at ``source`` is a manifest, which names the input files.
 
     Raises:

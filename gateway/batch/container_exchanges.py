@@ -30,7 +30,6 @@ class Exchanges:
     """Sends requests and passes on the answers, in few steps, since a job may have millions.
 
     Args:
-        clock: measures the times.
         seconds: the limit of request and answer (``InvocationsTimeoutInSeconds``).
     """
 
@@ -40,7 +39,6 @@ class Exchanges:
         self._seconds = seconds
 
     def close(self) -> None:
-        """Close idle connections."""
         self._connections.close()
 
     async def ask(
@@ -54,10 +52,6 @@ class Exchanges:
         """Send a request, and return the result of ``take``.
 
         Args:
-            there: the destination of the request.
-            request: the request to send.
-            take: takes a 2xx answer.
-            refusal: makes the error for any other answer.
             begun: called with the answer once the request is on its way.
 
         Raises:

@@ -28,9 +28,6 @@ class DataProcessing:
 
     Args:
         asked: the form of the records.
-        answers: finds the format of each answer.
-        input_filter: filters the records that the container gets.
-        output_filter: filters the output.
         joins: whether answers are joined with their records.
         split: how files are cut into records.
     """
@@ -131,9 +128,7 @@ class DataProcessing:
         """Return the error that names the faulty record of the file.
 
         Args:
-            batch: the records.
             number: the index of the record in the batch, from 0.
-            error: the fault that was found.
         """
         record = batch.first + number
         line = record + 1 if self._asked_lines else None
@@ -146,7 +141,6 @@ def processing_of(
     """Return the processing of a job's records; None if the job asks for none.
 
     Args:
-        options: the job's options.
         slices_include_end: whether ``[0:2]`` of a filter includes element 2.
 
     Raises:

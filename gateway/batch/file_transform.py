@@ -33,12 +33,7 @@ class FileWork:
     """The objects that a job's files share.
 
     Args:
-        options: the job's options.
-        plan: the settings for requests to the container.
-        inputs: the place of the files.
-        requests: sends requests to the container.
         processing: filters and joins; None to pass records on unchanged.
-        progress: counts the input that was read and answered.
         at_once: the number of requests at a time, over all instances.
     """
 
@@ -69,13 +64,6 @@ class FileWork:
 
 
 class FileTransform:
-    """Transforms one file.
-
-    Args:
-        file: the input file.
-        work: the objects that it shares with the other files.
-    """
-
     def __init__(self, file: TransformInput, work: FileWork) -> None:
         self.records = 0  # in the output
         self._file = file
@@ -263,7 +251,6 @@ class FileTransform:
     # --- The file ---------------------------------------------------------------------------------
 
     async def _pieces(self) -> AsyncGenerator[bytes, None]:
-        """Yield the file's bytes, decompressed."""
         async with aclosing(self._as_it_lies()) as packed:
             if self._work.options.compression_type == "Gzip":
                 async with aclosing(unpacked(packed)) as pieces:

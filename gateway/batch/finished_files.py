@@ -21,9 +21,6 @@ log = logging.getLogger("partway.transform")
 class FinishedFiles:
     """The names of the files whose outputs are complete; the list survives a kill of the process.
 
-    Attributes:
-        names: the names of finished files.
-
     Args:
         path: the file of the list, with one name a line; None to keep the list in memory.
     """
@@ -49,7 +46,6 @@ class FinishedFiles:
             log.warning(LogLine(line, file=name, reason=error.strerror or str(error)))
 
     async def forget(self) -> None:
-        """Stop writing, and remove the list."""
         if self._path is not None:
             with suppress(OSError):  # the next gateway removes it
                 await asyncio.to_thread(self._path.unlink, True)

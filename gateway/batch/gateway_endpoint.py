@@ -47,12 +47,8 @@ class GatewayModel:
     endpoint has, so it counts as one instance.
 
     Args:
-        url: the URL of the gateway.
-        endpoint: the endpoint's name.
         region: the region that signatures name.
         environment: usually ``os.environ``.
-        options: the job's options.
-        clock: measures the times.
         wall_clock: returns epoch seconds, for signatures.
 
     Raises:
@@ -117,7 +113,6 @@ class GatewayModel:
         return b""
 
     async def ask(self, body: RequestBody, take: Callable[[ModelAnswer], Awaitable[_T]]) -> _T:
-        """Send a request to the gateway; see :class:`~.model.TransformModel`."""
         whole = body if isinstance(body, bytes) else body()
         try:
             request = ContainerRequest(self._target, header_lines(self._signed(body)), whole)
@@ -134,7 +129,6 @@ class GatewayModel:
         return failed
 
     def _signed(self, body: RequestBody) -> tuple[tuple[str, str], ...]:
-        """Return the headers, with a signature if there is a key."""
         if self._credentials is None:
             return self._headers
         assert isinstance(body, bytes), "a body is signed whole"

@@ -17,7 +17,6 @@ class TransformInput:
     Attributes:
         name: the path relative to the job's input location; the output adds ``.out``.
         size: the stored size in bytes.
-        file: the stored file.
     """
 
     name: str
@@ -26,8 +25,6 @@ class TransformInput:
 
 
 class InputPlace(Protocol):
-    """The place of a job's input files."""
-
     async def files(self) -> list[TransformInput]:
         """Return all files, sorted by name.
 
@@ -69,8 +66,6 @@ class OutputFile(Protocol):
 
 
 class OutputPlace(Protocol):
-    """The place of a job's output."""
-
     async def present(self, names: Collection[str]) -> set[str]:
         """Return those of the named outputs that exist already.
 
@@ -87,7 +82,6 @@ class OutputPlace(Protocol):
 
 
 def output_name(name: str) -> str:
-    """Return the name of a file's output."""
     return f"{name}.out"
 
 

@@ -22,7 +22,6 @@ class PlaceInputs:
 
     Args:
         location: as the caller wrote it, for messages.
-        place: the place of the files.
         key: the prefix.
         may: whether the caller has a permission; None for the operator, who may read all files.
         is_file: whether the key names one file and is no prefix of others.
@@ -44,7 +43,6 @@ class PlaceInputs:
         self._is_file = is_file
 
     async def files(self) -> list[TransformInput]:
-        """Return all files; see :class:`~.input_output.InputPlace`."""
         if self._is_file:
             listing = [await self._place.look(self._key)]
         else:
@@ -66,7 +64,6 @@ class PlaceInputs:
         return found
 
     def pieces(self, file: TransformInput) -> AsyncGenerator[bytes, None]:
-        """Yield the bytes of a file; see :class:`~.input_output.InputPlace`."""
         return self._place.pieces(file.file)
 
 

@@ -23,14 +23,7 @@ class TransformJob:
     """Transforms the files that have no output yet: looks them up first, then asks the model.
 
     Args:
-        options: the job's options.
-        inputs: the place of the files.
-        outputs: the place of the output.
-        clock: measures the times.
         processing: filters and joins; None to pass records on unchanged.
-
-    Attributes:
-        progress: the progress of the job.
     """
 
     def __init__(
@@ -70,12 +63,7 @@ class TransformJob:
         return len(self._left)
 
     async def run(self, model: TransformModel, plan: RequestPlan) -> None:
-        """Transform the files; the progress takes the outcome of each.
-
-        Args:
-            model: the model that answers.
-            plan: the settings for its requests.
-        """
+        """Transform the files; the progress takes the outcome of each."""
         at_once = plan.concurrent * model.instances
         work = FileWork(
             self._options,

@@ -22,10 +22,8 @@ class CallersPlaces:
     """Finds the places where jobs of the API read and write.
 
     Args:
-        clock: measures the times.
         roots: returns the folders that may hold input on this machine, from the current settings.
         results: the folders that may hold output on this machine.
-        quota: bounds the outputs that are gathered on disk.
         gathered: a folder on the file system where outputs are gathered; None for the system's
             temporary folder.
     """

@@ -38,7 +38,6 @@ class JsonPath:
     """A filter.
 
     Attributes:
-        text: the filter as it was given.
         segments: the selectors of each step down from the record; empty to select the whole record.
     """
 
@@ -68,7 +67,6 @@ class JsonPath:
 
     @property
     def is_whole(self) -> bool:
-        """Whether the filter selects the whole record."""
         return not self.segments
 
     def check_size(self, size: int) -> None:
@@ -170,7 +168,6 @@ def _selector(text: str, selector: Any) -> Selector:
 
 
 def _with_end(selector: Selector) -> Selector:
-    """Return the slice with its end included."""
     if not isinstance(selector, slice) or selector.stop is None:
         return selector
     step = selector.step or 1
@@ -196,11 +193,7 @@ def _members(node: Mapping[str, Any], names: tuple[Selector, ...]) -> dict[str, 
 
 
 def _check_there(text: str, node: Any, selectors: tuple[Selector, ...]) -> None:
-    """Refuse a missing name or index, as AWS's API does with indexes.
-
-    Raises:
-        NotSelected: the message names it.
-    """
+    """Raise NotSelected for a missing name or index, as AWS's API does with indexes."""
     for each in selectors:
         match each:
             case str() if not isinstance(node, Mapping):

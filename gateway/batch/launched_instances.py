@@ -101,10 +101,6 @@ class FleetModel:
     """The instances of a job's own fleet; a context manager that stops them at its end.
 
     Args:
-        variant: describes the instances and their number.
-        options: the job's options.
-        means: starts instances.
-        clock: measures the times.
         name: the fleet's name of the instances, in logs and in the containers' labels.
     """
 
@@ -152,7 +148,6 @@ class FleetModel:
         await self.fleet.stop()
 
     async def there(self) -> None:
-        """Wait for an instance; see :class:`~.model.TransformModel`."""
         try:
             async with time_limit(self._clock, INSTANCE_TIMEOUT):
                 while not self._router.instances_of(self._endpoint.name):
@@ -178,7 +173,6 @@ class FleetModel:
             raise ModelGone(f"no instance is in service: {reason}")
 
     async def parameters(self) -> bytes:
-        """Return an instance's execution parameters; see :class:`~.model.TransformModel`."""
         await self.there()
         try:
             with self._router.lease(self._endpoint.name, is_stream=False) as lease:
@@ -190,7 +184,6 @@ class FleetModel:
             raise ModelGone(f"{EXECUTION_PARAMETERS}: {error.for_operator}") from None
 
     async def ask(self, body: RequestBody, take: Callable[[ModelAnswer], Awaitable[_T]]) -> _T:
-        """Send a request to an instance; see :class:`~.model.TransformModel`."""
         try:
             with self._router.lease(self._endpoint.name, is_stream=False) as lease:
                 if lease.place.containers:

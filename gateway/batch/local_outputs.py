@@ -16,20 +16,13 @@ from partway.gateway.storage.places.folder_threads import FolderThreads
 
 
 class LocalOutputs:
-    """An output folder, which is made if it is missing.
-
-    Args:
-        folder: the path of the folder.
-        threads: the threads that write.
-    """
+    """An output folder, which is made if it is missing."""
 
     def __init__(self, folder: Path, threads: FolderThreads) -> None:
         self._folder = folder
         self._threads = threads
 
     async def present(self, names: Collection[str]) -> set[str]:
-        """Return the outputs that exist; see :class:`~.input_output.OutputPlace`."""
-
         def look(wanted: Wanted) -> set[str]:
             found = set()
             for name in names:
@@ -42,7 +35,6 @@ class LocalOutputs:
 
     @asynccontextmanager
     async def output(self, name: str) -> AsyncIterator[LocalOutput]:
-        """Begin one output; see :class:`~.input_output.OutputPlace`."""
         path = self._folder / output_name(name)
         output = LocalOutput(path, self._threads)
         await output.begin()
@@ -57,7 +49,6 @@ class LocalOutput:
 
     Args:
         path: the final path.
-        threads: the threads that write.
     """
 
     def __init__(self, path: Path, threads: FolderThreads) -> None:
@@ -94,7 +85,6 @@ class LocalOutput:
         await self._threads.run(self._path, appear)
 
     def leave(self) -> None:
-        """Remove the file unless it was published."""
         # A thread that hangs during the rename ends the generator itself.
         with suppress(ValueError):
             self._writing.__exit__(_Left, _Left(), None)

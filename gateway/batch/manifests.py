@@ -65,7 +65,6 @@ class ManifestInputs:
 
     Args:
         location: the location of the manifest, for messages.
-        manifest: the place whose one file is the manifest.
         at: returns the place and the key of a location.
         may: whether the caller has a permission; None for the operator, who may read all files.
     """
@@ -84,7 +83,6 @@ class ManifestInputs:
         self._place: FilePlace | None = None
 
     async def files(self) -> list[TransformInput]:
-        """Return all files, in the manifest's order; see :class:`~.input_output.InputPlace`."""
         try:
             data = await self._whole()
             prefix, entries = await asyncio.to_thread(read_manifest, data)
@@ -111,7 +109,6 @@ class ManifestInputs:
         return [found[each] for each in entries]
 
     def pieces(self, file: TransformInput) -> AsyncGenerator[bytes, None]:
-        """Yield the bytes of a file; see :class:`~.input_output.InputPlace`."""
         assert self._place is not None, "it was looked up there"
         return self._place.pieces(file.file)
 

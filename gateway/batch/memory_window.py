@@ -70,7 +70,6 @@ class WindowPlace:
     """The place of one body, and then of its answer.
 
     Args:
-        window: the window that the place belongs to.
         size: bytes of the body.
     """
 
@@ -82,7 +81,6 @@ class WindowPlace:
         self._free = False
 
     def holds(self, size: int) -> None:
-        """Note how many bytes the place holds now."""
         more, self._size = size - self._size, size
         self._window.changed(more)
 

@@ -19,7 +19,6 @@ class AskFailed(Exception):
     """A request has no answer; the message gives the reason in the container's own words.
 
     Args:
-        why: the message.
         passing: whether a retry may succeed: the container answered 5xx, or broke off.
     """
 
@@ -39,8 +38,7 @@ class ModelGone(Exception):
 class ModelAnswer(Protocol):
     """A 2xx answer, as it arrives."""
 
-    async def head(self) -> AnswerHead:
-        """Return the head, which has arrived."""
+    async def head(self) -> AnswerHead: ...
 
     async def read(self) -> bytes:
         """Return more of the body; empty at its end.
@@ -51,8 +49,6 @@ class ModelAnswer(Protocol):
 
 
 class TransformModel(Protocol):
-    """Answers the requests of a job."""
-
     @property
     def instances(self) -> int:
         """The number of instances; each takes as many requests at a time as the job allows."""
@@ -84,7 +80,6 @@ def refused(status: int, said: str) -> AskFailed:
     """Return the error for a container's status other than 2xx.
 
     Args:
-        status: the status of the answer.
         said: the beginning of the body.
     """
     lines = safe_lines(said[:FAILURE_BYTES])

@@ -32,7 +32,6 @@ class Gathering:
     """The settings of the folder where outputs are gathered.
 
     Attributes:
-        threads: the threads that write.
         folder: a folder on the file system of the files; None for the system's temporary folder.
         quota: bounds the bytes; None where only the disk's free space does.
         sender: the sender whose share of the quota is used; ``NOBODY`` for none.
@@ -78,8 +77,6 @@ class GatheredFile:
 
     Args:
         opened: the file, unbuffered and unnamed.
-        folder: the folder of the file, for messages.
-        gathering: the quota and threads that the file uses.
     """
 
     def __init__(self, opened: IO[bytes], folder: Path, gathering: Gathering) -> None:
@@ -91,7 +88,6 @@ class GatheredFile:
         self._sender = gathering.sender
 
     async def write(self, data: bytes) -> None:
-        """Add bytes; see :class:`~.input_output.OutputFile`."""
         if self._quota is not None:
             try:
                 self._quota.take(len(data), self._sender)
@@ -111,8 +107,6 @@ class GatheredFile:
         write_all(descriptor, data, wanted)
 
     async def restart(self) -> None:
-        """Discard the written bytes; see :class:`~.input_output.OutputFile`."""
-
         def drop(_: Wanted) -> None:
             self._opened.seek(0)
             self._opened.truncate()
@@ -126,7 +120,6 @@ class GatheredFile:
         return self._opened
 
     def close(self) -> None:
-        """Close the file, which removes it."""
         self._opened.close()
         self._give_back()
 

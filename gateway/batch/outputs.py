@@ -17,10 +17,8 @@ class GatheredOutputs:
     """A folder of a place; each output is gathered elsewhere and stored there whole.
 
     Args:
-        place: takes the outputs.
         key: the folder's key, with or without ``/`` at the end.
         content_type: the type of the output; empty if unknown.
-        gathering: the settings of the folder where outputs are gathered.
     """
 
     def __init__(self, place: FilePlace, key: str, content_type: str, gathering: Gathering) -> None:
@@ -30,7 +28,6 @@ class GatheredOutputs:
         self._gathering = gathering
 
     async def present(self, names: Collection[str]) -> set[str]:
-        """Return the outputs that exist; see :class:`~.input_output.OutputPlace`."""
         # The folder may hold outputs of other inputs too.
         listing = await self._place.listing(self._prefix, 2 * MAX_FILES)
         there = {each.name for each in listing}
@@ -38,22 +35,12 @@ class GatheredOutputs:
 
     @asynccontextmanager
     async def output(self, name: str) -> AsyncIterator[OutputFile]:
-        """Begin one output; see :class:`~.input_output.OutputPlace`."""
         async with self._gathering.file() as gathered:
             key = self._prefix + output_name(name)
             yield _GatheredOutput(self._place, key, self._content_type, gathered)
 
 
 class _GatheredOutput:
-    """An output that is gathered and then stored at its place.
-
-    Args:
-        place: takes the output.
-        key: the key of the output.
-        content_type: the type of the output.
-        gathered: the gathered file.
-    """
-
     def __init__(
         self, place: FilePlace, key: str, content_type: str, gathered: GatheredFile
     ) -> None:
@@ -71,35 +58,23 @@ class _GatheredOutput:
 
 
 class UnfinishedOutputs:
-    """The outputs of a place, where outputs that the job has finished earlier are left alone.
-
-    Args:
-        outputs: the place.
-        finished: the files whose outputs are finished.
-    """
+    """The outputs of a place, where outputs that the job has finished earlier are left alone."""
 
     def __init__(self, outputs: OutputPlace, finished: FinishedFiles) -> None:
         self._outputs = outputs
         self._finished = finished
 
     async def present(self, names: Collection[str]) -> set[str]:
-        """Return the outputs that the job has finished earlier."""
         return self._finished.names.intersection(names)
 
     @asynccontextmanager
     async def output(self, name: str) -> AsyncIterator[OutputFile]:
-        """Begin one output; see :class:`~.input_output.OutputPlace`."""
         async with self._outputs.output(name) as output:
             yield _Noted(output, partial(self._finished.add, name))
 
 
 class _Noted:
-    """An output whose completion is noted.
-
-    Args:
-        output: the output.
-        note: notes that the output is finished.
-    """
+    """An output whose completion is noted."""
 
     def __init__(self, output: OutputFile, note: Callable[[], Awaitable[None]]) -> None:
         self.write = output.write

@@ -28,13 +28,7 @@ _SHOWN: Final = 64
 
 
 class Requests:
-    """Sends requests to a model with the retries of a job's ``ModelClientConfig``.
-
-    Args:
-        model: the model that answers.
-        options: the job's options.
-        clock: measures the times.
-    """
+    """Sends requests to a model with the retries of a job's ``ModelClientConfig``."""
 
     def __init__(self, model: TransformModel, options: TransformOptions, clock: Clock) -> None:
         self._model = model
@@ -55,7 +49,6 @@ class Requests:
         """Send a request until one answer is whole; pass each answer to ``take``.
 
         Args:
-            body: the body of the request.
             take: takes an answer; it discards the part of an earlier answer that broke off.
 
         Returns:
@@ -79,11 +72,7 @@ class Requests:
 
 
 def check_uncoded(head: AnswerHead) -> None:
-    """Refuse a content coding in an answer that is passed on unchanged.
-
-    Raises:
-        AskFailed: the answer has a content coding.
-    """
+    """Raise AskFailed if an answer that is passed on unchanged has a content coding."""
     coding = head.headers.get(CONTENT_ENCODING, "")
     if is_coded(coding):
         raise AskFailed(

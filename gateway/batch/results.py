@@ -8,8 +8,6 @@ from enum import StrEnum
 
 
 class FileState(StrEnum):
-    """The outcome of a file."""
-
     DONE = "done"
     SKIPPED = "skipped"  # its output existed
     FAILED = "failed"
@@ -21,8 +19,6 @@ class FileOutcome:
     """The outcome of one file.
 
     Attributes:
-        name: the name of the file.
-        state: the state in which the file ended.
         reason: the reason of a failure, with the record and the container's words; empty otherwise.
         records: the number of answered records in the output.
     """
@@ -38,14 +34,12 @@ class Progress:
     """The progress of a job.
 
     Attributes:
-        files: the number of files.
         bytes: the stored bytes of all files to transform.
         bytes_done: the stored bytes whose records are answered. For a file that is one request, the
             bytes that are sent.
         records: the number of answered records, including files in flight. The records of a failed
             file are subtracted.
         outcomes: the outcomes of ended files, in the order in which they ended.
-        on_outcome: called with each outcome.
     """
 
     files: int = 0
@@ -56,12 +50,10 @@ class Progress:
     on_outcome: Callable[[FileOutcome], object] = lambda _: None
 
     def over(self, outcome: FileOutcome) -> None:
-        """Note the outcome of a file."""
         self.outcomes.append(outcome)
         self.on_outcome(outcome)
 
     def count(self, state: FileState) -> int:
-        """Return the number of files in a state."""
         return sum(each.state is state for each in self.outcomes)
 
     @property

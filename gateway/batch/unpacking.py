@@ -24,9 +24,6 @@ async def unpacked(packed: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
 
     Each piece is decompressed on a thread, and bounded: a small file may expand without limit.
 
-    Args:
-        packed: the compressed file, as it arrives.
-
     Raises:
         Malformed: the file is not gzip, is damaged, or is cut.
     """
