@@ -138,7 +138,6 @@ class ApiSurroundings:
         policy: the policy of their streams.
         images: the commands or running containers that replace images.
         roots: the folders that may hold model data of this machine.
-        gpus: the number of GPUs of this machine.
         environment: patterns of the variables that programs may be given.
     """
 

@@ -13,8 +13,6 @@ class ValidationException(ApiError):
 
 
 class SerializationException(ApiError):
-    """The request's body does not fit the operation's input."""
-
     name = "SerializationException"
     status = 400
 
@@ -25,8 +23,6 @@ class UnknownOperation(ApiError):
 
 
 class ResourceLimitExceeded(ApiError):
-    """The limit of resources of a kind is reached."""
-
     name = "ResourceLimitExceeded"
     status = 400
 

@@ -59,7 +59,6 @@ def kept_of(endpoint: str, command: OperatorCommand | None = None) -> dict[str, 
     """Return the notes on a model or a configuration that the operator makes.
 
     Args:
-        endpoint: the endpoint that it is made for.
         command: runs instead of an image; None if there is an image.
     """
     kept: dict[str, Any] = {_ENDPOINT: endpoint}

@@ -22,9 +22,6 @@ from partway.protocol.errors import ServiceUnavailable
 class Planning:
     """Makes the fleet's endpoints for the API's endpoints.
 
-    Attributes:
-        settings: the current settings.
-
     Args:
         kept_out: files and folders that no caller may name, even below a root.
     """
