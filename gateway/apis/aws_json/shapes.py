@@ -87,9 +87,7 @@ class Shape:
         pattern: the pattern that a whole string must match.
         written: the pattern as AWS writes it.
         values: the allowed values of a string; empty for any.
-        members: the members of a structure, by name.
         item: the shape of a list's items, or of a map's values.
-        key: the shape of a map's keys.
         is_union: whether a structure must have exactly one of its members.
         is_location: whether a string is a place in S3.
         bound: the bound of an integer's absolute value; 0 for none.
