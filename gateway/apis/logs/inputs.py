@@ -45,8 +45,6 @@ class NoSuchLog(ApiError):
 
 
 class LogsUnavailable(ApiError):
-    """The files with the output of instances cannot be read now."""
-
     name = "ServiceUnavailableException"
     status = 503
 

@@ -22,7 +22,6 @@ class LogStreams:
 
     Attributes:
         folder: the folder of the instances' output; None if nothing is kept.
-        endpoints: the names of the current endpoints.
         living: the names of endpoints, by the ids of their containers that may still print.
     """
 
