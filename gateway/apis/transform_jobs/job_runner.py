@@ -224,7 +224,6 @@ class TransformKeeper:
             return await self._transformed(job, finished)
 
     async def _transformed(self, job: Resource, finished: FinishedFiles) -> tuple[JobStatus, str]:
-        """Return the outcome of a job, with the reason of a failure."""
         members, record = job.members, TransformRecord.of(job)
         given, put = members["TransformInput"], members["TransformOutput"]
         source = given["DataSource"]["S3DataSource"]
