@@ -59,7 +59,6 @@ class InvokeEndpointAsync:
 
     Args:
         worker: accepts requests; None if the gateway has no data directory.
-        config_of: returns an endpoint's settings for asynchronous requests; None if it has none.
         allows_path: whether a path of this machine may be an input, by its text.
         arns: has the account, which AWS's messages name.
         wall_clock: returns epoch seconds.

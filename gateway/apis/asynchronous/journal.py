@@ -80,11 +80,7 @@ class Journal:
         self._writing: asyncio.Task[None] | None = None
 
     async def records(self, kind: str) -> tuple[Record, ...]:
-        """Return all records of a kind.
-
-        Raises:
-            StoreError: the records cannot be read.
-        """
+        """Return all records of a kind; raise StoreError if the records cannot be read."""
         return await self._store.records(kind)
 
     async def attachment(self, kind: str, name: str) -> bytes:
@@ -105,7 +101,7 @@ class Journal:
         If the caller is cancelled meanwhile, the records are not written, or are removed again.
 
         Args:
-            records: the records, of which all are written, or none.
+            records: the records; either all are written, or none.
             then: called as soon as they are written, unless the caller has been cancelled.
 
         Raises:
