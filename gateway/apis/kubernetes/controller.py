@@ -108,7 +108,6 @@ class EndpointController:
         await self._queue.aclose()
 
     def owns(self, kind: Kind, name: str) -> bool:
-        """Whether a resource exists and was made by custom resources."""
         found = self._resources.find(kind, name)
         return found is not None and _MARK in found.kept
 

@@ -45,7 +45,6 @@ KINDS: Final = (DEPLOYED_MODEL, ENDPOINT)
 
 
 def kind_of(group: str, plural: str) -> CustomKind | None:
-    """Return the kind that a path names; None if it is unknown."""
     for each in KINDS:
         if (each.group, each.plural) == (group, plural):
             return each

@@ -101,8 +101,6 @@ class FormNotAcceptable(KubernetesError):
 
 
 class TooManyRequests(KubernetesError):
-    """The limit of open watches, or of objects, is reached."""
-
     name = reason = "TooManyRequests"
     status = 429
 

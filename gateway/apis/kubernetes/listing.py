@@ -72,7 +72,6 @@ class ListAsked:
         """Return the requested page.
 
         Args:
-            selects: whether an object is selected.
             counts: whether to count the remaining objects; False with selectors, as in Kubernetes.
 
         Raises:

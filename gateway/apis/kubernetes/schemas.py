@@ -44,7 +44,6 @@ class SpecMember:
 
     Attributes:
         why: why the member has no effect or is refused, and the remedy.
-        items: the items of an array.
         pattern: the pattern that a whole string must match.
         words: the pattern in words.
         least: the smallest number, or the smallest number of items.

@@ -32,7 +32,6 @@ class WatchAsked:
     """A request for a watch.
 
     Attributes:
-        selector: whether an object is watched.
         since: the version that the client has seen; None to begin with all objects.
         bookmarks: whether the client gets versions at which none of its objects has changed.
         show: returns an object in the client's format; called with whether it is the first one.
