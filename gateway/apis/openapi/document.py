@@ -68,12 +68,7 @@ def path_of(each: Description) -> str:
 
 
 def sample_request(each: Description, access: Access, *, asks: bool) -> str:
-    """Return an example command for an operation.
-
-    Args:
-        access: how a caller authenticates.
-        asks: whether the gateway authenticates its callers.
-    """
+    """Return an example command for an operation."""
     sample = each.sample
     if sample.command:
         return sample.command + (" --sign" if asks else "")
@@ -105,7 +100,6 @@ def described(route: Route) -> list[Description]:
 
 
 def is_elsewhere(route: Route) -> bool:
-    """Whether a route is left out of the document."""
     return route.name in REFUSING or route.errors.__name__ in ELSEWHERE
 
 
@@ -114,7 +108,6 @@ def document(routes: Iterable[Route], *, asks: bool) -> dict[str, Any]:
 
     Args:
         routes: the routes of the gateway; routes without a description are left out.
-        asks: whether the gateway authenticates its callers.
     """
     paths: dict[str, dict[str, Any]] = {}
     targets = []

@@ -31,9 +31,6 @@ class OpenApi(Service):
     """The operations ``/openapi.json`` and ``/docs``, for anyone.
 
     Document and page are made at the first request.
-
-    Args:
-        asks: whether the gateway authenticates its callers.
     """
 
     def __init__(self, routes: Callable[[], Iterable[Route]], *, asks: bool) -> None:

@@ -34,7 +34,6 @@ POLICY: Final = (
 
 
 def page(document: Mapping[str, Any]) -> str:
-    """Return the page, as HTML."""
     info = document["info"]
     return "".join(
         (
