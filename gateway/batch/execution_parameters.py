@@ -67,8 +67,8 @@ def settled(options: TransformOptions, said: bytes = b"") -> RequestPlan:
 
     Args:
         options: the job's options, which take precedence.
-        said: the body of the container's 200 to ``GET /execution-parameters``; empty if there is
-            none. A body that is not a JSON object is ignored, since a server may answer any path
+        said: the body of the container's 200 to ``GET /execution-parameters``; empty without
+            one. A body that is not a JSON object is ignored, since a server may answer any path
             with a page.
 
     Raises:

@@ -44,25 +44,13 @@ class OutputFile(Protocol):
     """An unfinished output; it becomes visible when it is finished, and not before."""
 
     async def write(self, data: bytes) -> None:
-        """Add bytes.
-
-        Raises:
-            StorageFailed: it cannot be written.
-        """
+        """Add bytes; raise StorageFailed if it cannot be written."""
 
     async def restart(self) -> None:
-        """Discard the written bytes.
-
-        Raises:
-            StorageFailed: they cannot be discarded.
-        """
+        """Discard the written bytes; raise StorageFailed if they cannot be discarded."""
 
     async def finish(self) -> None:
-        """Publish the whole output.
-
-        Raises:
-            StorageFailed: it could not be published.
-        """
+        """Publish the whole output; raise StorageFailed if it could not be published."""
 
 
 class OutputPlace(Protocol):

@@ -45,11 +45,7 @@ class LocalOutputs:
 
 
 class LocalOutput:
-    """An unfinished output file; see :func:`~partway.gateway.storage.files.replacing_alone`.
-
-    Args:
-        path: the final path.
-    """
+    """An unfinished output file; see :func:`~partway.gateway.storage.files.replacing_alone`."""
 
     def __init__(self, path: Path, threads: FolderThreads) -> None:
         self._path = path

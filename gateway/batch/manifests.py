@@ -121,11 +121,7 @@ class ManifestInputs:
 
 
 def _check_allowed(location: str, may: May) -> None:
-    """Return if a caller's manifest may name a location.
-
-    Raises:
-        StorageFailed: it is no location, or the caller may not read the file there.
-    """
+    """Raise StorageFailed if it is no location, or the caller may not read the file there."""
     if not is_local(location) and not location.startswith(SCHEME):
         raise StorageFailed(f"{location}: a manifest must name s3://BUCKET/PREFIX, or a path")
     check_leave(location, may)

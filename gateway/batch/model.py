@@ -36,8 +36,6 @@ class ModelGone(Exception):
 
 
 class ModelAnswer(Protocol):
-    """A 2xx answer, as it arrives."""
-
     async def head(self) -> AnswerHead: ...
 
     async def read(self) -> bytes:

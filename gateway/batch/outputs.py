@@ -74,8 +74,6 @@ class UnfinishedOutputs:
 
 
 class _Noted:
-    """An output whose completion is noted."""
-
     def __init__(self, output: OutputFile, note: Callable[[], Awaitable[None]]) -> None:
         self.write = output.write
         self.restart = output.restart

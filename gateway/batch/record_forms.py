@@ -89,11 +89,7 @@ class RecordForm(ABC):
 
     @abstractmethod
     def joined(self, record: Any, answer: Any) -> Any:
-        """Join a record and its answer to one value.
-
-        Raises:
-            ValueError: they cannot be joined.
-        """
+        """Join a record and its answer to one value; raise ValueError if they cannot be joined."""
 
     @abstractmethod
     def check(self, path: JsonPath) -> None:
