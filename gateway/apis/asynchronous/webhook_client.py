@@ -34,9 +34,13 @@ class WebhookClient:
                     url, data=body, headers=headers, allow_redirects=False
                 ) as response,
             ):
-                return "" if 200 <= response.status < 300 else f"answered {response.status}"
+                return (
+                    ""
+                    if 200 <= response.status < 300
+                    else f"the webhook answered {response.status}"
+                )
         except TimeoutError:
-            return f"no answer within {NOTICE_TIMEOUT:g} s"
+            return f"the webhook did not answer within {NOTICE_TIMEOUT:g} s"
         except (aiohttp.ClientError, OSError) as error:
             return f"{type(error).__name__}: {error}"
 
