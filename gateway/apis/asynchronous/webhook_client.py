@@ -34,11 +34,8 @@ class WebhookClient:
                     url, data=body, headers=headers, allow_redirects=False
                 ) as response,
             ):
-                return (
-                    ""
-                    if 200 <= response.status < 300
-                    else f"the webhook answered {response.status}"
-                )
+                is_taken = 200 <= response.status < 300
+                return "" if is_taken else f"the webhook answered {response.status}"
         except TimeoutError:
             return f"the webhook did not answer within {NOTICE_TIMEOUT:g} s"
         except (aiohttp.ClientError, OSError) as error:
