@@ -101,7 +101,7 @@ class Journal:
         If the caller is cancelled meanwhile, the records are not written, or are removed again.
 
         Args:
-            records: the records; either all are written, or none.
+            records: the records; a failure writes none of them.
             then: called as soon as they are written, unless the caller has been cancelled.
 
         Raises:

@@ -18,7 +18,6 @@ _TEXT: Final = (r"\p{L}\p{Z}\p{N}_", rf"\w{_SEPARATORS}")
 #: Java's full stop matches everything except line terminators.
 _ANY: Final = "[^\n\r\x85\u2028\u2029]"
 
-#: The JSON form of a shape.
 Form: TypeAlias = Literal[
     "structure", "list", "map", "string", "integer", "number", "boolean", "timestamp"
 ]

@@ -43,7 +43,6 @@ _OF_CONFIG: Final = frozenset({"EndpointConfigName", "ProductionVariants"})
 #: The log of all changes, of every caller.
 log = logging.getLogger("partway.audit")
 
-#: The operator's name in the log.
 _OPERATOR: Final = "operator"
 
 #: Characters of an endpoint's name; its model's name adds a number of up to nine digits.

@@ -13,7 +13,6 @@ from partway.gateway.storage.store.store import Record, Removal, Store, StoreErr
 from partway.gateway.timing.clock import Clock
 from partway.gateway.timing.deadlines import held_in_time
 
-#: The member that holds the principal's name.
 _MAKER: Final = "made_by"
 
 #: The kinds of resources, as in their ARNs.

@@ -12,7 +12,6 @@ from partway.gateway.apis.kubernetes.custom_object import CustomObject
 from partway.gateway.apis.kubernetes.errors import VersionExpired
 from partway.gateway.apis.kubernetes.limits import HISTORY_BYTES, HISTORY_CHANGES
 
-#: The type of a change.
 ChangeType: TypeAlias = Literal["ADDED", "MODIFIED", "DELETED"]
 
 

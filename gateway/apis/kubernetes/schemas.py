@@ -242,7 +242,6 @@ _ENDPOINT: Final = {
     ),
 }  # fmt: skip
 
-#: The members of each kind's spec.
 SPECS: Final[Mapping[CustomKind, SpecMember]] = {
     DEPLOYED_MODEL: SpecMember(
         "object",
