@@ -20,7 +20,7 @@ OF_THE_PLATFORM: Final = ("SAGEMAKER_*",)
 Variables = Annotated[
     str,
     text(
-        "a variable's name, or how names begin and a * at its end, such as SAGEMAKER_*",
+        "a variable's name, or the beginning of names with a * after it, such as SAGEMAKER_*",
         re.compile(r"[A-Za-z_][A-Za-z0-9_]*\*?").fullmatch,
     ),
 ]
@@ -50,7 +50,8 @@ def _is_webhook(url: str) -> bool:
 
 
 Webhook = Annotated[
-    str, text("an https:// URL, or one of http:// on this machine, without a user", _is_webhook)
+    str,
+    text("an https:// URL, or an http:// URL on this machine, without a user name", _is_webhook),
 ]
 
 
@@ -72,8 +73,8 @@ def check_results(results: Iterable[Path], others: Iterable[Path]) -> None:
             place = other.resolve()
             if there.is_relative_to(place) or place.is_relative_to(there):
                 raise SettingsError(
-                    f"api.local_results: {result}: it must lie apart from {other}, which the "
-                    "gateway reads for callers of the API, or keeps for itself"
+                    f"api.local_results: {result}: this folder must be separate from {other}, "
+                    "which the gateway reads for callers of the API, or keeps for itself"
                 )
 
 
@@ -94,6 +95,6 @@ def check_roots(roots: Iterable[Path], setting: str = "local_roots") -> None:
             continue
         if "write" in others_may(mode):
             raise SettingsError(
-                f"api.{setting}: {root}: others may write to this folder, and could lead the "
-                "gateway elsewhere by a link; only its owner must: chmod go-w"
+                f"api.{setting}: {root}: other users can write to this folder, and could lead the "
+                "gateway to other files by a link; let only its owner write: chmod go-w"
             )

@@ -157,12 +157,15 @@ def _faults_of_several(
 ) -> Iterator[tuple[Where, str]]:
     for key in (*SOURCES, "variant"):
         if key in members:
-            yield (*where, key), "it is given beside variants; it must be left out, or they must"
+            yield (*where, key), f"variants are given too; set either {key} or variants, not both"
     count = len(table.variants)
     if not 1 <= count <= MAX_VARIANTS:
-        yield (*where, "variants"), f"there are {count}; there must be from 1 to {MAX_VARIANTS}"
+        yield (
+            (*where, "variants"),
+            f"{count} variants were given; there must be 1 to {MAX_VARIANTS}",
+        )
     elif not any(variant.weight for variant in table.variants.values()):
-        yield (*where, "variants"), "the weight of each is 0; one at least must have more"
+        yield (*where, "variants"), "each variant has weight 0; at least one needs a higher weight"
 
 
 def _faults_of_sources(variant: _Written) -> Iterator[tuple[Where, str]]:
@@ -170,10 +173,10 @@ def _faults_of_sources(variant: _Written) -> Iterator[tuple[Where, str]]:
     if not first:
         keys = variant.source_keys
         is_endpoints = variant.table == variant.endpoint and keys is SOURCES
-        either = ", or variants with one each" if is_endpoints else ""
-        yield variant.table, f"nothing says what runs it; it must have {_either(keys)}{either}"
+        either = ", or one of them in each variant" if is_endpoints else ""
+        yield variant.table, f"no key says what to run; set {_either(keys)}{either}"
     for key in further:
-        yield variant.at(key), f"it is given beside {first}; only one of the two must be there"
+        yield variant.at(key), f"{first} is given too; set either {first} or {key}, not both"
 
 
 def _faults_of_keys(variant: _Written, source: str) -> Iterator[tuple[Where, str]]:
@@ -181,20 +184,20 @@ def _faults_of_keys(variant: _Written, source: str) -> Iterator[tuple[Where, str
         beside, why = BESIDE.get(key, ((source,), ""))
         if source not in beside:
             there = [each for each in beside if each in variant.source_keys]
-            must = f"it must be beside {_either(there)}, {why}"
-            yield variant.at(key), f"it is given beside {variant.beside(source, key)}; {must}"
+            must = f"it works only with {_either(there)}, {why}"
+            yield variant.at(key), f"this key was given with {variant.beside(source, key)}; {must}"
     is_vertex = variant.values.get("platform") == "vertex"
     environment = variant.values.get("environment", {})
     if PORT_VARIABLE in environment:
-        fault = "it must be left to the gateway, which says by it where a container is to listen"
+        fault = "the gateway sets this variable to a container's port; leave it out"
         yield (*variant.at("environment"), PORT_VARIABLE), fault
     for name in sorted(OF_VERTEX & environment.keys()) if is_vertex else ():
-        fault = "it must be left to the gateway, which tells a container of Vertex AI's by it"
+        fault = "the gateway sets this variable for Vertex AI containers; leave it out"
         yield (*variant.at("environment"), name), fault
     for key in OF_PLATFORM[1:] if not is_vertex else ():
         if key in variant.values:
-            fault = 'it is given without platform = "vertex"; it must be beside that'
-            yield variant.at(key), f"{fault}, since SageMaker's containers have it fixed"
+            fault = 'this key works only with platform = "vertex"'
+            yield variant.at(key), f"{fault}, since SageMaker's contract fixes its value"
 
 
 def _either(keys: Sequence[str]) -> str:
@@ -206,18 +209,21 @@ def _faults_of_urls(variant: _Written) -> Iterator[tuple[Where, str]]:
     urls = variant.urls
     tls = {is_tls(url) for url in urls}
     if len(set(urls)) < len(urls):
-        yield variant.at("urls"), "one of them is there twice; each must be there once"
+        yield variant.at("urls"), "one URL is given twice; each must be given once"
     if len(tls) > 1:
-        yield variant.at("urls"), "some are with TLS; all of them must be https://, or none"
+        yield variant.at("urls"), "some URLs are https:// and some http://; all must be of one kind"
     elif "ca" in variant.values and tls == {False}:
-        yield variant.at("ca"), f"{urls[0]} is without TLS; it must be https://"
+        yield (
+            variant.at("ca"),
+            f"{urls[0]} has no TLS; it must be https:// for ca to have an effect",
+        )
 
 
 def _faults_of_hostnames(variant: _Written) -> Iterator[tuple[Where, str]]:
     known: set[str] = set()
     for each in variant.containers:
         if each.name in known:
-            fault = f"{each.name!r} is another one's too; each must have its own"
+            fault = f"another container has the host name {each.name!r} too; each needs its own"
             yield (*each.table, "hostname"), fault
         known.add(each.name)
 

@@ -93,8 +93,8 @@ def _words(value: object) -> object:
 Name = Annotated[
     str,
     text(
-        f"1 to {MAX_ENDPOINT_NAME} letters, digits and hyphens, neither the first nor the last a "
-        "hyphen",
+        f"1 to {MAX_ENDPOINT_NAME} letters, digits and hyphens, with a letter or digit at both "
+        "ends",
         is_name,
     ),
 ]
@@ -118,15 +118,15 @@ ContainerUrl = Annotated[
     ),
 ]
 _ContainerUrls = Annotated[
-    tuple[ContainerUrl, ...], array("an array of URLs, one at least", 1, MAX_INSTANCES)
+    tuple[ContainerUrl, ...], array("an array of at least one URL", 1, MAX_INSTANCES)
 ]
 _ModelData = Annotated[
-    str, text("the path of a folder or a tar.gz, or its URL at s3://BUCKET", _is_model_data)
+    str, text("the path of a folder or a tar.gz file, or an s3:// URL of one", _is_model_data)
 ]
 _Variable = Annotated[
     str,
     text(
-        "a variable's name, of letters, digits and _, the first not a digit",
+        "a variable's name: letters, digits and _, without a digit at its start",
         re.compile("[A-Za-z_][A-Za-z0-9_]*").fullmatch,
     ),
 ]
@@ -235,7 +235,7 @@ OF_PLATFORM: Final = ("platform", "health_route", "predict_route", "port")
 BESIDE: Final[Mapping[str, tuple[tuple[str, ...], str]]] = {
     "ca": (("url", "urls"), "since it is for containers that are reached over https://"),
     "cwd": (("command",), "since only a command runs in a folder of this machine"),
-    "execution": (("containers",), "since one container is asked in one way"),
+    "execution": (("containers",), "since it says how several containers are called"),
     "model_data": (("command", "image"), _NOT_STARTED),
     **dict.fromkeys(
         ("instances", "environment", "gpus", "startup_timeout", "stop_timeout"),
@@ -243,11 +243,17 @@ BESIDE: Final[Mapping[str, tuple[tuple[str, ...], str]]] = {
     ),
     **dict.fromkeys(
         ("cpus", "memory", "container_hostname", "pull"),
-        (("image",), "since only a container engine knows what to do with it"),
+        (("image",), "since only a container engine can apply it"),
     ),
     **dict.fromkeys(
         ("platform", "health_route", "predict_route"),
-        (("url", "urls", "command", "image"), "since each of several containers says it by itself"),
+        (
+            ("url", "urls", "command", "image"),
+            "since each of several containers has its own in its table",
+        ),
     ),
-    "port": (("image",), "since any other container is told its port, or has it in its URL"),
+    "port": (
+        ("image",),
+        "since the gateway chooses the port of a command, and a URL names its own",
+    ),
 }

@@ -103,7 +103,7 @@ NO_APIS: Final = "none"
 _Api = Annotated[
     str,
     text(
-        f"one of {', '.join(sorted(manifests.NAMES))}, or {NO_APIS} alone",
+        f"one of {', '.join(sorted(manifests.NAMES))}; or only {NO_APIS}",
         lambda name: name == NO_APIS or name in manifests.NAMES,
     ),
 ]
@@ -293,18 +293,18 @@ class Settings(ControlSettings, _TopLevel):
         """
         for name, needed in manifests.missing(self.apis):
             raise SettingsError(
-                f"apis: {name} needs {needed}, which is not among them; add {needed}, or leave "
+                f"apis: {name} needs {needed}, which is not in the list; add {needed}, or leave "
                 f"{name} out"
             )
         if self.auth == "none" and not self.insecure and not is_loopback(self.host):
             raise SettingsError(
                 f"listening on {self.host} without authentication lets anyone on the network "
-                "use the endpoints; add --auth sigv4, or --insecure if that is meant, or listen "
-                "on 127.0.0.1"
+                "use the endpoints; add --auth sigv4, or --insecure if you want that, or "
+                "listen on 127.0.0.1"
             )
         if self.auth == "sigv4" and self.principals is None:
             raise SettingsError(
-                "--auth sigv4 needs --principals FILE: who may sign, and with which keys"
+                "--auth sigv4 needs --principals FILE, which lists the principals and their keys"
             )
         if self.auth == "none" and self.principals is not None:
             raise SettingsError(
@@ -314,19 +314,21 @@ class Settings(ControlSettings, _TopLevel):
         if (self.tls_cert is None) != (self.tls_key is None):
             raise SettingsError("--tls-cert and --tls-key go together: give both, or neither")
         if self.tls_port is None and (self.tls_cert is not None or self.tls_names):
-            raise SettingsError("a certificate needs a port: add --tls-port, as in --tls-port 8443")
+            raise SettingsError(
+                "a certificate needs a TLS port: add --tls-port, as in --tls-port 8443"
+            )
         for name in ("max_invocation_body", "max_prediction_body"):
             if self.gathered_bytes_of_one < (most := getattr(self, name)):
                 raise SettingsError(
                     f"max_gathered_bytes must be at least {SHARE_OF_ONE} times {name}, "
-                    f"{SHARE_OF_ONE * most} bytes: one client has no more than that share of it, "
-                    "and a signed body is held whole"
+                    f"{SHARE_OF_ONE * most} bytes: one client may use 1/{SHARE_OF_ONE} of it, and "
+                    "the gateway holds a signed body whole"
                 )
         containers = sum(each.launched for each in self.endpoints)
         if containers > self.max_containers:
             raise SettingsError(
                 f"the endpoints have {containers} containers; max_containers is "
-                f"{self.max_containers}, and must be at least as many"
+                f"{self.max_containers}; it must be at least {containers}"
             )
         _check_names(self.endpoints)
 
@@ -399,7 +401,7 @@ def load(
     apis = values.get("apis", manifests.NAMES)
     if NO_APIS in apis:
         if len(apis) > 1:
-            raise SettingsError(f"apis: {NO_APIS} stands for no API; it must be alone")
+            raise SettingsError(f"apis: {NO_APIS} means no API at all; it must be the only name")
         values["apis"] = frozenset()
     settings = Settings(
         **values,
@@ -518,7 +520,7 @@ def _crossed(
             marks["endpoints", each.name] = own
     for place, (low, high) in marks.items():
         if low > high:
-            yield (*place, "low_water"), f"it is {low}; it must be at most high_water, {high}"
+            yield (*place, "low_water"), f"{low} was given; it must be at most high_water, {high}"
 
 
 def _from_text(text: str, hint: Any) -> object:

@@ -41,8 +41,8 @@ def test_the_apis_are_named(capsys):
 @pytest.mark.parametrize(
     ("apis", "said"),
     [
-        ("grpc", "apis: grpc needs prediction, which is not among them; add prediction, or leave"),
-        ("none,logs", "apis: none stands for no API; it must be alone"),
+        ("grpc", "apis: grpc needs prediction, which is not in the list; add prediction, or leave"),
+        ("none,logs", "apis: none means no API at all; it must be the only name"),
         ("log", "--apis: #1: 'log' was given; it must be one of asynchronous, control, grpc,"),
     ],
 )

@@ -22,7 +22,7 @@ def toml(tmp_path):
 
 @pytest.mark.parametrize("pattern", ["*", "", "*_PRELOAD", "A*B", "A=B", "A\\n"])
 def test_a_pattern_that_would_let_everything_through(toml, pattern):
-    with pytest.raises(SettingsError, match=r"api\.environment.*must be a variable's name, or how"):
+    with pytest.raises(SettingsError, match=r"api\.environment.*must be a variable's name, or the"):
         load({}, {}, toml(f'[api]\nenvironment = ["{pattern}"]\n'))
 
 
@@ -32,7 +32,7 @@ def test_a_root_that_others_may_write_to(toml, tmp_path, mode):
     root.mkdir()
     config = toml(f'[api]\nlocal_roots = ["{root}", "{tmp_path}/not-there"]\n')
     root.chmod(mode)
-    with pytest.raises(SettingsError, match=f"local_roots: {root}: others may write.*chmod go-w"):
+    with pytest.raises(SettingsError, match=f"local_roots: {root}: other users can .*chmod go-w"):
         load({}, {}, config)
     root.chmod(0o755)
     assert root in load({}, {}, config).local_roots
@@ -48,7 +48,9 @@ def results(tmp_path, where):
 @pytest.mark.parametrize("where", ["in", "in/below", "", "data", "data/models"])
 def test_answers_lie_apart_from_what_is_read_and_kept(toml, tmp_path, where):
     config = toml(results(tmp_path, where))
-    with pytest.raises(SettingsError, match=r"api.local_results: .*: it must lie apart from"):
+    with pytest.raises(
+        SettingsError, match=r"api.local_results: .*: this folder must be separate from"
+    ):
         load({}, {}, config)
 
 
@@ -61,7 +63,7 @@ def test_where_answers_may_lie(toml, tmp_path, where):
 def test_a_folder_for_answers_that_others_may_write_to(toml, tmp_path):
     config = toml(results(tmp_path, "out"))
     (tmp_path / "out").chmod(0o777)
-    with pytest.raises(SettingsError, match=r"local_results: .*: others may write"):
+    with pytest.raises(SettingsError, match=r"local_results: .*: other users can write"):
         load({}, {}, config)
 
 

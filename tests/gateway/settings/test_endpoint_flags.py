@@ -25,7 +25,7 @@ AROUND = Surroundings(
     StreamPolicy(lifetime=60.0), InstanceTimes(stop_timeout=1.0), Trust(Path("roots.pem"))
 )
 
-NAME = "1 to 63 letters, digits and hyphens, neither the first nor the last a hyphen"
+NAME = "1 to 63 letters, digits and hyphens, with a letter or digit at both ends"
 NAME_AND_FORMS = (
     "NAME=URL, NAME='COMMAND …' or NAME=docker://IMAGE, as in echo=http://127.0.0.1:8080"
 )

@@ -279,28 +279,28 @@ def test_variants_of_containers_behind_tls(endpoint, ca):
 A = "[endpoints.a]\n"
 URL = 'url = "http://h:1"'
 CONTAINER = "[[endpoints.a.containers]]\n"
-SOURCE = "nothing says what runs it; it must have url, urls, command, image or containers"
+SOURCE = "no key says what to run; set url, urls, command, image or containers"
 WHY = "since the gateway does not start what runs at a URL"
-STARTED = f"it must be beside command, image or containers, {WHY}"
-ENGINE = "it must be beside image, since only a container engine knows what to do with it"
+STARTED = f"it works only with command, image or containers, {WHY}"
+ENGINE = "it works only with image, since only a container engine can apply it"
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (A, f"endpoints.a: {SOURCE}, or variants with one each"),
+        (A, f"endpoints.a: {SOURCE}, or one of them in each variant"),
         (A + "[endpoints.a.variants.b]\n", f"endpoints.a.variants.b: {SOURCE}"),
         (
             A + 'url = "http://h:1"\ncommand = "x"',
-            "endpoints.a.command: it is given beside url; only one of the two must be there",
+            "endpoints.a.command: url is given too; set either url or command, not both",
         ),
         (
             A + 'image = "x"\n[endpoints.a.variants.b]\nimage = "y"',
-            "endpoints.a.image: it is given beside variants; it must be left out, or they must",
+            "endpoints.a.image: variants are given too; set either image or variants, not both",
         ),
         (
             A + 'variant = "x"\n[endpoints.a.variants.b]\nimage = "y"',
-            "endpoints.a.variant: it is given beside variants; it must be left out, or they must",
+            "endpoints.a.variant: variants are given too; set either variant or variants, not both",
         ),
         (
             A + "containers = []",
@@ -309,47 +309,46 @@ ENGINE = "it must be beside image, since only a container engine knows what to d
         ),
         (
             CONTAINER + 'image = "x"\n' + CONTAINER,
-            ("endpoints.a.containers#2: nothing says what runs it; it must have url, command or "
-            "image"),
+            "endpoints.a.containers#2: no key says what to run; set url, command or image",
         ),
         (
             CONTAINER + 'image = "x"\n' + CONTAINER + 'image = "y"\nhostname = "container-1"',
-            ("endpoints.a.containers#2.hostname: 'container-1' is another one's too; each must "
-            "have its own"),
+            ("endpoints.a.containers#2.hostname: another container has the host name "
+            "'container-1' too; each needs its own"),
         ),
         (
             CONTAINER + 'image = "x"\n' + CONTAINER + f"{URL}\nenvironment = {{ X = 'y' }}",
-            ("endpoints.a.containers#2.environment: it is given beside url; it must be beside "
-            f"command or image, {WHY}"),
+            ("endpoints.a.containers#2.environment: this key was given with url; it works only "
+            f"with command or image, {WHY}"),
         ),
         (
             A + 'model_data = "x"\n' + CONTAINER + 'image = "x"\n' + CONTAINER + 'image = "y"',
-            ("endpoints.a.model_data: it is given beside containers; it must be beside command or "
-            f"image, {WHY}"),
+            ("endpoints.a.model_data: this key was given with containers; it works only with "
+            f"command or image, {WHY}"),
         ),
         (
             A + 'image = "x"\nexecution = "direct"',
-            ("endpoints.a.execution: it is given beside image; it must be beside containers, since "
-            "one container is asked in one way"),
+            ("endpoints.a.execution: this key was given with image; it works only with containers, "
+            "since it says how several containers are called"),
         ),
-        (A + "variants = {}", "endpoints.a.variants: there are 0; there must be from 1 to 10"),
+        (A + "variants = {}", "endpoints.a.variants: 0 variants were given; there must be 1 to 10"),
         (
             A + "".join(f'[endpoints.a.variants.b{n}]\nimage = "x"\n' for n in range(11)),
-            "endpoints.a.variants: there are 11; there must be from 1 to 10",
+            "endpoints.a.variants: 11 variants were given; there must be 1 to 10",
         ),
         (
             A + '[endpoints.a.variants.b]\nimage = "x"\nweight = 0',
-            "endpoints.a.variants: the weight of each is 0; one at least must have more",
+            "endpoints.a.variants: each variant has weight 0; at least one needs a higher weight",
         ),
         *(
             (
                 A + f'{source}\n{key} = {value}',
-                f"endpoints.a.{key}: it is given beside {source.split()[0]}; {must}",
+                f"endpoints.a.{key}: this key was given with {source.split()[0]}; {must}",
             )
             for source in ('url = "http://h:1"', 'urls = ["http://h:1"]')
             for key, value, must in (
                 ("instances", "2", STARTED),
-                ("model_data", '"x"', f"it must be beside command or image, {WHY}"),
+                ("model_data", '"x"', f"it works only with command or image, {WHY}"),
                 ("environment", '{ X = "y" }', STARTED),
                 ("gpus", "1", STARTED),
                 ("startup_timeout", "1", STARTED),
@@ -360,7 +359,7 @@ ENGINE = "it must be beside image, since only a container engine knows what to d
         *(
             (
                 A + f'command = "x"\n{key} = {value}',
-                f"endpoints.a.{key}: it is given beside command; {ENGINE}",
+                f"endpoints.a.{key}: this key was given with command; {ENGINE}",
             )
             for key, value in (
                 ("cpus", "1"), ("memory", "1"), ("container_hostname", '"x"'), ("pull", '"never"'),
@@ -369,56 +368,56 @@ ENGINE = "it must be beside image, since only a container engine knows what to d
         *(
             (
                 A + f'image = "x"\n{key} = {value}',
-                (f'endpoints.a.{key}: it is given without platform = "vertex"; it must be beside '
-                "that, since SageMaker's containers have it fixed"),
+                (f'endpoints.a.{key}: this key works only with platform = "vertex", since '
+                "SageMaker's contract fixes its value"),
             )
             for key, value in (("health_route", '"/x"'), ("predict_route", '"/x"'), ("port", "80"))
         ),
         (
             A + 'command = "x"\nplatform = "vertex"\nport = 80',
-            ("endpoints.a.port: it is given beside command; it must be beside image, since any "
-            "other container is told its port, or has it in its URL"),
+            ("endpoints.a.port: this key was given with command; it works only with image, "
+            "since the gateway chooses the port of a command, and a URL names its own"),
         ),
         (
             A + 'command = "x"\nplatform = "vertex"\nenvironment = { AIP_MODE = "x" }',
-            ("endpoints.a.environment.AIP_MODE: it must be left to the gateway, which tells a "
-            "container of Vertex AI's by it"),
+            ("endpoints.a.environment.AIP_MODE: the gateway sets this variable for Vertex "
+            "AI containers; leave it out"),
         ),
         (
             A + 'platform = "vertex"\n' + CONTAINER + 'image = "x"\n' + CONTAINER + 'image = "y"',
-            ("endpoints.a.platform: it is given beside containers; it must be beside url, urls, "
-            "command or image, since each of several containers says it by itself"),
+            ("endpoints.a.platform: this key was given with containers; it works only with url, "
+            "urls, command or image, since each of several containers has its own in its table"),
         ),
         (
             A + 'image = "x"\ncwd = "y"',
-            ("endpoints.a.cwd: it is given beside image; it must be beside command, since only a "
-            "command runs in a folder of this machine"),
+            ("endpoints.a.cwd: this key was given with image; it works only with command, since "
+            "only a command runs in a folder of this machine"),
         ),
         (
             A + 'image = "x"\nca = "y"',
-            ("endpoints.a.ca: it is given beside image; it must be beside url or urls, since it is "
-            "for containers that are reached over https://"),
+            ("endpoints.a.ca: this key was given with image; it works only with url or urls, "
+            "since it is for containers that are reached over https://"),
         ),
         (
             A + 'cpus = 1\n[endpoints.a.variants.b]\ncommand = "x"',
-            f"endpoints.a.cpus: it is given beside command of the variant b; {ENGINE}",
+            f"endpoints.a.cpus: this key was given with command of the variant b; {ENGINE}",
         ),
         (
             A + 'urls = ["http://h:1"]\nca = "y"',
-            "endpoints.a.ca: http://h:1 is without TLS; it must be https://",
+            "endpoints.a.ca: http://h:1 has no TLS; it must be https:// for ca to have an effect",
         ),
         (
             A + 'urls = ["http://h:1", "https://h:2"]',
-            "endpoints.a.urls: some are with TLS; all of them must be https://, or none",
+            "endpoints.a.urls: some URLs are https:// and some http://; all must be of one kind",
         ),
         (
             A + 'urls = ["http://h:1", "http://h:1"]',
-            "endpoints.a.urls: one of them is there twice; each must be there once",
+            "endpoints.a.urls: one URL is given twice; each must be given once",
         ),
         (
             A + 'command = "x"\nenvironment = { SAGEMAKER_BIND_TO_PORT = "1" }',
-            ("endpoints.a.environment.SAGEMAKER_BIND_TO_PORT: it must be left to the gateway, "
-            "which says by it where a container is to listen"),
+            ("endpoints.a.environment.SAGEMAKER_BIND_TO_PORT: the gateway sets this variable to "
+            "a container's port; leave it out"),
         ),
     ],
 )  # fmt: skip
@@ -439,7 +438,7 @@ def test_each_variant_that_cannot_have_what_its_endpoint_has_is_named(refused):
         """
     ).splitlines()
     assert lines == [
-        f"endpoints.a.pull: it is given beside command of the variant b; {ENGINE}",
-        f"endpoints.a.pull: it is given beside command of the variant c; {ENGINE}",
-        f"endpoints.a.variants.c.cpus: it is given beside command; {ENGINE}",
+        f"endpoints.a.pull: this key was given with command of the variant b; {ENGINE}",
+        f"endpoints.a.pull: this key was given with command of the variant c; {ENGINE}",
+        f"endpoints.a.variants.c.cpus: this key was given with command; {ENGINE}",
     ]

@@ -13,14 +13,14 @@ from tests.gateway.configuration.documents import as_toml
 SECONDS = "a finite number of seconds above 0 and at most 86400"
 COMMAND = "a command, as a string or as an array of strings"
 IMAGE = "an image's name, such as chat:1 or registry.example/chat:1"
-DATA = "the path of a folder or a tar.gz, or its URL at s3://BUCKET"
+DATA = "the path of a folder or a tar.gz file, or an s3:// URL of one"
 SIZE = (
     "a whole number of bytes above 0, or a size in KiB, MiB, GiB or TiB, such as 2GiB; at most "
     "1024TiB"
 )
-LABEL = "1 to 63 letters, digits and hyphens, neither the first nor the last a hyphen"
+LABEL = "1 to 63 letters, digits and hyphens, with a letter or digit at both ends"
 URL = "an http:// or https:// URL with host and port and no path, such as http://127.0.0.1:8080"
-VARIABLE = "a variable's name, of letters, digits and _, the first not a digit"
+VARIABLE = "a variable's name: letters, digits and _, without a digit at its start"
 
 
 @pytest.fixture
@@ -40,8 +40,8 @@ def refused(tmp_path):
 @pytest.mark.parametrize(
     ("key", "value", "found", "wanted"),
     [
-        ("urls", "[]", "an empty array", "an array of URLs, one at least"),
-        ("urls", '"http://h"', "the string 'http://h'", "an array of URLs, one at least"),
+        ("urls", "[]", "an empty array", "an array of at least one URL"),
+        ("urls", '"http://h"', "the string 'http://h'", "an array of at least one URL"),
         ("command", "1", "the number 1", COMMAND),
         ("command", "[]", "an empty array", f"{COMMAND} (there is no program in it)"),
         ("command", '["", "a"]', "an array of 2", f"{COMMAND} (there is no program in it)"),

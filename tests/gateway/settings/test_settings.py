@@ -210,11 +210,11 @@ def test_no_two_settings_have_the_same_variable():
         ("", {"PARTWAY_INPUT_END": "never"},
          "PARTWAY_INPUT_END: 'never' was given; it must be '"),
         ("", {"PARTWAY_HIGH_WATER": "1024"},
-         "PARTWAY_HIGH_WATER: stream.low_water: it is 65536; it must be at most high_water, 1024"),
+         "PARTWAY_HIGH_WATER: stream.low_water: 65536 was given; it must be at most"),
         ("", {"PARTWAY_HIGH_WATER": "1", "PARTWAY_LOW_WATER": "2"},
-         "PARTWAY_HIGH_WATER, PARTWAY_LOW_WATER: stream.low_water: it is 2; it must be at most"),
+         "PARTWAY_HIGH_WATER, PARTWAY_LOW_WATER: stream.low_water: 2 was given; it must be"),
         ("[endpoints.own]\nurl = 'http://h:1'\nhigh_water = 70000", {"PARTWAY_LOW_WATER": "80000"},
-         "PARTWAY_LOW_WATER: endpoints.own.low_water: it is 80000; it must be at most high_water,"),
+         "PARTWAY_LOW_WATER: endpoints.own.low_water: 80000 was given; it must be at most"),
     ],
 )  # fmt: skip
 def test_a_variable_of_streams_that_is_wrong(toml, text, environment, why):
@@ -368,7 +368,7 @@ def test_containers_behind_tls_and_their_roots(toml, ca):
         (
             'url = "http://a:1"\nca = "x.pem"',
             {},
-            "endpoints.a.ca: http://a:1 is without TLS; it must be https://",
+            "endpoints.a.ca: http://a:1 has no TLS; it must be https:// for ca to have an effect",
         ),
         (
             'url = "https://a"\nca = "no-such.pem"',
@@ -444,7 +444,7 @@ PORT = "a whole number from 0 to 65535"
 SECONDS = "a finite number of seconds from 0 to 86400"
 TIMEOUT = "a finite number of seconds above 0"
 URL = "an http:// or https:// URL with host and port and no path, such as http://127.0.0.1:8080"
-NAME = "1 to 63 letters, digits and hyphens, neither the first nor the last a hyphen"
+NAME = "1 to 63 letters, digits and hyphens, with a letter or digit at both ends"
 LEVELS = "'debug', 'info', 'warning' or 'error'"
 MIB_16 = "a whole number of bytes from 1 to 16777216"
 GOOD = '[endpoints.a]\nurl = "http://a"\n'
@@ -547,17 +547,17 @@ def test_a_wrong_value_in_the_file_is_named_with_its_place(toml, text, place, fo
         (
             "[endpoints.a]\nlifetime = 1",
             (
-                "endpoints.a: nothing says what runs it; it must have url, urls, command, image or "
-                "containers, or variants with one each"
+                "endpoints.a: no key says what to run; set url, urls, command, image or "
+                "containers, or one of them in each variant"
             ),
         ),
         (
             "[stream]\nlow_water = 262145",
-            "stream.low_water: it is 262145; it must be at most high_water, 262144",
+            "stream.low_water: 262145 was given; it must be at most high_water, 262144",
         ),
         (
             GOOD + "high_water = 9",
-            "endpoints.a.low_water: it is 65536; it must be at most high_water, 9",
+            "endpoints.a.low_water: 65536 was given; it must be at most high_water, 9",
         ),
         ("port = ", "this is not TOML: line 1, at the end: Invalid value"),
         ("port = 1\nport = 2\n", "this is not TOML: line 2, column 9: Cannot overwrite a value"),
@@ -614,7 +614,7 @@ def test_a_policy_that_a_caller_changes():
     for table, said in (
         ({"lifetme": 1}, "x: lifetme: this key is unknown; the nearest known one is lifetime"),
         ({"lifetime": "1"}, f"x: lifetime: '1' was given; it must be {TIMEOUT}"),
-        ({"high_water": 9}, "x: low_water: it is 65536; it must be at most high_water, 9"),
+        ({"high_water": 9}, "x: low_water: 65536 was given; it must be at most high_water, 9"),
     ):
         with pytest.raises(SettingsError) as caught:
             changed_policy(base, table, "x")
@@ -707,6 +707,6 @@ def test_endpoints_of_more_containers_than_there_may_be_are_refused(toml):
         urls = ["http://127.0.0.1:1", "http://127.0.0.1:2"]
     """
     assert wrong({}, {}, toml(text)) == (
-        "the endpoints have 4 containers; max_containers is 3, and must be at least as many"
+        "the endpoints have 4 containers; max_containers is 3; it must be at least 4"
     )
     assert load({"max_containers": 4}, {}, toml(text)).max_containers == 4
