@@ -38,7 +38,7 @@ class MakersLeave:
             return ""
         if not maker:
             return (
-                f"{self._made} was made without authentication, or by an older version of the "
-                f"gateway, so that nobody can be asked for leave; {self._remedy}"
+                f"{self._made} was created without authentication, or by an older version of the "
+                f"gateway, so its creator, whose permissions count, is unknown; {self._remedy}"
             )
         return not_authorized(self._arns.of_principal(maker), action, resource)

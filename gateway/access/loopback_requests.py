@@ -17,8 +17,8 @@ _OF_PROXIES: Final = frozenset(
 _FORWARDED: Final = "x-forwarded-"
 
 _WHAT_TO_DO: Final = (
-    "without authentication the gateway is changed from its own machine alone, at 127.0.0.1 or "
-    "localhost; to do it from elsewhere the gateway's operator must add --auth sigv4 and "
+    "without authentication only requests from the gateway's own machine, to 127.0.0.1 or "
+    "localhost, may change it; to allow others, the gateway's operator must add --auth sigv4 and "
     "--principals"
 )
 
@@ -51,11 +51,15 @@ def check_nearness(
     if peer in proxies or any(_is_of_proxy(name) for name, _ in fields):
         raise AccessDenied(f"this request comes through a proxy; {_WHAT_TO_DO}")
     if version not in ("1.1", "2"):  # unconfigured proxies still ask by HTTP/1.0
-        raise AccessDenied(f"this request's HTTP is older than 1.1, as a proxy's; {_WHAT_TO_DO}")
+        raise AccessDenied(
+            f"this request's HTTP is older than 1.1, as from some proxies; {_WHAT_TO_DO}"
+        )
     if any(name == "origin" for name, _ in fields):
         raise AccessDenied(f"this request comes from a web page; {_WHAT_TO_DO}")
     if not hosts or not all(map(_names_loopback, hosts)):
-        raise AccessDenied(f"this request's Host must be this machine's loopback; {_WHAT_TO_DO}")
+        raise AccessDenied(
+            f"this request's Host must be a loopback address of this machine; {_WHAT_TO_DO}"
+        )
 
 
 def is_own_machine(address: str) -> bool:

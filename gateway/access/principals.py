@@ -273,16 +273,20 @@ class Principals:
             if found_empty:
                 self._loaded = _Loaded({}, {}, {})
                 log.warning(
-                    LogLine("the principals file is empty: nobody may call", file=str(self._path))
+                    LogLine(
+                        "the principals file is empty: every request is refused",
+                        file=str(self._path),
+                    )
                 )
             else:
                 self._identity = None  # look again: it may be being written
         except PrincipalsError as error:
             faults = str(error).replace("\n", "; ")
-            log.error(LogLine("the principals read before stay", reason=faults))  # noqa: TRY400 no traceback
+            stay = "the principals were not reloaded, the earlier ones stay"
+            log.error(LogLine(stay, reason=faults))  # noqa: TRY400 no traceback
         else:
             count = len(self._loaded.by_name)
-            log.info(LogLine("principals read again", file=str(self._path), principals=count))
+            log.info(LogLine("principals reloaded", file=str(self._path), principals=count))
 
 
 def _identity(path: Path) -> tuple[int, ...] | None:
@@ -304,11 +308,13 @@ def _load(path: Path) -> _Loaded:
     except OSError as error:
         raise PrincipalsError(f"{path}: cannot be read: {error.strerror}") from None
     if not stat.S_ISREG(mode):
-        raise PrincipalsError(f"{path}: it must be a regular file, to be read again and again")
+        raise PrincipalsError(
+            f"{path}: it must be a regular file, since the gateway reads it again"
+        )
     if mode & stat.S_IWOTH:
         raise PrincipalsError(
-            f"{path}: anybody on this machine may write it (mode {stat.S_IMODE(mode):04o}), and so "
-            "make themselves a key; it must be its owner's alone: chmod 600"
+            f"{path}: anybody on this machine can write to this file (mode "
+            f"{stat.S_IMODE(mode):04o}), and so add a key; let only its owner do so: chmod 600"
         )
     fault = PrincipalsError
     try:
@@ -322,7 +328,9 @@ def _load(path: Path) -> _Loaded:
     except SettingsError as error:
         raise fault(str(error)) from None
     if verb := others_may(mode):
-        log.warning(LogLine(f"others than its owner can {verb} secrets: chmod 600", file=str(path)))
+        log.warning(
+            LogLine(f"users other than its owner can {verb} secrets: chmod 600", file=str(path))
+        )
     return loaded
 
 
@@ -344,9 +352,10 @@ def _add_all(
     for number, (table, principal) in enumerate(zip(tables, principals, strict=True)):
         place = ("principals", number)
         if not table.keys and not table.tokens:
-            yield place, "no keys and no tokens were given; it must have one, or nobody could be it"
+            yield place, "this principal has no keys and no tokens; it must have at least one"
         if principal.name in loaded.by_name:
-            yield (*place, "name"), f"{principal.name!r} was given; it must be nobody else's name"
+            fault = f"{principal.name!r} is another principal's name too; each must have its own"
+            yield (*place, "name"), fault
         loaded.by_name[principal.name] = principal
         for at, key in enumerate(principal.keys):
             access_key_id = key.credentials.access_key_id
@@ -362,7 +371,7 @@ def _add_all(
 
 
 def _twice(owner: Principal) -> str:
-    return f"principal {owner.name!r} has the same one; it must be nobody else's: remove one"
+    return f"principal {owner.name!r} has the same one; remove one of the two"
 
 
 def _token_hash(token: str) -> bytes:

@@ -42,12 +42,12 @@ class UsedSignatures:
             self._used.discard(self._until.popleft()[1])
         if signature in self._used:
             raise InvalidSignature(
-                "this signature has been used, and its request says once; sign another request"
+                "this signature has been used, and its query has once; sign another request"
             )
         if len(self._used) >= MAX_USED_SIGNATURES:
             raise ServiceUnavailable(
-                f"{MAX_USED_SIGNATURES} requests that say once have been signed within minutes; "
-                "try again later, or leave out once"
+                f"{MAX_USED_SIGNATURES} requests with once in their query came within minutes; try "
+                "again later, or leave once out of the query"
             )
         self._used.add(signature)
         self._until.append((good_until, signature))

@@ -44,7 +44,7 @@ from partway.protocol.signatures.verification import (
 _SIGNED: Final = f"{ALGORITHM} "
 
 _SIGNATURE_ALONE: Final = (
-    "the request brings a bearer token; this operation takes a signature alone (AWS Signature "
+    "the request has a bearer token; this operation takes only a signature (AWS Signature "
     "Version 4), made with an access key"
 )
 
@@ -199,6 +199,6 @@ def _bearer_token(request: SignableRequest, *, in_subprotocol: bool) -> str | No
         return None
     if len(tokens) > 1 or others:
         raise IncompleteSignature(
-            "the request says in more than one way who sends it; send one token, or a signature"
+            "the request identifies its sender in several ways; send one token, or one signature"
         )
     return tokens[0]

@@ -232,7 +232,7 @@ def test_a_token_where_none_is_taken(authenticate, request_, error):
     with pytest.raises(error) as caught:
         authenticate(request_, access=Access.SIGNED)
     assert TOKEN not in caught.value.message
-    assert "brings a bearer token; this operation takes a signature alone" in caught.value.message
+    assert "has a bearer token; this operation takes only a signature" in caught.value.message
 
 
 @pytest.mark.clause("2.4-6", "3-5")
@@ -262,7 +262,7 @@ def test_a_token_of_nobody(authenticate, request_):
     ],
 )
 def test_two_ways_at_once(authenticate, request_):
-    with pytest.raises(IncompleteSignature, match="more than one way") as caught:
+    with pytest.raises(IncompleteSignature, match="in several ways") as caught:
         authenticate(request_)
     assert TOKEN not in caught.value.message
 

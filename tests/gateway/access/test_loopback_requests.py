@@ -36,8 +36,8 @@ def test_this_machine_itself(peer, host, name):
 def test_another_machine(peer):
     said = refusal(LOCALHOST, peer=peer)
     assert said == (
-        "this request comes from another machine; without authentication the gateway is changed "
-        "from its own machine alone, at 127.0.0.1 or localhost; to do it from elsewhere the "
+        "this request comes from another machine; without authentication only requests from the "
+        "gateway's own machine, to 127.0.0.1 or localhost, may change it; to allow others, the "
         "gateway's operator must add --auth sigv4 and --principals"
     )
 
@@ -49,8 +49,8 @@ def test_another_machine(peer):
      "127.1"],
 )  # fmt: skip
 def test_a_page_whose_name_is_made_to_point_here(host):
-    assert "Host must be this machine's loopback" in refusal(("Host", host))
-    assert "Host must be this machine's loopback" in refusal(LOCALHOST, (":authority", host))
+    assert "Host must be a loopback address" in refusal(("Host", host))
+    assert "Host must be a loopback address" in refusal(LOCALHOST, (":authority", host))
 
 
 def test_a_request_without_a_host_may_be_for_anybody():

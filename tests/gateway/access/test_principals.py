@@ -154,7 +154,7 @@ KEY = '[[principals]]\nname = "a"\n[[principals.keys]]\naccess_key_id = "K"\n'
 
 
 NAME = "1 to 128 letters, digits, spaces and . _ @ : / + = , - with a letter or digit first"
-TWICE = "principal 'a' has the same one; it must be nobody else's: remove one"
+TWICE = "principal 'a' has the same one; remove one of the two"
 TABLES = "1 to 1024 tables, each under [[principals]]"
 TEXT = "a string that is not empty"
 ID = "1 to 128 letters, digits and _ . = -"
@@ -248,10 +248,7 @@ def test_a_wrong_value_is_named_with_its_place_and_never_shown(refused, text, pl
         ),
         (
             "[[principals]]\nname = 'a'",
-            (
-                "principals#1: no keys and no tokens were given; "
-                "it must have one, or nobody could be it"
-            ),
+            "principals#1: this principal has no keys and no tokens; it must have at least one",
         ),
         (
             one() + "token = 'x'",
@@ -266,7 +263,7 @@ def test_a_wrong_value_is_named_with_its_place_and_never_shown(refused, text, pl
         ),
         (
             one() + one("a", TOKEN + "0"),
-            "principals#2.name: 'a' was given; it must be nobody else's name",
+            "principals#2.name: 'a' is another principal's name too; each must have its own",
         ),
         (
             one() + one("b"),
@@ -278,10 +275,7 @@ def test_a_wrong_value_is_named_with_its_place_and_never_shown(refused, text, pl
         ),
         (
             GOOD_KEY + GOOD_KEY.replace('"a"', '"b"'),
-            (
-                "principals#2.keys#1.access_key_id: principal 'a' has the same one; "
-                "it must be nobody else's: remove one"
-            ),
+            f"principals#2.keys#1.access_key_id: {TWICE}",
         ),
         (KEY, f"principals#1.keys#1.secret_access_key: this key is missing; it must be {TEXT}"),
         (
@@ -352,7 +346,7 @@ def test_it_is_read_again(write, clock, caplog):
     assert principals.by_token(TOKEN) is None
     assert principals.by_token(TOKEN + "2").name == "second"
     assert [record.getMessage() for record in caplog.records] == [
-        f"principals read again file={write(one('third'))} principals=1"
+        f"principals reloaded file={write(one('third'))} principals=1"
     ]
 
 
@@ -382,7 +376,7 @@ def test_a_broken_file_changes_nothing(write, clock, caplog, broken):
         assert principals.by_token(TOKEN).name == "first"
     (record,) = caplog.records  # said once
     assert record.levelno == logging.ERROR
-    assert str(record.msg).startswith("the principals read before stay reason=")
+    assert str(record.msg).startswith("the principals were not reloaded, the earlier ones stay ")
     assert record.msg.fields["reason"].startswith(f"{path}: ")
     assert record.exc_info is None
     assert SECRET not in caplog.text
@@ -403,7 +397,7 @@ def test_an_emptied_file_leaves_nobody(write, clock, caplog, emptied):
     assert principals.by_name("first") is None
     assert len(principals) == 0
     assert [record.levelno for record in caplog.records] == [logging.WARNING]
-    assert "nobody may call" in caplog.text
+    assert "every request is refused" in caplog.text
     write(one("second"))
     clock.now += 1
     assert principals.by_token(TOKEN).name == "second"
@@ -437,7 +431,7 @@ def test_others_who_can_use_it(write, clock, caplog, mode, verbs):
     path.chmod(mode)
     Principals(path, clock)
     assert [record.getMessage() for record in caplog.records] == [
-        f"others than its owner can {verb} secrets: chmod 600 file={path}" for verb in verbs
+        f"users other than its owner can {verb} secrets: chmod 600 file={path}" for verb in verbs
     ]
     assert all(record.levelno == logging.WARNING for record in caplog.records)
 
@@ -448,8 +442,8 @@ def test_a_file_that_anybody_may_write(write, clock, caplog, mode):
     path = write(one("mine"))
     path.chmod(mode)
     why = (
-        f"{path}: anybody on this machine may write it (mode {mode:04o}), and so make themselves "
-        "a key; it must be its owner's alone: chmod 600"
+        f"{path}: anybody on this machine can write to this file (mode {mode:04o}), and so add a "
+        "key; let only its owner do so: chmod 600"
     )
     with pytest.raises(PrincipalsError) as caught:
         Principals(path, clock)
@@ -459,7 +453,7 @@ def test_a_file_that_anybody_may_write(write, clock, caplog, mode):
     path.chmod(mode)
     clock.now += 1
     assert len(principals) == 1
-    assert "the principals read before stay" in caplog.text
+    assert "the principals were not reloaded, the earlier ones stay" in caplog.text
     assert "chmod 600" in caplog.text
 
 

@@ -32,7 +32,7 @@ def test_there_is_a_bound_and_it_fails_closed(monkeypatch):
     used = UsedSignatures()
     for name in "abc":
         used.use(name, 100, now=0)
-    with pytest.raises(ServiceUnavailable, match="3 requests that say once"):
+    with pytest.raises(ServiceUnavailable, match="3 requests with once in their query"):
         used.use("d", 100, now=0)
     with pytest.raises(InvalidSignature):
         used.use("a", 100, now=0)

@@ -288,5 +288,5 @@ async def test_a_page_whose_name_is_made_to_point_here_changes_nothing(asked, ho
     request = post("SageMaker.Echo").replace(b"Host: localhost", f"Host: {host}".encode())
     response = await asked.gateway.request(request)
     assert (response.status, response.json["__type"]) == (400, "AccessDeniedException")
-    assert "Host must be this machine's loopback" in response.json["message"]
+    assert "Host must be a loopback address of this machine" in response.json["message"]
     assert asked.calls == []

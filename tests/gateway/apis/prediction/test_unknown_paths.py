@@ -93,7 +93,7 @@ async def test_a_token_where_a_signature_alone_is_taken_is_told_so(asking, authe
     ):
         status, back, said = await client.ask(path, **headers, **bearer)
         assert status == 400
-        assert b"brings a bearer token; this operation takes a signature alone (AWS Sig" in said
+        assert b"has a bearer token; this operation takes only a signature (AWS Sig" in said
         if not headers:
             assert back["x-amzn-ErrorType"] == "IncompleteSignatureException"
     assert client.told.bodies == []
