@@ -102,9 +102,9 @@ class Reloading:
             for service in self._services:
                 await service.settings_taken()
         except SettingsError as error:
-            log.warning(LogLine("changed settings are not taken", reason=str(error)))
+            log.warning(LogLine("changed settings were not applied", reason=str(error)))
         except FleetStopping:
-            log.warning("changed settings are not taken: the gateway is stopping")
+            log.warning("changed settings were not applied: the gateway is stopping")
         finally:
             self._taking = None
         if self._again:
@@ -130,7 +130,7 @@ class Reloading:
         )
         log.info(
             LogLine(
-                "settings read",
+                "settings reloaded",
                 added=" ".join(each.name for each in changes.added) or None,
                 changed=" ".join(each.name for each in changes.changed) or None,
                 removed=" ".join(changes.removed) or None,
@@ -139,7 +139,7 @@ class Reloading:
         if changes.restart:
             log.warning(
                 LogLine(
-                    "settings have changed that are taken at a start only: restart the gateway",
+                    "some changed settings apply only after a restart: restart the gateway",
                     settings=" ".join(changes.restart),
                 )
             )

@@ -98,8 +98,8 @@ class AdminSocket:
         # A connection that is being accepted may arrive after the socket was closed.
         if self._closing or self._http.open_connections >= MAX_ADMIN_CONNECTIONS:
             raise ServiceUnavailable(
-                f"{MAX_ADMIN_CONNECTIONS} connections with the admin socket are open; try again "
-                "when one has ended"
+                f"{MAX_ADMIN_CONNECTIONS} connections with the admin socket are open already; try "
+                "again when one has ended"
             )
         return self._http.protocol()
 
@@ -147,4 +147,4 @@ def _check_user(connection: socket.socket | None) -> None:
     data = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, credentials.size)
     _, user, _ = credentials.unpack(data)
     if user not in (0, os.geteuid()):
-        raise AccessDenied("the admin socket is for the gateway's own user")
+        raise AccessDenied("only the gateway's own user may use the admin socket")

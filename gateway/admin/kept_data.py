@@ -67,12 +67,12 @@ def data_directory(loaded: Settings, warnings: list[LogLine]) -> DataDirectory |
             reason = str(found.refusal)
         except DataDirectoryError as error:
             reason = str(error)
-        line = "what the gateway keeps is kept until its end only"
+        line = "the gateway's data lasts only until the gateway ends"
         warnings.append(LogLine(line, reason=reason))
     try:
         return DataDirectory.temporary()
     except DataDirectoryError as error:  # for example, a read-only file system
-        line = "nothing is kept, and partway endpoints cannot ask this gateway"
+        line = "the gateway keeps no data, and partway endpoints cannot reach it"
         warnings.append(LogLine(line, reason=str(error)))
         return None
 
@@ -114,7 +114,7 @@ async def _tell_what_stays(path: Path) -> None:
         finally:
             await store.aclose()
     except StoreError as error:
-        log.warning(LogLine("the store is not read", reason=str(error)))
+        log.warning(LogLine("the store cannot be read", reason=str(error)))
         return
     if names:
         log.warning(
@@ -186,7 +186,7 @@ async def _open_admin_socket(data: DataDirectory, admin: AdminSocket) -> None:
     try:
         await admin.start()
     except OSError as error:
-        why = f"{data.socket}: the admin socket cannot be made: {error.strerror}"
+        why = f"{data.socket}: the admin socket cannot be created: {error.strerror}"
         if is_disk_refusal(error) or not data.is_owned:  # its folder is missing then
             raise DataDirectoryUnavailable(why) from None
         raise DataDirectoryError(why) from None
@@ -215,7 +215,7 @@ async def tell_missing_folders(loaded: Settings, clock: Clock) -> None:
     with suppress(OSError):  # a TimeoutError is one
         async with time_limit(clock, MODEL_DATA_LOOK_TIMEOUT):
             for each in await on_thread(clock, lambda _: [*missing_folders(loaded)]):
-                log.warning(LogLine("a folder of the settings is not there", reason=each))
+                log.warning(LogLine("a folder named in the settings is missing", reason=each))
 
 
 def missing_folders(loaded: Settings) -> Iterator[str]:
@@ -223,4 +223,4 @@ def missing_folders(loaded: Settings) -> Iterator[str]:
     for setting in ("local_roots", "local_results"):
         for folder in getattr(loaded, setting):
             if not is_folder(folder):
-                yield f"api.{setting}: {folder}: there is no such folder; it must be made"
+                yield f"api.{setting}: {folder}: there is no such folder; create it"

@@ -158,7 +158,7 @@ def _at_first(asked: LogsAsked, now: Mapping[str, bool], folder: Path) -> Mappin
         if len(now) > MAX_LOGS_TOGETHER:
             raise InputValidationError(
                 f"endpoint {asked.endpoint!r} has {len(now)} instances; the logs of "
-                f"{MAX_LOGS_TOGETHER} can be read together: name one of them"
+                f"at most {MAX_LOGS_TOGETHER} can be read together; name one instance"
             )
         return now
     wanted = asked.instance

@@ -113,8 +113,10 @@ class AdminOperations:
         except ConnectionError:
             pass  # the client has left
         except Exception:
-            log.exception(LogLine("admin socket: a fault of the gateway's", path=exchange.path))
-            _refuse(exchange, InternalServerError("the gateway's log says what went wrong"))
+            log.exception(LogLine("admin socket: an internal error", path=exchange.path))
+            _refuse(
+                exchange, InternalServerError("an internal error; the gateway's log describes it")
+            )
         finally:
             exchange.operation_over()
 
@@ -133,7 +135,7 @@ class AdminOperations:
                 await self._deploy(exchange, name)
             case _:
                 raise NotFound(
-                    f"{exchange.method} {unquote(exchange.path)} was asked; it must be "
+                    f"{exchange.method} {unquote(exchange.path)} was requested; it must be "
                     "GET /endpoints, POST /endpoints/NAME/restart, GET /endpoints/NAME/logs, "
                     "GET, PUT or DELETE /deployments/NAME, or GET /store"
                 )
@@ -204,7 +206,7 @@ class AdminOperations:
                     piece = await read()
                 await exchange.end()
         except (StoreError, BackupError) as error:
-            log.warning(LogLine("no backup is made", reason=str(error)))
+            log.warning(LogLine("the backup failed", reason=str(error)))
             raise InternalServerError(str(error)) from error
         finally:
             self._is_backing_up = False
@@ -249,7 +251,7 @@ def _refuse(exchange: Exchange, error: ApiError) -> None:
 def _control_is_off(commands: str) -> ServiceUnavailable:
     return ServiceUnavailable(
         f"the API 'control' is switched off in this gateway, and {commands} cannot work without "
-        "it; the gateway's setting apis must name it"
+        "it; add it to the gateway's setting apis"
     )
 
 

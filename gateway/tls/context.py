@@ -98,7 +98,7 @@ def _load(files: TlsFiles) -> tuple[ssl.SSLContext, datetime]:
     except TypeError:  # cryptography raises it for a missing password
         raise TlsError(
             f"{files.key}: the key is encrypted; "
-            "give it without a password, readable by the gateway alone"
+            "store it without a password, readable only by the gateway's user"
         ) from None
     except (ValueError, UnsupportedAlgorithm):
         raise TlsError(f"{files.key}: the file is not a private key in PEM") from None
@@ -134,7 +134,9 @@ def _load(files: TlsFiles) -> tuple[ssl.SSLContext, datetime]:
         )
     if verb := others_may(files.key.stat().st_mode):
         log.warning(
-            LogLine(f"others than its owner can {verb} the key: chmod 600", file=str(files.key))
+            LogLine(
+                f"users other than its owner can {verb} the key: chmod 600", file=str(files.key)
+            )
         )
     return context, certificate.not_valid_after_utc
 
@@ -178,7 +180,7 @@ class ReloadedContext:
         try:
             fresh, self._ends = _load(self._files)
         except TlsError as error:
-            stays = "the certificate was not reloaded, the one before stays"
+            stays = "the certificate was not reloaded, the earlier one stays"
             log.error(LogLine(stays, reason=str(error)))  # noqa: TRY400
             return False
 

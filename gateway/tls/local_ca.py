@@ -213,9 +213,9 @@ class LocalCa:
         names = list(dict.fromkeys([*(names_of(server) if server else ()), *wanted]))
         if len(names) > MAX_CERTIFICATE_NAMES:
             raise TlsError(
-                f"{self._files.certificate}: the certificate would carry {len(names)} names; it "
-                f"must be at most {MAX_CERTIFICATE_NAMES}; remove the file, and a certificate is "
-                "made with the names asked for"
+                f"{self._files.certificate}: the certificate would carry {len(names)} names, and "
+                f"at most {MAX_CERTIFICATE_NAMES} are allowed; remove the file, so that the new "
+                "certificate has only the requested names"
             )
         key = self._key(self._files.key)
         if key is None:
@@ -237,12 +237,12 @@ class LocalCa:
         elif key is None:
             raise TlsError(
                 f"{self._ca_key}: the file is missing, so nothing can be signed; put it back, or "
-                f"remove {self._ca} for a new CA, which clients have to be told to trust"
+                f"remove {self._ca} for a new CA, which clients must then be told to trust"
             )
         elif key.public_key() != ca.public_key():
             raise TlsError(
                 f"{self._ca_key}: the file is not the key of {self._ca}; put the right one back, "
-                "or remove both for a new CA, which clients have to be told to trust"
+                "or remove both for a new CA, which clients must then be told to trust"
             )
         return ca, key
 
@@ -250,7 +250,7 @@ class LocalCa:
         if now >= ca.not_valid_after_utc:
             raise TlsError(
                 f"{self._ca}: the CA ended on {ca.not_valid_after_utc:%Y-%m-%d}; remove it and "
-                f"{self._ca_key} for a new one, which clients have to be told to trust"
+                f"{self._ca_key} for a new one, which clients must then be told to trust"
             )
 
     def _check_private(self) -> None:
@@ -259,8 +259,8 @@ class LocalCa:
         mode = _mode_of(self._directory)
         if mode & 0o022:
             raise TlsError(
-                f"{self._directory}: others than its owner may put a CA of theirs here "
-                f"(mode {mode:04o}); chmod 700 it, and remove what is in it if they may have"
+                f"{self._directory}: users other than its owner could put their own CA here "
+                f"(mode {mode:04o}); chmod 700 it, and remove its files if that may have happened"
             )
 
     # --- Files -----------------------------------------------------------------------------------
@@ -321,7 +321,7 @@ class LocalCa:
                     if time.monotonic() > tries_until:
                         raise TlsError(
                             f"{path}: another process has held this lock for "
-                            f"{patience:g} s; try again when that has ended"
+                            f"{patience:g} s; try again when that process has ended"
                         ) from None
                     time.sleep(_LOCK_RETRY)
                 except OSError as error:
@@ -332,7 +332,7 @@ class LocalCa:
         kind = TlsUnavailable if is_disk_refusal(error) else TlsError
         return kind(
             f"{path}: cannot be written: {error.strerror}; "
-            "use a directory that is this user's own, or give a certificate and a key"
+            "use a directory that this user owns, or give a certificate and a key"
         )
 
 
@@ -341,8 +341,8 @@ def _refuse_if_shared(path: Path) -> None:
     mode = _mode_of(path)
     if mode & 0o077:
         raise TlsError(
-            f"{path}: others than its owner may use this key (mode {mode:04o}); "
-            "chmod 600 it, or remove it if others may have read it"
+            f"{path}: users other than its owner could use this key (mode {mode:04o}); "
+            "chmod 600 it, or remove it if another user may have read it"
         )
 
 

@@ -64,8 +64,8 @@ async def test_what_can_be_taken_is_and_the_rest_is_named(of, following, caplog)
         await taken(following)
     assert running(of) == ["a", "a", "b"]
     assert [record.getMessage() for record in caplog.records] == [
-        "settings read added=b changed=a removed=-",
-        "settings have changed that are taken at a start only: restart the gateway settings=port",
+        "settings reloaded added=b changed=a removed=-",
+        "some changed settings apply only after a restart: restart the gateway settings=port",
     ]
     following.path.write_text(ONE)
     following.reload()
@@ -113,7 +113,7 @@ async def test_a_file_with_a_fault_changes_nothing(of, following, caplog, fault,
     await taken(following)
     assert running(of) == ["a"]
     (said,) = [record.getMessage() for record in caplog.records]
-    assert said.startswith("changed settings are not taken reason=")
+    assert said.startswith("changed settings were not applied reason=")
     assert named in said
 
 

@@ -34,7 +34,7 @@ def test_who_has_connected(user, admitted):
     if admitted:
         admin_socket._check_user(peer)
     else:
-        with pytest.raises(AccessDenied, match="for the gateway's own user"):
+        with pytest.raises(AccessDenied, match="only the gateway's own user may use"):
             admin_socket._check_user(peer)
 
 
@@ -54,7 +54,7 @@ async def test_more_connections_than_there_may_be(asked, monkeypatch):
     await eventually(lambda: asked.socket._http.open_connections == 2)
     status, said = await asked.refused("GET", "/endpoints")
     assert status == 503
-    assert said.endswith("connections with the admin socket are open; try again when one has ended")
+    assert said.endswith("admin socket are open already; try again when one has ended")
     for _, writer in idle:
         writer.close()
         await writer.wait_closed()

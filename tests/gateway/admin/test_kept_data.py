@@ -43,4 +43,4 @@ async def test_a_store_that_is_broken_stops_no_gateway_that_needs_none(
         data.store.write_bytes(b"this is no database, and longer than the head of one" * 40)
         async with opened_store(data, WITHOUT_CONTROL):
             pass
-    assert "the store is not read" in caplog.text
+    assert "the store cannot be read" in caplog.text

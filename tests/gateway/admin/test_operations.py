@@ -47,7 +47,7 @@ async def test_how_the_fleet_is(asked):
 async def test_what_nobody_answers(asked, method, path):
     status, said = await asked.refused(method, path)
     assert status == 404
-    assert said.startswith(f"{method} {path} was asked; it must be GET /endpoints, POST")
+    assert said.startswith(f"{method} {path} was requested; it must be GET /endpoints, POST")
 
 
 @pytest.mark.parametrize(("method", "what"), [("POST", "restart"), ("GET", "logs")])
@@ -115,9 +115,9 @@ async def test_a_restart_that_fails(asked, caplog):
     asked.fleet.restart_fails = ZeroDivisionError("secret")
     assert await asked.refused("POST", "/endpoints/echo/restart") == (
         500,
-        "the gateway's log says what went wrong",
+        "an internal error; the gateway's log describes it",
     )
-    assert "a fault of the gateway's" in caplog.text
+    assert "admin socket: an internal error" in caplog.text
 
 
 async def test_a_restart_does_not_hold_up_the_end(asked):
@@ -219,7 +219,7 @@ async def test_commands_that_need_the_control_plane_say_so(tmp_path, method, pat
     assert status == 503
     assert message == (
         f"the API 'control' is switched off in this gateway, and {commands} cannot work without "
-        "it; the gateway's setting apis must name it"
+        "it; add it to the gateway's setting apis"
     )
 
 
@@ -263,7 +263,7 @@ async def test_a_backup_that_is_broken_off_does_not_pass_for_a_whole_one(asked, 
         assert answer.status == 200
         with pytest.raises(aiohttp.ClientPayloadError):
             await answer.read()
-    assert 'no backup is made reason="the disk does not answer"' in caplog.text
+    assert 'the backup failed reason="the disk does not answer"' in caplog.text
     asked.breaks_at = None
     await eventually(lambda: asked.let_go == 1)
     async with asked.session.get("/store") as answer:

@@ -149,7 +149,7 @@ def test_errors_are_the_gateways_words(tmp_path):
         with pytest.raises(GatewayNotAsked, match="there is no endpoint 'eco'") as refused:
             ask(gateway.directory.path, "GET", "endpoints", "eco", "logs")
         assert refused.value.status == 2
-        with pytest.raises(GatewayNotAsked, match=r"^GET /a/b was asked; it must be") as refused:
+        with pytest.raises(GatewayNotAsked, match=r"^GET /a/b was requested; it must") as refused:
             ask(gateway.directory.path, "GET", "a/b")
         assert refused.value.status == 1
 

@@ -346,7 +346,7 @@ def test_folders_that_are_not_there_are_told_of_once_it_listens(start, tmp_path)
     told = [process.stderr.readline().decode() for _ in range(2)]
     lines = sorted(told, key=lambda line: line.partition("reason=")[2])
     for line, setting, name in zip(lines, ("results", "roots"), ("answers", "asked"), strict=True):
-        assert "WARNING partway.serve a folder of the settings is not there" in line
+        assert "WARNING partway.serve a folder named in the settings is missing" in line
         assert f"api.local_{setting}: {tmp_path / name}: there is no such folder" in line
 
 

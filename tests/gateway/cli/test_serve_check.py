@@ -190,7 +190,7 @@ def test_settings_that_are_wrong_are_told_as_without_it(checked):
 
 def test_folders_of_callers_are_there(checked, tmp_path):
     text = '[api]\nlocal_roots = ["asked"]\nlocal_results = ["answers"]'
-    where, gone = "partway serve: api.", "there is no such folder; it must be made"
+    where, gone = "partway serve: api.", "there is no such folder; create it"
     code, _, errors = checked(text)
     assert (code, errors) == (
         2,

@@ -257,7 +257,7 @@ def test_a_broken_pair_keeps_the_old_one_and_is_said_once(files, tmp_path, caplo
     assert shown_by(reloaded.context) == {"first"}
     (record,) = caplog.records
     assert record.levelname == "ERROR"
-    assert record.msg.event == "the certificate was not reloaded, the one before stays"
+    assert record.msg.event == "the certificate was not reloaded, the earlier one stays"
     assert record.msg.fields == {"reason": f"{files.key}: the file is not a private key in PEM"}
     files.key.unlink()
     for _ in range(3):
@@ -414,4 +414,4 @@ def test_a_key_that_others_can_use_is_used_with_a_warning(tmp_path, caplog, mode
     files = write_pair(tmp_path, "open")
     files.key.chmod(mode)
     ReloadedContext(files)
-    assert f"others than its owner can {verb} the key: chmod 600" in caplog.text
+    assert f"users other than its owner can {verb} the key: chmod 600" in caplog.text

@@ -314,7 +314,7 @@ def test_a_key_that_others_may_use(ca, directory, name, mode):
     ca.ensure(HERE, NOW)
     (directory / name).chmod(mode)
     said = refusal(ca, ["new.example"])
-    assert said.startswith(f"{directory}/{name}: others than its owner may use this key")
+    assert said.startswith(f"{directory}/{name}: users other than its owner could use this key")
     assert f"mode {mode:04o}" in said
     assert "chmod 600" in said
     (directory / name).chmod(0o400)
@@ -328,8 +328,8 @@ def test_the_ca_s_key_is_looked_at_when_there_is_nothing_to_do_too(ca, directory
     (directory / "ca-key.pem").chmod(mode)
     said = refusal(ca, HERE)
     assert said == (
-        f"{directory}/ca-key.pem: others than its owner may use this key (mode {mode:04o}); "
-        "chmod 600 it, or remove it if others may have read it"
+        f"{directory}/ca-key.pem: users other than its owner could use this key (mode {mode:04o}); "
+        "chmod 600 it, or remove it if another user may have read it"
     )
     (directory / "ca-key.pem").unlink()  # it may be kept elsewhere
     ca.ensure(HERE, NOW)
@@ -341,8 +341,8 @@ def test_a_directory_that_others_may_write(ca, directory, mode):
     directory.chmod(mode)
     said = refusal(ca, HERE)
     assert said == (
-        f"{directory}: others than its owner may put a CA of theirs here (mode {mode:04o}); "
-        "chmod 700 it, and remove what is in it if they may have"
+        f"{directory}: users other than its owner could put their own CA here (mode {mode:04o}); "
+        "chmod 700 it, and remove its files if that may have happened"
     )
     directory.chmod(0o755)
     ca.ensure(HERE, NOW)
@@ -381,7 +381,7 @@ def test_what_cannot_be_written(ca, directory, name, monkeypatch):
     why = "Permission denied" if name == "lock" else "No space left on device"
     assert said == (
         f"{directory}/{name}: cannot be written: {why}; "
-        "use a directory that is this user's own, or give a certificate and a key"
+        "use a directory that this user owns, or give a certificate and a key"
     )
     assert [path for path in directory.iterdir() if path.name.startswith(".")] == []
     files = ca.ensure(HERE, NOW)
