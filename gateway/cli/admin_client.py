@@ -70,7 +70,7 @@ def add_data_dir(parser: argparse._ActionsContainer) -> None:
         type=Path,
         metavar="DIR",
         default=argparse.SUPPRESS,  # behind a subcommand the flag may stand before or after it
-        help="the gateway's data directory (PARTWAY_DATA_DIR, or that of the only one that runs)",
+        help="the gateway's data directory (PARTWAY_DATA_DIR, or that of the only running gateway)",
     )
 
 
@@ -100,8 +100,8 @@ def find_gateway(named: Path | None, environment: Mapping[str, str]) -> Path:
         raise GatewayNotAsked(f"{len(running)} gateways run; name one of them:\n{several}", 2)
     if not running:
         raise GatewayNotAsked(
-            f"no gateway runs that keeps its data below {folder}; {_START}; one that was started "
-            "with --data-dir, or with port 0, is found by its directory alone: --data-dir DIR"
+            f"no gateway runs with a data directory below {folder}; {_START}; if one was started "
+            "with --data-dir or port 0, name its directory: --data-dir DIR"
         )
     return running[0]
 
@@ -214,8 +214,8 @@ def endpoints_of(directory: Path) -> tuple[EndpointStatus, ...]:
 def not_understood(directory: Path) -> GatewayNotAsked:
     """Make the error for an answer that this version does not understand."""
     return GatewayNotAsked(
-        f"the gateway of {directory} says what this command does not understand: is it of another "
-        "version?"
+        f"this command does not understand the answer of the gateway of {directory}; both must be "
+        "of the same version"
     )
 
 
@@ -223,7 +223,7 @@ def gone(directory: Path, error: Exception) -> GatewayNotAsked:
     """Make the error for a failed connection with the gateway of a data directory."""
     if isinstance(error, TimeoutError):
         return GatewayNotAsked(f"the gateway of {directory} does not answer")
-    why = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else "it has ended"
+    why = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else "it ended"
     return GatewayNotAsked(f"the gateway of {directory} is gone: {why}")
 
 
@@ -260,7 +260,7 @@ def _connect(directory: Path) -> socket.socket:
             ) from None
         if isinstance(error, PermissionError):
             raise GatewayNotAsked(
-                f"{path}: this is another user's gateway; only that user and root may ask it"
+                f"{path}: this is another user's gateway; only that user and root may reach it"
             ) from None
         raise GatewayNotAsked(f"{path}: {error.strerror or error}") from None
     return connection

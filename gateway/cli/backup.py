@@ -49,12 +49,14 @@ def add_to(commands: Commands) -> None:
         "backup",
         help=COMMANDS["backup"],
         description=(
-            "Write models, configurations, endpoints and all else that was created through the "
-            "API to one file, while the gateway runs or when it has stopped. "
+            "Write models, configurations, endpoints and everything else that was created through "
+            "the API to one file. The gateway may run or be stopped. "
             f"See {page('how-to/operate.md')}"
         ),
     )
-    parser.add_argument("file", type=Path, metavar="FILE", help="the backup, for its owner alone")
+    parser.add_argument(
+        "file", type=Path, metavar="FILE", help="the backup, readable only by its owner"
+    )
     add_data_dir(parser)
     parser.set_defaults(run=run)
 
@@ -104,8 +106,8 @@ def _check_replaceable(file: Path) -> None:
     except FileNotFoundError:
         return
     if not stat.S_ISREG(found.st_mode):
-        kind = "a link" if stat.S_ISLNK(found.st_mode) else "no regular file"
-        raise BackupError(f"{file}: this is {kind}; a backup needs a name of its own")
+        kind = "a link" if stat.S_ISLNK(found.st_mode) else "not a regular file"
+        raise BackupError(f"{file}: this is {kind}; a backup needs another name")
 
 
 def _asked(directory: Path) -> Iterator[bytes]:
@@ -130,8 +132,8 @@ def _copy_stopped(directory: Path, into: Path, file: Path) -> None:
         DataDirectoryError: a gateway works with it, or it cannot be locked.
     """
     if not is_file_or_folder(directory / "store.db"):  # no folder is made for it either
-        raise BackupError(f"{directory}: nothing is stored here, and no gateway runs with it")
+        raise BackupError(f"{directory}: this directory has no store, and no gateway runs with it")
     with DataDirectory.opened(directory) as data:
         data.check_owned()
-        print(f"{_NAME}: no gateway runs with {directory}: its files are read", file=sys.stderr)
+        print(f"{_NAME}: no gateway runs with {directory}; its files are copied", file=sys.stderr)
         copy_stopped(data.store, into, file)

@@ -60,7 +60,7 @@ def add_to(commands: Commands) -> None:
     parser.add_argument(
         "--aws-names",
         action="store_true",
-        help="also SageMaker's own host, for clients that leave no choice of it",
+        help="add SageMaker's own host, for clients whose host cannot be changed",
     )
     parser.add_argument(
         "--region",
@@ -71,7 +71,7 @@ def add_to(commands: Commands) -> None:
         "--directory",
         type=Path,
         metavar="DIR",
-        help="where the CA is (partway/tls in XDG_DATA_HOME, ~/.local/share unless set)",
+        help="folder of the CA (partway/tls in XDG_DATA_HOME, ~/.local/share unless set)",
     )
     parser.set_defaults(run=run)
 
@@ -89,7 +89,7 @@ def run(options: argparse.Namespace) -> int:
         if not str(directory).isprintable():
             print(
                 f"partway certs: {str(directory)!r} is the CA's directory; "
-                "its path must be of printable characters",
+                "its path must have only printable characters",
                 file=sys.stderr,
             )
             return 2
@@ -116,19 +116,19 @@ def lines(ca: Path, hosts: Iterable[str]) -> Iterator[str]:
     path = shlex.quote(str(ca))
     store = shlex.quote(str(ca.with_name("ca.p12")))
     yield f"# {path} is the local CA."
-    yield "# It can sign for any host: let nobody have the key beside it."
+    yield "# It can sign for any host. Keep the key file beside it secret."
     yield ""
-    yield "# AWS SDK for Python, and most that uses OpenSSL."
-    yield "# In such a process it takes the place of the roots of the system: they are not trusted."
+    yield "# AWS SDK for Python, and most programs that use OpenSSL."
+    yield "# It replaces the roots of the system in such a process: they are not trusted there."
     yield f"export SSL_CERT_FILE={path}"
     yield ""
-    yield "# Node.js, AWS SDK for JavaScript: beside the roots that it has."
+    yield "# Node.js, AWS SDK for JavaScript: in addition to its own roots."
     yield f"export NODE_EXTRA_CA_CERTS={path}"
     yield ""
-    yield "# boto3 and the AWS CLI: in place of the roots that they have."
+    yield "# boto3 and the AWS CLI: in place of their own roots."
     yield f"export AWS_CA_BUNDLE={path}"
     yield ""
-    yield "# Java, AWS SDK for Java: make a trust store once, and name it to each process."
+    yield "# Java, AWS SDK for Java: make a trust store once, and give its path to each process."
     yield (
         "#   keytool -importcert -noprompt -alias partway -storetype PKCS12 "
         f"-storepass changeit -file {path} -keystore {store}"

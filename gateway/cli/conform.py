@@ -80,7 +80,7 @@ def add_to(commands: Commands) -> None:
         allow_abbrev=False,  # --model, meant for the container, would be --model-dir
     )
     subject = parser.add_mutually_exclusive_group(required=True)
-    subject.add_argument("--url", metavar="http://HOST:PORT", help="check a container that runs")
+    subject.add_argument("--url", metavar="http://HOST:PORT", help="check a running container")
     subject.add_argument(
         "--command",
         dest="entrypoint",
@@ -90,22 +90,22 @@ def add_to(commands: Commands) -> None:
     subject.add_argument(
         "--image",
         metavar="FILE|NAME:TAG",
-        help="check an image's archive, .tar or .tar.gz; or an image of the container engine, of "
-        "which a container is started",
+        help="check an image's archive (.tar or .tar.gz), or a container of the container engine's "
+        "image",
     )
     subject.add_argument(
         "--platform",
         metavar="http://HOST:PORT",
-        help="check a gateway that runs, without authentication",
+        help="check a running gateway without authentication",
     )
     subject.add_argument(
-        "--matrix", action="store_true", help="print which checks claim which clause, and end"
+        "--matrix", action="store_true", help="print the clauses and their checks, and exit"
     )
     parser.add_argument("--endpoint", metavar="NAME", help="the gateway's endpoint, for --platform")
     parser.add_argument(
         "--listen",
         metavar="HOST:PORT",
-        help="where the gateway expects that endpoint's container, for --platform",
+        help="address at which the gateway expects that endpoint's container, for --platform",
     )
     parser.add_argument(
         "--ping-interval",
@@ -120,14 +120,14 @@ def add_to(commands: Commands) -> None:
         "--probe",
         default=_USUAL_PROBE,
         metavar="NAME|FILE",
-        help="what to say to the model: echo, chat, speech, or a file (%(default)s)",
+        help="messages for the model: echo, chat, speech, or a file (%(default)s)",
     )
     parser.add_argument(
         "--only",
         nargs="+",
         action="extend",
         metavar="ID",
-        help="try these checks, or areas of checks, and what they require",
+        help="run only these checks or areas of checks, and the checks that they require",
     )
     parser.add_argument("--fast", action="store_true", help="cut long waits short")
     for kind, what in (("json", "JSON"), ("junit", "JUnit XML"), ("html", "one HTML page")):
@@ -138,7 +138,7 @@ def add_to(commands: Commands) -> None:
         "--model-dir",
         type=Path,
         metavar="DIR",
-        help="the model's artifacts, for --command or an engine's image (an empty folder)",
+        help="folder of the model's artifacts, for --command or an engine's image (an empty one)",
     )
     parser.add_argument(
         "--env",
@@ -188,7 +188,7 @@ def _report(options: argparse.Namespace) -> Report | None:
         _check_nothing_of_containers(options)
         return asyncio.run(until_signalled(_try_platform(options)))
     if options.endpoint or options.listen:
-        raise AskedWrongly("--endpoint and --listen are for a gateway, with --platform")
+        raise AskedWrongly("--endpoint and --listen work only with --platform")
     archive, tag = _image(options.image)
     plan = understood(
         Question(
@@ -232,7 +232,7 @@ def _check_nothing_of_containers(options: argparse.Namespace) -> None:
     }
     for name, given in named.items():
         if given:
-            raise AskedWrongly(f"{name} is for a container; --platform checks a gateway")
+            raise AskedWrongly(f"{name} works only for a container; --platform checks a gateway")
 
 
 def _variable(text: str) -> tuple[str, str]:
@@ -276,7 +276,7 @@ async def _try_platform(options: argparse.Namespace) -> Report:
             "that endpoint's container"
         )
     if not options.platform.startswith(("http://", "https://")):
-        raise AskedWrongly(f"--platform {options.platform}: must begin with http:// or https://")
+        raise AskedWrongly(f"--platform {options.platform}: it must begin with http:// or https://")
     try:
         checks = chosen(PLATFORM, options.only)
     except ValueError as error:
@@ -313,7 +313,7 @@ def _files(options: argparse.Namespace) -> dict[Callable[[Report], str], str]:
     for file in files.values():
         path = Path(file)
         if file != "-" and (path.is_dir() or not path.parent.is_dir()):
-            raise AskedWrongly(f"{file}: must be a file in a folder that exists")
+            raise AskedWrongly(f"{file}: it must be a file in a folder that exists")
     return files
 
 

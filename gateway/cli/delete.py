@@ -27,13 +27,13 @@ def add_to(commands: Commands) -> None:
         "delete",
         help=COMMANDS["delete"],
         description=(
-            "Delete an endpoint with the models and configurations that partway deploy has made "
+            "Delete an endpoint with the models and configurations that partway deploy has created "
             f"for it, and wait until it has drained and is gone. See {page('how-to/deploy.md')}"
         ),
     )
     parser.add_argument("endpoint", metavar="NAME", help="the endpoint's name")
     parser.add_argument(
-        "--no-wait", action="store_true", help="return as soon as the endpoint is going"
+        "--no-wait", action="store_true", help="return as soon as the deletion has begun"
     )
     add_data_dir(parser)
     parser.set_defaults(run=run)
@@ -54,12 +54,12 @@ def run(options: argparse.Namespace) -> int:
         return say_why(_NAME, error)
     except KeyboardInterrupt:
         if begun:
-            print(f"{_NAME}: {options.endpoint} goes on leaving", file=sys.stderr)
+            print(f"{_NAME}: {options.endpoint} is still being deleted", file=sys.stderr)
         return INTERRUPTED
     going = "is being deleted" if options.no_wait else "is gone"
     print(f"{options.endpoint} {going}: {', '.join(deleted)}")
     if is_there_again:
-        print(f"{_NAME}: {options.endpoint} was made again meanwhile", file=sys.stderr)
+        print(f"{_NAME}: {options.endpoint} was created again meanwhile", file=sys.stderr)
     return 0
 
 

@@ -50,7 +50,7 @@ def add_to(commands: Commands) -> None:
         "deploy",
         help=COMMANDS["deploy"],
         description=(
-            "Make a model, an endpoint configuration and an endpoint, or update the endpoint of "
+            "Create a model, an endpoint configuration and an endpoint, or update the endpoint of "
             f"this name, and wait until it is in service. See {page('how-to/deploy.md')}"
         ),
         epilog=_EXAMPLES,
@@ -58,25 +58,25 @@ def add_to(commands: Commands) -> None:
     )
     parser.add_argument("endpoint", metavar="NAME", help="the endpoint's name")
     source = parser.add_mutually_exclusive_group(required=True)
-    source.add_argument("--image", help="what an instance is made of, as for create_model")
+    source.add_argument("--image", help="the image of the instances, as for create_model")
     source.add_argument(
         "--command",
         type=_words,
         dest="words",
         metavar="COMMAND",
-        help="what runs as an instance, in this folder and as the gateway's user; {port} stands "
-        "for its port",
+        help="the command that starts an instance, in this folder and as the gateway's user; "
+        "{port} stands for its port",
     )
     parser.add_argument(
         "--model-data",
         metavar="PLACE",
-        help="a folder, a tar.gz, or either at s3://; what is at s3:// ends with / if it is many",
+        help="a folder or a tar.gz file, on this machine or at s3:// (a folder there ends with /)",
     )
     parser.add_argument(
         "--instances",
         type=_count,
         metavar="N",
-        help="how many there are to be (as many as there are; 1 of a new endpoint)",
+        help="number of instances (unchanged; 1 for a new endpoint)",
     )
     parser.add_argument(
         "--environment",
@@ -84,13 +84,15 @@ def add_to(commands: Commands) -> None:
         action="append",
         default=[],
         metavar="K=V",
-        help="a variable of the instances; may be repeated",
+        help="an environment variable of the instances; may be repeated",
     )
     parser.add_argument(
-        "--instance-type", metavar="TYPE", help="ml.g* and ml.p* ask for a GPU where there is one"
+        "--instance-type",
+        metavar="TYPE",
+        help="ml.g* and ml.p* request a GPU if the machine has one",
     )
     parser.add_argument(
-        "--no-wait", action="store_true", help="return as soon as the endpoint is coming up"
+        "--no-wait", action="store_true", help="return as soon as the endpoint has begun to start"
     )
     add_data_dir(parser)
     parser.set_defaults(run=run)
@@ -113,15 +115,15 @@ def run(options: argparse.Namespace) -> int:
             config = made["EndpointConfigName"]
             line = f"{name} is being {verb}: model {made['ModelName']}, configuration {config}"
             gone = ", ".join(made.get("Gone", ()))
-            print(f"{line}; it has no more: {gone}" if gone else line, flush=True)
+            print(f"{line}; removed from it: {gone}" if gone else line, flush=True)
             return 0 if options.no_wait else _wait(asked, config, latest)
     except GatewayNotAsked as error:
         return say_why(_NAME, error)
     except KeyboardInterrupt:
         if begun:
-            end = f"; end it: partway delete {name}" if begun == "CreateEndpoint" else ""
+            end = f"; delete it: partway delete {name}" if begun == "CreateEndpoint" else ""
             print(
-                f"{_NAME}: {name} goes on coming up; see: partway endpoints{end}", file=sys.stderr
+                f"{_NAME}: {name} is still starting; see: partway endpoints{end}", file=sys.stderr
             )
         return INTERRUPTED
 
@@ -173,7 +175,7 @@ def _wait(asked: AskedDeployment, config: str, latest: int) -> int:
             if said is None or not said.is_changing:
                 break
     if said is None:
-        print(f"{_NAME}: {asked.name} has been deleted meanwhile", file=sys.stderr)
+        print(f"{_NAME}: {asked.name} was deleted meanwhile", file=sys.stderr)
         return 1
     if said.state is EndpointState.IN_SERVICE and said.config == config:
         print(f"{asked.name} is in service")
@@ -184,9 +186,11 @@ def _wait(asked: AskedDeployment, config: str, latest: int) -> int:
 
 def _say_failure(asked: AskedDeployment, said: EndpointSaid, last: InstanceStatus | None) -> None:
     """Say why an endpoint has not come up, and show its last container's output."""
-    why, *printed = safe_lines(said.reason) or ["another change has come in between"]
+    why, *printed = safe_lines(said.reason) or ["another change came in between"]
     serves = said.state is EndpointState.IN_SERVICE
-    after = f"; {said.config} serves on" if serves else f"; delete it: partway delete {asked.name}"
+    after = (
+        f"; {said.config} still serves" if serves else f"; delete it: partway delete {asked.name}"
+    )
     print(f"{_NAME}: {asked.name} has not come into service: {why}{after}", file=sys.stderr)
     if last is not None:
         log = asked.log(last.id, _LOG_LINES).decode(errors="replace")
@@ -264,7 +268,7 @@ def _count(text: str) -> int:
     """Read the value of ``--instances``; the gateway itself has the upper limit."""
     if text.isascii() and text.isdigit() and int(text[:9]) >= 1:
         return int(text[:9])
-    raise argparse.ArgumentTypeError(f"{text!r} was given; it must be a whole number from 1 on")
+    raise argparse.ArgumentTypeError(f"{text!r} was given; it must be a whole number, 1 or more")
 
 
 def _variable(text: str) -> tuple[str, str]:

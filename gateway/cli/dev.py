@@ -50,9 +50,8 @@ def add_to(commands: Commands) -> None:
         "dev",
         help=COMMANDS["dev"],
         description=(
-            "Run a model's container and a gateway before it, on this machine alone, with a web "
-            "page to talk to it: "
-            f"see {page('how-to/develop.md')}"
+            "Run a model's container behind a gateway, only on this machine, with a web page to "
+            f"talk to it. See {page('how-to/develop.md')}"
         ),
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -60,7 +59,7 @@ def add_to(commands: Commands) -> None:
     )
     served = parser.add_mutually_exclusive_group()
     served.add_argument(
-        "model", nargs="?", metavar="MODEL", help="module:Class, or a model that ships (echo)"
+        "model", nargs="?", metavar="MODEL", help="module:Class, or a built-in model (echo)"
     )
     served.add_argument("--app", metavar="MODULE:NAME", help="an ASGI or WSGI application")
     served.add_argument(
@@ -85,7 +84,7 @@ def add_to(commands: Commands) -> None:
         "--log-level",
         choices=["debug", "info", "warning", "error"],
         default="info",
-        help="how much gateway and container log (%(default)s)",
+        help="lowest level that gateway and container log (%(default)s)",
     )
     parser.set_defaults(run=run)
 

@@ -59,7 +59,7 @@ def add_to(commands: Commands) -> None:
         usage=_USAGE,
         help=COMMANDS["endpoints"],
         description=(
-            "Show the endpoints of the gateway that runs: instances, health, what is open on them. "
+            "Show the running gateway's endpoints: instances, health, open streams and requests. "
             f"See {page('how-to/watch-a-fleet.md')}"
         ),
         epilog=_EXAMPLES,
@@ -70,14 +70,14 @@ def add_to(commands: Commands) -> None:
     parser.add_argument(
         "--watch",
         action="store_true",
-        help="go on until Ctrl-C: redrawn each second on a terminal, else a line for each change",
+        help="update until Ctrl-C: redrawn each second on a terminal, else a line for each change",
     )
     parser.set_defaults(run=run)
     actions = parser.add_subparsers(prog=_NAME, metavar="restart NAME")
     restart = actions.add_parser(
         "restart",
-        help="start new instances, stop the old ones when the new ones serve",
-        description="Start new instances of an endpoint in the place of those that are there.",
+        help="start new instances, then stop the old ones",
+        description="Replace the instances of an endpoint by new ones.",
     )
     add_data_dir(restart)
     restart.add_argument("endpoint", metavar="NAME", help="the endpoint's name")
@@ -114,7 +114,7 @@ def run_restart(options: argparse.Namespace) -> int:
     except GatewayNotAsked as error:
         return say_why(_NAME, error)
     except KeyboardInterrupt:
-        print(f"{_NAME}: the restart goes on; see: {_NAME} --watch", file=sys.stderr)
+        print(f"{_NAME}: the restart continues; see: {_NAME} --watch", file=sys.stderr)
         return INTERRUPTED
     print(f"{options.endpoint} has been restarted")
     return 0

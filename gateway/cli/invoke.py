@@ -64,31 +64,31 @@ def add_to(commands: Commands) -> None:
         "--transport",
         choices=["websocket", "http2"],
         default="websocket",
-        help="what to speak: http2 is what AWS's SDKs do (%(default)s)",
+        help="protocol of the stream: AWS's SDKs use http2 (%(default)s)",
     )
     parser.add_argument(
         "--ca",
         type=Path,
         metavar="FILE",
-        help="roots to trust on https://, PEM; also SSL_CERT_FILE",
+        help="PEM file of roots to trust for https://; also SSL_CERT_FILE",
     )
     parser.add_argument(
         "--sign",
         action="store_true",
-        help="sign with AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN",
+        help="sign with the keys in AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN",
     )
     parser.add_argument(
         "--region", default=region(), help="region that signatures must name (%(default)s)"
     )
     parser.add_argument(
         "--token",
-        help="bearer token for a WebSocket; better in PARTWAY_TOKEN, for others see command lines",
+        help="bearer token for a WebSocket; safer in PARTWAY_TOKEN, as others see command lines",
     )
     source = parser.add_mutually_exclusive_group()
     source.add_argument("--text", action="append", help="a text part; may be repeated")
-    source.add_argument("--file", type=Path, help="a file, in BINARY parts of 64 KiB")
+    source.add_argument("--file", type=Path, help="a file, sent in BINARY parts of 64 KiB")
     source.add_argument(
-        "--wav", type=Path, help="a WAV file's samples, as 16 bits and in parts of 20 ms"
+        "--wav", type=Path, help="a WAV file, sent as 16-bit samples in parts of 20 ms"
     )
     parser.add_argument(
         "--rate",
@@ -100,31 +100,33 @@ def add_to(commands: Commands) -> None:
         "--channels",
         type=int,
         metavar="N",
-        help="send --wav with so many channels (channels of the query, else the file's)",
+        help="send --wav with this number of channels (channels of the query, else the file's)",
     )
     parser.add_argument(
         "--pace",
         choices=["none", "realtime"],
         default="none",
-        help="realtime sends --wav as fast as it sounds (%(default)s)",
+        help="realtime sends --wav at the speed of its sound (%(default)s)",
     )
     parser.add_argument(
         "--partial",
         action="store_true",
-        help="make one message of everything sent: PARTIAL parts, the last COMPLETE",
+        help="send everything as one message: PARTIAL parts, the last one COMPLETE",
     )
     parser.add_argument(
         "--wait",
         type=seconds,
         metavar="SECONDS",
-        help="end the input only when nothing has gone or come for so long (at once)",
+        help="end the input after this time without a part in either direction (at once)",
     )
-    parser.add_argument("--frames", action="store_true", help="show every part, both ways")
-    parser.add_argument("--path", help="path at the model, without a leading slash")
+    parser.add_argument("--frames", action="store_true", help="show every part, in both directions")
+    parser.add_argument("--path", help="path of the stream at the model, without a leading slash")
     parser.add_argument("--query", help="query for the model, as key=value&key=value")
-    parser.add_argument("--variant", help="production variant to ask for")
+    parser.add_argument("--variant", help="production variant to use")
     parser.add_argument(
-        "--container", metavar="HOSTNAME", help="which of an instance's several containers to ask"
+        "--container",
+        metavar="HOSTNAME",
+        help="the container to use, of instances that have several",
     )
     parser.set_defaults(run=run)
 

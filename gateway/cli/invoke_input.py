@@ -39,7 +39,7 @@ def opened_input(
     """
     for flag in ("rate", "channels"):
         if getattr(options, flag) is not None and options.wav is None:
-            raise ValueError(f"--{flag} was given alone; it must come with --wav FILE")
+            raise ValueError(f"--{flag} was given alone; it works only with --wav FILE")
     with ExitStack() as opened:
         if options.text is not None:
             texts = (text.encode() for text in options.text)

@@ -74,7 +74,7 @@ def asked_sound(query: str | None, rate: int | None, channels: int | None) -> As
     if encoding.lower() not in _LINEAR_16:
         raise ValueError(
             f"--query encoding={encoding}: --wav sends linear16, 16-bit PCM; "
-            "send a file that is encoded so by --file"
+            "send a file in another encoding with --file"
         )
     return AskedSound(
         _asked("rate", rate, "sample_rate", said, RATES),
@@ -124,13 +124,13 @@ class Sound:
         self._channels = channels if asked.channels is None else asked.channels
         if self._channels not in (1, channels) and channels != 1:
             raise ValueError(
-                f"it has {channels} channels, and {self._channels} were asked for; "
-                "it must have as many, or one of the two numbers must be 1"
+                f"it has {channels} channels, and {self._channels} were requested; "
+                "the two numbers must be equal, or one of them must be 1"
             )
         if self._channels not in CHANNELS:
             raise ValueError(
-                f"it has {channels} channels; it must have at most {CHANNELS[-1]}, or be sent as "
-                "one: --channels 1"
+                f"it has {channels} channels; it must have at most {CHANNELS[-1]}, or be mixed "
+                "to one: --channels 1"
             )
         self.part_frames = max(1, round(self.rate * PART_SECONDS))
 

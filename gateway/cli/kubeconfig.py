@@ -57,8 +57,8 @@ def add_to(commands: Commands) -> None:
         "kubeconfig",
         help=COMMANDS["kubeconfig"],
         description=(
-            "Print, or write, the kubeconfig by which kubectl applies, gets and watches "
-            f"DeployedModel and Endpoint objects. See {page('how-to/kubectl.md')}"
+            "Print or write a kubeconfig for the gateway. With it, kubectl applies, gets and "
+            f"watches DeployedModel and Endpoint objects. See {page('how-to/kubectl.md')}"
         ),
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -68,19 +68,23 @@ def add_to(commands: Commands) -> None:
         "--ca",
         type=Path,
         metavar="FILE",
-        help="roots to trust on https://, PEM (this user's local CA, where there is one)",
+        help="PEM file of roots to trust for https:// (this user's local CA, if there is one)",
     )
     parser.add_argument(
-        "--token", help="bearer token of a principal; better in PARTWAY_TOKEN, others see this"
+        "--token",
+        help="bearer token of a principal; safer in PARTWAY_TOKEN, as others see command lines",
     )
     parser.add_argument(
         "--namespace",
         default="default",
         metavar="NAME",
-        help="what kubectl means where none is named (%(default)s)",
+        help="kubectl's default namespace (%(default)s)",
     )
     parser.add_argument(
-        "--output", type=Path, metavar="FILE", help="write it, for nobody else to read (stdout)"
+        "--output",
+        type=Path,
+        metavar="FILE",
+        help="file to write, readable only by its owner (stdout)",
     )
     parser.set_defaults(run=run)
 
@@ -114,7 +118,7 @@ def kubeconfig(url: str, roots: bytes | None, token: str | None, namespace: str)
     """
     if "@" in url:  # the URL is not repeated: terminals are read, and logged
         raise _Unusable(
-            "--gateway: it has an @, as behind a user's name and password; it must be "
+            "--gateway: the URL has an @, as after a user name and password; it must be "
             "http://HOST:PORT or https://…. The gateway reads neither, and the file would keep "
             "them; set PARTWAY_TOKEN to a token instead"
         )
@@ -127,8 +131,8 @@ def kubeconfig(url: str, roots: bytes | None, token: str | None, namespace: str)
         raise _Unusable(f"--gateway: {url!r} was given; it must be http://HOST:PORT or https://…")
     if token is not None and parts.scheme != "https":
         raise _Unusable(
-            "--token: kubectl sends a token over TLS alone; --gateway must be https://, as with "
-            "partway serve --tls-port, or the token be left out"
+            "--token: kubectl sends a token only over TLS; use an https:// URL for --gateway (see "
+            "partway serve --tls-port), or leave the token out"
         )
     if token is not None and not _TOKEN.fullmatch(token):
         raise _Unusable("--token: it must be letters, digits and . _ ~ + / - with = at its end")

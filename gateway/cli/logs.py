@@ -47,25 +47,25 @@ def add_to(commands: Commands) -> None:
         "logs",
         help=COMMANDS["logs"],
         description=(
-            "Show what the instances of an endpoint have printed, each line behind its instance's "
-            f"id where there are several. See {page('how-to/watch-a-fleet.md')}"
+            "Show the output of an endpoint's instances. If there are several, each line begins "
+            f"with its instance's id. See {page('how-to/watch-a-fleet.md')}"
         ),
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("endpoint", metavar="NAME", help="the endpoint's name")
     parser.add_argument(
-        "--follow", action="store_true", help="go on with what they print, until Ctrl-C"
+        "--follow", action="store_true", help="continue with new output, until Ctrl-C"
     )
     parser.add_argument(
-        "--instance", metavar="ID", help="of this one alone, also when its life is over"
+        "--instance", metavar="ID", help="show only this instance, even if it has ended"
     )
     parser.add_argument(
         "--lines",
         type=_lines,
         default=LOG_LINES,
         metavar="N",
-        help="how many of each, from the last one back (%(default)s)",
+        help="number of last lines of each instance (%(default)s)",
     )
     add_data_dir(parser)
     parser.set_defaults(run=run)

@@ -93,10 +93,10 @@ class ReadinessUrl:
         except (OSError, UnicodeError) as error:  # UnicodeError: no such host name
             raise NotReady(f"{self}: {getattr(error, 'strerror', None) or error}") from None
         except (HTTPException, ValueError):  # ValueError: a chunk of a negative length
-            raise self._no_gateway("answered no HTTP") from None
+            raise self._no_gateway("did not answer in HTTP") from None
         why = _ANSWERS.get((status, body))
         if why is None and status not in _MAY_CHANGE:
-            words = " in other words than a gateway's" if status == HTTPStatus.OK else ""
+            words = " with a body that no gateway sends" if status == HTTPStatus.OK else ""
             raise self._no_gateway(f"answered {status}{words}")
         if why != "":
             raise NotReady(f"{self} answered {status}" + (f": {why}" if why else ""))

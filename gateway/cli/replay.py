@@ -49,20 +49,20 @@ def add_to(commands: Commands) -> None:
         "replay",
         help=COMMANDS["replay"],
         description=(
-            "Say the client's side of a recorded stream to a container, as the platform would, "
-            "and compare what it answers with what was answered then."
+            "Send the client's side of a recorded stream to a container, as the platform would. "
+            "Compare the container's answers with the recorded ones."
         ),
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("file", type=Path, metavar="FILE", help="the recording")
     container = parser.add_mutually_exclusive_group(required=True)
-    container.add_argument("--url", metavar="http://HOST:PORT", help="the container, which runs")
+    container.add_argument("--url", metavar="http://HOST:PORT", help="a running container")
     container.add_argument(
         "--command",
         dest="entrypoint",
         metavar="COMMAND",
-        help="start the container by a command, as `partway serve` would, and end it afterwards: "
+        help="start the container by a command, as `partway serve` would, and stop it afterwards; "
         "{port} stands for its port",
     )
     parser.add_argument(
@@ -70,15 +70,15 @@ def add_to(commands: Commands) -> None:
         type=_speed,
         default=1.0,
         metavar="N|max",
-        help="N times the recorded pace; max: as soon as the replies before have come (1)",
+        help="N times the recorded pace; max: send as soon as the earlier replies have come (1)",
     )
     parser.add_argument(
         "--by",
         choices=[by.value for by in By],
         default=By.EXACT.value,
         help=(
-            "what must be the same beside the stream's end: each byte, how many replies there are "
-            "and of which kind, or only whether there are any (%(default)s)"
+            "how to compare, in addition to the stream's end: each byte (exact), number and kinds "
+            "of replies (shape), or whether there are any (end) (%(default)s)"
         ),
     )
     parser.add_argument(
@@ -86,7 +86,7 @@ def add_to(commands: Commands) -> None:
         type=seconds,
         default=PATIENCE,
         metavar="SECONDS",
-        help="how long to wait for a reply that does not come (%(default)g)",
+        help="seconds to wait for a missing reply (%(default)g)",
     )
     parser.add_argument("--path", help="a path other than the recorded one")
     parser.add_argument("--query", help="a query other than the recorded one")

@@ -34,8 +34,8 @@ def add_to(commands: Commands) -> None:
         "restore",
         help=COMMANDS["restore"],
         description=(
-            "Put a backup in the place of all that was created through the API, while the gateway "
-            f"is stopped. The store that was there is kept. See {page('how-to/operate.md')}"
+            "Replace everything that was created through the API by a backup. The gateway must be "
+            f"stopped. The previous store is kept aside. See {page('how-to/operate.md')}"
         ),
     )
     parser.add_argument("file", type=Path, metavar="FILE", help="a file of partway backup")
@@ -65,7 +65,7 @@ def run(options: argparse.Namespace) -> int:
         return 1
     except KeyboardInterrupt:
         return INTERRUPTED
-    print(f"{directory}: {records} records of {file} are restored")
+    print(f"{directory}: {records} records of {file} were restored")
     if aside is not None:
-        print(f"the store that was there is {aside}")
+        print(f"the previous store is now {aside}")
     return 0

@@ -130,7 +130,7 @@ def _between(options: argparse.Namespace, loaded: Settings) -> Intermediaries | 
         SettingsError: the file of rules is not valid, or a flag would do nothing.
     """
     if options.no_payloads and options.record is None:
-        raise SettingsError("--no-payloads was given alone; it must come with --record DIR")
+        raise SettingsError("--no-payloads was given alone; it works only with --record DIR")
     if options.faults is None and options.record is None:
         return None
     # Imported here, because a gateway in service does not wait for the workbench.
@@ -242,7 +242,7 @@ async def _serve(
             return 0
         if not gateway.endpoints.describe():
             log.warning(
-                "no endpoint yet: add --endpoint NAME=URL, or make one: partway deploy, boto3"
+                "no endpoint yet: add --endpoint NAME=URL, or create one: partway deploy, boto3"
                 if uses_store(loaded)
                 else "no endpoint: add --endpoint NAME=URL"
             )

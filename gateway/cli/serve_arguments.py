@@ -40,7 +40,7 @@ def _add_what_is_served(parser: argparse.ArgumentParser) -> None:
         "--check",
         action="store_true",
         default=False,
-        help="validate the settings and the files they name, say what would run, and exit",
+        help="validate the settings and the files they name, print what would run, and exit",
     )
     parser.add_argument("--host", help="address to listen on (127.0.0.1)")
     parser.add_argument("--port", type=int, help="port, 0 for a free one (8090)")
@@ -56,19 +56,19 @@ def _add_what_is_served(parser: argparse.ArgumentParser) -> None:
         "--apis",
         type=_names,
         metavar="NAME,…",
-        help=f"the APIs that are served beside streams, or none (all): {', '.join(sorted(NAMES))}",
+        help=f"the APIs to serve in addition to streams, or none (all): {', '.join(sorted(NAMES))}",
     )
     parser.add_argument(
         "--container-ca",
         type=Path,
         metavar="FILE",
-        help="roots to trust at https:// containers, PEM (the system's, or SSL_CERT_FILE's)",
+        help="PEM file of roots to trust for containers (the system's, or SSL_CERT_FILE's)",
     )
     parser.add_argument(
         "--data-dir",
         type=Path,
         metavar="DIR",
-        help="folder of what the gateway keeps (one of the user's, by the port)",
+        help="folder for the gateway's data (a folder of the user's, by the port)",
     )
 
 
@@ -106,7 +106,10 @@ def _add_who_may(parser: argparse.ArgumentParser) -> None:
         "--auth", choices=["none", "sigv4"], help="how clients prove who they are (none)"
     )
     parser.add_argument(
-        "--principals", type=Path, metavar="FILE", help="file of who may sign, for --auth sigv4"
+        "--principals",
+        type=Path,
+        metavar="FILE",
+        help="file of principals and their keys, for --auth sigv4",
     )
     parser.add_argument(
         "--insecure",
@@ -135,7 +138,7 @@ def _add_what_is_seen(parser: argparse.ArgumentParser) -> None:
         type=Path,
         metavar="FILE",
         default=None,
-        help="what is to go wrong with which streams, as TOML: "
+        help="TOML file of faults, to break streams on purpose: "
         f"see {page('how-to/break-a-stream.md')}",
     )
     parser.add_argument(
@@ -143,21 +146,21 @@ def _add_what_is_seen(parser: argparse.ArgumentParser) -> None:
         type=Path,
         metavar="DIR",
         default=None,
-        help="keep what passes between gateway and containers, a file for each stream",
+        help="record all traffic between gateway and containers, in one file for each stream",
     )
     parser.add_argument(
         "--no-payloads",
         action="store_true",
         default=False,
-        help="with --record: keep the sizes of what is said, and not what is said",
+        help="with --record: record the sizes of messages, without their content",
     )
     parser.add_argument(
         "--log-level",
         choices=["debug", "info", "warning", "error"],
-        help="least level to log (info)",
+        help="lowest level to log (info)",
     )
     parser.add_argument(
         "--log-format",
         choices=LOG_FORMATS,
-        help="how the log's lines look: text, or json with one object a line (text)",
+        help="format of log lines: text, or json with one object a line (text)",
     )

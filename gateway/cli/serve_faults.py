@@ -62,7 +62,7 @@ class Intermediaries:
         if self._record is not None:
             self._recorder = Recorder(self._record, self._payloads)
         if self._rules:
-            line = "faults are on: streams are spoilt on purpose"
+            line = "faults are on: streams are broken on purpose"
             log.warning(LogLine(line, file=str(self._faults)))
 
     async def serve(self, serve: Callable[[Dialler], Awaitable[int]]) -> int:

@@ -70,8 +70,8 @@ def add_to(commands: Commands) -> None:
         "transform",
         help=COMMANDS["transform"],
         description=(
-            "Ask a model for each record of files, and write its answers beside each other: for "
-            f"DIR/a.csv there is OUT/a.csv.out. See {page('how-to/transform.md')}"
+            "Send each record of files to a model, and write the answers: those for DIR/a.csv into "
+            f"OUT/a.csv.out. See {page('how-to/transform.md')}"
         ),
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -79,17 +79,15 @@ def add_to(commands: Commands) -> None:
     )
     model = parser.add_mutually_exclusive_group(required=True)
     model.add_argument(
-        "--endpoint", metavar="NAME", help="an endpoint of the gateway, see --gateway"
+        "--endpoint", metavar="NAME", help="an endpoint of the gateway that --gateway names"
     )
-    model.add_argument("--url", metavar="CONTAINER", help="a container that runs, http://HOST:PORT")
-    model.add_argument(
-        "--image", help="an image, of which containers are started; or a model that ships"
-    )
+    model.add_argument("--url", metavar="CONTAINER", help="a running container, http://HOST:PORT")
+    model.add_argument("--image", help="start containers from an image, or a built-in model")
     model.add_argument(
         "--command",
         dest="entrypoint",
         metavar="COMMAND",
-        help="a command that starts a container; {port} stands for its port",
+        help="start containers by a command; {port} stands for its port",
     )
     add_gateway(parser)
     parser.add_argument(
@@ -101,8 +99,10 @@ def add_to(commands: Commands) -> None:
     parser.add_argument(
         "--output", required=True, metavar="PATH", help="a folder, or s3://BUCKET/PREFIX"
     )
-    parser.add_argument("--content-type", required=True, metavar="TYPE", help="of the records")
-    parser.add_argument("--accept", default="", metavar="TYPE", help="of the answers")
+    parser.add_argument(
+        "--content-type", required=True, metavar="TYPE", help="media type of the records"
+    )
+    parser.add_argument("--accept", default="", metavar="TYPE", help="media type of the answers")
     _add_api(parser)
     parser.add_argument(
         "--instances",
@@ -120,7 +120,7 @@ def _add_api(parser: argparse.ArgumentParser) -> None:
         "--split",
         choices=("None", "Line", "RecordIO", "TFRecord"),
         default="None",
-        help="how files are cut (None)",
+        help="how to cut files into records (None)",
     )
     parser.add_argument(
         "--assemble",
@@ -131,41 +131,51 @@ def _add_api(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--strategy",
         choices=("MultiRecord", "SingleRecord"),
-        help="as many records in a request as fit, or one (the container's, or MultiRecord)",
+        help="records in a request: as many as fit, or one (the container's, or MultiRecord)",
     )
     parser.add_argument(
-        "--compression", choices=("None", "Gzip"), default="None", help="of the files (None)"
+        "--compression",
+        choices=("None", "Gzip"),
+        default="None",
+        help="compression of the input files (None)",
     )
     parser.add_argument(
         "--max-payload-mb",
         type=int,
         metavar="N",
-        help="of a request, 2^20 bytes each; 0 for no limit, in chunks (the container's, or 6)",
+        help="limit of a request, in 2^20 bytes; 0: none, sent in chunks (the container's, or 6)",
     )
     parser.add_argument(
         "--concurrency",
         type=int,
         metavar="N",
-        help="requests at a time, of each container (the container's, or 1)",
+        help="requests at a time for each container (the container's, or 1)",
     )
     parser.add_argument(
-        "--timeout", type=int, default=600, metavar="S", help="for an answer (%(default)s)"
+        "--timeout",
+        type=int,
+        default=600,
+        metavar="S",
+        help="seconds to wait for an answer (%(default)s)",
     )
     parser.add_argument(
         "--retries",
         type=int,
         default=3,
         metavar="N",
-        help="of a request, where the container answers 5xx or breaks off (%(default)s)",
+        help="retries of a request if the container answers 5xx or breaks off (%(default)s)",
     )
     parser.add_argument(
-        "--input-filter", default="$", metavar="P", help="what of a record is asked, JSONPath ($)"
+        "--input-filter",
+        default="$",
+        metavar="P",
+        help="JSONPath: the part of a record to send ($)",
     )
     parser.add_argument(
         "--output-filter",
         default="$",
         metavar="P",
-        help="what of an answer, joined or not, is written, JSONPath ($)",
+        help="JSONPath: the part of an answer, joined or not, to write ($)",
     )
     parser.add_argument(
         "--join",
@@ -206,7 +216,9 @@ async def transform(options: argparse.Namespace) -> int:
     stop = stop_on_signals(again)
     status = await before(stop, _transform(options, asked, hasten))
     if status is None:
-        _say_why("interrupted: what is there is whole; the same command again does the rest", 0)
+        _say_why(
+            "interrupted: each written file is complete; run the same command again for the rest", 0
+        )
         return INTERRUPTED
     return status
 
@@ -251,7 +263,7 @@ def _asked(options: argparse.Namespace) -> TransformOptions:
         )
     if options.instances > 1 and not (options.image or options.entrypoint):
         raise TransformAskedWrongly(
-            "--instances is for --image and --command, of which they are started"
+            "--instances works only with --image and --command, which start containers"
         )
     if options.endpoint and options.max_payload_mb == 0:
         raise TransformAskedWrongly(

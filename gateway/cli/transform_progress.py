@@ -135,7 +135,7 @@ class TransformShown:
                 self.say(f"  and {len(begun) - _NAMED} more, named above")
             if unbegun := len(failures) - len(begun):
                 self.say(f"  {_counted(unbegun, 'file')} not begun")
-            self.say("the same command again does these alone")
+            self.say("run the same command again for these files")
 
     def _told(self, outcome: FileOutcome) -> None:
         if outcome.state is FileState.FAILED:

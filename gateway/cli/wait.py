@@ -53,8 +53,8 @@ def add_to(commands: Commands) -> None:
         "wait",
         help=COMMANDS["wait"],
         description=(
-            "Wait until the gateway of this machine takes requests, or until one of its endpoints "
-            "is in service. The gateway may start later than this command. "
+            "Wait until the gateway of this machine accepts requests, or until one of its "
+            "endpoints is in service. The gateway may start later than this command. "
             f"See {page('how-to/operate.md')}"
         ),
         epilog=_EXAMPLES,
@@ -63,7 +63,9 @@ def add_to(commands: Commands) -> None:
     parser.add_argument("endpoint", nargs="?", metavar="NAME", help="an endpoint to wait for")
     where = parser.add_mutually_exclusive_group()
     add_data_dir(where)
-    where.add_argument("--gateway", metavar="URL", help="a gateway elsewhere, without NAME")
+    where.add_argument(
+        "--gateway", metavar="URL", help="a gateway on another machine; only without NAME"
+    )
     parser.add_argument(
         "--timeout", type=seconds, default=60.0, metavar="S", help="seconds to wait (60)"
     )
@@ -78,7 +80,7 @@ def run(options: argparse.Namespace) -> int:
     except ValueError as error:
         return say_why(_NAME, GatewayNotAsked(f"--gateway: {error}", 2))
     if url is not None and endpoint is not None:
-        why = "NAME and --gateway were given; an endpoint can be waited for on this machine only"
+        why = "NAME and --gateway were given; only an endpoint of this machine can be waited for"
         return say_why(_NAME, GatewayNotAsked(why, 2))
     named = getattr(options, "data_dir", None)
     try:
@@ -110,7 +112,7 @@ def _wait(look: Callable[[float], None], seconds: float, who: str) -> None:
             _in_time(look, now + min(_ANSWER, max(deadline - now, _LOOK)), who)
         except NotReady as error:
             if time.monotonic() + _LOOK > deadline:
-                raise GatewayNotAsked(f"not after {seconds:g} s: {error}") from None
+                raise GatewayNotAsked(f"not ready after {seconds:g} s: {error}") from None
             time.sleep(_LOOK)
         else:
             return

@@ -65,7 +65,7 @@ class WavFile:
     def cut(self) -> str:
         """How the file's samples end too early; empty where they do not."""
         over = self._held % self._frame
-        left_out = f"its last {over} bytes are no whole frame and are left out" if over else ""
+        left_out = f"its last {over} bytes are not a whole frame and are left out" if over else ""
         if self._held < self._stated != _TO_THE_END:
             told = f"it is cut: it has {self._held} of {self._stated} bytes of samples"
             return f"{told}; {left_out}" if over else told
@@ -96,7 +96,7 @@ class WavFile:
                 head = self._exactly(min(size, _SUBFORMAT.stop))
                 size -= len(head)
             self._file.seek(size + size % 2, SEEK_CUR)
-        raise ValueError(f"its samples must come behind at most {_MOST_CHUNKS} chunks; they do not")
+        raise ValueError(f"its samples must come after at most {_MOST_CHUNKS} chunks")
 
     def _exactly(self, count: int) -> bytes:
         data = self._file.read(count)
@@ -122,5 +122,5 @@ def _read_format(head: bytes) -> tuple[int, int, int]:
     if tag != _PCM:
         raise ValueError(f"unknown format: {tag}; {_MUST_BE}")
     if not channels or not bits:
-        raise ValueError(f"it has {channels} channels of {bits} bits; it must have some of both")
+        raise ValueError(f"it has {channels} channels of {bits} bits; both must be 1 or more")
     return channels, rate, bits

@@ -52,8 +52,8 @@ def test_none_has_ever_run(user):
         find_gateway(None, environment)
     assert refused.value.status == 1
     assert str(refused.value) == (
-        f"no gateway runs that keeps its data below {folder}; start one with: partway serve; one "
-        "that was started with --data-dir, or with port 0, is found by its directory alone: "
+        f"no gateway runs with a data directory below {folder}; start one with: partway serve; if "
+        "one was started with --data-dir or port 0, name its directory: "
         "--data-dir DIR"
     )
 
@@ -157,11 +157,11 @@ def test_errors_are_the_gateways_words(tmp_path):
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
-        (b"", "is gone: it has ended"),
-        (b"SSH-2.0\r\n", "is gone: it has ended"),
+        (b"", "is gone: it ended"),
+        (b"SSH-2.0\r\n", "is gone: it ended"),
         (b"HTTP/1.1 500 Oh\r\nContent-Length: 2\r\n\r\n[]", "the gateway has answered with status"),
         (b"HTTP/1.1 500 Oh\r\nContent-Length: 9\r\n\r\n[]", "the gateway has answered with status"),
-        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n[]", "is gone: it has ended"),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n[]", "is gone: it ended"),
     ],
 )
 def test_what_is_no_answer(tmp_path, answer, said):
@@ -185,7 +185,7 @@ def test_one_that_closes_without_a_word(tmp_path, monkeypatch):
     ours, its = socket.socketpair(socket.AF_UNIX)
     its.close()
     monkeypatch.setattr(admin_client, "_connect", lambda directory: ours)
-    with pytest.raises(GatewayNotAsked, match="is gone: it has ended"):
+    with pytest.raises(GatewayNotAsked, match="is gone: it ended"):
         ask(tmp_path, "PUT", "deployments", "chat", body={})
 
 

@@ -101,7 +101,7 @@ def test_comments_hold_nothing_that_a_shell_looks_at(tmp_path, capsys):
 def test_the_line_for_openssl_warns_that_it_takes_the_place_of_the_roots(tmp_path, capsys):
     lines = lines_of(capsys, "--directory", tmp_path)
     before = lines[lines.index(f"export SSL_CERT_FILE={tmp_path}/ca.pem") - 1]
-    assert "takes the place of the roots of the system" in before
+    assert "replaces the roots of the system in such a process" in before
 
 
 def test_a_second_time_gives_the_same(tmp_path, capsys):
@@ -182,8 +182,8 @@ def test_the_lines_for_java(tmp_path, capsys):
         ),
         (["--name", "a_b"], "'a_b' was given; it must be an IP address or a DNS name"),
         (["--name", "0.0.0.0"], "'0.0.0.0' was given; it must be an address that"),
-        (["--directory", "a\nb"], "its path must be of printable characters"),
-        (["--directory", "a\x1b[2J"], "its path must be of printable characters"),
+        (["--directory", "a\nb"], "its path must have only printable characters"),
+        (["--directory", "a\x1b[2J"], "its path must have only printable characters"),
     ],
 )
 def test_what_is_asked_wrongly(tmp_path, capsys, monkeypatch, flags, said):

@@ -293,12 +293,12 @@ def test_flags_that_do_not_fit(capsys, flags, why):
 @pytest.mark.parametrize(
     ("flags", "why"),
     [
-        ("--url http://a:1 --endpoint a", "--endpoint and --listen are for a gateway"),
+        ("--url http://a:1 --endpoint a", "--endpoint and --listen work only with --platform"),
         ("--platform http://a:1", "--platform needs --endpoint NAME, and --listen HOST:PORT"),
         ("--platform http://a:1 --endpoint a", "--platform needs --endpoint NAME, and --listen"),
         (
             "--platform a --endpoint a --listen b",
-            "--platform a: must begin with http:// or https://",
+            "--platform a: it must begin with http:// or https://",
         ),
         (
             "--platform http://a --endpoint a --listen b/c",
@@ -310,7 +310,7 @@ def test_flags_that_do_not_fit(capsys, flags, why):
         ),
         (
             "--platform http://a --endpoint a --listen b --probe chat",
-            "--probe is for a container; --platform checks a gateway",
+            "--probe works only for a container; --platform checks a gateway",
         ),
         ("--url https://a:1", "--url: 'https://a:1' is not a container's URL: it must begin with"),
         ("--url http://a:1 --env A=1", "--env and --model-dir are for a container started with"),
@@ -340,8 +340,8 @@ def test_flags_that_do_not_fit(capsys, flags, why):
         ("--image 'a\x1b'", "--image a\ufffd: No such file or directory"),
         ("--command a --path 'a b'", "--path or --query: ModelInvocationPath must be up to"),
         ("--command a --query a", "--path or --query: ModelQueryString must be up to"),
-        ("--command a --json /not/there/a", "/not/there/a: must be a file in a folder"),
-        ("--command a --html docs", "docs: must be a file in a folder that exists"),
+        ("--command a --json /not/there/a", "/not/there/a: it must be a file in a folder"),
+        ("--command a --html docs", "docs: it must be a file in a folder that exists"),
         (
             "--command a --html - --json -",
             "--json, --junit and --html: only one of them can be standard output",

@@ -51,7 +51,7 @@ def test_one_that_is_made_again_meanwhile(gateway, capsys, again):
     assert delete(gateway) == 0
     assert capsys.readouterr() == (
         f"chat is gone: {DELETED}\n",
-        "partway delete: chat was made again meanwhile\n",
+        "partway delete: chat was created again meanwhile\n",
     )
 
 
@@ -66,7 +66,7 @@ def test_ctrl_c_does_not_bring_it_back(gateway, capsys, monkeypatch):
         deployment_client.time, "sleep", lambda _: os.kill(os.getpid(), signal.SIGTERM)
     )
     assert delete(gateway) == 130
-    assert capsys.readouterr() == ("", "partway delete: chat goes on leaving\n")
+    assert capsys.readouterr() == ("", "partway delete: chat is still being deleted\n")
 
 
 def test_no_gateway(tmp_path, capsys):

@@ -102,7 +102,7 @@ def test_what_goes_is_said_at_once(gateway, deploy):
     gateway.deployments.operation = "UpdateEndpoint"
     gateway.deployments.gone = ["AsyncInferenceConfig", "variant b"]
     (line,) = deploy("--image", "echo", "--no-wait").output.decode().splitlines()
-    assert line.endswith("configuration chat-v1; it has no more: AsyncInferenceConfig, variant b")
+    assert line.endswith("configuration chat-v1; removed from it: AsyncInferenceConfig, variant b")
 
 
 @pytest.mark.parametrize("place", ["s3://b/k/", "/models/x"])
@@ -151,7 +151,7 @@ def test_an_update_that_fails_without_a_log_of_the_new_version(gateway, deploy):
     ended = deploy("--image", "echo")
     assert ended.status == 1
     assert ended.errors.splitlines()[-2:] == [
-        "partway deploy: chat has not come into service: no instance came; chat-v0 serves on",
+        "partway deploy: chat has not come into service: no instance came; chat-v0 still serves",
         "    last words",
     ]
 
@@ -161,7 +161,7 @@ def test_an_endpoint_that_somebody_deletes_meanwhile(gateway, deploy):
     ended = deploy("--image", "echo")
     assert (ended.status, ended.errors) == (
         1,
-        "partway deploy: chat has been deleted meanwhile\n",
+        "partway deploy: chat was deleted meanwhile\n",
     )
 
 
@@ -179,7 +179,7 @@ def test_a_refusal(gateway, deploy):
         ((), "one of the arguments --image --command is required"),
         (("--image", "a", "--command", "b"), "not allowed with argument"),
         (("--command", "'a"), "No closing quotation"),
-        (("--image", "a", "--instances", "0"), "it must be a whole number from 1 on"),
+        (("--image", "a", "--instances", "0"), "it must be a whole number, 1 or more"),
         (("--image", "a", "--environment", "=secret"), "it must be NAME=VALUE"),
     ],
 )
@@ -198,8 +198,8 @@ def test_ctrl_c_leaves_it_coming_up(gateway, deploy, monkeypatch):
     )
     ended = deploy("--image", "echo")
     assert ended.status == 130
-    goes_on = "partway deploy: chat goes on coming up; see: partway endpoints"
-    assert ended.errors.endswith(f"{goes_on}; end it: partway delete chat\n")
+    goes_on = "partway deploy: chat is still starting; see: partway endpoints"
+    assert ended.errors.endswith(f"{goes_on}; delete it: partway delete chat\n")
     gateway.deployments.operation = "UpdateEndpoint"  # what serves would be deleted with it
     assert deploy("--image", "echo").errors.endswith(f"{goes_on}\n")
 

@@ -68,8 +68,8 @@ def test_a_name_in_another_case(gateway):
 
 def test_a_gateway_of_another_version(gateway, asked):
     gateway.deployments.described[0] = {"EndpointStatus": "Sleeping"}
-    with pytest.raises(GatewayNotAsked, match="is it of another version"):
+    with pytest.raises(GatewayNotAsked, match="both must be of the same version"):
         asked.said()
     gateway.deployments.described[0] = []
-    with pytest.raises(GatewayNotAsked, match="is it of another version"):
+    with pytest.raises(GatewayNotAsked, match="both must be of the same version"):
         asked.said()

@@ -62,7 +62,7 @@ def test_no_gateway_runs(tmp_path):
     for arguments in (("endpoints",), ("endpoints", "--watch"), ("endpoints", "restart", "echo")):
         ended = commanded_here(tmp_path, *arguments)
         assert (ended.status, ended.output) == (1, b"")
-        assert ended.errors.startswith("partway endpoints: no gateway runs that keeps its data ")
+        assert ended.errors.startswith("partway endpoints: no gateway runs with a data directory ")
 
 
 @pytest.mark.parametrize("order", ["before", "after"])
@@ -97,7 +97,7 @@ def test_an_interrupted_restart_goes_on(tmp_path, gateway):
         process.send_signal(signal.SIGINT)
         output, errors = process.communicate(timeout=PATIENCE)
     assert (process.returncode, output) == (130, b"")
-    assert errors.startswith(b"partway endpoints: the restart goes on; see: partway endpoints --wa")
+    assert errors.startswith(b"partway endpoints: the restart continues; see: partway endpoints")
     gateway.loop.call_soon_threadsafe(gateway.fleet.may_restart.set)
 
 

@@ -97,7 +97,7 @@ async def test_sound_that_is_cut_is_said(tmp_path):
     with opened_input(options(wav=path), told.append) as parts:
         assert sum([len(part.payload) async for part in parts]) == 3198
     cut = "it is cut: it has 3199 of 3200 bytes of samples"
-    assert told == [f"{path}: {cut}; its last 1 bytes are no whole frame and are left out"]
+    assert told == [f"{path}: {cut}; its last 1 bytes are not a whole frame and are left out"]
 
 
 @pytest.mark.parametrize("flag", ["file", "wav"])
@@ -116,7 +116,7 @@ def test_a_file_that_is_no_sound(tmp_path):
 @pytest.mark.parametrize("flag", ["rate", "channels"])
 def test_flags_of_sound_alone(flag):
     assert refusal(text=["a"], **{flag: 1}) == (
-        f"--{flag} was given alone; it must come with --wav FILE"
+        f"--{flag} was given alone; it works only with --wav FILE"
     )
 
 

@@ -88,7 +88,7 @@ def test_a_file_that_is_cut_short(tmp_path, kept):
     with opened_sound(path, AskedSound()) as sound:
         assert sound.cut.startswith(f"it is cut: it has {kept} of 264600 bytes of samples")
         assert sound.cut.endswith(
-            f"its last {kept % 6} bytes are no whole frame and are left out"
+            f"its last {kept % 6} bytes are not a whole frame and are left out"
         ) == (kept % 6 > 0)
 
 
@@ -103,15 +103,15 @@ def test_no_part_of_a_sample_is_sent_of_what_is_right_already(tmp_path, over):
         assert b"".join(sound.pieces()) == whole[44:-4]
         assert sound.cut == (
             f"it is cut: it has {6396 + over} of 6400 bytes of samples; its last {over} bytes are "
-            "no whole frame and are left out"
+            "not a whole frame and are left out"
         )
 
 
 @pytest.mark.parametrize(
     ("stated", "cut"),
     [
-        (0xFFFF_FFFF, "its last 1 bytes are no whole frame and are left out"),
-        (5, "its last 1 bytes are no whole frame and are left out"),
+        (0xFFFF_FFFF, "its last 1 bytes are not a whole frame and are left out"),
+        (5, "its last 1 bytes are not a whole frame and are left out"),
         (4, ""),
         (0, ""),
     ],
@@ -197,7 +197,7 @@ HEAD = b"RIFF\x28\0\0\0WAVEfmt \x10\0\0\0"
         (extensible(16, 1, PCM_GUID)[:-1], "it ends in the middle of its head"),
         (
             HEAD + b"\x01\0\0\0\x40\x1f\0\0\0\x7d\0\0\x04\0\x20\0data\0\0\0\0",
-            "it has 0 channels of 32 bits; it must have some of both",
+            "it has 0 channels of 32 bits; both must be 1 or more",
         ),
         (
             HEAD + b"\x03\0\x01\0\x40\x1f\0\0\0\x7d\0\0\x04\0\x20\0data\0\0\0\0",
@@ -227,7 +227,7 @@ def test_a_file_that_cannot_be_sent(tmp_path, content, why):
 def test_channels_that_nobody_could_mix(tmp_path):
     path = tmp_path / "a.wav"
     write_tone(path, rate=16_000, channels=6)
-    why = "it has 6 channels, and 2 were asked for; it must have as many, or one of the two"
+    why = "it has 6 channels, and 2 were requested; the two numbers must be equal"
     with pytest.raises(ValueError, match=why), opened_sound(path, AskedSound(None, 2)):
         pytest.fail("it was opened")
 
@@ -258,7 +258,7 @@ def test_samples_behind_many_chunks(tmp_path, chunks):
             assert sum(map(len, sound.pieces())) == 160
     else:
         with (
-            pytest.raises(ValueError, match="must come behind at most 1000 chunks; they do not"),
+            pytest.raises(ValueError, match="must come after at most 1000 chunks"),
             opened_sound(path, AskedSound()),
         ):
             pass
@@ -311,7 +311,7 @@ def test_a_number_that_nobody_has(query, rate, channels, why):
 
 @pytest.mark.parametrize("encoding", ["mulaw", "opus", "flac", "linear32"])
 def test_an_encoding_that_is_another(encoding):
-    why = f"--query encoding={encoding}: --wav sends linear16, 16-bit PCM; send a file that is"
+    why = f"--query encoding={encoding}: --wav sends linear16, 16-bit PCM; send a file in another"
     with pytest.raises(ValueError, match=why):
         asked_sound(f"model=a&encoding={encoding}", None, None)
 

@@ -103,14 +103,14 @@ def test_the_local_ca_is_trusted_where_there_is_one(capsys, tmp_path):
         (
             ["--gateway", "http://me:passwort@h"],
             2,
-            "--gateway: it has an @, as behind a user's name",
+            "--gateway: the URL has an @, as after a user name",
         ),
         (
             ["--gateway", "https://me:pass/wort@h"],
             2,
-            "--gateway: it has an @, as behind a user's name",
+            "--gateway: the URL has an @, as after a user name",
         ),
-        (["--token", TOKEN], 2, "kubectl sends a token over TLS alone"),
+        (["--token", TOKEN], 2, "kubectl sends a token only over TLS"),
         (["--gateway", "https://h", "--token", "a b"], 2, "--token: it must be letters"),
         (["--namespace", "A"], 2, "--namespace: 'A' was given"),
         (["--gateway", "https://h", "--ca", "none.pem"], 1, "--ca: none.pem: No such file"),

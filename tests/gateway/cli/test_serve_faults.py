@@ -80,7 +80,7 @@ def test_the_first_stream_is_cut_and_the_second_one_good(serve, tmp_path):
     assert reason.startswith("1006 ")
     assert echoes(url, ["one", "two", "three"]) == (["one", "two", "three"], 1000, "")
     log = stopped(process)
-    warning = f"WARNING partway.serve faults are on: streams are spoilt on purpose file={faults}"
+    warning = f"WARNING partway.serve faults are on: streams are broken on purpose file={faults}"
     assert warning in log
     (applied,) = [line for line in log if line.startswith("INFO partway.intermediary fault ")]
     assert applied.startswith(
@@ -120,7 +120,7 @@ def test_what_passes_is_recorded_with_its_faults(serve, tmp_path):
             "FILE: rule#1.endpoint: 'chat' was given; it must be the name of an endpoint: echo",
         ),
         (["--faults", "none.toml"], 2, "none.toml: cannot be read: No such file or directory"),
-        (["--no-payloads"], 2, "--no-payloads was given alone; it must come with --record DIR"),
+        (["--no-payloads"], 2, "--no-payloads was given alone; it works only with --record DIR"),
         (["--record", "FILE"], 1, "--record FILE: File exists"),
     ],
 )

@@ -95,7 +95,7 @@ def test_files_that_fail_and_those_that_do_not(tmp_path):
         "2 of 4 files failed:",
         f"  never: record 0 (line 1): the container answered 503: {said} (the last of 3 tries)",
         f"  refused: record 1 (line 2): the container answered 400: {said}",
-        "the same command again does these alone",
+        "run the same command again for these files",
     ]
     assert done.output.startswith(b"4 files: 2 done, 2 failed; 4 records in ")
     files(tmp_path, refused=b"1\n2\n3", never=b"5\n")
@@ -209,8 +209,8 @@ def test_a_signal_leaves_what_is_whole(tmp_path, number):
         process.kill()
     assert done.status == 130
     assert done.errors.splitlines()[-1] == (
-        "partway transform: interrupted: what is there is whole; the same command again does the "
-        "rest"
+        "partway transform: interrupted: each written file is complete; run the same command "
+        "again for the rest"
     )
     assert outputs(tmp_path) == {"a.out": b"1\n"}
     until(lambda: not child.is_running())
@@ -249,7 +249,7 @@ def test_after_a_kill_the_rest_is_done(tmp_path):
         (("--image", "echo", "--retries", "4"), 2, "--retries (InvocationsMaxRetries: 4 was given"),
         (("--image", "echo", "--input-filter", "x"), 2, "--input-filter (InputFilter: "),
         (("--image", "echo", "--instances", "0"), 2, "--instances: 0 was given; it must be from 1"),
-        (("--url", "http://a:1", "--instances", "2"), 2, "--instances is for --image and --comma"),
+        (("--url", "http://a:1", "--instances", "2"), 2, "--instances works only with --image a"),
         (("--endpoint", "e", "--max-payload-mb", "0"), 2, "--max-payload-mb: 0 was given; with"),
         (("--url", "ftp://a"), 2, "--url: 'ftp://a' is not a container's URL: it must begin with"),
         (("--command", "'"), 2, "--command: No closing quotation"),

@@ -93,7 +93,7 @@ def test_what_has_failed_is_named_again_at_the_end(shown):
         "  19: no",
         "  and 10 more, named above",
         "  1 file not begun",
-        "the same command again does these alone",
+        "run the same command again for these files",
     ]
 
 

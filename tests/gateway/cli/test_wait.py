@@ -93,7 +93,7 @@ def test_no_gateway_in_time(tmp_path, url):
     where = ("--gateway", "http://127.0.0.1:1/") if url else ()
     ended = commanded(tmp_path, "wait", "--timeout", "0.3", *where)
     assert (ended.status, ended.output) == (1, b"")
-    assert ended.errors.startswith("partway wait: not after 0.3 s: ")
+    assert ended.errors.startswith("partway wait: not ready after 0.3 s: ")
     assert ("http://127.0.0.1:1/readyz: " if url else "no gateway runs") in ended.errors
 
 
@@ -151,7 +151,7 @@ def test_a_server_that_does_not_come_to_an_end_does_not_outlast_the_timeout(tmp_
         began = time.monotonic()
         ended = commanded(tmp_path, "wait", "--gateway", url, "--timeout", "1")
     assert (ended.status, ended.errors) == (
-        1, f"partway wait: not after 1 s: {url}/readyz does not answer\n"
+        1, f"partway wait: not ready after 1 s: {url}/readyz does not answer\n"
     )  # fmt: skip
     assert time.monotonic() - began < PATIENCE / 2  # most of it is the start of Python
 
@@ -167,7 +167,7 @@ def test_a_frozen_gateway_does_not_outlast_the_timeout(tmp_path, gateway):
     finally:
         freed.set()
     assert (ended.status, ended.errors) == (
-        1, "partway wait: not after 1 s: the gateway does not answer\n"
+        1, "partway wait: not ready after 1 s: the gateway does not answer\n"
     )  # fmt: skip
 
 
@@ -181,7 +181,7 @@ def test_an_answer_without_end_is_not_read(tmp_path, flood):
     with serving(send) as url:
         ended = commanded_here(tmp_path, "wait", "--gateway", url)
     assert (ended.status, ended.errors) == (
-        1, f"partway wait: {url}/readyz answered no HTTP: is this a gateway?\n"
+        1, f"partway wait: {url}/readyz did not answer in HTTP: is this a gateway?\n"
     )  # fmt: skip
 
 
@@ -212,7 +212,7 @@ def test_a_200_that_is_no_gateways_is_not_ready(tmp_path, body):
 
     with serving(answer) as url:
         ended = commanded_here(tmp_path, "wait", "--gateway", url)
-    why = f"{url}/readyz answered 200 in other words than a gateway's: is this a gateway?"
+    why = f"{url}/readyz answered 200 with a body that no gateway sends: is this a gateway?"
     assert (ended.status, ended.errors) == (1, f"partway wait: {why}\n")
 
 
@@ -226,9 +226,8 @@ def test_a_gateway_elsewhere_that_is_not_ready_at_once(tmp_path):
         assert commanded_here(tmp_path, "wait", "--gateway", url) == (0, b"", "")
     with answering(503) as url:
         ended = commanded_here(tmp_path, "wait", "--gateway", url, "--timeout", "0.3")
-        assert (ended.status, ended.errors) == (
-            1, f"partway wait: not after 0.3 s: {url}/readyz answered 503: endpoints are starting\n"
-        )  # fmt: skip
+        why = f"{url}/readyz answered 503: endpoints are starting"
+        assert (ended.status, ended.errors) == (1, f"partway wait: not ready after 0.3 s: {why}\n")
 
 
 def test_a_server_that_is_no_gateway_is_not_waited_for(tmp_path):
@@ -262,7 +261,7 @@ def test_a_server_of_another_protocol(tmp_path, answer):
         ended = commanded_here(tmp_path, "wait", "--gateway", url)
         thread.join()
     assert (ended.status, ended.errors) == (
-        1, f"partway wait: {url}/readyz answered no HTTP: is this a gateway?\n"
+        1, f"partway wait: {url}/readyz did not answer in HTTP: is this a gateway?\n"
     )  # fmt: skip
 
 
@@ -283,7 +282,7 @@ def test_why_an_endpoint_is_not_in_service_in_time(tmp_path, gateway):
         ("nobody", "there is no endpoint 'nobody'"),
     ):
         ended = commanded_here(tmp_path, "wait", name, "--timeout", "0.3")
-        assert (ended.status, ended.errors) == (1, f"partway wait: not after 0.3 s: {why}\n")
+        assert (ended.status, ended.errors) == (1, f"partway wait: not ready after 0.3 s: {why}\n")
 
 
 @pytest.mark.parametrize(
