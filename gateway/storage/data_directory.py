@@ -224,7 +224,9 @@ class DataDirectory:
         try:
             path = Path(tempfile.mkdtemp(prefix="partway-gateway-", dir=temporary_folder()))
         except OSError as error:
-            raise DataDirectoryError(f"no temporary data directory: {error.strerror}") from None
+            raise DataDirectoryError(
+                f"a temporary data directory cannot be created: {error.strerror}"
+            ) from None
         directory = cls(path, keep=False)
         try:
             directory.complete()
@@ -260,7 +262,7 @@ class DataDirectory:
             self._make_parts()
         except OSError as error:
             reason = (
-                f"{error.filename or self.path}: the gateway's data cannot be kept here: "
+                f"{error.filename or self.path}: the gateway cannot keep its data here: "
                 f"{error.strerror}; name another folder with --data-dir DIR"
             )
             if is_disk_refusal(error):
@@ -333,7 +335,7 @@ class DataDirectory:
             DataDirectoryError: the file cannot be written.
         """
         said = asdict(Announcement(os.getpid(), tuple(urls), since))
-        reason = f"{self.path}: the gateway cannot say here where it listens"
+        reason = f"{self.path}: the gateway cannot write its addresses here"
         if not self.is_owned:
             raise DataDirectoryUnavailable(f"{reason}: it does not own this folder yet")
         try:
@@ -366,7 +368,7 @@ class DataDirectory:
         except OSError as error:
             log.warning(
                 LogLine(
-                    "that an engine is used cannot be noted",
+                    "the use of a container engine cannot be recorded",
                     directory=str(self.path),
                     reason=error.strerror,
                 )
@@ -384,7 +386,7 @@ class DataDirectory:
         except OSError as error:
             log.warning(
                 LogLine(
-                    "the temporary data directory is not removed",
+                    "the temporary data directory could not be removed",
                     directory=str(self.path),
                     reason=error.strerror,
                 )
@@ -403,13 +405,13 @@ def _check_private(path: Path) -> None:
     if found.st_uid != os.geteuid():
         raise DataDirectoryError(
             f"{path}: another user (number {found.st_uid}) owns this folder; a data directory must "
-            "be the gateway's user's own: name another with --data-dir DIR"
+            "belong to the gateway's user: name another with --data-dir DIR"
         )
     if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise DataDirectoryError(
-            f"{path}: others than its owner may write to this folder (mode "
-            f"{stat.S_IMODE(found.st_mode):04o}); chmod 700 it, and remove what is in it if they "
-            "may have, or name another with --data-dir DIR"
+            f"{path}: users other than its owner can write to this folder (mode "
+            f"{stat.S_IMODE(found.st_mode):04o}); chmod 700 it, and remove files that they may "
+            "have written, or name another with --data-dir DIR"
         )
 
 
@@ -427,7 +429,7 @@ def _locked(path: Path) -> int:
         return locked(file)
     except BlockingIOError:
         raise DataDirectoryError(
-            f"{path}: a gateway that runs, {_holder(file)}, works with this data directory; stop "
+            f"{path}: a running gateway, {_holder(file)}, uses this data directory; stop "
             "it, or name another directory with --data-dir DIR"
         ) from None
 
@@ -481,6 +483,6 @@ def _id_of(path: Path, new: str) -> str:
     if _ID.fullmatch(text) is None:
         raise DataDirectoryError(
             f"{file}: this must be 32 hexadecimal digits; put the right ones back, or remove the "
-            "file: containers that an engine runs for this directory are not found any more then"
+            "file, and then stop the containers that an engine still runs for this directory"
         )
     return text

@@ -89,7 +89,7 @@ class DiskRecovery:
         room = free_room(self._place)
         log.warning(
             LogLine(
-                "the disk refuses what the gateway keeps; endpoints of the settings are served",
+                "the disk refuses the gateway's data; endpoints of the settings are served",
                 folder=str(self._place),
                 bytes_free=None if room is None else room.bytes,
                 files_free=None if room is None else room.files,
@@ -115,7 +115,7 @@ class DiskRecovery:
                     await self._try_again(step)
             if any(step not in self._left for step in before):
                 still = self._refused() or None
-                line = "the disk takes again what it refused"
+                line = "the disk accepts the gateway's data again"
                 log.info(LogLine(line, folder=str(self._place), still_refused=still))
 
     async def _try_again(self, step: DiskStep) -> None:
@@ -124,12 +124,12 @@ class DiskRecovery:
             await step.attempt()
         except DiskRefusal as error:
             if self._is_news(step, str(error)):
-                line = "the disk refuses still"
+                line = "the disk still refuses the gateway's data"
                 log.warning(LogLine(line, refused=refused, reason=str(error)))
         # A failure that would end a start must not end a serving gateway.
         except Exception as error:
             if self._is_news(step, f"{type(error).__name__}: {error}"):
-                line = "a part of the start failed; it is tried again"
+                line = "a part of the start failed and will be retried"
                 log.exception(LogLine(line, refused=refused))
         else:
             del self._left[step]

@@ -177,15 +177,15 @@ class BoundedThreads:
                 raise  # raised by the system
             raise OSError(
                 errno.EIO,
-                f"the file system has not answered for {seconds:g} s; its server must be reached "
-                "again, or it be mounted anew",
+                f"the file system has not answered for {seconds:g} s; restore the connection "
+                "with its server, or mount it again",
             ) from None
         finally:
             if not slot.is_over:
                 self._left_behind.add(slot)
 
     async def _slot(self, seconds: float) -> _Slot:
-        words = f"{self._most} threads work on files of this folder already"
+        words = f"{self._most} threads already work on files of this folder"
         if len(self._left_behind) == self._most:
             raise NoThreadFree(errno.EAGAIN, f"{words}, and all of them hang")
         try:
@@ -232,7 +232,9 @@ class _Slot:
 def _start(run: Callable[[], None], slots: Slots) -> None:
     """Start a daemon thread: the loop's own threads are joined at its end, even if they hang."""
     if not slots.acquire(blocking=False):
-        raise OSError(errno.EAGAIN, "as many threads work on files already as there may be")
+        raise OSError(
+            errno.EAGAIN, "the limit of threads that work on files is reached; try again later"
+        )
     try:
         threading.Thread(target=run, name="files", daemon=True).start()
     except RuntimeError as error:  # "can't start new thread"

@@ -210,7 +210,7 @@ def _locked_where_it_is(hidden: Path) -> int:
         try:
             descriptor = locked(hidden, 0o666)
         except BlockingIOError as error:
-            error.strerror = "another process writes this output; wait for its end"
+            error.strerror = "another process writes this output; wait until that process has ended"
             raise
         with suppress(FileNotFoundError):
             found, opened = hidden.lstat(), os.fstat(descriptor)
@@ -253,7 +253,7 @@ def temporary_folder() -> Path:
         return Path(tempfile.gettempdir())
     except FileNotFoundError as error:  # raised by tempfile, whatever the reason of each folder
         raise OSError(
-            errno.ENOSPC, f"no folder for temporary files takes one ({error.strerror})"
+            errno.ENOSPC, f"no folder for temporary files can be written to ({error.strerror})"
         ) from None
 
 

@@ -55,6 +55,6 @@ class GzipReader:
         more = self._file.read(PACKED_PIECE)
         self._taken += len(more)
         if self._taken > self._most:
-            raise PackedTooMuch(f"more than {self._most} bytes while it is packed")
+            raise PackedTooMuch(f"more than {self._most} bytes before it is unpacked")
         self._decoder.feed(more)
         return bool(more)

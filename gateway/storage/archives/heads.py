@@ -101,7 +101,7 @@ def members(tape: Tape, bounds: HeadBounds) -> Iterator[Member]:
             in_all += member.size
             if in_all > bounds.records_in_all:
                 raise ArchiveError(
-                    f"the archive's heads have more than {bounds.records_in_all} bytes"
+                    f"the archive's headers have more than {bounds.records_in_all} bytes"
                 )
             records = _records(tape, member.size, bounds.records)
             if member.kind == _LONG_NAME:
@@ -125,7 +125,7 @@ def padded(size: int) -> int:
 
 
 def _with_holes() -> ArchiveError:
-    return ArchiveError("the archive has a file with holes: make it without tar's --sparse")
+    return ArchiveError("the archive has a file with holes: pack it without tar's --sparse")
 
 
 def _head(tape: Tape) -> Member | None:
@@ -135,7 +135,9 @@ def _head(tape: Tape) -> Member | None:
         return None
     # The checksum adds up all bytes, with its own field counted as spaces.
     if _number(block[148:156]) != sum(block) - sum(block[148:156]) + 8 * ord(" "):
-        raise ArchiveError("the file is not a tar archive, or is damaged (a head's sum is wrong)")
+        raise ArchiveError(
+            "the file is not a tar archive, or is damaged (a header's checksum is wrong)"
+        )
     name, prefix = _text(block[:100]), _text(block[345:500])
     if prefix and block[257:263] == b"ustar\0":
         name = prefix + b"/" + name
@@ -155,7 +157,9 @@ def _number(field: bytes) -> int:
     else:
         digits = _SIZE_IN_OCTAL.fullmatch(field)
         if digits is None:
-            raise ArchiveError("the file is not a tar archive, or is damaged (no number in a head)")
+            raise ArchiveError(
+                "the file is not a tar archive, or is damaged (no number in a header)"
+            )
         value = int(digits[1] or b"0", 8)
     return value
 
@@ -163,7 +167,7 @@ def _number(field: bytes) -> int:
 def _records(tape: Tape, size: int, most: int) -> bytes:
     if size > most:
         raise ArchiveError(
-            f"the archive has a file with a head of {size} bytes; it must be at most {most}"
+            f"the archive has a file with a header of {size} bytes; it must be at most {most}"
         )
     end = tape.at + padded(size)
     found = tape.read(size)
@@ -218,7 +222,7 @@ class Tape:
         self._bound(self.at + _BLOCK)
         block = self._source.read(_BLOCK)
         if len(block) not in (0, _BLOCK):
-            raise EOFError("it ends in the middle of a head")
+            raise EOFError("it ends in the middle of a header")
         self.at += len(block)
         return block
 

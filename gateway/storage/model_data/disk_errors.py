@@ -46,15 +46,15 @@ def disk_error_in_words(source: str, folder: Path, error: OSError) -> tuple[str,
     where = "" if error.filename in (None, source) else f"{error.filename}: "
     said = f"{source}: {where}{error.strerror or error}"
     if number in _NAMED_WRONGLY:
-        return f"{said}; it must be there, and the gateway's user be allowed to read it", False
+        return f"{said}; it must exist, and the gateway's user must be allowed to read it", False
     if number in _UNFIT:
         return (
-            f"{said}; the file system of {folder} must be one that can be written to and has "
-            "locks: move it with --data-dir"
+            f"{said}; the file system of {folder} must be writable and support locks: move it "
+            "with --data-dir"
         ), False
     if number in _SCARCE:
         return (
-            f"{said}; try again once the gateway or others on this machine need less, or raise "
-            "the limit (ulimit -n, TasksMax, memory)"
+            f"{said}; try again once programs of this machine need less, or raise the limit "
+            "(ulimit -n, TasksMax, memory)"
         ), True
-    return f"{said}; look at the disk, or at the server of its file system, and try again", True
+    return f"{said}; check the disk, or the server of its file system, and try again", True

@@ -50,9 +50,9 @@ class DiskRoom:
         with self._lock:
             if self._used + size > self._most:
                 alone = taken + size > self._most
-                others = "" if alone else f", of which other data has {_mib(self._used - taken)}"
+                others = "" if alone else f", of which other data uses {_mib(self._used - taken)}"
                 raise NoRoom(
-                    f"it takes more than the {_mib(self._most)} that all model data may have on "
+                    f"it needs more than the {_mib(self._most)} that all model data may use on "
                     f"disk{others}; raise model_data_quota",
                     passing=not alone,
                 )

@@ -61,9 +61,9 @@ _GZIP: Final = b"\x1f\x8b"
 _OTHERS: Final = {
     b"PK\x03\x04": "a zip archive",
     b"PK\x05\x06": "a zip archive",
-    b"BZh": "packed by bzip2",
-    b"\xfd7zXZ": "packed by xz",
-    b"\x28\xb5\x2f\xfd": "packed by zstd",
+    b"BZh": "a bzip2 file",
+    b"\xfd7zXZ": "an xz file",
+    b"\x28\xb5\x2f\xfd": "a zstd file",
 }
 _USTAR_AT: Final = 257
 #: Kinds of members that are unpacked.
@@ -73,9 +73,7 @@ _HEADS: Final = 4
 #: Bytes of a file's name on Linux's and other file systems.
 _NAME_MAX: Final = 255
 _HOW: Final = "pack it with: tar -czf MODEL.tar.gz -C FOLDER ."
-_BOMB: Final = (
-    f"and that is more than {MODEL_DATA_RATIO} times its own size; give a folder in place of it"
-)
+_BOMB: Final = f"and that is more than {MODEL_DATA_RATIO} times its own size; name a folder instead"
 
 _T = TypeVar("_T")
 
@@ -186,11 +184,13 @@ def _check_beginning(begins: bytes) -> None:
     """Refuse a file that is not gzip, and name its format."""
     if begins.startswith(_GZIP):
         return
-    what = next((what for magic, what in _OTHERS.items() if begins.startswith(magic)), "no gzip")
+    what = next(
+        (what for magic, what in _OTHERS.items() if begins.startswith(magic)), "not a gzip file"
+    )
     if not begins:
         what = "empty"
     elif begins[_USTAR_AT:] == b"ustar":
-        what = "a tar archive that is not packed"
+        what = "an uncompressed tar archive"
     raise ArchiveError(f"the file is {what}; model data must be a gzipped tar: {_HOW}")
 
 
@@ -225,7 +225,7 @@ def _target_of(name: str, link: bytes) -> str:
     """
     too_many = link.count(b"/") > 2 * MODEL_DATA_DEPTH  # all the way up, and down again
     if len(link) > MODEL_DATA_PATH or too_many or b"\0" in link:
-        raise ArchiveError(f"the archive's {name!r} links to more than a path can be")
+        raise ArchiveError(f"the archive's {name!r} links to a path that is too long")
     return os.fsdecode(link)
 
 
@@ -256,7 +256,7 @@ def _new(name: str, make: Callable[[], _T]) -> _T:
 
 def _twice(name: str) -> ArchiveError:
     """Return the error for a name that several members have."""
-    return ArchiveError(f"the archive has {name!r} twice; pack it anew")
+    return ArchiveError(f"the archive has {name!r} twice; pack it again")
 
 
 def _pass_end(inflating: Readable) -> None:
@@ -265,7 +265,7 @@ def _pass_end(inflating: Readable) -> None:
     while piece := inflating.read(_PIECE):
         passed += len(piece)
         if piece.strip(b"\0") or passed > MODEL_DATA_RATIO_FROM:
-            raise ArchiveError(f"the archive goes on behind its end; {_HOW}")
+            raise ArchiveError(f"the archive continues after its end; {_HOW}")
 
 
 class _Unpacking:
@@ -377,14 +377,14 @@ class _Unpacking:
             _new(name, lambda: self._at(name).hardlink_to(self._at(target)))
         except (FileNotFoundError, NotADirectoryError, PermissionError):
             raise ArchiveError(
-                f"the archive's {name!r} links to {target!r}, which is no file in it"
+                f"the archive's {name!r} links to {target!r}, which is not a file in it"
             ) from None
         except OSError as error:
             if error.errno != errno.EMLINK:
                 raise
             raise ArchiveError(
-                f"the archive's {name!r} links to {target!r}, which has as many links by then as a "
-                "file may have; pack copies of it"
+                f"the archive's {name!r} links to {target!r}, which has reached the file system's "
+                "limit of links; pack copies of it"
             ) from None
         self._files.add(name)
 
@@ -398,8 +398,8 @@ class _Unpacking:
         self._names_bytes += names_bytes
         if self._names_bytes > MODEL_DATA_NAMES_IN_ALL:
             raise ArchiveError(
-                f"the archive's names have more than {MODEL_DATA_NAMES_IN_ALL} bytes in all; put "
-                "what belongs together into fewer files, or give it shorter names"
+                f"the archive's names have more than {MODEL_DATA_NAMES_IN_ALL} bytes in all; use "
+                "fewer files, or shorter names"
             )
         if self._made > MODEL_DATA_FILES:
             raise ArchiveError(f"the archive has more than {MODEL_DATA_FILES} files and folders")

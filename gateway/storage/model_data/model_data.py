@@ -185,8 +185,8 @@ class ModelData:
         kept = set(in_use)
         limit = MODEL_DATA_TAKE_OVER_TIMEOUT
         path = self._folder.path
-        hint = f"{path}: neither locked nor cleared within {limit:g} s; is its file system there?"
-        hint += " Move it with --data-dir"
+        hint = f"{path}: could not be locked and cleared within {limit:g} s; check its file system"
+        hint += ", or move it with --data-dir"
         async with self._within(limit, hint), self._taking_over:
             if self._taken_over or self._closing:
                 return {}
@@ -196,8 +196,8 @@ class ModelData:
                 )
             except DataFolderInUse:
                 raise ModelDataError(
-                    f"{self._folder.path}: another gateway has its model data here; give this one "
-                    "another --data-dir"
+                    f"{self._folder.path}: another gateway keeps its model data here; start this "
+                    "one with another --data-dir"
                 ) from None
             except OSError as error:
                 raise self._in_words(str(self._folder.path), error) from error
@@ -286,9 +286,12 @@ class ModelData:
     async def _looked(self, source: str, pinned: PinnedPath | None) -> Found:
         """Look up the current content of a source."""
         if source.startswith(SCHEME):
-            limit, hint = MODEL_DATA_LIST_TIMEOUT, "does it hold so much, or S3 take so long?"
+            limit, hint = (
+                MODEL_DATA_LIST_TIMEOUT,
+                "check whether it has very many keys, or S3 is slow",
+            )
         else:
-            limit, hint = MODEL_DATA_LOOK_TIMEOUT, "mount its file system anew, or name a copy"
+            limit, hint = MODEL_DATA_LOOK_TIMEOUT, "mount its file system again, or name a copy"
         async with self._within(limit, f"{source}: not found within {limit:g} s; {hint}"):
             return await find(source, self._clock, pinned)
 
@@ -308,8 +311,8 @@ class ModelData:
     async def _make(self, source: str, found: _Unpackable) -> _Unpacked:
         """Have data unpacked, and hold it."""
         hint = (
-            f"{source}: not downloaded and unpacked within {MODEL_DATA_TIMEOUT:g} s; is the "
-            "network or the disk too slow for it?"
+            f"{source}: not downloaded and unpacked within {MODEL_DATA_TIMEOUT:g} s; check the "
+            "speed of the network and the disk"
         )
         async with self._at_once, self._within(MODEL_DATA_TIMEOUT, hint):
             match found:
@@ -434,7 +437,7 @@ class ModelData:
         goes on afterwards, even if the caller is cancelled.
         """
         if threads.are_at_work:
-            reason = "a thread that hangs may still write there; it is removed once that has ended"
+            reason = "a hanging thread may still write there; removal follows once it has ended"
             log.warning(LogLine("model data not removed", path=str(data.path), reason=reason))
             _begin(self._discard_late(data, threads), self._late_removals)
             return
@@ -470,7 +473,7 @@ class ModelData:
             # data directory. The next try may find it.
             waits = waits or is_disk_refusal(error)
             if error.errno == errno.ENOENT:
-                waits, reason = True, f"{source}: {folder} is not there yet; the log says why"
+                waits, reason = True, f"{source}: {folder} does not exist yet; the log says why"
         return ModelDataError(reason, passing=passing or waits, waits=waits)
 
 
@@ -496,4 +499,4 @@ def _check(refusal: str) -> None:
 
 
 def _stopping(source: str) -> ModelDataError:
-    return ModelDataError(f"{source}: the gateway stops", passing=True)
+    return ModelDataError(f"{source}: the gateway is stopping", passing=True)

@@ -212,7 +212,7 @@ def _identity(path: Path, found: os.stat_result) -> str:
     """
     kind = stat.S_IFMT(found.st_mode)
     if kind != stat.S_IFREG:
-        raise SourceError(f"this is {_KINDS.get(kind, 'no file')}; {_WHAT}")
+        raise SourceError(f"this is {_KINDS.get(kind, 'not a file')}; {_WHAT}")
     if not path.name.endswith(_SUFFIX):
         raise SourceError(_WHAT)
     changes = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
@@ -230,12 +230,10 @@ async def _under(files: S3Place, source: str, prefix: str) -> FolderAfar:
         if name.rpartition("/")[0] not in folders:  # otherwise the folders above it are known too
             folders.update(_parents(name))
         if len(folders) > MODEL_DATA_FILES:
-            raise SourceError(
-                f"it has more than {MODEL_DATA_FILES} folders; put what belongs together into fewer"
-            )
+            raise SourceError(f"it has more than {MODEL_DATA_FILES} folders; use fewer")
     listing = [(name, file) for name, file in listing if file.size or name not in folders]
     if not listing:
-        raise StorageFailed(f"{source}: nothing begins so in the bucket")
+        raise StorageFailed(f"{source}: no key in the bucket begins with this prefix")
     for name, _ in listing:
         if name in folders:
             raise SourceError(f"{name!r} is both a file and a folder of files; move one of them")

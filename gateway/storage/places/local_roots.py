@@ -75,12 +75,12 @@ class LocalRoots:
         if path is None or root is None:
             raise ValueError(
                 f"{location!r} is a path of the gateway's machine; it must be below one of the "
-                f"{self.setting} under [api] in the gateway's settings, and lead nowhere else by "
-                "links"
+                f"{self.setting} under [api] in the gateway's settings, and no link in it may lead "
+                "elsewhere"
             )
         if any(path.is_relative_to(own) or own.is_relative_to(path) for own in kept_out):
             raise ValueError(
-                f"{location!r} leads to what is the gateway's own, such as its data directory or "
+                f"{location!r} leads to data of the gateway itself, such as its data directory or "
                 "its keys; it must be elsewhere"
             )
         return path
@@ -93,7 +93,7 @@ class LocalRoots:
         """
         root = self._root_of(path, path)
         if root is None:
-            raise ValueError(f"{path} is below none of the {self.setting} any more")
+            raise ValueError(f"{path} is not below any of the {self.setting} any more")
         return root
 
     def _root_of(self, path: Path, named: Path) -> Path | None:

@@ -36,7 +36,7 @@ def split_url(url: str) -> tuple[str, str]:
     bucket, _, key = url.removeprefix(SCHEME).partition("/")
     if not _BUCKET.fullmatch(bucket):
         raise StorageFailed(
-            f"{url}: {bucket!r} is no name of a bucket; the address must be s3://BUCKET/KEY, the "
+            f"{url}: {bucket!r} is not a bucket's name; the address must be s3://BUCKET/KEY, the "
             "bucket's name of 3 to 63 small letters, digits, dots and hyphens"
         )
     return bucket, key
@@ -54,8 +54,8 @@ def plain_path(location: str) -> str:
     parts = [] if named is None else named.split("/")[1:]
     if named is None or any(each in ("", ".", "..") for each in parts):
         raise ValueError(
-            f"{location!r} must be an absolute path, or file:// and one, no part of it empty, . or "
-            ".. and nothing in it percent-encoded"
+            f"{location!r} must be an absolute path, also after file://, with no part of it empty, "
+            ". or .. and nothing in it percent-encoded"
         )
     return named
 

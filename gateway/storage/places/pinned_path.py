@@ -78,7 +78,7 @@ class PinnedPath:
 
     def _changed(self) -> PathChanged:
         return PathChanged(
-            f"{self.path} is not what was there when the endpoint was made: a link or another "
+            f"{self.path} has changed since the endpoint was created: a link or another "
             "file or folder is in its place; put back what was there, or update the endpoint"
         )
 

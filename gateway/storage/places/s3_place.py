@@ -129,7 +129,7 @@ class S3Place:
             yield bytes(piece)
         if came != file.size:
             raise StorageFailed(
-                f"{self.location(file.key)}: {came} bytes came, and it has {file.size}; try again",
+                f"{self.location(file.key)}: {came} of {file.size} bytes came; try again",
                 passing=True,
             )
 
@@ -180,7 +180,7 @@ class S3Place:
         except TimeoutError:
             raise StorageFailed(
                 f"{self.location(key)}: nothing has come from {_endpoint()} for {seconds:g} s; "
-                "is it overloaded, or the network broken?",
+                "check its load and the network",
                 passing=True,
             ) from None
         except (BaseError, OSError, ValueError) as error:
@@ -207,7 +207,7 @@ class S3Place:
         if "/latest/" in text:  # the address of a machine's own credentials on EC2
             reason = (
                 "no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or "
-                "AWS_SKIP_SIGNATURE=true for what anybody may read"
+                "AWS_SKIP_SIGNATURE=true for public data"
             )
         elif code == "NoSuchBucket":
             reason = f"{endpoint} has no such bucket"
@@ -221,16 +221,16 @@ class S3Place:
             reason = f"{endpoint} says that the bucket is in another region; set AWS_REGION to it"
         elif status in (401, 403):
             reason = (
-                f"{endpoint} denies access ({code or status}); the credentials must be right, and "
-                "allowed to s3:GetObject, for a prefix to s3:ListBucket too, and to put files "
-                "there to s3:PutObject"
+                f"{endpoint} denies access ({code or status}); the credentials must allow "
+                "s3:GetObject, also s3:ListBucket for a prefix, and s3:PutObject for written "
+                "files"
             )
         elif status:
             reason, passing = f"{endpoint} answered {status} {code}".rstrip(), status >= 500
         elif "body" in text.partition("\n")[0]:
-            reason, passing = f"what {endpoint} sent was cut; try again", True
+            reason, passing = f"the answer of {endpoint} was cut; try again", True
         elif "error sending request" in text:
-            reason, passing = f"{endpoint} cannot be reached; is its address right?", True
+            reason, passing = f"{endpoint} cannot be reached; check its address", True
         else:
             reason, passing = text.partition("\n")[0], True
         return StorageFailed(f"{url}: {reason}", passing=passing)
@@ -296,7 +296,7 @@ def _check_endpoint(endpoint: str) -> bool:
     allowed = is_loopback(host) or os.environ.get("AWS_ALLOW_HTTP", "").lower() == "true"
     if in_clear and not allowed:
         raise StorageFailed(
-            f"AWS_ENDPOINT_URL is {endpoint!r}: others could read along; it must be https://, or "
-            "AWS_ALLOW_HTTP=true be set"
+            f"AWS_ENDPOINT_URL is {endpoint!r}: others could read the data on its way; use https "
+            "or set AWS_ALLOW_HTTP=true"
         )
     return in_clear

@@ -60,7 +60,9 @@ class OnlineBackup:
         def step(*_: int) -> None:
             between()
             if not self._is_wanted:
-                raise BackupError(f"{self._path}: nobody waits for the backup any more")
+                raise BackupError(
+                    f"{self._path}: the backup was given up, since its client has left"
+                )
 
         hidden = _hidden_copy(self._path)
         try:
@@ -165,8 +167,8 @@ def _check_room(connection: sqlite3.Connection, path: Path) -> None:
     free, reserve = free_and_reserved(path.parent)
     if free - pages * size < reserve:
         raise BackupError(
-            f"{path.parent}: a backup of a gateway that runs takes {pages * size} bytes here for a "
-            f"while; {free} are free, and {reserve} of them are not for it; make room, or stop the "
+            f"{path.parent}: a backup of a running gateway takes {pages * size} bytes here for a "
+            f"while; {free} are free, and {reserve} of them are reserved; make room, or stop the "
             "gateway first"
         )
 
@@ -200,8 +202,8 @@ def check_backup(file: Path, shown: Path, steps: Steps = STEPS) -> int:
                 raise _no_backup(shown, "is another database")
             if version > len(steps):
                 raise BackupError(
-                    f"{shown}: a later version of Partway has written this (schema {version}, and "
-                    f"this one knows those up to {len(steps)}); restore it with that version"
+                    f"{shown}: a later version of Partway has written this (schema {version}; "
+                    f"this version knows schemas up to {len(steps)}); restore it with that version"
                 )
             (found,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
             if found != "ok":
@@ -212,7 +214,7 @@ def check_backup(file: Path, shown: Path, steps: Steps = STEPS) -> int:
             return len(read_rows(connection, shown))
     except (sqlite3.Error, StoreError) as error:
         if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_NOTADB:
-            raise _no_backup(shown, "is no database") from None
+            raise _no_backup(shown, "is not a database") from None
         raise _damaged(shown, str(error)) from None
 
 
@@ -294,7 +296,9 @@ def _put_aside(path: Path) -> Path | None:
 
 
 def _no_backup(shown: Path, why: str) -> BackupError:
-    return BackupError(f"{shown}: this must be a file of partway backup, and it {why}")
+    return BackupError(
+        f"{shown}: this file {why}; it must be a file that partway backup has written"
+    )
 
 
 def _damaged(shown: Path, why: str) -> BackupError:

@@ -192,8 +192,8 @@ def _make_private(path: Path) -> None:
         _seen_to(each)
     if _seen_to(log_file) and not content:  # SQLite would remove it
         raise StoreError(
-            f"{log_file}: this is the log of a database that is missing; put {path.name} back, or "
-            "move the log away too: what was created through the API is gone then"
+            f"{log_file}: this is the log of a missing database; put {path.name} back, or move "
+            "the log away too, which removes everything that was created through the API"
         )
     # SQLite would go on reading, and fail at a lock with other words.
     if content is not None and not os.access(path, os.W_OK):
@@ -216,7 +216,7 @@ def _seen_to(path: Path) -> int | None:
         return None
     if verbs := others_may(found.st_mode):
         path.chmod(0o600)
-        log.warning(LogLine("others could use what is stored", file=str(path), how=verbs))
+        log.warning(LogLine("other users could access the store", file=str(path), how=verbs))
     return found.st_size
 
 
@@ -248,7 +248,9 @@ def _prepare(connection: sqlite3.Connection, path: Path, steps: Steps) -> None:
     if not version:  # a database with tables needs VACUUM
         connection.execute(f"PRAGMA auto_vacuum = {_FULL}")
     if (mode := _value(connection, "PRAGMA journal_mode = WAL")) != "wal":
-        raise StoreError(f"{path}: SQLite keeps no log here, but a journal of the kind {mode}")
+        raise StoreError(
+            f"{path}: SQLite must keep a write-ahead log here, and its journal mode is {mode}"
+        )
     # A change is on disk before its caller hears of it; macOS needs fullfsync for that.
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA fullfsync = ON")
@@ -262,7 +264,7 @@ def _prepare(connection: sqlite3.Connection, path: Path, steps: Steps) -> None:
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             connection.execute(f"PRAGMA user_version = {len(steps)}")
         if version:
-            log.info(LogLine("the store is brought up to date", file=str(path), schema=len(steps)))
+            log.info(LogLine("the store was upgraded", file=str(path), schema=len(steps)))
     if _value(connection, "PRAGMA auto_vacuum") != _FULL:
         _let_shrink(connection, path)
 
@@ -278,7 +280,7 @@ def _let_shrink(connection: sqlite3.Connection, path: Path) -> None:
         with suppress(sqlite3.Error):  # takes what of the copy is in it
             connection.execute(empty_log)
         reason = str(said_by_sqlite(path, error))
-        log.warning(LogLine("the store's file does not shrink", file=str(path), reason=reason))
+        log.warning(LogLine("the store's file could not be shrunk", file=str(path), reason=reason))
 
 
 def _check_whole(connection: sqlite3.Connection, path: Path) -> None:

@@ -59,7 +59,7 @@ class DiskThread:
             raise StoreError("the store is closed")
         if self._asked.qsize() >= STORE_WAITING:
             raise StoreError(
-                f"{STORE_WAITING} questions and changes wait for the disk of the store already; "
+                f"{STORE_WAITING} reads and changes already wait for the disk of the store; "
                 "try again later"
             )
         outcome = self._ask(work)
@@ -72,7 +72,7 @@ class DiskThread:
                 if outcome.cancel():
                     raise StoreError(
                         f"the disk of the store has not answered for {STORE_BEGIN_TIMEOUT:g} s; "
-                        "look at it, or at the server of its file system, and try again"
+                        "check it, or the server of its file system, and try again"
                     ) from None
                 await over.wait()
         except asyncio.CancelledError:
@@ -120,7 +120,7 @@ class DiskThread:
             try:
                 thread.start()
             except RuntimeError as error:  # "can't start new thread"
-                raise StoreError(f"the store has no thread: {error}") from None
+                raise StoreError(f"the store cannot start a thread: {error}") from None
             self._thread = thread
         outcome = Future[_T]()
         self._asked.put((work, outcome))

@@ -61,7 +61,9 @@ class MemoryStore:
         Raises:
             StoreError: always.
         """
-        raise StoreError("what was created is kept in memory alone: there is nothing to back up")
+        raise StoreError(
+            "this gateway keeps its objects only in memory, so there is nothing to back up"
+        )
 
     async def aclose(self) -> None:
         """Forget everything."""

@@ -101,13 +101,13 @@ class Room:
         for each in last.values():
             if each.size > self._limits.record:
                 raise StoreError(
-                    f"the {each.kind} {each.name!r} has {each.size} bytes; it must have no more "
-                    f"than {self._limits.record}"
+                    f"the {each.kind} {each.name!r} has {each.size} bytes; it must have at "
+                    f"most {self._limits.record}"
                 )
             if len(each.attachment) > self._limits.attachment:
                 raise StoreError(
                     f"the attachment of the {each.kind} {each.name!r} has {len(each.attachment)} "
-                    f"bytes; it must have no more than {self._limits.attachment}"
+                    f"bytes; it must have at most {self._limits.attachment}"
                 )
             before = self._sizes[each.kind].get(each.name)
             more_records[each.kind] += (each.text is not None) - (before is not None)
@@ -115,12 +115,12 @@ class Room:
         for kind, more in more_records.items():
             if more > 0 and len(self._sizes[kind]) + more > self._limits.records:
                 raise StoreError(
-                    f"there would be more than {self._limits.records} of the kind {kind}; delete "
-                    "some first"
+                    f"the store would have more than {self._limits.records} objects of kind {kind}"
+                    "; delete some first"
                 )
         if more_bytes > 0 and self._stored + more_bytes > self._limits.stored:
             raise StoreError(
-                f"all that is stored would have more than {self._limits.stored} bytes; delete "
+                f"the store would have more than {self._limits.stored} bytes; delete "
                 "something first"
             )
 

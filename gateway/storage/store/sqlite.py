@@ -149,7 +149,7 @@ class SqliteStore:
                     await self._thread.run(lambda: self._copy_to(made))
             except TimeoutError:
                 raise StoreError(
-                    f"{self._path}: the disk has not taken a backup within "
+                    f"{self._path}: no backup could be written within "
                     f"{STORE_BACKUP_TIMEOUT:g} s; try again, or stop the gateway first"
                 ) from None
             yield lambda: self._thread.run(made.read)
@@ -166,7 +166,7 @@ class SqliteStore:
             await self._thread.aclose(self._close)
         except TimeoutError:
             log.warning(
-                LogLine("the store is not closed: its disk does not answer", file=str(self._path))
+                LogLine("the store was not closed: its disk does not answer", file=str(self._path))
             )
 
     # --- On the thread ---------------------------------------------------------------------------
@@ -201,7 +201,7 @@ class SqliteStore:
         """Check that the file still has the records that were read before it was writable."""
         if self._was_read not in (None, digest_of(rows)):
             raise StoreError(
-                f"{self._path}: another process has changed this since the gateway read it; "
+                f"{self._path}: another process has changed this file since the gateway read it; "
                 "restart the gateway"
             )
 
@@ -262,7 +262,7 @@ class SqliteStore:
             self._connection.close()
         except sqlite3.Error as error:
             reason = str(said_by_sqlite(self._path, error))
-            log.warning(LogLine("the store is not closed in order", reason=reason))
+            log.warning(LogLine("the store was not closed properly", reason=reason))
 
     @contextmanager
     def _told(self) -> Iterator[None]:

@@ -16,27 +16,27 @@ _ELSEWHERE: Final = "name another folder with --data-dir DIR"
 _WORDS: Final = {
     sqlite3.SQLITE_FULL: f"the disk is full; make room there, or {_ELSEWHERE}",
     sqlite3.SQLITE_IOERR: (
-        "the disk does not take or give what is asked of it; look whether it is full or fails, and "
-        f"at this user's limit of file sizes (ulimit -f), or {_ELSEWHERE}"
+        "the disk cannot be read or written; check whether it is full or fails, and this user's "
+        f"limit of file sizes (ulimit -f), or {_ELSEWHERE}"
     ),
     sqlite3.SQLITE_READONLY: (
         f"the file cannot be written to; it and its file system must be writable, or {_ELSEWHERE}"
     ),
     sqlite3.SQLITE_CANTOPEN: (
-        "the file cannot be opened; it and those beside it (-wal, -journal) must be regular files "
+        "the file cannot be opened; it and its -wal and -journal files must be regular files "
         "that the gateway's user may read and write, and their folder must take one more file"
     ),
     sqlite3.SQLITE_BUSY: (
-        "another process has the file open; end that (a gateway, or the sqlite3 shell), or "
+        "another process has the file open (a gateway, or the sqlite3 shell); end it, or "
         f"{_ELSEWHERE}"
     ),
     sqlite3.SQLITE_NOTADB: (
-        "this must be a database that Partway has made, and it is no database at all; move it "
-        f"away, or {_ELSEWHERE}"
+        "this file is not a database; it must be one that Partway has made; move it away, or "
+        f"{_ELSEWHERE}"
     ),
     sqlite3.SQLITE_CORRUPT: (
-        "the file is damaged; put a copy of it back, or move it away with those beside it (-wal): "
-        "what was created through the API is gone then"
+        "the file is damaged; put a copy of it back, or move it and its -wal file away, which "
+        "removes everything that was created through the API"
     ),
 }
 
@@ -99,7 +99,7 @@ def _has_no_folder(path: Path) -> bool:
 def not_ours(path: Path) -> StoreError:
     """Return the error for a database of another program."""
     return StoreError(
-        f"{path}: this must be a database that Partway has made, and it is another program's; move "
+        f"{path}: this is another program's database; it must be one that Partway has made; move "
         f"it away, or {_ELSEWHERE}"
     )
 
@@ -113,6 +113,6 @@ def too_new(path: Path, version: int, known: int) -> StoreError:
         known: the latest schema version that is known.
     """
     return StoreError(
-        f"{path}: a later version of Partway has written this (schema {version}, and this one "
-        f"knows those up to {known}); start that version, or {_ELSEWHERE}"
+        f"{path}: a later version of Partway has written this (schema {version}; this version "
+        f"knows schemas up to {known}); start that version, or {_ELSEWHERE}"
     )

@@ -179,7 +179,7 @@ async def test_a_data_directory_of_another_gateway_is_refused(container, tmp_pat
     with DataDirectory.opened(tmp_path / "data"):
         app = web.Application()
         of_gateway = settings_of(container.port, {}, data_dir=tmp_path / "data")
-        with pytest.raises(partway.aiohttp.DataDirectoryError, match=r"data_dir: .* works with"):
+        with pytest.raises(partway.aiohttp.DataDirectoryError, match=r"data_dir: .* uses"):
             await serve(app, of_gateway, container, tmp_path)
 
 

@@ -281,5 +281,5 @@ async def test_a_manifest_names_no_object_by_another_key(
 
 @pytest.mark.parametrize("of", [CallersPlaces.inputs, CallersPlaces.outputs])
 async def test_what_names_no_bucket(tmp_path: Path, of: Callable[..., object]) -> None:
-    with pytest.raises(StorageFailed, match="is no name of a bucket"):
+    with pytest.raises(StorageFailed, match="is not a bucket's name"):
         of(places(tmp_path), "s3://B", everything)

@@ -115,5 +115,5 @@ async def test_from_a_bucket_to_a_folder_and_back(server, tmp_path):
 
 
 async def test_what_is_no_bucket():
-    with pytest.raises(StorageFailed, match="no name of a bucket; the address must be s3://"):
+    with pytest.raises(StorageFailed, match="not a bucket's name; the address must be s3://"):
         inputs_at("s3://B/a")

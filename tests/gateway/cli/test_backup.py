@@ -115,14 +115,14 @@ def test_a_backup_of_a_gateway_that_runs_is_restored_when_it_has_stopped(gateway
     assert gateway.process is not None
     status, said, errors = gateway.command("restore", file)
     assert (status, said) == (1, "")
-    assert f"a gateway that runs, process {gateway.process.pid}, works with" in errors
+    assert f"a running gateway, process {gateway.process.pid}, uses" in errors
     assert gateway.models() == ["before", "later"]
     gateway.stop()
     status, said, errors = gateway.command("restore", file)
     assert (status, errors) == (0, "")
     restored, kept = said.splitlines()
-    assert restored == f"{gateway.data}: 1 records of {file} are restored"
-    aside = Path(kept.removeprefix("the store that was there is "))
+    assert restored == f"{gateway.data}: 1 records of {file} were restored"
+    aside = Path(kept.removeprefix("the previous store is now "))
     gateway.start()
     assert gateway.models() == ["before"]
     gateway.stop()
@@ -139,10 +139,10 @@ def test_a_backup_of_a_gateway_that_has_stopped(gateway, tmp_path, number):
     file = tmp_path / "backup"
     status, said, errors = gateway.command("backup", file)
     assert (status, said) == (0, f"{file}: 1 records, {file.stat().st_size} bytes\n")
-    assert errors == f"partway backup: no gateway runs with {gateway.data}: its files are read\n"
+    assert errors == f"partway backup: no gateway runs with {gateway.data}; its files are copied\n"
     other = Gateway(gateway.home, tmp_path / "other")
     status, said, errors = other.command("restore", file)
-    assert (status, said, errors) == (0, f"{other.data}: 1 records of {file} are restored\n", "")
+    assert (status, said, errors) == (0, f"{other.data}: 1 records of {file} were restored\n", "")
     gateway.data = other.data
     gateway.start()
     assert gateway.models() == ["a"]
@@ -158,7 +158,7 @@ def test_a_backup_takes_no_name_that_is_anothers(running, tmp_path, what):
         file.mkdir()
     status, _, errors = running.command("backup", file)
     assert status == 1
-    assert errors.endswith("; a backup needs a name of its own\n")
+    assert errors.endswith("; a backup needs another name\n")
     assert target.read_text() == "somebody's"
     assert sorted(each.name for each in tmp_path.iterdir()) == ["backup", "target"]
 
@@ -186,7 +186,8 @@ def test_there_is_nothing_to_back_up(gateway, tmp_path):
     file = tmp_path / "backup"
     status, _, errors = gateway.command("backup", file)
     assert status == 1
-    said = f"partway backup: {gateway.data}: nothing is stored here, and no gateway runs with it\n"
+    why = "this directory has no store, and no gateway runs with it"
+    said = f"partway backup: {gateway.data}: {why}\n"
     assert errors == said
     status, _, errors = gateway.command("backup", file, where=())
     assert status == 1

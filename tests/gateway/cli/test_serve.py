@@ -246,7 +246,7 @@ def test_callers_may_name_nothing_of_the_gateways_own(start, tmp_path):
     for number, folder in enumerate((tmp_path, settings, data, data / "models", home, ca)):
         status, said = create_endpoint(url, folder, f"bad{number}")
         assert status == 400, folder
-        assert "leads to what is the gateway's own" in said
+        assert "leads to data of the gateway itself" in said
 
 
 # --- Stopping ------------------------------------------------------------------------------------

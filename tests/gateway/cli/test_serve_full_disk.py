@@ -190,8 +190,8 @@ def models(gateway: Gateway) -> list[str]:
 
 
 def warning_of(gateway: Gateway) -> str:
-    until(lambda: gateway.told("the disk refuses what the gateway keeps") != [])
-    (line,) = gateway.told("the disk refuses what the gateway keeps")
+    until(lambda: gateway.told("the disk refuses the gateway's data") != [])
+    (line,) = gateway.told("the disk refuses the gateway's data")
     assert " WARNING partway.disk " in line
     assert f"folder={gateway.data} " in line
     return line
@@ -212,7 +212,7 @@ def test_a_full_disk_and_a_data_directory_that_is_not_there_yet(gateway, disk):
     assert gateway.kubernetes() == 200
     disk.make_room()
     until(lambda: create_model(gateway, "a") == 200)
-    until(lambda: gateway.told("the disk takes again what it refused") != [])
+    until(lambda: gateway.told("the disk accepts the gateway's data again") != [])
     until(lambda: gateway.command("endpoints").status == 0)
     assert gateway.stop() == 0
     gateway.start()
@@ -403,7 +403,7 @@ def test_the_tls_port_is_opened_once_where_it_cannot_be_announced(tmp_path):
         _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
         resource.prlimit(gateway.process.pid, resource.RLIMIT_FSIZE, (hard, hard))
         until(lambda: said != [])
-        until(lambda: gateway.told("a part of the start failed; it is tried again ") != [])
+        until(lambda: gateway.told("a part of the start failed and will be retried ") != [])
         assert gateway.told("Error: ")[0].rstrip().endswith("Is a directory")
         announcement.rmdir()
         until(lambda: gateway.told("still_refused=-") != [])

@@ -76,15 +76,15 @@ BAD: dict[str, tuple[bytes, str]] = {
     ),
     "hard link to nothing": (
         gzip.compress(tar([link("l", "etc/passwd", tarfile.LNKTYPE)])),
-        "'l' links to 'etc/passwd', which is no file in it",
+        "'l' links to 'etc/passwd', which is not a file in it",
     ),
     "hard link to a folder": (
         gzip.compress(tar([folder("d"), link("l", "d", tarfile.LNKTYPE)])),
-        "'l' links to 'd', which is no file in it",
+        "'l' links to 'd', which is not a file in it",
     ),
     "hard link through a link": (
         gzip.compress(tar([link("d", "."), link("l", "d/l2", tarfile.LNKTYPE)])),
-        "which is no file in it",
+        "which is not a file in it",
     ),
     "hard link to a link that leads out from there": (
         gzip.compress(
@@ -102,15 +102,15 @@ BAD: dict[str, tuple[bytes, str]] = {
         gzip.compress(
             tar([link("a", "b", tarfile.LNKTYPE), link("b", "x", tarfile.LNKTYPE), file("x")]),
         ),
-        "'a' links to 'b', which is no file in it",
+        "'a' links to 'b', which is not a file in it",
     ),
     "the same link twice": (
         gzip.compress(tar([file("x"), link("l", "x"), link("l", "x")])),
-        "the archive has 'l' twice; pack it anew",
+        "the archive has 'l' twice; pack it again",
     ),
     "the same link twice, once as a hard one": (
         gzip.compress(tar([file("x"), link("l", "x"), link("l", "l", tarfile.LNKTYPE)])),
-        "the archive has 'l' twice; pack it anew",
+        "the archive has 'l' twice; pack it again",
     ),
     "file through a link": (
         gzip.compress(tar([link("d", "."), file("d/x", b"x")])),
@@ -151,7 +151,7 @@ BAD: dict[str, tuple[bytes, str]] = {
     ),
     "the same file twice": (
         gzip.compress(tar([file("x", b"1"), file("x", b"2")])),
-        "the archive has 'x' twice; pack it anew",
+        "the archive has 'x' twice; pack it again",
     ),
     "a file in a file": (
         gzip.compress(tar([file("x", b"1"), file("x/y", b"2")])),
@@ -166,15 +166,15 @@ BAD: dict[str, tuple[bytes, str]] = {
     "deep folders": (gzip.compress(tar([folder("d/" * 65)])), "64 folders"),
     "a long link": (
         gzip.compress(tar([link("l", "./" * 600)])),
-        "'l' links to more than a path can be",
+        "'l' links to a path that is too long",
     ),
     "a link of too many steps": (
         gzip.compress(tar([folder("d"), file("x"), link("l", "d/../" * 100 + "x")])),
-        "'l' links to more than a path can be",
+        "'l' links to a path that is too long",
     ),
     "a link of too many bytes": (
         gzip.compress(tar([link("l", "😀" * 1024)])),
-        "'l' links to more than a path can be",
+        "'l' links to a path that is too long",
     ),
     "no name": (gzip.compress(tar([file("./", b"x", type=b"0")])), "a file without a name"),
     "cut": (packed(MODEL)[:-20], "the archive is cut"),
@@ -186,16 +186,16 @@ BAD: dict[str, tuple[bytes, str]] = {
         "the archive is damaged",
     ),
     "rubbish behind": (packed(MODEL) + b"rubbish", "the archive is damaged"),
-    "two in one": (packed(MODEL) * 2, "the archive goes on behind its end"),
+    "two in one": (packed(MODEL) * 2, "the archive continues after its end"),
     "plain tar": (
         tar([file("x", b"x")]),
-        "the file is a tar archive that is not packed; model data must be a gzipped tar: pack it",
+        "the file is an uncompressed tar archive; model data must be a gzipped tar: pack it",
     ),
     "zip": (b"PK\x03\x04" + bytes(1000), "the file is a zip archive; model data must be a gz"),
-    "bzip2": (b"BZh9" + bytes(1000), "the file is packed by bzip2"),
-    "xz": (b"\xfd7zXZ\x00" + bytes(1000), "the file is packed by xz"),
-    "zstd": (b"\x28\xb5\x2f\xfd" + bytes(1000), "the file is packed by zstd"),
-    "text": (b"x" * 1000, "the file is no gzip; model data must be a gzipped tar"),
+    "bzip2": (b"BZh9" + bytes(1000), "the file is a bzip2 file"),
+    "xz": (b"\xfd7zXZ\x00" + bytes(1000), "the file is an xz file"),
+    "zstd": (b"\x28\xb5\x2f\xfd" + bytes(1000), "the file is a zstd file"),
+    "text": (b"x" * 1000, "the file is not a gzip file; model data must be a gzipped tar"),
     "empty": (b"", "the file is empty; model data must be a gzipped tar"),
     "gzip of nothing": (gzip.compress(b""), "the archive holds no files"),
     "tar of nothing": (

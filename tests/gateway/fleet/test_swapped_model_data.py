@@ -21,7 +21,7 @@ from tests.gateway.fleet.fakes import endpoint
 from tests.gateway.fleet.model_archives import packed
 from tests.gateway.fleet.waiting import soon
 
-CHANGED = "is not what was there when the endpoint was made: a link"
+CHANGED = "has changed since the endpoint was created: a link"
 
 
 @pytest.fixture

@@ -140,7 +140,7 @@ def test_what_cannot_be_read_says_nothing(tmp_path, garbled):
 def test_where_nothing_can_be_written(tmp_path):
     with DataDirectory.opened(tmp_path / "data") as directory:
         (directory.path / "gateway.json").mkdir()
-        with pytest.raises(DataDirectoryError, match="cannot say here where it listens"):
+        with pytest.raises(DataDirectoryError, match="cannot write its addresses here"):
             directory.announce([], 5.0)
 
 
@@ -168,7 +168,7 @@ def test_a_second_gateway_is_told_who_has_it_and_a_killed_one_has_it_no_more(tmp
             DataDirectory.opened(tmp_path / "data")
         owner.kill()
     assert str(refused.value) == (
-        f"{tmp_path}/data: a gateway that runs, process {owner.pid}, works with this data "
+        f"{tmp_path}/data: a running gateway, process {owner.pid}, uses this data "
         "directory; stop it, or name another directory with --data-dir DIR"
     )
     with DataDirectory.opened(tmp_path / "data"):
@@ -178,7 +178,7 @@ def test_a_second_gateway_is_told_who_has_it_and_a_killed_one_has_it_no_more(tmp
 def test_an_owner_that_has_not_said_who_it_is(tmp_path):
     with DataDirectory.opened(tmp_path) as directory:
         (directory.path / "lock").write_text("")
-        with pytest.raises(DataDirectoryError, match="a gateway that runs, another process, works"):
+        with pytest.raises(DataDirectoryError, match="a running gateway, another process, uses"):
             DataDirectory.opened(tmp_path)
 
 
@@ -187,7 +187,7 @@ def test_a_folder_that_others_may_write_to(tmp_path, shared):
     tmp_path.chmod(shared)
     with pytest.raises(
         DataDirectoryError,
-        match=rf"others than its owner may write to this folder \(mode {shared:04o}\); chmod 700",
+        match=rf"other than its owner can write to this folder \(mode {shared:04o}\); chmod 700",
     ):
         DataDirectory.opened(tmp_path)
     assert list(tmp_path.iterdir()) == []
@@ -215,7 +215,7 @@ def test_what_cannot_be_a_data_directory(tmp_path, what):
         path.write_text("")
         path = path / "x" if what == "below a file" else path
     with pytest.raises(
-        DataDirectoryError, match=r"the gateway's data cannot be kept here: \w.*dir"
+        DataDirectoryError, match=r"the gateway cannot keep its data here: \w.*dir"
     ):
         DataDirectory.opened(path)
 
@@ -292,7 +292,7 @@ def test_that_it_cannot_be_remembered_is_a_warning(tmp_path, caplog):
     (tmp_path / "engine").mkdir()
     with DataDirectory.opened(tmp_path) as data:
         assert len(data.engine_key()) == 32
-    assert "that an engine is used cannot be noted" in caplog.text
+    assert "the use of a container engine cannot be recorded" in caplog.text
 
 
 # --- A disk that takes nothing -------------------------------------------------------------------
@@ -306,7 +306,7 @@ def test_a_full_disk_takes_the_rest_later(tmp_path):
             assert directory.refusal.is_full
             assert "No space left on device" in str(directory.refusal)
             id_until_then = directory.id
-            with pytest.raises(DataDirectoryUnavailable, match="cannot say here where it listens"):
+            with pytest.raises(DataDirectoryUnavailable, match="cannot write its addresses here"):
                 directory.announce([], 5.0)
             with pytest.raises(DataDirectoryUnavailable):
                 directory.complete()
@@ -326,7 +326,7 @@ def test_a_full_disk_has_one_owner_who_says_who_it_is(tmp_path):
         disk.fill()
         with DataDirectory.opened(disk.path / "data") as directory:
             assert directory.refusal is None
-            with pytest.raises(DataDirectoryError, match=f"process {os.getpid()}, works with"):
+            with pytest.raises(DataDirectoryError, match=f"process {os.getpid()}, uses"):
                 DataDirectory.opened(disk.path / "data")
 
 
@@ -339,7 +339,7 @@ def test_a_disk_that_is_read_only_has_one_owner_too(tmp_path):
             assert directory.is_owned
             assert directory.id == its_id
             assert "Read-only file system" in str(directory.refusal)
-            with pytest.raises(DataDirectoryError, match="works with this data directory"):
+            with pytest.raises(DataDirectoryError, match="uses this data directory"):
                 DataDirectory.opened(disk.path / "data")
             disk.remount("rw")
             directory.complete()
@@ -353,7 +353,7 @@ def test_what_another_gateway_has_taken_meanwhile_is_not_owned(tmp_path):
             assert not late.is_owned
             disk.remount("rw")
             with DataDirectory.opened(disk.path / "data"):
-                with pytest.raises(DataDirectoryError, match="works with this data directory"):
+                with pytest.raises(DataDirectoryError, match="uses this data directory"):
                     late.complete()
                 assert not late.is_owned
         assert (disk.path / "data" / "id").exists()

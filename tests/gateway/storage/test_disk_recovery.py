@@ -115,8 +115,8 @@ async def test_another_fault_ends_the_start_and_not_what_serves(tmp_path, caplog
     assert step.tries == 5
     said = [each for each in caplog.records if each.levelname != "INFO"][1:]
     assert [(each.levelname, each.getMessage()) for each in said] == [
-        ("ERROR", "a part of the start failed; it is tried again refused=x"),
-        ("WARNING", "the disk refuses still refused=x reason=full"),
+        ("ERROR", "a part of the start failed and will be retried refused=x"),
+        ("WARNING", "the disk still refuses the gateway's data refused=x reason=full"),
     ]
     assert said[0].exc_info is not None
     assert said[0].exc_info[1] is taken

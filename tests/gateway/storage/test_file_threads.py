@@ -168,7 +168,7 @@ async def test_there_are_only_so_many_threads(monkeypatch):
 
     first = asyncio.create_task(on_thread(LoopClock(), work))
     assert await asyncio.to_thread(begun.wait, 10)
-    with pytest.raises(BlockingIOError, match="threads work on files already"):
+    with pytest.raises(BlockingIOError, match="the limit of threads that work on files"):
         await on_thread(LoopClock(), work)
     go_on.set()
     await first
@@ -181,7 +181,7 @@ async def test_who_brings_slots_takes_no_others(monkeypatch):
     held = asyncio.create_task(on_thread(LoopClock(), lambda _: go_on.wait(30), own))
     await asyncio.sleep(0)
     assert await on_thread(LoopClock(), lambda _: 1) == 1
-    with pytest.raises(BlockingIOError, match="threads work on files already"):
+    with pytest.raises(BlockingIOError, match="the limit of threads that work on files"):
         await on_thread(LoopClock(), lambda _: 2, own)
     go_on.set()
     assert await held

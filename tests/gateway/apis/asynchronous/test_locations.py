@@ -117,7 +117,7 @@ async def test_a_large_answer_goes_to_s3_in_parts(places, server, tmp_path):
     ("location", "passing", "words"),
     [
         ("s3://bucket/none", False, "no such key"),
-        ("s3://B/none", False, "no name of a bucket"),
+        ("s3://B/none", False, "not a bucket's name"),
         ("{}/in/none", False, "No such file"),
         ("{}/elsewhere", False, "must be below one of the local_roots"),
     ],

@@ -37,7 +37,7 @@ def test_what_can_be_done():
     [
         ({"S3OutputPath": ""}, "no S3OutputPath; it must have one"),
         ({"S3OutputPath": "https://bucket/a"}, "must be s3://BUCKET/PREFIX"),
-        ({"S3OutputPath": "s3://B/a"}, "no name of a bucket"),
+        ({"S3OutputPath": "s3://B/a"}, "not a bucket's name"),
         ({"S3OutputPath": "s3://bucket/a//b"}, "no part of it may be empty"),
         ({"S3FailurePath": "s3://bucket/../b"}, "S3FailurePath .* no part of it"),
         ({"S3FailurePath": "s3://bucket/ä"}, "S3FailurePath must consist of visible ASCII"),

@@ -42,7 +42,7 @@ def test_places(location, place):
             "/srv/data/a/../b",
             (
                 "The S3Uri cannot be read: '/srv/data/a/../b' must be an absolute "
-                "path, or file:// and one, no part of it empty, . or .. and nothing in it "
+                "path, also after file://, with no part of it empty, . or .. and nothing in it "
                 "percent-encoded."
             ),
         ),
@@ -56,7 +56,7 @@ def test_places(location, place):
         (
             "s3://B/a",
             (
-                "The S3Uri cannot be read: s3://B/a: 'B' is no name of a bucket; the address "
+                "The S3Uri cannot be read: s3://B/a: 'B' is not a bucket's name; the address "
                 "must be s3://BUCKET/KEY, the bucket's name of 3 to 63 small letters, digits, dots "
                 "and hyphens."
             ),

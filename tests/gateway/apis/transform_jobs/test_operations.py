@@ -286,7 +286,7 @@ async def test_a_job_that_is_not_there(tmp_path, operation):
         ({"ModelName": "none"}, 'Could not find model "arn:'),
         ({"source": {"S3Uri": "/etc"}}, "below one of the local_roots"),
         ({"source": {"S3Uri": "https://bucket/key"}}, "must be s3://BUCKET/PREFIX"),
-        ({"source": {"S3Uri": "s3://B/key"}}, "is no name of a bucket"),
+        ({"source": {"S3Uri": "s3://B/key"}}, "is not a bucket's name"),
         (
             {"source": {"S3DataType": "AugmentedManifestFile"}},
             "AugmentedManifestFile was given; it must be S3Prefix or ManifestFile",

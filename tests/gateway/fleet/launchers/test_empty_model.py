@@ -52,6 +52,6 @@ def test_no_folder_for_temporary_files_at_all(monkeypatch):
 
     monkeypatch.setattr(tempfile, "gettempdir", none)
     monkeypatch.setattr(empty_model, "_MEMORY", Path("/there/is/none"))
-    with pytest.raises(OSError, match="no folder for temporary files takes one") as refused:
+    with pytest.raises(OSError, match="no folder for temporary files can be written to") as refused:
         empty_model_dir()
     assert refused.value.errno == errno.ENOSPC

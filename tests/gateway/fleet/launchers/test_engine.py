@@ -119,7 +119,7 @@ async def test_a_link_in_place_of_a_callers_folder(launcher, fake, tmp_path, mom
 
     fake.answers[moment] = swap
     error = await refused(launcher, asked)
-    assert f"model data: {folder} is not what was there" in str(error)
+    assert f"model data: {folder} has changed since the endpoint" in str(error)
     assert error.passing
     await eventually(lambda: fake.containers == {})
     started = any(each.endswith("/start") for each in fake.asked)

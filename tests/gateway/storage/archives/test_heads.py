@@ -91,7 +91,7 @@ def test_what_is_no_file_has_no_content_whatever_is_said(kind: bytes) -> None:
 def test_a_file_with_holes_by_pax() -> None:
     records = b"22 GNU.sparse.major=1\n"
     said = head("x", tarfile.XHDTYPE, len(records)) + records.ljust(512, b"\0")
-    with pytest.raises(ArchiveError, match="a file with holes: make it without tar's --sparse"):
+    with pytest.raises(ArchiveError, match="a file with holes: pack it without tar's --sparse"):
         read(said + head("a", tarfile.REGTYPE))
 
 

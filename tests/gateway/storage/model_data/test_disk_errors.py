@@ -62,22 +62,22 @@ def test_what_passes(number):
 @pytest.mark.parametrize(
     ("number", "said"),
     [
-        (errno.ENOENT, "it must be there, and the gateway's user be allowed to read it"),
+        (errno.ENOENT, "it must exist, and the gateway's user must be allowed to read it"),
         (
             errno.ENOLCK,
             (
-                "the file system of /data/models must be one that can be written to and has "
-                "locks: move it with --data-dir"
+                "the file system of /data/models must be writable and support locks: move it "
+                "with --data-dir"
             ),
         ),
         (
             errno.EMFILE,
             (
-                "try again once the gateway or others on this machine need less, or raise the "
+                "try again once programs of this machine need less, or raise the "
                 "limit (ulimit -n, TasksMax, memory)"
             ),
         ),
-        (errno.EIO, "look at the disk, or at the server of its file system, and try again"),
+        (errno.EIO, "check the disk, or the server of its file system, and try again"),
     ],
 )
 def test_what_is_to_be_done(number, said):
@@ -100,5 +100,5 @@ def test_the_file_is_named_unless_it_is_the_source():
 
 def test_an_error_without_a_number():
     said, passing = disk_error_in_words("model.tar.gz", FOLDER, OSError("it is odd"))
-    assert said.startswith("model.tar.gz: it is odd; look at the disk")
+    assert said.startswith("model.tar.gz: it is odd; check the disk")
     assert passing

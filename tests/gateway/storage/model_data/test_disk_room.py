@@ -28,7 +28,7 @@ def test_what_never_fits():
     with pytest.raises(NoRoom) as caught:
         DiskRoom(10 * BLOCK).share().take_file(1 << 20)
     assert not caught.value.passing
-    said = "it takes more than the 0.0 MiB that all model data may have on disk; raise model_data_"
+    said = "it needs more than the 0.0 MiB that all model data may use on disk; raise model_data_"
     assert str(caught.value) == said + "quota"
 
 
@@ -36,7 +36,7 @@ def test_what_fits_once_others_have_gone():
     room = DiskRoom(3 << 20)
     other, share = room.share(), room.share()
     other.take_file(2 << 20)
-    with pytest.raises(NoRoom, match=r"the 3\.0 MiB .* of which other data has 2\.0 MiB") as caught:
+    with pytest.raises(NoRoom, match=r"the 3\.0 MiB .* other data uses 2\.0 MiB") as caught:
         share.take_file(2 << 20)
     assert caught.value.passing
     other.give_back()

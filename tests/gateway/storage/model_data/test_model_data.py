@@ -382,7 +382,7 @@ async def test_what_a_thread_that_was_left_behind_writes_is_removed_after_its_en
     assert whole(folder) == []
     not_yet, removed = (record.getMessage() for record in caplog.records)
     path = folder / "0.part"
-    assert not_yet.startswith(f'model data not removed path={path} reason="a thread that hangs may')
+    assert not_yet.startswith(f'model data not removed path={path} reason="a hanging thread may')
     assert removed == f"model data removed path={path}"
     await data.aclose()
 
@@ -496,10 +496,10 @@ async def test_closing_ends_what_is_under_way_and_keeps_what_is_held(
     asking = asyncio.create_task(refused(data, archive))
     await until(held.begun)
     await data.aclose()
-    assert str(await asking) == f"{archive}: the gateway stops"
+    assert str(await asking) == f"{archive}: the gateway is stopping"
     assert whole(folder) == [kept.path]
     kept.release()  # nobody is left to remove it; the next gateway does
-    assert "the gateway stops" in str(await refused(data, archive))
+    assert "the gateway is stopping" in str(await refused(data, archive))
 
 
 async def test_it_may_not_take_for_ever(folder, archive, held):
@@ -539,7 +539,7 @@ async def test_a_source_on_a_file_system_that_does_not_answer(
     monkeypatch.setattr(sources, "_on_this_machine", hanging.hang)
     error = await hangs_until_its_limit(clock, data, archive, hanging.begun, 30)
     assert str(error) == (
-        f"{archive}: not found within 30 s; mount its file system anew, or name a copy"
+        f"{archive}: not found within 30 s; mount its file system again, or name a copy"
     )
     assert error.passing
     await data.aclose()
@@ -558,7 +558,7 @@ async def test_a_prefix_that_is_listed_without_end(folder, server, monkeypatch):
     await begun.wait()
     clock.advance(300)
     error = await asking
-    assert str(error).startswith("s3://bucket/p/: not found within 300 s; does it hold so much")
+    assert str(error).startswith("s3://bucket/p/: not found within 300 s; check whether")
     assert error.passing
     await data.aclose()
 
@@ -573,8 +573,8 @@ async def test_a_folder_of_data_on_a_file_system_that_does_not_answer(
         patched.setattr(Path, "mkdir", hanging.hang)
         error = await hangs_until_its_limit(clock, data, archive, hanging.begun, 300)
     assert str(error) == (
-        f"{folder}: neither locked nor cleared within 300 s; is its file system there? Move it "
-        "with --data-dir"
+        f"{folder}: could not be locked and cleared within 300 s; check its file system, or move "
+        "it with --data-dir"
     )
     assert error.passing
     folder.mkdir(parents=True)
@@ -589,7 +589,7 @@ async def test_a_file_system_that_gives_up_is_not_a_limit(data, archive, monkeyp
 
     monkeypatch.setattr(model_data, "unpack", gives_up)
     error = await refused(data, archive)
-    assert f"{archive}: Connection timed out; look at the disk" in str(error)
+    assert f"{archive}: Connection timed out; check the disk" in str(error)
     assert error.passing
 
 
@@ -651,7 +651,8 @@ async def test_a_folder_is_one_gateways(data, folder, archive):
     other = ModelData(folder)
     error = await refused(other, archive)
     assert str(error) == (
-        f"{folder}: another gateway has its model data here; give this one another --data-dir"
+        f"{folder}: another gateway keeps its model data here; start this one with another "
+        "--data-dir"
     )
     await other.aclose()
     await data.aclose()
@@ -710,8 +711,8 @@ async def test_a_bad_archive_leaves_nothing(data, tmp_path, folder, name):
         ("file:///model.tar.gz", "model data must be a folder"),
         ("a\0b", "model data must be a folder"),
         ("s3://bucket/m/model", "or s3://BUCKET/PREFIX/ with a slash at its end"),
-        ("s3://B/model.tar.gz", "'B' is no name of a bucket"),
-        ("nothing.tar.gz", "nothing.tar.gz: No such file or directory; it must be there"),
+        ("s3://B/model.tar.gz", "'B' is not a bucket's name"),
+        ("nothing.tar.gz", "nothing.tar.gz: No such file or directory; it must exist"),
         ("pipe.tar.gz", "this is a pipe; model data must be a folder"),
         ("socket.tar.gz", "this is a socket; model data must be a folder"),
         ("/dev/null", "this is a device; model data must be a folder"),
@@ -766,7 +767,8 @@ async def test_what_may_not_be_read(kind):
         error = await refused(data, path)
         await data.aclose()
     assert str(error) == (
-        f"{path}: Permission denied; it must be there, and the gateway's user be allowed to read it"
+        f"{path}: Permission denied; it must exist, and the gateway's user must be allowed "
+        "to read it"
     )
     assert not error.passing
 
@@ -775,7 +777,7 @@ async def test_what_may_not_be_read(kind):
     ("key", "passing", "said"),
     [
         ("nothing.tar.gz", False, "s3://bucket/nothing.tar.gz: the bucket has no such key"),
-        ("nothing/", False, "s3://bucket/nothing/: nothing begins so in the bucket"),
+        ("nothing/", False, "s3://bucket/nothing/: no key in the bucket begins with this prefix"),
         ("both/", False, "'a' is both a file and a folder of files"),
         ("up/", False, "no part of a key may be empty, . or .. here"),
         ("deep/", False, "has more than 64 folders"),
@@ -821,7 +823,7 @@ async def test_more_than_the_quota(folder, archive, server):
     data = ModelData(folder, quota=8192)
     for source in (str(archive), "s3://bucket/m/model.tar.gz"):
         error = await refused(data, source)
-        assert "it takes more than the 0.0 MiB that all model data may have on disk" in str(error)
+        assert "it needs more than the 0.0 MiB that all model data may use on disk" in str(error)
         assert "raise model_data_quota" in str(error)
         assert not error.passing  # it never fits
     assert whole(folder) == []
@@ -834,7 +836,7 @@ async def test_the_quota_is_for_all(folder, archive, tmp_path):
     data = ModelData(folder, quota=45_000)
     held = await data.acquire(str(archive))
     error = await refused(data, tmp_path / "other.tar.gz")
-    assert "of which other data has" in str(error)
+    assert "of which other data uses" in str(error)
     assert error.passing  # once the other one has gone
     held.release()
     await eventually(lambda: data.used == 0)

@@ -105,7 +105,7 @@ def test_what_is_the_gateways_own_may_not(folders):
         str(key),
         str(key.parent),
     ):
-        with pytest.raises(ValueError, match=r"the gateway's own.*it must be elsewhere"):
+        with pytest.raises(ValueError, match=r"data of the gateway itself.*it must be elsewhere"):
             roots.path_of(location)
     for location in (f"{root}/chat", f"{root}/key", f"{root}/gateway/database"):
         roots.path_of(location)
@@ -117,5 +117,5 @@ def test_the_operator_may_name_all_but_the_gateways_own(tmp_path):
     roots = LocalRoots((), [own]).for_operator
     assert roots.path_of("/usr") == Path("/usr").resolve()
     for kept_out in (own, tmp_path, own / "key"):
-        with pytest.raises(ValueError, match="is the gateway's own"):
+        with pytest.raises(ValueError, match="data of the gateway itself"):
             roots.path_of(str(kept_out))

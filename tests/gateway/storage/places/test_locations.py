@@ -43,7 +43,7 @@ def test_an_address_is_a_bucket_and_a_key():
 
 @pytest.mark.parametrize("url", ["s3://", "s3:///a", "s3://B/a", "s3://-a-/a", "s3://ab/a"])
 def test_an_address_without_a_bucket(url):
-    with pytest.raises(StorageFailed, match="no name of a bucket; the address must be s3://"):
+    with pytest.raises(StorageFailed, match="not a bucket's name; the address must be s3://"):
         split_url(url)
 
 

@@ -28,7 +28,7 @@ def test_a_link_in_its_place(folder, tmp_path):
     pinned = PinnedPath.of(folder)
     folder.rename(folder.with_name("away"))
     folder.symlink_to(tmp_path)
-    with pytest.raises(PathChanged, match=f"{folder} is not what was there"):
+    with pytest.raises(PathChanged, match=f"{folder} has changed since the endpoint"):
         pinned.check()
     folder.unlink()
     folder.symlink_to(folder.with_name("away"))  # the very same, but by a link

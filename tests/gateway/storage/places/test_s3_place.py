@@ -88,7 +88,7 @@ async def test_nothing_begins_so(server):
     [
         (404, "NoSuchKey", False, "the bucket has no such key"),
         (404, "NoSuchBucket", False, "has no such bucket"),
-        (403, "AccessDenied", False, "denies access (AccessDenied); the credentials must be right"),
+        (403, "AccessDenied", False, "denies access (AccessDenied); the credentials must allow"),
         (403, "InvalidAccessKeyId", False, "denies access (InvalidAccessKeyId)"),
         (401, "Unauthorized", False, "denies access (Unauthorized)"),
         (301, "PermanentRedirect", False, "is in another region; set AWS_REGION to it"),
@@ -162,7 +162,7 @@ async def test_a_body_that_is_cut_again_and_again(server):
     server.cut_after = 1000
     files = S3Place("bucket", LoopClock())
     error = await refused(content(files, await files.look("models/a.tar.gz")))
-    assert f"what http://127.0.0.1:{server.port} sent was cut; try again" in str(error)
+    assert f"the answer of http://127.0.0.1:{server.port} was cut; try again" in str(error)
     assert error.passing
     assert len(server.asked) == 2 + OBJECT_RETRIES
 
@@ -180,7 +180,7 @@ async def test_another_size_than_was_said(server, more):
             async for piece in pieces:
                 came.append(len(piece))
 
-    assert f"bytes came, and it has {said}; try again" in str(await refused(read()))
+    assert f"of {said} bytes came; try again" in str(await refused(read()))
     assert sum(came) <= said  # room on disk was taken for so many
 
 
@@ -217,7 +217,7 @@ async def test_a_reader_that_is_cancelled_leaves_no_connection(server, no_leaks)
 async def test_an_endpoint_that_nobody_listens_at(server, monkeypatch):
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     error = await refused(S3Place("bucket", LoopClock()).look("a"))
-    said = "s3://bucket/a: http://127.0.0.1:9 cannot be reached; is its address right?"
+    said = "s3://bucket/a: http://127.0.0.1:9 cannot be reached; check its address"
     assert (str(error), error.passing) == (said, True)
 
 
@@ -234,7 +234,7 @@ async def test_clear_text_is_for_loopback_alone(monkeypatch):
     monkeypatch.delenv("AWS_ALLOW_HTTP", raising=False)
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://objects.example")
     error = await refused(S3Place("bucket", LoopClock()).look("a"))
-    assert "others could read along; it must be https://" in str(error)
+    assert "others could read the data on its way; use https" in str(error)
 
 
 async def test_no_credentials(server, monkeypatch):

@@ -95,15 +95,15 @@ class StoreContract:
         [
             (
                 [Record("job", "x"), Record("model", "b", {"a": "x" * 12})],
-                "the model 'b' has 21 bytes; it must have no more than 20",
+                "the model 'b' has 21 bytes; it must have at most 20",
             ),
             (
                 [Record("model", name) for name in "bcd"],
-                "there would be more than 3 of the kind model; delete some first",
+                "the store would have more than 3 objects of kind model; delete some first",
             ),
             (
                 [Record(kind, "x", {"a": "x" * 10}) for kind in "bcd"],
-                "all that is stored would have more than 50 bytes; delete something first",
+                "the store would have more than 50 bytes; delete something first",
             ),
         ],
     )
@@ -144,7 +144,7 @@ class StoreContract:
         with pytest.raises(StoreError) as refused:
             await store.write(Record("model", "b"), Record("model", "c", attachment=bytes(128_001)))
         assert str(refused.value) == (
-            "the attachment of the model 'c' has 128001 bytes; it must have no more than 128000"
+            "the attachment of the model 'c' has 128001 bytes; it must have at most 128000"
         )
         assert await store.records("model") == (Record("model", "a"),)
 

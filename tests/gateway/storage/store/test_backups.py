@@ -175,29 +175,29 @@ NOW = f"schema {len(STEPS)}"
 REFUSED = {
     "a later schema": (
         lambda file: changed(file, f"PRAGMA user_version = {LATER}"),
-        f"a later version of Partway has written this (schema {LATER}, and this one knows",
+        f"a later version of Partway has written this (schema {LATER}; this version knows",
     ),
     "no schema": (
         lambda file: changed(file, "PRAGMA user_version = 0"),
-        "this must be a file of partway backup, and it has other tables or triggers than schema 0",
+        "this file has other tables or triggers than schema 0; it must be a file that partway",
     ),
     "a trigger": (
         lambda file: changed(
             file, "CREATE TRIGGER t AFTER INSERT ON records BEGIN DELETE FROM records; END"
         ),
-        f"this must be a file of partway backup, and it has other tables or triggers than {NOW}",
+        f"this file has other tables or triggers than {NOW}; it must be a file that partway",
     ),
     "another program's": (
         lambda file: changed(file, "PRAGMA application_id = 7"),
-        "this must be a file of partway backup, and it is another database",
+        "this file is another database; it must be a file that partway backup has written",
     ),
     "no database": (
         lambda file: file.write_bytes(b"notes\n" * 1000),
-        "this must be a file of partway backup, and it is no database",
+        "this file is not a database; it must be a file that partway backup has written",
     ),
     "empty": (
         lambda file: file.write_bytes(b""),
-        "this must be a file of partway backup, and it is another database",
+        "this file is another database; it must be a file that partway backup has written",
     ),
     "cut": (cut, "the file is damaged ("),
     "a record that is changed": (spoil, "the file is damaged ("),

@@ -96,7 +96,7 @@ def test_one_that_others_could_read_is_taken_from_them(path, caplog):
         assert len(rows(connection)) == 1
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     (line,) = caplog.messages
-    assert line == f"others could use what is stored file={path} how=read"
+    assert line == f"other users could access the store file={path} how=read"
 
 
 def test_what_is_removed_leaves_no_byte(path):
@@ -155,7 +155,7 @@ def test_an_older_one_is_brought_up_to_date_and_keeps_what_it_has(path, caplog):
     for _ in range(2):  # once
         with closing(open_database(path, steps)) as connection:
             assert rows(connection) == [("model", "a", '{"x": 1}', 3851167712, 5.0)]
-    assert caplog.messages == [f"the store is brought up to date file={path} schema={len(steps)}"]
+    assert caplog.messages == [f"the store was upgraded file={path} schema={len(steps)}"]
 
 
 def test_one_that_the_disk_has_no_room_to_copy_is_opened_and_does_not_shrink(tmp_path, caplog):
@@ -174,7 +174,7 @@ def test_one_that_the_disk_has_no_room_to_copy_is_opened_and_does_not_shrink(tmp
                 connection.execute("INSERT INTO records VALUES ('a', 'c', '{}', 1)")
             assert len(rows(connection)) == 3
     (line,) = caplog.messages
-    assert line.startswith(f"the store's file does not shrink file={path} reason=")
+    assert line.startswith(f"the store's file could not be shrunk file={path} reason=")
 
 
 def test_a_step_that_fails_changes_nothing(path):
@@ -187,8 +187,8 @@ def test_a_step_that_fails_changes_nothing(path):
 def test_a_newer_one_is_refused(path):
     made_by(path, VERSION_1 + "PRAGMA user_version = 7;")
     assert refused(path) == (
-        f": a later version of Partway has written this (schema 7, and this one knows those up to "
-        f"{len(STEPS)}); start that version, or name another folder with --data-dir DIR"
+        f": a later version of Partway has written this (schema 7; this version knows schemas "
+        f"up to {len(STEPS)}); start that version, or name another folder with --data-dir DIR"
     )
 
 
@@ -198,8 +198,8 @@ def test_a_newer_one_is_refused(path):
 def test_no_database(path):
     path.write_bytes(b"# my notes\n" * 1000)
     assert refused(path) == (
-        ": this must be a database that Partway has made, and it is no database at all; move it "
-        "away, or name another folder with --data-dir DIR (SQLITE_NOTADB)"
+        ": this file is not a database; it must be one that Partway has made; move it away, or "
+        "name another folder with --data-dir DIR (SQLITE_NOTADB)"
     )
 
 
@@ -213,7 +213,7 @@ def test_no_database(path):
 )
 def test_another_programs_database(path, script):
     made_by(path, script)
-    assert "it is another program's; move it away, or name another folder" in refused(path)
+    assert "this is another program's database; it must be one" in refused(path)
 
 
 def test_an_empty_file_is_a_new_one(path):
@@ -261,8 +261,8 @@ def test_a_damaged_page(path):
         content[page * size : page * size + 64] = os.urandom(64)
     path.write_bytes(content)
     assert (
-        ": the file is damaged; put a copy of it back, or move it away with those beside it "
-        "(-wal): what was created through the API is gone then (" in refused(path)
+        ": the file is damaged; put a copy of it back, or move it and its -wal file away, "
+        "which removes everything that was created through the API (" in refused(path)
     )
 
 
@@ -286,7 +286,7 @@ def test_a_file_that_may_not_be_written(path, monkeypatch):
 
 
 BUSY = (
-    ": another process has the file open; end that (a gateway, or the sqlite3 shell), or name "
+    ": another process has the file open (a gateway, or the sqlite3 shell); end it, or name "
     "another folder with --data-dir DIR (SQLITE_BUSY)"
 )
 

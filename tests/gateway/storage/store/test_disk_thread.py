@@ -167,7 +167,7 @@ async def test_what_is_not_begun_in_time_is_given_up_and_what_was_is_waited_for(
     waiting = asyncio.create_task(thread.run(lambda: done.append(1)))
     await turns()
     clock.advance(STORE_BEGIN_TIMEOUT)
-    with pytest.raises(StoreError, match=r"has not answered for 30 s; look at it, or"):
+    with pytest.raises(StoreError, match=r"has not answered for 30 s; check it, or"):
         await waiting
     await turns()
     assert not working.done()
@@ -182,7 +182,7 @@ async def test_only_so_many_wait(thread, gate):
     await gate.begun()
     waiting = [asyncio.create_task(thread.run(lambda: 1)) for _ in range(STORE_WAITING)]
     await turns()
-    with pytest.raises(StoreError, match="64 questions and changes wait"):
+    with pytest.raises(StoreError, match="64 reads and changes already wait"):
         await thread.run(lambda: 1)
     gate.open()
     assert await asyncio.gather(working, *waiting) == ["passed", *[1] * STORE_WAITING]
@@ -231,7 +231,7 @@ async def test_a_system_that_has_no_more_threads(monkeypatch):
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(threading.Thread, "start", refused)
-    with pytest.raises(StoreError, match="the store has no thread: can't start new thread"):
+    with pytest.raises(StoreError, match="the store cannot start a thread: can't start new thread"):
         await DiskThread(LoopClock()).run(lambda: 1)
 
 

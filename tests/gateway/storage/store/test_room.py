@@ -21,7 +21,7 @@ def test_of_changes_of_one_name_the_last_one_counts():
     large, small = Written("model", "a", "x" * 11), Written("model", "a", "x" * 10)
     room.check((large, small))
     room.note((large, small))
-    with pytest.raises(StoreError, match="more than 1 of the kind model"):
+    with pytest.raises(StoreError, match="more than 1 objects of kind model"):
         room.check((Written("model", "b", ""),))
     room.check((Written("model", "a", None), Written("model", "b", "x" * 10)))
 

@@ -51,7 +51,7 @@ class TestSqliteStore(StoreContract):
         again = await opened(tmp_path, limits=RoomLimits(records=1))
         assert await again.records("model") == (SMALL,)
         assert await again.records("job") == ()
-        with pytest.raises(StoreError, match="more than 1 of the kind model"):
+        with pytest.raises(StoreError, match="more than 1 objects of kind model"):
             await again.write(LARGE)
         await again.aclose()
 
@@ -139,7 +139,7 @@ async def test_one_that_does_not_close_is_left_behind(tmp_path, gate, caplog):
     clock.advance(STORE_CLOSE_TIMEOUT)
     await closing
     assert caplog.messages == [
-        f"the store is not closed: its disk does not answer file={tmp_path / 'store.db'}"
+        f"the store was not closed: its disk does not answer file={tmp_path / 'store.db'}"
     ]
     gate.open()
     await hanging
@@ -207,7 +207,7 @@ def test_the_system_stops_a_file_from_growing_in_the_midst_of_a_write(tmp_path):
     )
     said = json.loads(done.stdout)
     for each in said["refused"]:
-        assert "the disk does not take or give what is asked of it; look whether it is full" in each
+        assert "the disk cannot be read or written; check whether it is full" in each
     assert said == {
         "refused": said["refused"],
         "meanwhile": [["small"]] * len(said["refused"]),
@@ -263,16 +263,16 @@ async def test_a_record_that_is_not_as_it_was_written_is_not_believed(tmp_path, 
     with pytest.raises(StoreError) as refused:
         await opened(tmp_path)
     assert str(refused.value) == (
-        f"{tmp_path / 'store.db'}: the file is damaged; put a copy of it back, or move it away "
-        "with those beside it (-wal): what was created through the API is gone then (the record of "
-        "the model 'large')"
+        f"{tmp_path / 'store.db'}: the file is damaged; put a copy of it back, or move it "
+        "and its -wal file away, which removes everything that was created through the API (the "
+        "record of the model 'large')"
     )
     assert (tmp_path / "store.db").read_bytes() == before
 
 
 async def test_two_owners(tmp_path):
     store = await opened(tmp_path)
-    with pytest.raises(StoreError, match="another process has the file open; end that"):
+    with pytest.raises(StoreError, match="another process has the file open"):
         await opened(tmp_path)
     await store.write(SMALL)
     await store.aclose()
@@ -362,7 +362,7 @@ async def test_one_that_has_changed_since_it_was_read_is_not_written(tmp_path):
         other = await opened(disk.path)
         await other.write(LARGE)
         await other.aclose()
-        with pytest.raises(StoreError, match="another process has changed this since the gateway"):
+        with pytest.raises(StoreError, match="another process has changed this file since"):
             await late.write(SMALL)
         await late.aclose()
         again = await opened(disk.path)
@@ -374,7 +374,7 @@ async def test_one_that_is_damaged_on_a_read_only_disk_is_refused(tmp_path):
     with small_disk(tmp_path / "disk") as disk:
         (disk.path / "store.db").write_bytes(b"somebody's notes\n" * 100)
         disk.remount("ro")
-        with pytest.raises(StoreError, match="it is no database at all") as refused:
+        with pytest.raises(StoreError, match="this file is not a database") as refused:
             await opened(disk.path)
         assert not isinstance(refused.value, StoreUnavailable)
 

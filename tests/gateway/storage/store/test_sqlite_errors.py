@@ -23,7 +23,7 @@ def test_a_code_is_told_by_its_primary_one():
         "/data/store.db: the disk is full; make room there, or name another folder with "
         "--data-dir DIR (SQLITE_FULL)"
     )
-    assert "/data/store.db: the disk does not take or give what is asked of it" in str(
+    assert "/data/store.db: the disk cannot be read or written" in str(
         said_by_sqlite(FILE, sqlite_error(778, "SQLITE_IOERR_WRITE"))
     )
 

@@ -139,7 +139,7 @@ def test_what_is_no_archive(tmp_path, data):
 def test_a_byte_of_a_head_is_changed(tmp_path):
     data = bytearray(tar(saved()))
     data[3] ^= 1
-    assert "a head's sum is wrong" in refusal(tmp_path, bytes(data))
+    assert "a header's checksum is wrong" in refusal(tmp_path, bytes(data))
 
 
 def test_a_pipe_is_not_waited_for(tmp_path):
@@ -197,7 +197,8 @@ def test_a_head_of_many_bytes(tmp_path, kind):
     before = time.process_time()
     said = refusal(tmp_path, head("long", len(content), kind) + content + bytes(1024), packed=True)
     assert said == (
-        f"the archive has a file with a head of {200 << 10} bytes; it must be at most {MAX_RECORDS}"
+        f"the archive has a file with a header of {200 << 10} bytes; "
+        f"it must be at most {MAX_RECORDS}"
     )
     assert time.process_time() - before < 1
 
@@ -220,7 +221,7 @@ def test_heads_that_announce_one_another(tmp_path):
 def test_heads_upon_heads(tmp_path, monkeypatch):
     monkeypatch.setattr(archive, "MAX_RECORDS_IN_ALL", 1000)
     each = head("long", 300, tarfile.GNUTYPE_LONGNAME) + bytes(512) + head("a", 0)
-    assert refusal(tmp_path, each * 4) == "the archive's heads have more than 1000 bytes"
+    assert refusal(tmp_path, each * 4) == "the archive's headers have more than 1000 bytes"
 
 
 @pytest.mark.parametrize(
@@ -244,7 +245,7 @@ def test_a_pax_header_that_is_none(tmp_path, records, said):
 
 def test_a_file_with_holes(tmp_path):
     data = head("sparse", 0, tarfile.GNUTYPE_SPARSE) + bytes(1024)
-    assert "a file with holes: make it without tar's --sparse" in refusal(tmp_path, data)
+    assert "a file with holes: pack it without tar's --sparse" in refusal(tmp_path, data)
 
 
 def test_a_layer_beyond_all_bounds_is_not_unpacked(tmp_path):
