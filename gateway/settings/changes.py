@@ -29,9 +29,7 @@ class SettingsChanges:
     """The differences from the settings that a gateway runs with.
 
     Attributes:
-        added: new endpoints.
         changed: endpoints with changes, in their new form.
-        removed: names of removed endpoints.
         restart: names of changed settings that need a restart.
     """
 

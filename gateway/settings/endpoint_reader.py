@@ -54,7 +54,6 @@ class _Written:
     Attributes:
         endpoint: the place of its endpoint's table.
         table: the place of its own table; that of the endpoint's for an only variant.
-        name: the variant's name.
         own: the keys of its own table.
         values: of these, and of further keys of the endpoint's table.
         containers: if its instances have several, each as if it were the only one.
@@ -134,13 +133,7 @@ def _written_containers(
 def _faults_of(
     name: str, table: EndpointTable, members: Mapping[str, Any]
 ) -> Iterator[tuple[Where, str]]:
-    """Yield the faults of an endpoint's table that concern several keys.
-
-    Args:
-        name: the endpoint's.
-        table: its table.
-        members: the same in TOML's types; shows which keys were given.
-    """
+    """Yield the faults of an endpoint's table that concern several keys."""
     if "variants" in members:
         yield from _faults_of_several(("endpoints", name), table, members)
     for variant in _written(name, table, members):
@@ -254,14 +247,7 @@ def endpoints_of(
 def _endpoint_of(
     name: str, table: EndpointTable, members: Mapping[str, Any], around: Surroundings
 ) -> Endpoint:
-    """Make an endpoint of a file, whose table has passed :func:`_faults_of`.
-
-    Args:
-        name: the endpoint's.
-        table: its table.
-        members: the same in TOML's types; shows which keys were given.
-        around: its values from outside of its table.
-    """
+    """Make an endpoint of a file, whose table has passed :func:`_faults_of`."""
     own = {key: getattr(table, key) for key in members if key in _OF_STREAMS}
     policy = dataclasses.replace(around.policy, **own)
     variants = (_variant_of(each, around) for each in _written(name, table, members))

@@ -66,7 +66,6 @@ _DAY: Final = 86_400
 
 
 def is_container_url(url: str) -> bool:
-    """Say whether a text is the URL of a container."""
     try:
         container_address(url, tls=True)
     except ValueError:

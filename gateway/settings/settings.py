@@ -188,7 +188,6 @@ _OF_INSTANCES = keys_of(InstanceTable) or {}
 
 
 def variable_of(name: str) -> str:
-    """Return the environment variable of a setting."""
     return f"PARTWAY_{name.upper()}"
 
 
@@ -204,20 +203,16 @@ class Settings(ControlSettings, _TopLevel):
     The manifests of APIs define further ones.
 
     Attributes:
-        host: to listen on.
         port: to listen on; 0 picks a free one.
         tls_port: to listen on with TLS; None for no such port, 0 picks a free one.
         tls_cert: certificate chain of that port, PEM; None for one of the local CA's.
-        tls_key: its key.
         tls_names: further names in the local CA's certificate.
         region: AWS's name of the region, as in clients' settings and signatures.
         account: the number of the AWS account, for ARNs.
         apis: the names of the APIs that are served beside streams.
-        auth: how clients are authenticated.
         principals: file of the principals, for ``sigv4``.
         insecure: whether to allow listening beyond loopback without authentication.
         log_level: of the log on standard error.
-        log_format: the format of log lines.
         container_ca: roots for ``https://`` containers, PEM; None for the system's.
         allow_origins: web pages' origins that may open streams; ``*`` for all.
         max_streams: open at once.
@@ -237,7 +232,6 @@ class Settings(ControlSettings, _TopLevel):
         data_dir: folder of the gateway's data; None for one of the user's, by the port.
         model_data_quota: bytes of all model data that are kept at a time.
         max_containers: that are launched for all endpoints and transform jobs.
-        endpoints: the endpoints.
         images: commands, or running containers, that replace images, by image name. A settings file
             has only commands.
         policy: of the streams of endpoints outside the settings.
@@ -251,12 +245,10 @@ class Settings(ControlSettings, _TopLevel):
 
     @property
     def streams_per_principal(self) -> int:
-        """How many streams one principal may have."""
         return self.max_streams_per_principal or _share(self.max_streams)
 
     @property
     def requests_per_principal(self) -> int:
-        """How many requests one principal may have under way."""
         return self.max_requests_per_principal or _share(self.max_requests)
 
     @property
@@ -271,7 +263,6 @@ class Settings(ControlSettings, _TopLevel):
 
     @property
     def connections_per_address(self) -> int:
-        """How many connections one address may have."""
         return self.max_connections_per_address or _share(self.max_connections)
 
     @property
@@ -350,7 +341,6 @@ def _check_names(endpoints: Iterable[Endpoint]) -> None:
 
 
 def _share(of_all: int) -> int:
-    """Return the default share of one owner."""
     return max(1, of_all // SHARE_OF_ONE)
 
 
@@ -466,10 +456,6 @@ def _of_the_environment(
 
 def _check_trust(endpoint: Endpoint, otherwise: Trust) -> None:
     """Read the roots to trust for an endpoint's containers.
-
-    Args:
-        endpoint: the endpoint.
-        otherwise: the default roots.
 
     Raises:
         SettingsError: they cannot be read.
