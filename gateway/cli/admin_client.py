@@ -212,7 +212,6 @@ def endpoints_of(directory: Path) -> tuple[EndpointStatus, ...]:
 
 
 def not_understood(directory: Path) -> GatewayNotAsked:
-    """Make the error for an answer that this version does not understand."""
     return GatewayNotAsked(
         f"this command does not understand the answer of the gateway of {directory}; both must be "
         "of the same version"
@@ -220,7 +219,6 @@ def not_understood(directory: Path) -> GatewayNotAsked:
 
 
 def gone(directory: Path, error: Exception) -> GatewayNotAsked:
-    """Make the error for a failed connection with the gateway of a data directory."""
     if isinstance(error, TimeoutError):
         return GatewayNotAsked(f"the gateway of {directory} does not answer")
     why = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else "it ended"
@@ -228,8 +226,6 @@ def gone(directory: Path, error: Exception) -> GatewayNotAsked:
 
 
 class _AdminConnection(http.client.HTTPConnection):
-    """A connection with the admin socket of a data directory."""
-
     def __init__(self, directory: Path, patience: float | None) -> None:
         super().__init__("localhost", timeout=patience)
         self._directory = directory

@@ -44,7 +44,6 @@ _COPIED_WITHIN: Final = STORE_BACKUP_TIMEOUT + PATIENCE
 
 
 def add_to(commands: Commands) -> None:
-    """Add the command's parser."""
     parser = commands.add_parser(
         "backup",
         help=COMMANDS["backup"],

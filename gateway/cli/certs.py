@@ -37,7 +37,6 @@ examples:
 
 
 def add_to(commands: Commands) -> None:
-    """Add the command's parser."""
     parser = commands.add_parser(
         "certs",
         help=COMMANDS["certs"],

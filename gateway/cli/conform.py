@@ -65,7 +65,6 @@ examples:
 
 
 def add_to(commands: Commands) -> None:
-    """Add the command's parser."""
     parser = commands.add_parser(
         "conform",
         help=COMMANDS["conform"],

@@ -22,7 +22,6 @@ _NAME: Final = "partway delete"
 
 
 def add_to(commands: Commands) -> None:
-    """Add the command's parser."""
     parser = commands.add_parser(
         "delete",
         help=COMMANDS["delete"],

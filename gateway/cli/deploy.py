@@ -45,7 +45,6 @@ examples:
 
 
 def add_to(commands: Commands) -> None:
-    """Add the command's parser."""
     parser = commands.add_parser(
         "deploy",
         help=COMMANDS["deploy"],
@@ -245,7 +244,6 @@ class _Progress:
         self._open.close()
 
     def show(self, status: tuple[EndpointStatus, ...]) -> None:
-        """Show the endpoint's state."""
         if self._live is not None:
             self._live.update(table(status, time.time()), refresh=True)
             return
@@ -257,7 +255,6 @@ class _Progress:
 
 
 def _words(text: str) -> tuple[str, ...]:
-    """Read the value of ``--command``."""
     try:
         return command_words(text)
     except ValueError as error:

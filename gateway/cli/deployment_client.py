@@ -37,7 +37,6 @@ class EndpointSaid:
     Attributes:
         name: the endpoint's own, which may differ in case from the name that was asked for.
         created: when the endpoint was made, in epoch seconds.
-        state: the endpoint's state.
         config: the name of the configuration that it serves by.
         reason: why it has failed, or its last change has; empty otherwise.
     """
@@ -50,7 +49,6 @@ class EndpointSaid:
 
     @property
     def is_changing(self) -> bool:
-        """Whether a change of the endpoint is under way."""
         return self.state in _CHANGING
 
     @classmethod
@@ -73,7 +71,6 @@ class AskedDeployment:
     """One endpoint of a gateway, with its model and configuration.
 
     Args:
-        directory: the gateway's data directory.
         name: the endpoint's, in whatever case.
 
     Attributes:

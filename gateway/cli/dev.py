@@ -45,7 +45,6 @@ examples:
 
 
 def add_to(commands: Commands) -> None:
-    """Add the command's parser."""
     parser = commands.add_parser(
         "dev",
         help=COMMANDS["dev"],
@@ -90,7 +89,6 @@ def add_to(commands: Commands) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the command; returns its exit status."""
     port = free_port()  # the container keeps it from one start to the next
     try:
         loaded = _settings(options, port)

@@ -140,7 +140,6 @@ class _Wrapped:
     """A line that keeps its indentation on each row of a narrow terminal.
 
     Args:
-        line: the line, without indentation.
         first: columns before its first row.
         then: columns before the rows that follow.
     """
@@ -151,7 +150,6 @@ class _Wrapped:
         self._then = then
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
-        """Yield the rows."""
         width = max(options.max_width - max(self._first, self._then), 1)
         for number, row in enumerate(self._line.wrap(console, width)):
             yield Text(" " * (self._then if number else self._first)) + row

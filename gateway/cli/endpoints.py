@@ -53,7 +53,6 @@ examples:
 
 
 def add_to(commands: Commands) -> None:
-    """Add the command's parser."""
     parser = commands.add_parser(
         "endpoints",
         usage=_USAGE,

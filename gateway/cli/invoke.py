@@ -47,7 +47,6 @@ examples:
 
 
 def add_to(commands: Commands) -> None:
-    """Add the command's parser."""
     parser = commands.add_parser(
         "invoke",
         help=COMMANDS["invoke"],
@@ -157,7 +156,6 @@ def _token(options: argparse.Namespace) -> str | None:
 
 
 async def invoke(options: argparse.Namespace) -> int:
-    """Hold one conversation; return the exit status."""
     with opened_input(options, _note) as parts:
         opened = connect(
             options.gateway,

@@ -32,7 +32,6 @@ class ReplyPrinter:
         self._text = TerminalText() if output.isatty() else None
 
     def show(self, part: PayloadPart) -> None:
-        """Print one part."""
         is_text = part.data_type is DataType.UTF8
         ends = part.completion is CompletionState.COMPLETE
         if self._text is None:
@@ -55,7 +54,6 @@ class FramePrinter:
         self._started = time.monotonic()
 
     def show(self, part: PayloadPart, *, sent: bool) -> None:
-        """Print the line of one part."""
         line = (
             f"{time.monotonic() - self._started:9.4f} s  {'↑' if sent else '↓'} "
             f"{part.data_type.value:6}  {part.completion.value:8}  "
@@ -114,17 +112,14 @@ class Timing:
         self.late = 0
 
     def part_sent(self) -> None:
-        """Note that a part has been sent."""
         self._last_sent = self._now()
         if self._first_sent is None:
             self._first_sent = self._last_sent
 
     def input_ended(self) -> None:
-        """Note that the input has been ended."""
         self._input_ended = True
 
     def part_received(self) -> None:
-        """Note that a part has come."""
         self._received.append(self._now())
         self.late += self._input_ended
 

@@ -46,12 +46,7 @@ RATES: Final = range(1_000, 768_001)
 
 @dataclass(frozen=True, slots=True)
 class AskedSound:
-    """The wanted samples; None where neither flag nor query names a value.
-
-    Attributes:
-        rate: in Hz.
-        channels: how many.
-    """
+    """The wanted samples; None where neither flag nor query names a value."""
 
     rate: int | None = None
     channels: int | None = None
@@ -99,10 +94,6 @@ def _asked(
 
 class Sound:
     """An open WAV file, and the form in which its samples are sent.
-
-    Args:
-        file: the file that is read.
-        asked: the wanted samples.
 
     Attributes:
         rate: the sent rate, in Hz.

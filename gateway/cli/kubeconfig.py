@@ -40,11 +40,7 @@ examples:
 
 
 class _Unusable(Exception):
-    """The kubeconfig cannot be written; the message says why.
-
-    Attributes:
-        status: the command's exit status.
-    """
+    """The kubeconfig cannot be written; the message says why."""
 
     def __init__(self, why: str, status: int = 2) -> None:
         super().__init__(why)
@@ -52,7 +48,6 @@ class _Unusable(Exception):
 
 
 def add_to(commands: Commands) -> None:
-    """Add the command's parser."""
     parser = commands.add_parser(
         "kubeconfig",
         help=COMMANDS["kubeconfig"],

@@ -42,7 +42,6 @@ examples:
 
 
 def add_to(commands: Commands) -> None:
-    """Add the command's parser."""
     parser = commands.add_parser(
         "logs",
         help=COMMANDS["logs"],

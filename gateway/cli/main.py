@@ -37,7 +37,6 @@ class _Parser(CommandParser):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; return the process's exit status."""
     given = sys.argv[1:] if arguments is None else arguments
     command = next((word for word in given if word in COMMANDS), None)
     if command == "serve":

@@ -144,11 +144,9 @@ class _Received(io.RawIOBase):
         self._may_come = _MAX_ANSWER
 
     def readable(self) -> bool:
-        """Return True."""
         return True
 
     def readinto(self, buffer: WriteableBuffer, /) -> int:
-        """Receive into a buffer; return how many bytes."""
         self._socket.settimeout(_left(self._until))
         received = self._socket.recv_into(buffer)
         self._may_come -= received

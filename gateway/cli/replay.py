@@ -44,7 +44,6 @@ class _AskedWrongly(Exception):
 
 
 def add_to(commands: Commands) -> None:
-    """Add the command's parser."""
     parser = commands.add_parser(
         "replay",
         help=COMMANDS["replay"],

@@ -29,7 +29,6 @@ _NAME: Final = "partway restore"
 
 
 def add_to(commands: Commands) -> None:
-    """Add the command's parser."""
     parser = commands.add_parser(
         "restore",
         help=COMMANDS["restore"],

@@ -74,7 +74,6 @@ _NAME: Final = "partway serve"
 
 
 def add_to(commands: Commands) -> None:
-    """Add the command's parser."""
     parser = commands.add_parser(
         "serve",
         help=COMMANDS["serve"],
@@ -89,7 +88,6 @@ def add_to(commands: Commands) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the command; return its exit status."""
     known = {field.name for field in dataclasses.fields(Settings)}
     flags = {name: value for name, value in vars(options).items() if name in known}
     config = Path(options.config) if options.config else None
@@ -184,11 +182,6 @@ async def serve(
 
 def _tls(loaded: Settings, clock: Clock, patience: float = CERTIFICATE_LOCK_TIMEOUT) -> Tls:
     """Load the certificate of the TLS port; modules for certificates are imported only here.
-
-    Args:
-        loaded: the settings.
-        clock: as :class:`Tls`.
-        patience: as :class:`Tls`.
 
     Raises:
         SettingsError: as :class:`Tls`.

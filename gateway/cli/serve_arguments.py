@@ -73,7 +73,6 @@ def _add_what_is_served(parser: argparse.ArgumentParser) -> None:
 
 
 def _names(text: str) -> list[str]:
-    """Split a list with commas between its names."""
     return [each.strip() for each in text.split(",") if each.strip()]
 
 

@@ -24,7 +24,6 @@ class Intermediaries:
     """Intermediaries before the containers, which spoil streams, record them, or both.
 
     Args:
-        loaded: the gateway's settings.
         faults: the file of the rules by which streams are spoilt; None for none.
         record: the folder of the recordings; None for none.
         payloads: whether recordings keep the payloads of parts.

@@ -28,7 +28,6 @@ class Tls:
         authority: the path of the local CA's certificate; empty where the user gave a certificate.
 
     Args:
-        loaded: the settings.
         clock: of the loop that watches the certificate; another thread may make this object.
         patience: seconds to wait, blocking, while another process writes a certificate.
 

@@ -65,7 +65,6 @@ class TransformAskedWrongly(Exception):
 
 
 def add_to(commands: Commands) -> None:
-    """Add the command's parser."""
     parser = commands.add_parser(
         "transform",
         help=COMMANDS["transform"],

@@ -57,7 +57,6 @@ def progress_line(progress: JobProgress, seconds: float) -> str:
 
 
 def summary(progress: JobProgress, seconds: float) -> str:
-    """Write a job's result as a line."""
     counts = [f"{count} {state}" for state in FileState if (count := progress.count(state))]
     rate = f", {progress.records / seconds:,.0f} records/s" if seconds > 0 else ""
     return (
@@ -77,8 +76,6 @@ class TransformShown:
     """Shows a job on a terminal, or as lines elsewhere.
 
     Args:
-        progress: of the job.
-        clock: measures the times.
         file: the output; standard error by default.
     """
 
@@ -96,7 +93,6 @@ class TransformShown:
         return self._clock.time() - self._began
 
     def say(self, line: str) -> None:
-        """Show a line of its own."""
         print_line(self._console, Text(line))
 
     @contextmanager
@@ -114,7 +110,6 @@ class TransformShown:
             self._timer.cancel()
 
     def line(self) -> str:
-        """Write the job's progress now."""
         return progress_line(self._progress, self.seconds)
 
     @property
@@ -156,9 +151,6 @@ class FailuresShown(logging.Filter):
 
     Repeated attempts fail for the same reason, which is shown once. The object is a context
     manager, and active inside its block.
-
-    Args:
-        shown: shows the lines.
     """
 
     def __init__(self, shown: TransformShown) -> None:

@@ -48,7 +48,6 @@ examples:
 
 
 def add_to(commands: Commands) -> None:
-    """Add the command's parser."""
     parser = commands.add_parser(
         "wait",
         help=COMMANDS["wait"],
