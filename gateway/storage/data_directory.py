@@ -67,12 +67,7 @@ class DataDirectoryError(Exception):
 
 
 class DataDirectoryUnavailable(DataDirectoryError, DiskRefusal):
-    """The disk refuses the directory now; a later try may succeed.
-
-    Args:
-        reason: the message.
-        is_full: whether the disk is full.
-    """
+    """The disk refuses the directory now; a later try may succeed."""
 
     def __init__(self, reason: str, *, is_full: bool = False) -> None:
         super().__init__(reason)
@@ -84,8 +79,6 @@ class Announcement:
     """The content of ``gateway.json``: a running gateway's process and addresses.
 
     Attributes:
-        pid: the id of the gateway's process.
-        urls: the addresses of the gateway.
         since: when the gateway began to listen, in epoch seconds.
     """
 
@@ -96,9 +89,6 @@ class Announcement:
 
 def gateways_folder(environment: Mapping[str, str]) -> Path:
     """Return the folder of this user's data directories, one for each port.
-
-    Args:
-        environment: usually ``os.environ``.
 
     Raises:
         DataDirectoryError: the user has no home directory.
@@ -126,7 +116,6 @@ def default_data_directory(environment: Mapping[str, str], port: int) -> Path:
 
 
 def admin_socket(directory: Path) -> Path:
-    """Return the path of a data directory's admin socket."""
     return directory / "admin.sock"
 
 
@@ -135,9 +124,6 @@ def socket_name(socket: Path) -> Iterator[str]:
     """Yield a name for a Unix socket that is short enough for the system.
 
     The name is valid within the block, to bind the socket or to connect to it.
-
-    Args:
-        socket: the path of the socket, which need not exist.
 
     Raises:
         OSError: there is no temporary folder for the short name.
@@ -175,14 +161,9 @@ class DataDirectory:
     this process owns it. Only :meth:`complete` makes the folders, so nothing can be.
 
     Attributes:
-        path: the path of the directory.
         id: 32 hexadecimal digits that stay with the directory when its owner changes.
-        logs: the folder of the instances' output.
-        models: the folder of unpacked model data.
         requests: the folder of answers to asynchronous requests.
         transforms: the folder of the lists of files that transform jobs have finished.
-        socket: the path of the admin socket.
-        store: the path of the store's file.
         refusal: the error of the disk; None if the directory is complete.
     """
 

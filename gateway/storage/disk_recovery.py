@@ -101,7 +101,6 @@ class DiskRecovery:
         self._retrying = asyncio.create_task(self._retry(), name="recovery of the disk")
 
     async def aclose(self) -> None:
-        """Stop the repetition."""
         if self._retrying is not None:
             self._retrying.cancel()
             await asyncio.wait((self._retrying,))

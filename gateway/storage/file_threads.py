@@ -145,10 +145,6 @@ class BoundedThreads:
 
     A thread that hangs, as on a mount whose server is gone, is left behind and keeps its slot. So
     only these threads can hang, and no others of the process.
-
-    Args:
-        clock: measures the times.
-        most: the number of threads.
     """
 
     def __init__(self, clock: Clock, most: int) -> None:

@@ -273,9 +273,6 @@ def free_and_reserved(place: Path | int) -> tuple[int, int]:
 def user_data_folder(environment: Mapping[str, str]) -> Path | None:
     """Return the folder of this user's gateways, by the XDG Base Directory Specification.
 
-    Args:
-        environment: usually ``os.environ``.
-
     Returns:
         The folder, which need not exist; None if the user has no home directory.
     """

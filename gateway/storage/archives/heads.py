@@ -56,7 +56,6 @@ class Member:
         size: the number of content bytes on the tape.
         kind: the head's ``typeflag``.
         link: the target of a link; empty for other members.
-        mode: its permissions.
     """
 
     name: bytes
@@ -283,12 +282,6 @@ class SeekableTape(Tape):
         self._size = size
 
     def pass_to(self, end: int) -> None:
-        """Move forward by seeking.
-
-        Raises:
-            ArchiveError: the archive exceeds the bound.
-            EOFError: the archive ends too early.
-        """
         self._bound(end)
         if end > self._size:
             raise EOFError("it ends too early")

@@ -28,11 +28,6 @@ _SCARCE: Final = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN)
 def disk_error_in_words(source: str, folder: Path, error: OSError) -> tuple[str, bool]:
     """Return the reason why model data is not available.
 
-    Args:
-        source: the requested source.
-        folder: the folder of unpacked data.
-        error: the error of the operating system.
-
     Returns:
         The words, and whether a retry may help. A retry does not help if somebody has to change
         something first.

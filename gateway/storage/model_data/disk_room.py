@@ -12,7 +12,6 @@ class NoRoom(Exception):
     """There is no disk space left for model data; the message gives the limit and the remedy.
 
     Args:
-        reason: the message.
         passing: whether a retry may help once other data is removed.
     """
 

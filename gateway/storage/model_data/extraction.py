@@ -167,7 +167,6 @@ class _WhileWanted:
     Without a check at each read, 64 KiB of the file could hold 100,000 headers.
 
     Args:
-        source: the bytes.
         wanted: checked before each read.
     """
 
@@ -210,7 +209,6 @@ def _path_of(name: bytes) -> str:
 
 
 def _no_path(name: str) -> ArchiveError:
-    """Return the error for a member whose name is too long."""
     return ArchiveError(
         f"the archive has a path {name[:100]!r}…; it must have at most {MODEL_DATA_PATH} bytes, "
         f"{MODEL_DATA_DEPTH} folders and {_NAME_MAX} bytes of a name"
@@ -255,7 +253,6 @@ def _new(name: str, make: Callable[[], _T]) -> _T:
 
 
 def _twice(name: str) -> ArchiveError:
-    """Return the error for a name that several members have."""
     return ArchiveError(f"the archive has {name!r} twice; pack it again")
 
 
@@ -272,8 +269,6 @@ class _Unpacking:
     """Unpacks files, folders and links into a folder.
 
     Args:
-        folder: the new folder.
-        share: takes the disk space.
         wanted: checked at each step.
     """
 

@@ -37,7 +37,6 @@ class DataFolder:
 
     Attributes:
         path: the absolute path.
-        room: the disk space.
     """
 
     def __init__(self, path: Path, quota: int) -> None:
@@ -93,7 +92,6 @@ class DataFolder:
         remove_tree(path)
 
     def close(self) -> None:
-        """Release the folder."""
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None

@@ -81,7 +81,6 @@ class ModelDataError(Exception):
     """Model data is not available; the message names the data, the fault and the remedy.
 
     Args:
-        reason: the message.
         passing: whether a retry may help, as with the network or a full disk, but not with a bad
             archive.
         waits: whether the data only waits until the gateway's own disk accepts writes.
@@ -121,9 +120,7 @@ class _Unpacked:
     """Model data in a folder that the gateway has made.
 
     Attributes:
-        path: the current path of the folder.
         share: the disk space of the data.
-        holders: the number of users.
         identities: the identities of the sources that had this content.
     """
 
@@ -140,7 +137,6 @@ class ModelData:
         folder: the folder of unpacked data; only this gateway uses it. It is made when it is
             needed.
         quota: the limit of its data in bytes.
-        clock: measures the time limits.
     """
 
     def __init__(
@@ -284,7 +280,6 @@ class ModelData:
             _begin(self._remove(data), self._removals)
 
     async def _looked(self, source: str, pinned: PinnedPath | None) -> Found:
-        """Look up the current content of a source."""
         if source.startswith(SCHEME):
             limit, hint = (
                 MODEL_DATA_LIST_TIMEOUT,

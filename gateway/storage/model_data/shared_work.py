@@ -20,7 +20,6 @@ class _Job(Generic[_T]):
     """One piece of work.
 
     Attributes:
-        task: does the work.
         wanted: the number of tasks that wait for the result.
         settled: whether the result has been passed to ``let_go``.
     """

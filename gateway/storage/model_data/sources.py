@@ -87,8 +87,6 @@ class ArchiveAfar:
     """An archive in a bucket.
 
     Attributes:
-        files: the bucket.
-        file: the archive.
         identity: changes with the content.
     """
 
@@ -102,7 +100,6 @@ class FolderAfar:
     """The files of a bucket below one prefix.
 
     Attributes:
-        files: the bucket.
         listing: the files, each with its path in the folder.
         folders: the paths of the folders; outer folders come first.
         identity: 64 hexadecimal digits that change with the content of any file.
@@ -128,12 +125,7 @@ def location_of(source: str) -> str:
 
 
 def locations_read(source: str, found: Found) -> Iterator[str]:
-    """Yield the locations of all files that are read for a source; see :func:`location_of`.
-
-    Args:
-        source: the source.
-        found: the current content of the source.
-    """
+    """Yield the locations of all files that are read for a source; see :func:`location_of`."""
     match found:
         case FolderInPlace(path=path):
             yield f"{str(path).removesuffix('/')}/"

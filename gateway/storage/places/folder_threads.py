@@ -33,8 +33,6 @@ class FolderThreads:
     Each folder of the settings has its own threads: a dead mount takes no other folder's threads.
 
     Args:
-        clock: measures the times.
-        most: the number of threads.
         seconds: the limit for a free thread, and again for its work.
     """
 

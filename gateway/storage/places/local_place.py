@@ -33,8 +33,6 @@ class LocalPlace:
     """The files of this machine below some folders; a key is a path, or ``file://`` and a path.
 
     Args:
-        roots: the folders.
-        threads: the threads that read and write.
         passed_over: a folder whose files are not listed.
     """
 
@@ -46,12 +44,6 @@ class LocalPlace:
         self._passed_over = passed_over
 
     async def look(self, key: str) -> FoundFile:
-        """Look up a file; see :class:`~.place.FilePlace`.
-
-        Raises:
-            StorageFailed: there is no such file, it is not a regular file, or the caller may not
-                read it.
-        """
         return await self._threads.run(key, lambda _: self._looked_up(key, ""))
 
     async def listing(self, prefix: str, most: int) -> list[FoundFile]:
@@ -67,11 +59,6 @@ class LocalPlace:
         return await self._threads.run(prefix, partial(self._listed, prefix, most), seconds)
 
     async def pieces(self, file: FoundFile) -> AsyncGenerator[bytes, None]:
-        """Yield the bytes of a file; see :class:`~.place.FilePlace`.
-
-        Raises:
-            StorageFailed: the file has changed, or cannot be read.
-        """
         at = 0
         while at < file.size:
             piece = await self._threads.run(file.key, partial(_piece, file, at))

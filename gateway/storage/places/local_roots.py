@@ -16,9 +16,6 @@ class LocalRoots:
         kept_out: the gateway's own files and folders. Callers may name neither these nor a folder
             that contains them.
         setting: the setting under ``[api]`` that lists the folders.
-
-    Attributes:
-        setting: the setting.
     """
 
     def __init__(

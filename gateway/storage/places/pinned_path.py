@@ -88,13 +88,6 @@ class OpenFolder:
 
     It is closed at the latest when nothing refers to it. A thread may open it for a task that is
     cancelled meanwhile.
-
-    Args:
-        path: the path of the folder.
-        descriptor: the descriptor of the open folder.
-
-    Attributes:
-        pinned: the path and the identity of the folder.
     """
 
     def __init__(self, path: Path, descriptor: int) -> None:

@@ -15,7 +15,6 @@ class StorageFailed(Exception):
     """A file cannot be read or written; the message names the file, the reason and the remedy.
 
     Args:
-        reason: the message.
         passing: whether a retry may help.
         has_waited: whether nothing was tried, since every thread of the place was taken.
     """

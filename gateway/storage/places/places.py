@@ -22,7 +22,6 @@ class Places:
     """Finds the place of a location.
 
     Args:
-        clock: measures the times.
         roots: returns the folders that may hold files of this machine, from the current settings.
         threads: how many threads read and write below each root.
         seconds: the time limit of a file system.

@@ -48,12 +48,7 @@ _T = TypeVar("_T")
 
 
 class S3Place:
-    """The files of one bucket.
-
-    Args:
-        bucket: the name of the bucket.
-        clock: measures pauses.
-    """
+    """The files of one bucket."""
 
     def __init__(self, bucket: str, clock: Clock) -> None:
         self._bucket = bucket
@@ -61,11 +56,6 @@ class S3Place:
         self._opened: S3Store | None = None
 
     async def look(self, key: str) -> FoundFile:
-        """Look a file up; see :class:`~.place.FilePlace`.
-
-        Raises:
-            StorageFailed: there is no such file, or the request fails.
-        """
         import obstore
 
         self._check_key(key)
@@ -81,11 +71,6 @@ class S3Place:
         return _file(found, key[: key.rfind("/") + 1])
 
     async def listing(self, prefix: str, most: int) -> list[FoundFile]:
-        """Return all files whose keys begin with a prefix; see :class:`~.place.FilePlace`.
-
-        Raises:
-            StorageFailed: there are more than ``most`` files, or the request fails.
-        """
         import obstore
 
         # The library lists only whole folders.
@@ -136,11 +121,6 @@ class S3Place:
     async def put(
         self, key: str, content: Content, size: int, content_type: str = "", coding: str = ""
     ) -> None:
-        """Store a file; see :class:`~.place.FilePlace`.
-
-        Raises:
-            StorageFailed: the file is not stored, or this is unknown at the time limit.
-        """
         import obstore
 
         attributes = {"Content-Type": content_type, "Content-Encoding": coding}
@@ -196,7 +176,6 @@ class S3Place:
             raise StorageFailed(f"{self.location(key)}: {_NO_KEY}")
 
     def _in_words(self, error: Exception, key: str) -> StorageFailed:
-        """Translate an error of the library."""
         from obstore.exceptions import InvalidPathError, PreconditionError
 
         text = str(error)
@@ -242,7 +221,6 @@ def _file(found: ObjectMeta, folder: str) -> FoundFile:
 
 
 def _endpoint() -> str:
-    """Return the address of S3 from the variables."""
     return next((os.environ[name] for name in _ENDPOINTS if os.environ.get(name)), "S3")
 
 

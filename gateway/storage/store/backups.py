@@ -35,9 +35,6 @@ class OnlineBackup:
     """A backup of a store that is open: a file without a name, on the store's disk.
 
     Call all methods but :meth:`give_up` on the thread of the store.
-
-    Args:
-        path: the path of the store.
     """
 
     def __init__(self, path: Path) -> None:
@@ -106,11 +103,7 @@ class OnlineBackup:
 
 
 def remove_rest(path: Path) -> None:
-    """Remove the partial backup of a process that was killed.
-
-    Args:
-        path: the path of the store.
-    """
+    """Remove the partial backup of a process that was killed."""
     with suppress(OSError):  # the next backup says why
         _hidden_copy(path).unlink(missing_ok=True)
 

@@ -105,10 +105,6 @@ def open_for_reading(path: Path, steps: Steps = STEPS) -> sqlite3.Connection | N
     The schema may be an older one: each has the same table of records. Only the owner of the folder
     may call this: writes of other processes are not noticed.
 
-    Args:
-        path: the path of the file.
-        steps: the schema steps.
-
     Returns:
         A connection for this thread alone; None if the store is empty.
 

@@ -16,11 +16,7 @@ from partway.gateway.storage.store.store import ReadBackup, Record, Removal, Sto
 
 
 class MemoryStore:
-    """Keeps records in memory, for a gateway without a place for them on disk.
-
-    Args:
-        limits: the limits of the store.
-    """
+    """Keeps records in memory, for a gateway without a place for them on disk."""
 
     def __init__(self, limits: RoomLimits = ROOM_LIMITS) -> None:
         self._limits = limits
@@ -28,12 +24,10 @@ class MemoryStore:
         self._kept: dict[tuple[str, str], Written] = {}
 
     async def records(self, kind: str) -> tuple[Record, ...]:
-        """Return all records of a kind, sorted by name."""
         kept = (each for each in self._kept.values() if each.kind == kind)
         return tuple(map(record_of, sorted(kept, key=lambda each: each.name)))
 
     async def attachment(self, kind: str, name: str) -> bytes:
-        """Return the attachment of a record; empty if there is no record or no attachment."""
         kept = self._kept.get((kind, name))
         return b"" if kept is None else kept.attachment
 
@@ -41,11 +35,6 @@ class MemoryStore:
         """Return at once: memory is always writable."""
 
     async def write(self, *changes: Record | Removal) -> None:
-        """Make all changes.
-
-        Raises:
-            StoreError: there is no room for the changes; none is made.
-        """
         made = written(changes)
         self._room.check(made)
         for each in made:
@@ -66,6 +55,5 @@ class MemoryStore:
         )
 
     async def aclose(self) -> None:
-        """Forget everything."""
         self._kept.clear()
         self._room = Room(self._limits)

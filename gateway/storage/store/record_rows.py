@@ -43,12 +43,6 @@ def read_attachment(connection: sqlite3.Connection, path: Path, kind: str, name:
 
     A file of schema 1 has no attachments.
 
-    Args:
-        connection: the connection to the file.
-        path: the path of the file, for messages.
-        kind: the kind of the record.
-        name: the name of the record.
-
     Raises:
         StoreError: the attachment cannot be read, or its checksum is wrong.
     """

@@ -22,8 +22,6 @@ class Written:
     """A change as a store makes it.
 
     Attributes:
-        kind: the kind of the record.
-        name: the name of the record.
         text: the body as JSON in ASCII; None removes the record.
         attachment: the record's attachment; empty if this was read from the store.
     """
@@ -77,11 +75,7 @@ ROOM_LIMITS: Final = RoomLimits()
 
 
 class Room:
-    """The content of a store, measured against its limits.
-
-    Args:
-        limits: the limits.
-    """
+    """The content of a store, measured against its limits."""
 
     def __init__(self, limits: RoomLimits) -> None:
         self._limits = limits

@@ -105,27 +105,12 @@ class SqliteStore:
         await self._thread.run(self._writable)
 
     async def records(self, kind: str) -> tuple[Record, ...]:
-        """Return all records of a kind, sorted by name.
-
-        Raises:
-            StoreError: the records cannot be read.
-        """
         return await self._thread.run(lambda: self._records(kind))
 
     async def attachment(self, kind: str, name: str) -> bytes:
-        """Return the attachment of a record; empty if there is no record or no attachment.
-
-        Raises:
-            StoreError: the attachment cannot be read.
-        """
         return await self._thread.run(lambda: self._attachment(kind, name))
 
     async def write(self, *changes: Record | Removal) -> None:
-        """Make all changes, or none; they are on disk when this returns.
-
-        Raises:
-            StoreError: no change is made: there is no room, or the disk refuses.
-        """
         made = written(changes)
         await self._thread.run(lambda: self._write(made))
 

@@ -65,12 +65,7 @@ def said(path: Path, code: int, what: str = "") -> StoreError:
 
 
 def said_by_sqlite(path: Path, error: sqlite3.Error) -> StoreError:
-    """Translate an error of SQLite.
-
-    Args:
-        path: the path of the file.
-        error: the error of SQLite.
-    """
+    """Translate an error of SQLite."""
     # An error of Python's own module has neither code nor name.
     code: int = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
     name: str = getattr(error, "sqlite_errorname", type(error).__name__)
@@ -97,7 +92,6 @@ def _has_no_folder(path: Path) -> bool:
 
 
 def not_ours(path: Path) -> StoreError:
-    """Return the error for a database of another program."""
     return StoreError(
         f"{path}: this is another program's database; it must be one that Partway has made; move "
         f"it away, or {_ELSEWHERE}"
@@ -105,13 +99,7 @@ def not_ours(path: Path) -> StoreError:
 
 
 def too_new(path: Path, version: int, known: int) -> StoreError:
-    """Return the error for a file of a later Partway.
-
-    Args:
-        path: the path of the file.
-        version: the schema version of the file.
-        known: the latest schema version that is known.
-    """
+    """Return the error for a file of a later Partway."""
     return StoreError(
         f"{path}: a later version of Partway has written this (schema {version}; this version "
         f"knows schemas up to {known}); start that version, or {_ELSEWHERE}"

@@ -48,13 +48,6 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """The removal of a record.
-
-    Attributes:
-        kind: the kind of the record.
-        name: the name of the record.
-    """
-
     kind: str
     name: str
 
