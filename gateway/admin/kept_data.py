@@ -148,16 +148,13 @@ class AdministeredGateway(Protocol):
         """Answers requests for deployments; None if no API takes deployments."""
 
     @property
-    def store(self) -> Store:
-        """The store that backups are made of."""
+    def store(self) -> Store: ...
 
     @property
-    def settings(self) -> Settings:
-        """All settings of the gateway."""
+    def settings(self) -> Settings: ...
 
 
 def admin_socket(data: DataDirectory, gateway: AdministeredGateway) -> AdminSocket:
-    """Return the admin socket in a gateway's data directory."""
     clock = LoopClock()
 
     def operations() -> AdminOperations:
@@ -219,7 +216,6 @@ async def tell_missing_folders(loaded: Settings, clock: Clock) -> None:
 
 
 def missing_folders(loaded: Settings) -> Iterator[str]:
-    """Yield one line for each missing folder."""
     for setting in ("local_roots", "local_results"):
         for folder in getattr(loaded, setting):
             if not is_folder(folder):

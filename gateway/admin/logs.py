@@ -29,7 +29,6 @@ class LogsAsked:
     """A request for the lines of an endpoint's instances.
 
     Attributes:
-        endpoint: the name of the endpoint.
         instance: the id of one instance or of one of its containers; None for all instances of the
             endpoint.
         lines: how many lines of each instance, counted from the last.
@@ -174,7 +173,6 @@ def _at_first(asked: LogsAsked, now: Mapping[str, bool], folder: Path) -> Mappin
 
 
 def _of_the_asked(asked: LogsAsked, now: Mapping[str, bool] | None) -> Mapping[str, bool] | None:
-    """Return the instances that the request names."""
     return now if now is None or asked.instance is None else _meant(asked.instance, now)
 
 
@@ -184,6 +182,5 @@ def _meant(wanted: str, now: Mapping[str, bool]) -> Mapping[str, bool]:
 
 
 def _named(instance: str, lines: bytes) -> bytes:
-    """Put the instance's id in front of each line."""
     head = f"{instance} | ".encode()
     return head + lines.removesuffix(b"\n").replace(b"\n", b"\n" + head) + b"\n"

@@ -52,8 +52,7 @@ AnswerOfDeployments = Callable[[Exchange, str], Awaitable[None]]
 class AdministeredFleet(Protocol):
     """The parts of a fleet that the admin socket uses."""
 
-    def describe(self) -> tuple[EndpointStatus, ...]:
-        """Return the state of each endpoint."""
+    def describe(self) -> tuple[EndpointStatus, ...]: ...
 
     async def restart(self, name: str) -> None:
         """Start new instances of an endpoint, and stop the old ones once the new ones serve.
