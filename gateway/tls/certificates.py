@@ -119,7 +119,6 @@ def is_issued_by(certificate: x509.Certificate, ca: x509.Certificate) -> bool:
 
 
 def pem(certificate: x509.Certificate) -> bytes:
-    """Return a certificate as PEM."""
     return certificate.public_bytes(serialization.Encoding.PEM)
 
 

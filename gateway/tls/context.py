@@ -144,9 +144,6 @@ def _load(files: TlsFiles) -> tuple[ssl.SSLContext, datetime]:
 class ReloadedContext:
     """The listener's context, which follows changes of the files.
 
-    Args:
-        files: the certificate and its key.
-
     Attributes:
         context: to be given to the listener, once.
 
@@ -216,8 +213,6 @@ class CertificateWatch:
     """Checks a certificate's files regularly, and has a new certificate made in time.
 
     Args:
-        reloaded: the context that follows the files.
-        clock: its timers are used.
         renew: called every ``CERTIFICATE_RENEWAL_INTERVAL``, for a certificate that the gateway
             makes itself: :meth:`LocalCa.ensure`. May raise :class:`TlsError`, which is logged.
     """

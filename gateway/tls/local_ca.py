@@ -266,7 +266,6 @@ class LocalCa:
     # --- Files -----------------------------------------------------------------------------------
 
     def _certificate(self, path: Path) -> x509.Certificate | None:
-        """Return the certificate in a file, None if there is no file."""
         data = read_if_there(path)
         if data is None:
             return None
@@ -281,7 +280,6 @@ class LocalCa:
         return certificate
 
     def _key(self, path: Path) -> ec.EllipticCurvePrivateKey | None:
-        """Return the key in a file, None if there is no file."""
         data = read_if_there(path)
         if data is None:
             return None
