@@ -76,13 +76,7 @@ class Identity:
 
 
 def not_authorized(user: str, action: str, resource: str) -> str:
-    """Say in AWS's words that a user may not perform an action.
-
-    Args:
-        user: the user's ARN.
-        action: in IAM's words.
-        resource: its ARN.
-    """
+    """Say in AWS's words that a user may not perform an action."""
     return (
         f"User: {user} is not authorized to perform: {action} on resource: {resource} because no "
         f"identity-based policy allows the {action} action"
@@ -99,7 +93,6 @@ class Deed(NamedTuple):
     Attributes:
         action: the action that the sender must be allowed, such as ``sagemaker:InvokeEndpoint``;
             empty if the operation checks it, because the request's body names the resource.
-        resource: the ARN of the action's resource.
         service: the operation's service, which the scope of a signature must name.
     """
 

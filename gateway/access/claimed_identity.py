@@ -17,11 +17,8 @@ class Claimant(ABC):
     """A principal that a request claims as its sender.
 
     Attributes:
-        principals: the current principals.
-        name: the principal's name.
         action: the action that the request needs permission for; empty if its operation checks
             that.
-        resource: the ARN of the action's resource.
     """
 
     principals: Principals = field(repr=False)
@@ -46,12 +43,6 @@ class Claimant(ABC):
 
 @dataclass(slots=True, eq=False)
 class Bearer(Claimant):
-    """A claimant with a bearer token.
-
-    Attributes:
-        token: the bearer token.
-    """
-
     token: str = field(repr=False)
 
     def event_chain(self) -> None:

@@ -63,7 +63,6 @@ def check_nearness(
 
 
 def is_own_machine(address: str) -> bool:
-    """Whether a connection's address is one of this machine's loopback."""
     # A socket for both IP versions shows an IPv4 address in this form.
     return is_loopback(address.removeprefix("::ffff:"))
 

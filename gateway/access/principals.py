@@ -166,7 +166,6 @@ class Key:
     """One access key.
 
     Attributes:
-        credentials: with its secret.
         expires: epoch seconds; None for never.
     """
 
@@ -183,8 +182,6 @@ class Principal:
 
     Attributes:
         name: used in logs and errors.
-        policy: what it may do.
-        keys: the keys that it signs with.
     """
 
     name: str
@@ -214,7 +211,6 @@ class Principals:
     """The principals of a file.
 
     Args:
-        path: of the file.
         clock: epoch seconds.
 
     Raises:
@@ -233,15 +229,12 @@ class Principals:
         return len(self._current().by_name)
 
     def by_access_key(self, access_key_id: str) -> tuple[Principal, Key] | None:
-        """Return an access key and the principal that has it."""
         return self._current().by_access_key.get(access_key_id)
 
     def by_token(self, token: str) -> Principal | None:
-        """Return the principal that has a bearer token."""
         return self._current().by_token.get(_token_hash(token))
 
     def by_name(self, name: str) -> Principal | None:
-        """Return the principal of a name."""
         return self._current().by_name.get(name)
 
     def may(self, name: str, action: str, resource: str) -> bool:
@@ -257,7 +250,6 @@ class Principals:
         return self._loaded
 
     def _look(self, now: float) -> None:
-        """Read the file again if it has changed."""
         self._looked_at = now
         identity = _identity(self._path)
         if identity != self._identity:

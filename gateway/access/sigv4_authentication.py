@@ -53,7 +53,6 @@ class SigV4Authentication(Authenticator):
     """An authenticator of principals, by their signatures or, where allowed, their tokens.
 
     Args:
-        principals: the possible senders of a request.
         arns: of the region that the scope of a signature must name.
         clock: returns the time in epoch seconds.
     """
